@@ -33,7 +33,8 @@ import polars as pl  # noqa: E402
 
 from benchmarks.simulators.log_lines import HOSTS, Cluster  # noqa: E402
 from parsers.engine import LineParser  # noqa: E402
-from parsers.patterns import Catalogue, Pattern, load  # noqa: E402
+from parsers.pattern import Pattern  # noqa: E402
+from parsers.patterns import Catalogue, load  # noqa: E402
 from parsers.record import Origin  # noqa: E402
 
 #: As many lines as a piece of a file has in `faultline ingest`, or a busy second of a receiver.

@@ -20,7 +20,7 @@ from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, momen
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
 from collector.senders import Limits
-from parsers import accounts, authority, future
+from parsers import accounts, authority, future, speakers
 from parsers.engine import LineParser, prepare
 from parsers.formats.base import JOB_SOURCES
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
@@ -225,7 +225,7 @@ def _by_account(rows: pl.DataFrame, means: pl.Series) -> pl.DataFrame:
     some = rows.select("entities", "event").with_row_index("row").filter(means)
     some = some.filter(pl.col("entities").str.contains_any(list(accounts.MARKS), ascii_case_insensitive=True))
     at = [row for row, told, event in some.select("row", "entities", "event").iter_rows()
-          if not authority.may_speak("person", event) and accounts.writer(json.loads(told))]  # fmt: skip
+          if not speakers.may_speak("person", event) and accounts.writer(json.loads(told))]  # fmt: skip
     if not at:
         return rows
     mask = np.zeros(len(rows), np.bool_)

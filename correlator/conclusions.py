@@ -11,7 +11,7 @@ from correlator.evidence.exposure import Look
 from correlator.evidence.weigh import BaseRates
 from correlator.gather import events as event_rows
 from correlator.gather.standing import Controllers
-from correlator.incidents import incidents as incident_rows
+from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.site import Inventory, Site
@@ -30,7 +30,7 @@ class Conclusions:
     lemons: list[str] = field(default_factory=list)
     node_states: list[dict[str, Any]] = field(default_factory=list)
     #: What the documents were made from, for the ticks that follow: not stored.
-    stories: list[incident_rows.Incident] = field(default_factory=list)
+    stories: list[Incident] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     #: What a tick has just judged, until it knows that the stretch that it read holds all causes.
     weighed: list[Verdict] = field(default_factory=list)

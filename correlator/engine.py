@@ -39,8 +39,10 @@ from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons, recurrence
 from correlator.incidents.documents import FORMAT, incident_document, times_of, verdict_document
+from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.model.json_text import sorted_json
+from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Edge, Event, Run
 from correlator.site.first_seen import first_seen
 from correlator.site.interfaces import remember
@@ -131,8 +133,8 @@ class Measured:
     """What telemetry and output tell (``World``)."""
 
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
-    throttling: list[telemetry.Throttled]
-    xids_seen: list[telemetry.XidSeen]
+    throttling: list[Throttled]
+    xids_seen: list[XidSeen]
     progress: dict[tuple[int, int], list[tuple[float, float]]]
     booted: list[tuple[float, str]] = field(default_factory=list)
 
@@ -209,7 +211,7 @@ class Weighed:
             looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, spent=[self],
         )  # fmt: skip
 
-    def incident_documents(self, stories: Iterable[incident_rows.Incident]) -> list[dict[str, Any]]:
+    def incident_documents(self, stories: Iterable[Incident]) -> list[dict[str, Any]]:
         times = times_of(self.stories)
         return [incident_document(self.world, self.weigher, story, times) for story in stories]
 

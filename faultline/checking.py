@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from collector.hook_spool import spool_problem
 from faultline.access import open_for_reading
+from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
 from faultline.failure import CommandError
 from store import archive
@@ -19,7 +20,6 @@ from store.run_names import disputed
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
-    from store.duckdb_store import DuckStore
 
 
 def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:
@@ -65,16 +65,6 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
     return 1 if wrong else 0
-
-
-def two_names(store: DuckStore, cluster: str | None) -> list[str]:
-    """Names that accounting has for a cluster of which there is no line, while the lines have the configuration's ``cluster``: if
-    that is one cluster under two names, its jobs and lines never meet. Where it surely is, the service gives it one name."""
-    return [
-        f"cluster = {cluster!r} in the configuration, and accounting tells of {name!r}, of which there is no line: if that is the same "
-        f"one, its jobs and lines do not meet; write cluster = {name!r}, or leave it out, and load the logs anew"
-        for name in names(store.rows, cluster).doubts
-    ]
 
 
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:

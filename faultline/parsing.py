@@ -15,7 +15,8 @@ from collector.files import BROKEN, opened
 from faultline.failure import CommandError
 from parsers.engine import LineParser
 from parsers.lines import split
-from parsers.patterns import BUILT_IN, load
+from parsers.pattern import BUILT_IN
+from parsers.patterns import load
 from parsers.record import Origin
 
 #: Lines handed to the parser at a time; small enough that a pipe flows.

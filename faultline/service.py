@@ -32,8 +32,8 @@ from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.live.ticker import Ticker
 from faultline import upkeep
-from faultline.checking import two_names
 from faultline.clock_watch import ClockWatch
+from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.disputes import Disputes
 from faultline.notify.targets import telling_of

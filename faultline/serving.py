@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -100,20 +100,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         print(f"faultline: {front.waiting}", file=sys.stderr)
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
     watch = Watch(receiving, lambda: parts.service)
-    server = Server(
-        uvicorn.Config(
-            tls.only_of_proxies(front, config),
-            log_level="warning",
-            access_log=False,
-            lifespan="on",
-            http=tls.Connection,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            backlog=BACKLOG,
-            **tls.proxied(config),
-            **secured,
-        ),
-        receiving.intake.connections,
-    )
+    server = _server(config, front, receiving, secured)
     threading.Thread(
         target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
     ).start()
@@ -136,6 +123,22 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         parts.end()
     if front.failure is not None:
         raise front.failure
+
+
+def _server(config: Config, front: Front, receiving: Receiving, secured: Mapping[str, Any]) -> Server:
+    """The HTTP server. ``secured``: uvicorn's settings for HTTPS."""
+    settings = uvicorn.Config(
+        tls.only_of_proxies(front, config),
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        http=tls.Connection,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        backlog=BACKLOG,
+        **tls.proxied(config),
+        **secured,
+    )
+    return Server(settings, receiving.intake.connections)
 
 
 class ToldToStop(BaseException):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
 from collector import supervised
 from faultline.receiving import Receiving
-
-if TYPE_CHECKING:
-    from faultline.service import Service
 
 log = structlog.get_logger()
 
@@ -21,10 +18,18 @@ log = structlog.get_logger()
 LOOK_S, AGAIN_S = 1.0, 60.0
 
 
+class Watched(Protocol):
+    """What is asked of the service."""
+
+    @property
+    def ended(self) -> str | None:
+        """Why a part of it has ended for good; None while all of them run."""
+
+
 class Watch:
     """A thread between ``start`` and ``stop``."""
 
-    def __init__(self, receiving: Receiving, service: Callable[[], Service | None]) -> None:
+    def __init__(self, receiving: Receiving, service: Callable[[], Watched | None]) -> None:
         self._receiving, self._service = receiving, service
         self._ending = threading.Event()
         self._thread = supervised.Supervised("watch", self._run)

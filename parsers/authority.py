@@ -1,4 +1,4 @@
-"""Who can have written a line, and of what such a one may speak: ``authority.toml`` says it by families of events.
+"""Who can have written a line, and of what such a one may speak: ``speakers.toml`` says it by families of events.
 
 A header is a text like any other. What a job prints is its user's, whatever it looks like: it speaks of that job, and names no
 other host, program or job. A program's name in syslog is whatever its writer called itself: the kernel has no process id and
@@ -12,47 +12,26 @@ What only several lines together tell (which host is a controller, on which node
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from parsers.formats.base import JOB_SOURCES, SLURM, nothing
 from parsers.record import Origin
+from parsers.speakers import CLAIMS, may_speak, of_system
 
 if TYPE_CHECKING:
-    from parsers.events import Events
-    from parsers.patterns import Pattern
+    from parsers.line_events import Events
+    from parsers.pattern import Pattern
 
-#: Tags of lines that claim an event of which their writer may not speak begin so.
-CLAIMS = "claims:"
 #: Framings that only root can read or write: what stands in them is not for a program's header to say.
 _RING = ("kmsg", "dmesg")
 #: Beside these, what daemons of Kubernetes write into files of their own.
 _OWN_FILES = (*_RING, "klog")
 #: Columns of a header that a job's line cannot have: they speak of a machine.
 _OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
-
-
-@lru_cache(maxsize=1)
-def _told() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-
-
-@lru_cache(maxsize=1024)
-def may_speak(speaker: str, event: str) -> bool:
-    """Whether a ``speaker`` of authority.toml may speak of an event."""
-    return event.startswith(tuple(_told()[speaker]["speaks"]))
-
-
-@lru_cache(maxsize=4096)
-def of_system(program: str | None) -> bool:
-    """Whether a program's name is one of the system's; whose it is, the name alone cannot say."""
-    return program is not None and program.lower().startswith(tuple(_told()["programs"]["begin"]))
 
 
 def claim(entry: Pattern) -> Pattern:

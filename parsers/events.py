@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,8 +16,10 @@ from parsers import clock, subjects
 from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats.base import JOB_SOURCES
 from parsers.index import Found
+from parsers.line_events import Events, Tags
 from parsers.lines import Array
-from parsers.patterns import Pattern, around, dumps, written
+from parsers.pattern import Pattern
+from parsers.patterns import around, dumps, written
 from parsers.record import Origin
 from parsers.usual import Usual
 
@@ -26,20 +28,8 @@ _HEADERS = ("stamp", "host", "unit", "pid")
 _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
 #: So many texts are remembered, and as many that came before them; longer ones than this are not.
 _REMEMBERED, _LONGEST = 4_096, 512
-_Tags = dict[int, tuple[str, ...]]
 #: A text, the source of its line, the job that it names, and whether a job is known to have printed it.
 _Said = tuple[str, str | None, str | None, bool]
-
-
-class Events(NamedTuple):
-    """What ``lines`` say: ``texts`` (entities as JSON) and numbers of jobs; line ``with_event[i]`` means ``entries[i]``."""
-
-    lines: list[int]
-    texts: list[str | None]
-    jobs: list[int | None]
-    with_event: list[int]
-    entries: list[Pattern]
-    tags: _Tags
 
 
 class _Saying:
@@ -217,7 +207,7 @@ def _job_number(text: Any, origin: Origin) -> int | None:
     return origin.job_id  # what a job prints is about it, whichever number it names
 
 
-def _tags(frame: pl.DataFrame, tags: _Tags, origin: Origin) -> pl.Series:
+def _tags(frame: pl.DataFrame, tags: Tags, origin: Origin) -> pl.Series:
     """The tags of events (given), of the header, and of an odd time. Few lines have any."""
     written = frame["tag"]
     if written.null_count() < len(written):

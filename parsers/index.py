@@ -26,7 +26,8 @@ from parsers.compiled import compiled, part
 from parsers.entities import Reading
 from parsers.lines import Array, each_once, joined
 from parsers.needles import SHORT, Needles, Often, Sought, insert, search_row
-from parsers.patterns import Catalogue, Pattern, meaning
+from parsers.pattern import Pattern
+from parsers.patterns import Catalogue, meaning
 from parsers.required import Clause, needs, telling
 
 #: So many lines tell which texts are rare; an index made of fewer is made anew when a batch has several times more.

@@ -27,8 +27,8 @@ from typing import Any
 
 from parsers import authority, quoting
 from parsers.entities import tidy
+from parsers.pattern import BUILT_IN, GROUPS, Example, Pattern
 
-BUILT_IN = Path(__file__).with_name("catalogue")
 _KEYS = {
     "id", "event", "literal", "regex", "unless", "sources", "severity", "set", "priority", "advice", "reference",
     "example", "counter", "tags", "after",
@@ -38,11 +38,6 @@ _EVENT = re.compile(r"[a-z]+\.[a-z0-9_.]+|other")
 _COMMANDS = r"^(?:type=)?(?:EXECVE argc=|PROCTITLE )| ; PWD=.* ; COMMAND=|^\(\S+\) CMD \(|^Invoked with \w+="
 #: What a script or a traceback shows of its own text: a raised exception is printed below, a traced command is no report.
 _SOURCE_TEXT = r"^\s*raise [A-Za-z_.]+\(|^\+{1,3} [a-z]|^\s*echo [\"']|^\s*#(?: |!/)"
-#: Names for groups of sources in ``sources``.
-GROUPS = {
-    "slurm": ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd"),
-    "job": ("job_stdout", "job_stderr", "job_output"),
-}
 
 
 @dataclass(frozen=True)
@@ -55,67 +50,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.entry}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Example:
-    """A message that an entry must match, seen in a line of ``source``, giving at least ``entities``."""
-
-    text: str
-    entities: dict[str, Any] = field(default_factory=dict)
-    source: str | None = None
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """One entry. ``order`` is its rank among all: smaller is tried first."""
-
-    id: str
-    event: str
-    literals: tuple[str, ...]
-    regexes: tuple[re.Pattern[str], ...]
-    unless: re.Pattern[str] | None
-    sources: frozenset[str]
-    severity: str | None
-    fixed: dict[str, Any]
-    priority: int
-    advice: str | None
-    reference: str | None
-    examples: tuple[Example, ...]
-    counters: tuple[str, ...]
-    tags: tuple[str, ...]
-    file: str
-    order: int = 0
-    after: re.Pattern[str] | None = None
-
-    @cached_property
-    def of_site(self) -> bool:
-        """Whether it is a site's own and says itself in whose lines it is found."""
-        return bool(self.sources) and Path(self.file).parent != BUILT_IN
-
-    @cached_property
-    def anywhere(self) -> bool:
-        """Whether it is a site's own, which looks wherever it says itself."""
-        return Path(self.file).parent != BUILT_IN
-
-    @cached_property
-    def of_job(self) -> bool:
-        """Whether what a job prints may mean it: else a line that reads so only claims it (parsers/authority.py)."""
-        return authority.may_speak("job", self.event) or not self.sources.isdisjoint(GROUPS["job"])
-
-    def fits(self, source: str | None) -> bool:
-        """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
-        return not self.sources or source is None or source in self.sources
-
-    def match(self, message: str, source: str | None) -> dict[str, Any] | None:
-        """Raw entities if the message means this event, else None."""
-        if not self.fits(source):
-            return None
-        said = quoting.told(message, source)
-        found = next((found for regex in self.regexes if (found := quoting.search(self, regex, said))), None)
-        if found is None or (self.unless is not None and self.unless.search(said.text)):
-            return None
-        return {**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
 
 def meaning(means: Iterable[tuple[Pattern, dict[str, Any]]], of_job: bool) -> tuple[Pattern, dict[str, Any]] | None:
@@ -146,7 +80,9 @@ class Catalogue:
         it is known that a job printed it."""
         lower = message.lower()
         likely = (entry for entry in self.entries if any(literal in lower for literal in entry.literals))
-        means = ((entry, tidy(found)) for entry in likely if (found := entry.match(message, source)) is not None)
+        means = (
+            (entry, tidy(found)) for entry in likely if (found := quoting.match(entry, message, source)) is not None
+        )
         return meaning(means, of_job)
 
     def check(self) -> list[Problem]:
@@ -158,7 +94,10 @@ class Catalogue:
                 if reason:
                     problems.append(Problem(entry.file, entry.id, reason))
             for text in entry.counters:
-                if any(literal in text.lower() for literal in entry.literals) and entry.match(text, None) is not None:
+                if (
+                    any(literal in text.lower() for literal in entry.literals)
+                    and quoting.match(entry, text, None) is not None
+                ):
                     problems.append(Problem(entry.file, entry.id, f"counter-example matches: {text!r}"))
         return problems
 
@@ -166,7 +105,7 @@ class Catalogue:
         source = example.source or (sorted(entry.sources)[0] if entry.sources else None)
         if not any(literal in example.text.lower() for literal in entry.literals):
             return f"example has none of the literals: {example.text!r}"
-        if entry.match(example.text, source) is None:
+        if quoting.match(entry, example.text, source) is None:
             return f"example does not match the regex: {example.text!r}"
         best = self.match(example.text, source)
         assert best is not None

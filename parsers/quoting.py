@@ -26,8 +26,8 @@ from parsers import authority
 from parsers.formats.base import JOB_SOURCES, SLURM
 
 if TYPE_CHECKING:
-    from parsers.events import Events
-    from parsers.patterns import Pattern
+    from parsers.line_events import Events
+    from parsers.pattern import Pattern
     from parsers.record import Origin
 
 #: Whose messages begin with words of their own. What has no users (a switch, a subnet manager, a health check) or may
@@ -110,6 +110,17 @@ def search(entry: Pattern, regex: re.Pattern[str], said: Told) -> Any | None:
     if found is None or not (found.start() == 0 or _in_place(entry, found.start(), said)):
         return None
     return _Unhidden(found, said) if said.spans else found
+
+
+def match(entry: Pattern, message: str, source: str | None) -> dict[str, Any] | None:
+    """Raw entities if a message of ``source`` means the event of ``entry``, else None."""
+    if not entry.fits(source):
+        return None
+    readable = told(message, source)
+    found = next((found for regex in entry.regexes if (found := search(entry, regex, readable))), None)
+    if found is None or (entry.unless is not None and entry.unless.search(readable.text)):
+        return None
+    return {**entry.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
 
 def _in_place(entry: Pattern, start: int, said: Told) -> bool:

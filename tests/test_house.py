@@ -14,7 +14,7 @@ from correlator.edges.scopes import SCOPES
 from correlator.facts import registry
 from parsers import documents, formats
 from parsers.formats.base import Format
-from parsers.patterns import BUILT_IN
+from parsers.pattern import BUILT_IN
 from parsers.patterns import load as catalogue_of
 
 ROOT = Path(__file__).resolve().parents[1]

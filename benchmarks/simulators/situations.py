@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from correlator.facts.world import World
-from correlator.gather.telemetry import Throttled
+from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Run
 from tests.correlator.making import T0, event, run, world
 

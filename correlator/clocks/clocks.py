@@ -17,7 +17,8 @@ from itertools import chain, pairwise
 from statistics import median
 
 from correlator.clocks.accounting_zones import NO_BOOKS, Books
-from correlator.clocks.offsets import NO_ZONES, Offset, Zones, ahead, correct, without_stamp, zones_further, zones_in
+from correlator.clocks.offset import Offset
+from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.clocks.pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
 from correlator.model.nouns import Event
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from correlator.clocks.accounting_zones import NO_BOOKS, Books, Printed
+from correlator.clocks.offset import Offset
 from correlator.clocks.pairs import ENDS_S, NOTICEABLE_S, Known, Launches, launches, outages_apart
 from correlator.clocks.reference import SLURM, TIMES, Word, fit, system_lines, words
 from correlator.clocks.zone_votes import (
@@ -27,28 +28,6 @@ from correlator.clocks.zone_votes import (
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event
 from correlator.site.cabling import Cabling
-
-
-@dataclass(frozen=True)
-class Offset:
-    """``host``'s clock minus true time was ``seconds`` while it showed ``start`` to ``end`` (its own, wrong time). Of a ``zone``
-    it is that by which its stamps are in another one than they are taken for; of all its stamps, or of those that name none
-    (``inferred``), and ``of`` all its lines, those of "slurm" (slurmd and its steps), or of its "system"."""
-
-    host: str
-    start: float
-    end: float
-    seconds: float
-    sigma: float
-    why: str
-    zone: bool = False
-    inferred: bool = False
-    of: str = ""
-
-    def holds(self, time: float, inferred: bool, slurm: bool) -> bool:
-        """Does it hold of a stamp? ``inferred``: it names no zone; ``slurm``: it is slurmd's."""
-        ours = not self.of or (self.of == "slurm") == slurm
-        return ours and self.start <= time <= self.end and (inferred or not self.inferred)
 
 
 @dataclass(frozen=True)

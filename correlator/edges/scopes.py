@@ -9,14 +9,10 @@ from correlator.facts.gpus import bus
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import vocabulary
-from correlator.facts.world import World
-from correlator.model.nouns import Fact, Run
+from correlator.facts.world import World, run_of
+from correlator.model.nouns import Fact
 
 Scope = Callable[[World, Fact, Fact], bool]
-
-
-def run_of(world: World, fact: Fact) -> Run | None:
-    return world.run.get(fact.run) if fact.run else None
 
 
 def _same_node(world: World, cause: Fact, effect: Fact) -> bool:

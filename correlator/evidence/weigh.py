@@ -10,13 +10,14 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from correlator.edges.conditions.common import conditions, derived_values, name_of
-from correlator.edges.scopes import HOSTS_OF, run_of, scopes
+from correlator.edges.scopes import HOSTS_OF, scopes
+from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.exposure import Exposed
+from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import brief_of, kind_of
-from correlator.facts.world import World
+from correlator.facts.world import World, run_of
 from correlator.model.fact_index import FactsInTime
 from correlator.model.nouns import Edge, Fact, Hop
 from correlator.site import windows
@@ -40,36 +41,6 @@ NEAR_MISS_S = 600.0
 
 #: What came longer after an effect than this is no rival that anybody would think of.
 AFTER_S = 300.0
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A fact that might have been the cause, and why it was not."""
-
-    edge: Edge
-    cause: Fact
-    effect: Fact
-    reason: str
-
-
-@dataclass
-class Chain:
-    """A path from a root fact to the effect; ``hops`` lead from the root to the effect. ``doubted``: what may have caused
-    the root is spoken against by others that ran on, so that it may have had an unknown cause."""
-
-    root: Fact
-    hops: tuple[Hop, ...]
-    weight: float
-    doubted: bool = False
-
-
-@dataclass
-class Evidence:
-    """All chains into one effect, best first, and what was rejected on the way."""
-
-    effect: Fact
-    chains: list[Chain] = field(default_factory=list)
-    rejections: list[Rejection] = field(default_factory=list)
 
 
 #: Base rates are those learned up to the last full hour before an effect: what came later explains nothing that was
@@ -369,3 +340,15 @@ def describe_cause(world: World, fact: Fact) -> str:
     where = name_of(fact) if fact.host else (f"job {run.key}" if run else "")
     tail = f" for {fact.duration:.1f} s" if kind_of(fact.kind).timed and fact.duration is not None else ""
     return f"{what} ({where}){tail}" if where else what
+
+
+LEAK = 0.08  # none of these: a node failed, or it was requeued
+
+
+#: Stamps of accounting and of the first lines of a log may lie so far apart.
+EDGE_OF_LOGS_S = 60.0
+
+
+def before_all_logs(weigher: Weigher, fact: Fact) -> bool:
+    """A node that is taken for DOWN only because a run ended so, before the first line that was collected of anything."""
+    return fact.kind == NODE_DOWN.name and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S

@@ -7,10 +7,10 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any, TypedDict
 
-from correlator.facts.nodes.detector import hosts_of, is_order, ups_of
+from correlator.facts.nodes.detector import is_order, ups_of
 from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME, NodeReboot
 from correlator.facts.power_saving import RESUMES_S, Power
-from correlator.facts.world import World, merge_near
+from correlator.facts.world import World, hosts_of, merge_near
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact, Revision, in_order
 

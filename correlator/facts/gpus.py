@@ -7,10 +7,9 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import NotRequired, TypedDict
 
-from correlator.facts.nodes.detector import hosts_of
-from correlator.facts.world import World, bursts, bus_of
-from correlator.gather.telemetry import Throttled
+from correlator.facts.world import World, bursts, bus_of, hosts_of
 from correlator.model.kinds import Advice, Cause, Kind, literal
+from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
 from parsers import xid as xid_catalogue
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 
-from correlator.facts.nodes.detector import hosts_of
-from correlator.facts.world import World
+from correlator.facts.world import World, hosts_of
 from correlator.model.nouns import Fact
 
 #: A node that is switched off is gone within this (slurm.conf SuspendTimeout: 30 s, clouds take minutes), and one that is switched

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
-from correlator.facts.nodes.detector import SAME_DOWN_S
-from correlator.facts.nodes.kinds import NODE_DOWN, NODE_REBOOT
+from correlator.facts.nodes.kinds import NODE_DOWN, NODE_REBOOT, SAME_DOWN_S
 from correlator.facts.unnamed_causes import POWER_OUTAGE
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind

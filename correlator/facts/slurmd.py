@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.munge import MUNGE_FAILURE
-from correlator.facts.nodes.detector import FRESH_BOOT_S, SAME_START_S, uptime_told
-from correlator.facts.nodes.kinds import NODE_REBOOT
+from correlator.facts.nodes.detector import SAME_START_S, uptime_told
+from correlator.facts.nodes.kinds import FRESH_BOOT_S, NODE_REBOOT
 from correlator.facts.world import World, merge_near
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact

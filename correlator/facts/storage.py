@@ -7,9 +7,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TypedDict
 
-from correlator.facts.nodes.detector import hosts_of
 from correlator.facts.nodes.kinds import RESUME
-from correlator.facts.world import World, bursts, merge_near
+from correlator.facts.world import World, bursts, hosts_of, merge_near
 from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Event, Fact
 

@@ -10,11 +10,18 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import TypedDict
 
-from correlator.facts.links.detector import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE, SwitchOutage
-from correlator.facts.nodes.detector import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
-from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
-from correlator.facts.world import World
+from correlator.facts.links.together import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
+from correlator.facts.nodes.kinds import (
+    FRESH_BOOT_S,
+    NODE_DEAD,
+    NODE_DOWN,
+    NODE_OVERHEATED,
+    NODE_PANIC,
+    NODE_REBOOT,
+    SAME_PANIC_S,
+)
+from correlator.facts.world import BOOT_STAMPS_S, World, word_between
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from parsers.hostlist import fold

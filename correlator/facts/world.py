@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,10 +10,10 @@ from operator import attrgetter
 from typing import Any
 
 from correlator.clocks.accounting_zones import Printed
-from correlator.clocks.clocks import Offset
+from correlator.clocks.offset import Offset
 from correlator.gather.standing import Controllers, controllers, heard
-from correlator.gather.telemetry import Throttled, XidSeen
 from correlator.model.kinds import Kind
+from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
 from correlator.site.site import Inventory, Site
@@ -214,3 +215,26 @@ def merge_near(facts: Iterable[Fact], gap: float) -> list[Fact]:
 
 def _until(fact: Fact) -> float:
     return fact.end if fact.end is not None else fact.start
+
+
+def hosts_of(event: Event) -> list[str]:
+    """The nodes that an event is about: a list in the line, else the host that wrote it."""
+    nodes = event.entities.get("nodes")
+    if isinstance(nodes, str):
+        nodes = [nodes]
+    return list(nodes) if nodes else [event.host] if event.host else []
+
+
+#: A boot's first lines may carry stamps that are so much older than the boot time that others reckon.
+BOOT_STAMPS_S = 15.0
+
+
+def word_between(world: World, host: str, low: float, high: float) -> float | None:
+    """When the host itself wrote its last line after ``low`` and before ``high`` (its boot); None if it was silent."""
+    spoke = world.spoke_at(host)
+    place = bisect_right(spoke, high - BOOT_STAMPS_S)
+    return spoke[place - 1] if place and spoke[place - 1] > low else None
+
+
+def run_of(world: World, fact: Fact) -> Run | None:
+    return world.run.get(fact.run) if fact.run else None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from correlator.clocks.accounting_zones import NOTHING_PRINTED, Printed
-from correlator.clocks.clocks import Offset, ahead
+from correlator.clocks.clocks import ahead
+from correlator.clocks.offset import Offset
+from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.moments import moment_of
 from store.questions import hosts, job_output, job_rows
 from store.questions import telemetry as samples
@@ -29,19 +30,6 @@ _REASON_METRICS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVE
                    "nvidia_smi_clocks_event_reasons_active")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Throttled:
-    """A GPU that heat held back in every sample from ``first`` to ``last``; ``before`` and ``after`` are the samples next to them."""
-
-    host: str
-    gpu: str
-    first: float
-    last: float
-    before: float | None
-    after: float | None
-    samples: int
-
-
 def throttled(store: Asks, cluster: str | None, source: Source = ALL) -> list[Throttled]:
     rows = store.ask(samples.throttled(cluster, _REASON_METRICS, THERMAL_BITS, source))
     return [
@@ -51,17 +39,6 @@ def throttled(store: Asks, cluster: str | None, source: Source = ALL) -> list[Th
 
 #: Gauges that hold the last Xid of a GPU (0: none since the driver was loaded).
 _XID_METRICS = ("DCGM_FI_DEV_XID_ERRORS", "nvidia_smi_xid_errors", "nvml_xid_errors")
-
-
-@dataclass(frozen=True)
-class XidSeen:
-    """An Xid that telemetry saw appear on a GPU between two samples."""
-
-    host: str
-    gpu: str
-    code: int
-    before: float
-    seen: float
 
 
 def xids_seen(store: Asks, cluster: str | None, source: Source = ALL) -> list[XidSeen]:

@@ -12,7 +12,8 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import cause_of, kind_of, root_event, title_of
 from correlator.facts.world import World
 from correlator.incidents import sentences
-from correlator.incidents.incidents import AFTERMATH_S, LISTED, Incident, Spared, events_of, spared
+from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Spared, events_of
+from correlator.incidents.incidents import spared
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 

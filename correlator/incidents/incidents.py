@@ -9,19 +9,18 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
 
-from correlator.evidence.weigh import Chain, Weigher
-from correlator.facts.links.detector import TOGETHER_S
+from correlator.evidence.chains import Chain
+from correlator.evidence.weigh import LEAK, Weigher, before_all_logs
 from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.links.together import TOGETHER_S
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event, roots
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
-from correlator.model.nouns import Event, Fact, Hop, Run
-from correlator.verdicts.judge import LEAK, before_all_logs
+from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Spared
+from correlator.model.nouns import Fact, Hop, Run
 from correlator.verdicts.verdict import Verdict
 
 #: An incident's name is a hash of what its root is, so many bytes of it: two of a million incidents share one with p = 0.5;
@@ -30,40 +29,6 @@ ID_BYTES = 5
 
 #: Outages of one device that follow each other so closely are one flapping link, not several incidents.
 FLAP_GAP_S = 300.0
-
-
-@dataclass
-class Incident:
-    """``members`` are the facts of the incident, ``hops`` the causal steps between them, the root first."""
-
-    id: str
-    root: Fact
-    severity: str
-    category: str
-    verdicts: list[Verdict] = field(default_factory=list)
-    members: list[Fact] = field(default_factory=list)
-    hops: list[Hop] = field(default_factory=list)
-    flaps: list[Fact] = field(default_factory=list)
-    slowed: list[Run] = field(default_factory=list)
-    untouched: Spared | None = None
-
-    @property
-    def confidence(self) -> float:
-        return max((v.confidence for v in self.verdicts), default=0.9)
-
-    @property
-    def times(self) -> int:
-        """How often the root came, where it is one that comes and goes."""
-        return 1 + len(self.flaps)
-
-    @property
-    def start(self) -> float:
-        return min([self.root.start, *(f.start for f in self.flaps)])
-
-    @property
-    def end(self) -> float:
-        ends = [f.end if f.end is not None else f.start for f in [self.root, *self.members, *self.flaps]]
-        return max([*ends, *(v.end.start for v in self.verdicts)])
 
 
 def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Incident]:
@@ -335,22 +300,6 @@ def _unique(hops: list[Hop]) -> list[Hop]:
     return sorted(kept.values(), key=lambda h: (h.cause.start, h.effect.start, h.edge.id, h.effect.key))
 
 
-#: A run that was still going on so long after an incident was not ended by it.
-AFTERMATH_S = 60.0
-
-
-#: So many spared runs are told by name; the rest of a large cluster is a number.
-LISTED = 50
-
-
-@dataclass(frozen=True)
-class Spared:
-    """Runs that went on through an incident: some by name (those on its own hosts first), all as a number."""
-
-    named: tuple[Run, ...]
-    count: int
-
-
 def spared(world: World, incident: Incident) -> Spared:
     """Who was not touched: runs that went on through the incident on the same cluster and ended well, or outlived it."""
     if incident.untouched is None:
@@ -384,20 +333,3 @@ def _spared(world: World, incident: Incident) -> Spared:
         if run.key not in hurt:
             named[run.key] = run
     return Spared(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)
-
-
-def facts_of(incident: Incident) -> list[Fact]:
-    return [incident.root, *incident.members, *incident.flaps]
-
-
-def events_by_id(incident: Incident) -> dict[str, Event]:
-    """Events of all facts of the incident."""
-    return {event.id: event for fact in facts_of(incident) for event in fact.events}
-
-
-_in_time = attrgetter("time", "id")
-
-
-def events_of(incident: Incident) -> list[Event]:
-    """Events of all facts of the incident, in time order, each once."""
-    return sorted(events_by_id(incident).values(), key=_in_time)

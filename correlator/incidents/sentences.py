@@ -9,14 +9,16 @@ from typing import Any
 
 from correlator.clocks.zone_votes import hours_off
 from correlator.edges.conditions.common import name_of
-from correlator.evidence.weigh import Rejection, Weigher, describe_cause
+from correlator.evidence.chains import Rejection
+from correlator.evidence.weigh import Weigher, describe_cause
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_NODE_FAIL
 from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event, short_of, title_of
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
-from correlator.incidents.incidents import LISTED, Incident, events_of, spared
+from correlator.incidents.incident import LISTED, Incident, events_of
+from correlator.incidents.incidents import spared
 from correlator.model.kinds import Band, Trace, fill
 from correlator.model.nouns import Event, Fact, Hop, Others, Run
 from correlator.verdicts.verdict import Verdict

@@ -13,26 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.conclusions import Conclusions
 from correlator.engine import clusters_of, conclude_cluster, load_edges
+from correlator.learning.said import Said, said
 
 if TYPE_CHECKING:
     from store.door import Door
-
-
-@dataclass(frozen=True)
-class Said:
-    """What one side says of a run: its category, the root cause's name and place, how surely."""
-
-    category: str
-    event: str | None
-    host: str | None
-    device: str | None
-    confidence: float
-    edges: tuple[str, ...]
-
-    def __str__(self) -> str:
-        place = " of ".join(x for x in (self.device, self.host) if x)
-        cause = f" {self.event}" + (f" ({place})" if place else "") if self.event else ""
-        return f"{self.category}{cause} {self.confidence:.2f}" + (f" by {', '.join(self.edges)}" if self.edges else "")
 
 
 @dataclass
@@ -51,14 +35,6 @@ class Difference:
 
 #: Confidences closer than this are told as the same.
 NOTICEABLE = 0.01
-
-
-def said(verdict: Mapping[str, Any]) -> Said:
-    root = verdict.get("root_cause") or {}
-    return Said(
-        verdict["category"], root.get("event"), root.get("host"), root.get("device"), verdict["confidence"],
-        tuple(dict.fromkeys(hop["edge"] for hop in verdict.get("chain", ()))),
-    )  # fmt: skip
 
 
 def compare(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from correlator.learning.backtest import said
 from correlator.learning.feedback import standing
+from correlator.learning.said import said
 
 #: So many answers weigh as much as a prior, which is a judgement of somebody who knows such clusters: a handful of answers
 #: moves it a little, dozens replace it.

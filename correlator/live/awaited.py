@@ -18,7 +18,7 @@ from parsers.hostlist import fold
 
 if TYPE_CHECKING:
     from correlator.conclusions import Conclusions
-    from correlator.incidents.incidents import Incident
+    from correlator.incidents.incident import Incident
     from store.door import Asks
 
 Document = dict[str, Any]

@@ -12,7 +12,8 @@ import numpy as np
 
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.gather.events import COALESCE_S
-from correlator.incidents.incidents import AFTERMATH_S, Incident, facts_of, repeats_s
+from correlator.incidents.incident import AFTERMATH_S, Incident, facts_of
+from correlator.incidents.incidents import repeats_s
 from correlator.model.nouns import Event, Fact, Run
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]

@@ -16,7 +16,7 @@ import polars as pl
 
 from correlator import engine
 from correlator.incidents import lemons
-from correlator.incidents.incidents import events_by_id
+from correlator.incidents.incident import events_by_id
 from correlator.live.changes import everything
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.moments import moment_of

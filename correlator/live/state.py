@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from correlator.conclusions import Conclusions
-from correlator.incidents.incidents import Incident
+from correlator.incidents.incident import Incident
 from correlator.live.lookup import Index
 from correlator.model.nouns import Run
 

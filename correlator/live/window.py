@@ -41,7 +41,8 @@ from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
 from correlator.gather.standing import Controllers, asks_again, ruling, speakers_of
-from correlator.incidents.incidents import Incident, events_of, repeats_s
+from correlator.incidents.incident import Incident, events_of
+from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
@@ -164,10 +165,7 @@ class Window:
         if off is None:
             return None
         new = [*as_they_were, *self._corrected(read, off)]
-        told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
-        fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
-        names = {e.id for e in fresh}
-        events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
+        events = self._joined_events(new, carried)
         believed = self._believed(events)
         if believed is None:
             return None
@@ -198,8 +196,7 @@ class Window:
         narrow_slurmd_timeout(world.site, outages, downs)
         if before.site is None or not _same_site(world, before):
             return None
-        rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
-        weighed = Weighed(world, self.rules.edges, rates)
+        weighed = Weighed(world, self.rules.edges, BaseRates(facts, seen.values(), world.first, self.rules.innocent))
         found = weighed.concluded()
         lately = Spans.of(found.stories)
         if (first := self._first_told(found, lately)) - self.reach < self.since:
@@ -209,6 +206,15 @@ class Window:
         merged, verdicts = self._merged(found, lately, facts, times, others, former)
         self.begin(merged)
         return self._in_words(merged, weighed, verdicts)
+
+    def _joined_events(self, new: list[Event], carried: list[Event]) -> list[Event]:
+        """New and carried events in order, each once. A carried event that reaches into the stretch stands for its pieces there."""
+        reaching = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
+        fresh = (
+            [e for e in new if not _piece_of(e, reaching.get((e.host, e.kind, e.device)))] if reaching else list(new)
+        )
+        names = {e.id for e in fresh}
+        return event_rows.in_order(fresh, [e for e in carried if e.id not in names])
 
     def _told(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""

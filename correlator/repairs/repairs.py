@@ -21,6 +21,7 @@ from typing import Any
 from correlator.facts.link_tracks import Place, by_link, place_of
 from correlator.facts.links import detector as link_facts
 from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE
+from correlator.facts.links.together import TOGETHER_S
 from correlator.facts.world import World, bus_of
 from correlator.incidents.incidents import FLAP_GAP_S
 from correlator.incidents.lemons import FALSE_NAMES, LARGEST_TAIL, LEAST, PRIOR_SHAPE, tail
@@ -316,8 +317,8 @@ def _together(listed: Iterable[tuple[Repair, list[Fact]]]) -> None:
     for repair, facts in kept:
         times = groups[repair.host]
         for fact in facts if repair.role == "fabric" else ():
-            low = bisect_left(times, (fact.start - link_facts.TOGETHER_S, ""))
-            high = bisect_right(times, (fact.start + link_facts.TOGETHER_S, "\U0010ffff"))
+            low = bisect_left(times, (fact.start - TOGETHER_S, ""))
+            high = bisect_right(times, (fact.start + TOGETHER_S, "\U0010ffff"))
             repair.together += any(device != repair.device for _, device in times[low:high])
 
 

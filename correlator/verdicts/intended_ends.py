@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from correlator.edges.conditions.common import RETRIED
-from correlator.evidence.weigh import Chain
+from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL
 from correlator.facts.jobs.detector import KILLED_S
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT

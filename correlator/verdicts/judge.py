@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from correlator.edges.conditions.common import killed_at_once
 from correlator.evidence.calibration import SUREST, calibrated
+from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.noisy_or import shares
-from correlator.evidence.weigh import Chain, Rejection, Weigher, weight_of
+from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs, weight_of
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, unsaid
@@ -35,7 +36,6 @@ OWN_EXIT = 0.6  # it only returned a code
 NETWORK_WORDS = 0.15  # it printed only that peers or network failed: seldom its own fault, rarely proof of ours
 TIME_LIMIT = 0.8  # it ran as long as it was allowed to
 CANCELLED = 0.5  # somebody or something ended it, and no line tells who
-LEAK = 0.08  # none of these: a node failed, or it was requeued
 
 
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
@@ -206,15 +206,6 @@ def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
             weights.append(0.0)
         weights[place] += chain.weight
     return list(zip(roots, shares(weights, leak), strict=True))
-
-
-#: Stamps of accounting and of the first lines of a log may lie so far apart.
-EDGE_OF_LOGS_S = 60.0
-
-
-def before_all_logs(weigher: Weigher, fact: Fact) -> bool:
-    """A node that is taken for DOWN only because a run ended so, before the first line that was collected of anything."""
-    return fact.kind == NODE_DOWN.name and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S
 
 
 def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list[Rejection]) -> list[Chain]:

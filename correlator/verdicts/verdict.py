@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from correlator.evidence.weigh import Chain, Rejection
+from correlator.evidence.chains import Chain, Rejection
 from correlator.model.nouns import Event, Fact, Run
 
 

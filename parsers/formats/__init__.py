@@ -6,10 +6,6 @@ before the built-in ones.
 
 from __future__ import annotations
 
-import logging
-from functools import lru_cache
-from importlib.metadata import entry_points
-
 from parsers.formats import (
     devices,
     fabric,
@@ -29,6 +25,8 @@ from parsers.formats import (
     wrapped,
 )
 from parsers.formats.base import Format
+from parsers.formats.registry import all_formats as all_formats
+from parsers.formats.registry import register
 
 BUILT_IN: tuple[Format, ...] = (
     forwarded.COLOURED, forwarded.FLUENT, forwarded.TABBED, forwarded.ZONED, forwarded.LEVELLED, forwarded.KLOG,
@@ -38,18 +36,4 @@ BUILT_IN: tuple[Format, ...] = (
     journalctl.BETWEEN, devices.DEVICE, syslog.SPACED, syslog.ISO, syslog.BSD, syslog.DATED, slurm.SHORT, slurm.BARE, loghub.BLUE_GENE,
     loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT, job_output.MARKED, slurm.CLOCK, relayed.BEHIND, plain.REST, plain.PLAIN,
 )  # fmt: skip
-
-
-@lru_cache(maxsize=1)
-def all_formats() -> tuple[Format, ...]:
-    """Every format in the order in which it is tried; the last accepts anything."""
-    others = []
-    for point in entry_points(group="faultline.formats"):
-        try:
-            found = point.load()
-        except Exception as error:  # a broken plug-in must not stop logs from being read
-            logging.getLogger(__name__).warning("format %s of %s does not load: %s", point.name, point.value, error)
-            continue
-        if isinstance(found, Format):
-            others.append(found)
-    return (*others, *BUILT_IN)
+register(BUILT_IN)

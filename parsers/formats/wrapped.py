@@ -9,6 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.formats.base import HEADER, JOB_SOURCES, Format, accepted, conform, groups, nothing, timed
+from parsers.formats.registry import all_formats
 from parsers.record import Origin
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
@@ -36,8 +37,6 @@ _PREFIX = (
 
 def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """HEADER's columns of ``frame`` (i, text), each line read by the first format that can."""
-    from parsers.formats import all_formats  # these hold this one
-
     left, parts = frame, []
     for form in all_formats():
         if left.is_empty():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from correlator.facts.world import World
-from correlator.gather.telemetry import Throttled
+from correlator.model.measurements import Throttled
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import (
     EDGES,

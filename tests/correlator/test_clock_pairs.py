@@ -10,7 +10,8 @@ import pytest
 
 from correlator.clocks.clocks import offsets
 from correlator.clocks.pairs import HOLDS_S, Known
-from correlator.incidents.incidents import Incident, incident_id
+from correlator.incidents.incident import Incident
+from correlator.incidents.incidents import incident_id
 from correlator.incidents.sentences import doubts
 from correlator.site.cabling import cabling
 from tests.correlator.making import T0, event, facts, world

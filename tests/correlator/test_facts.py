@@ -9,7 +9,7 @@ import pytest
 from correlator.facts.jobs.detector import words_of
 from correlator.facts.registry import title_of
 from correlator.facts.storage import disk_of
-from correlator.gather.telemetry import XidSeen
+from correlator.model.measurements import XidSeen
 from tests.correlator.making import T0, event, facts, run, world
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from correlator.evidence.chains import Chain
 from correlator.evidence.noisy_or import alone, explained, shares
-from correlator.evidence.weigh import Chain
 from correlator.model.nouns import Fact
 from correlator.verdicts.judge import candidates
 

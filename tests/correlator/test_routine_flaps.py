@@ -8,7 +8,8 @@ import pytest
 
 from correlator.edges import load as edge_files
 from correlator.evidence.weigh import Weigher
-from correlator.incidents.incidents import ROUTINE_S, Incident, gather
+from correlator.incidents.incident import Incident
+from correlator.incidents.incidents import ROUTINE_S, gather
 from correlator.verdicts.judge import judge
 from tests.correlator.making import event, run, world
 from tests.correlator.situations import down, slowed

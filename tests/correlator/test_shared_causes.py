@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from correlator.clocks.clocks import Offset, offsets
+from correlator.clocks.clocks import offsets
+from correlator.clocks.offset import Offset
 from correlator.evidence.weigh import Weigher
 from correlator.facts.world import World
 from correlator.incidents.documents import incident_document, verdict_document

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from correlator.facts.slow_runs import change
-from correlator.gather.telemetry import STEP_TIME, Throttled
+from correlator.gather.telemetry import STEP_TIME
+from correlator.model.measurements import Throttled
 from tests.correlator.making import T0, event, facts, run, world
 
 

@@ -15,8 +15,8 @@ from correlator.engine import conclude_world
 from correlator.evidence.exposure import LOOKED_AT, factor_of
 from correlator.evidence.weigh import BaseRates, Weigher
 from correlator.facts.world import World
-from correlator.gather.telemetry import Throttled
 from correlator.incidents.sentences import others_say
+from correlator.model.measurements import Throttled
 from correlator.model.nouns import Run
 from correlator.site.first_seen import first_seen
 from correlator.verdicts.judge import judge

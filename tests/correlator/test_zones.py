@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from correlator.clocks.clocks import Offset, Zones, compared, compared_further, correct
+from correlator.clocks.clocks import Zones, compared, compared_further, correct
+from correlator.clocks.offset import Offset
 from correlator.clocks.pairs import NOTHING
 from correlator.gather.events import order
 from tests.correlator.making import T0, event

@@ -15,8 +15,8 @@ from collector.ingest import Ingest, Options
 from collector.ledger import Ledger
 from correlator.engine import correlate, result
 from correlator.incidents import lemons
-from faultline.checking import two_names
 from faultline.cli import run
+from faultline.cluster_doubts import two_names
 from faultline.config import validate
 from faultline.receiving import Receiving
 from faultline.service import Service

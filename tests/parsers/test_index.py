@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.index import PatternIndex
-from parsers.patterns import Catalogue, Pattern, load
+from parsers.pattern import Pattern
+from parsers.patterns import Catalogue, load
 
 CATALOGUE = load()
 SOURCES = sorted({source for entry in CATALOGUE.entries for source in entry.sources})

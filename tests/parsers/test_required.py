@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsers import quoting
 from parsers.patterns import load
 from parsers.required import needs, telling
 
@@ -57,4 +58,4 @@ def test_a_shortcut_changes_no_answer(text: str) -> None:
     for entry in CATALOGUE.entries:
         plain = next((found for regex in entry.regexes if (found := regex.search(text))), None)
         refused = entry.unless is not None and entry.unless.search(text)
-        assert (entry.match(text, None) is not None) == (plain is not None and not refused)
+        assert (quoting.match(entry, text, None) is not None) == (plain is not None and not refused)

@@ -28,15 +28,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from store.door import Question
 from store.questions import events as event_questions
 from store.questions import sources
 from store.visible import WITHHELD
 from web.shaping import wire
-
-if TYPE_CHECKING:
-    from web.access.own import OwnReader
 
 Row = dict[str, Any]
 Document = Mapping[str, Any]
@@ -84,10 +82,28 @@ def _picked(document: Document, names: Iterable[str]) -> Row:
     return {name: document[name] for name in names if name in document}
 
 
+class OwnRows(Protocol):
+    """What is asked about the person who reads: ``web.access.own.OwnReader`` answers from the rows that they may see."""
+
+    user: str
+
+    def ask(self, question: Question) -> list[Row]:
+        """The rows of a question of ``store.questions``."""
+
+    def named_runs(self) -> list[Row]:
+        """The user's runs, as they are called."""
+
+    def runs_of(self, incident: Row) -> list[Row]:
+        """The user's runs whose verdicts blame an incident."""
+
+    def others(self) -> frozenset[str]:
+        """Who else runs jobs here: names that no sentence for this user may hold. Never shown."""
+
+
 class Telling:
     """Tells one reader of documents; made anew for each request."""
 
-    def __init__(self, read: OwnReader) -> None:
+    def __init__(self, read: OwnRows) -> None:
         self.read = read
 
     # -- documents -----------------------------------------------------------------------------------------------------

@@ -11,15 +11,21 @@ from functools import cache
 
 from correlator.edges.conditions import links, storage
 from correlator.edges.conditions.links import name_of as name_of
-from correlator.edges.scopes import run_of
 from correlator.facts.jobs.detector import END_SLACK_S, file_lost, of_run, printed_timeout
 from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
-from correlator.facts.nodes.detector import SPEAKS_WITHIN_S, word_between
-from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
+from correlator.facts.nodes.kinds import (
+    ADMIN_DOWN,
+    NODE_DEAD,
+    NODE_DOWN,
+    NODE_OVERHEATED,
+    NODE_PANIC,
+    NODE_REBOOT,
+    SPEAKS_WITHIN_S,
+)
 from correlator.facts.output_hardware import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.facts.registry import kind_of, vocabulary
 from correlator.facts.storage import STORAGE_OUTAGE
-from correlator.facts.world import World
+from correlator.facts.world import World, run_of, word_between
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event, Fact
 from correlator.site.site import JOB_SETTINGS, SETTINGS

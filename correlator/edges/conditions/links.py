@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import re
 
-from correlator.edges.scopes import run_of
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.world import World
+from correlator.facts.world import World, run_of
 from correlator.model.nouns import Fact
 
 

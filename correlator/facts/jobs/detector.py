@@ -25,9 +25,8 @@ from correlator.facts.jobs.kinds import (
 )
 from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.node_polls import lost_by
-from correlator.facts.nodes.detector import hosts_of
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, NodeDown
-from correlator.facts.world import World, bursts
+from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
 

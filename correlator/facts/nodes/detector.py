@@ -12,37 +12,27 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.node_polls import down_by_state, states_told
 from correlator.facts.nodes.kinds import (
     ADMIN_DOWN,
+    FRESH_BOOT_S,
     MEMORY_ERROR,
     NODE_DEAD,
     NODE_DOWN,
     NODE_OVERHEATED,
     NODE_PANIC,
     NODE_REBOOT,
+    SAME_DOWN_S,
+    SAME_PANIC_S,
+    SPEAKS_WITHIN_S,
     AdminDown,
     NodeDead,
     NodeDown,
     NodeReboot,
 )
-from correlator.facts.world import World, merge_near
+from correlator.facts.world import BOOT_STAMPS_S, World, hosts_of, merge_near
 from correlator.model.nouns import Event, Fact, in_order
 from parsers.reasons import split_reason
 
-#: Two statements about one node going down (log line, accounting's whole second) are one within this.
-SAME_DOWN_S = 3.0
-
 #: slurmd says in several lines that it started.
 SAME_START_S = 10.0
-
-#: slurmd reports the machine's uptime when it starts; younger than this means that the machine just booted.
-FRESH_BOOT_S = 300.0
-
-
-def hosts_of(event: Event) -> list[str]:
-    """The nodes that an event is about: a list in the line, else the host that wrote it."""
-    nodes = event.entities.get("nodes")
-    if isinstance(nodes, str):
-        nodes = [nodes]
-    return list(nodes) if nodes else [event.host] if event.host else []
 
 
 #: A node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing fell silent.
@@ -254,21 +244,6 @@ def _gone_since(world: World, host: str, boot: float) -> float:
     return spoke[place - 1] if place and boot - spoke[place - 1] <= SPEAKS_WITHIN_S else boot
 
 
-#: A boot's first lines may carry stamps that are so much older than the boot time that others reckon.
-BOOT_STAMPS_S = 15.0
-
-
-def word_between(world: World, host: str, low: float, high: float) -> float | None:
-    """When the host itself wrote its last line after ``low`` and before ``high`` (its boot); None if it was silent."""
-    spoke = world.spoke_at(host)
-    place = bisect_right(spoke, high - BOOT_STAMPS_S)
-    return spoke[place - 1] if place and spoke[place - 1] > low else None
-
-
-#: A dying kernel writes its panic in many lines (lockup, oops, panic, end trace) within minutes.
-SAME_PANIC_S = 120.0
-
-
 def panics(world: World) -> list[Fact]:
     """``node.panic``: the kernel gave up, or a CPU hung hard."""
     return merge_near((
@@ -296,9 +271,6 @@ def hardware_words(world: World) -> list[Fact]:
     ]  # fmt: skip
     return merge_near([*lost, *hot], SAME_PANIC_S)
 
-
-#: How long before the loss the host must have spoken last, for its silence to mean something.
-SPEAKS_WITHIN_S = 1800.0
 
 #: Shorter silences are every quiet night's.
 SILENCE_S = 120.0

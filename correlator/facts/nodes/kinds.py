@@ -184,3 +184,19 @@ NODE_OVERHEATED = Kind(
         unharmed="degraded", words="peers", disproof="Its BMC showing no heat at that time: then a sensor is at fault.",
     ),
 )  # fmt: skip
+
+
+#: Two statements about one node going down (log line, accounting's whole second) are one within this.
+SAME_DOWN_S = 3.0
+
+
+#: slurmd reports the machine's uptime when it starts; younger than this means that the machine just booted.
+FRESH_BOOT_S = 300.0
+
+
+#: A dying kernel writes its panic in many lines (lockup, oops, panic, end trace) within minutes.
+SAME_PANIC_S = 120.0
+
+
+#: How long before the loss the host must have spoken last, for its silence to mean something.
+SPEAKS_WITHIN_S = 1800.0

@@ -1,0 +1,37 @@
+"""Paths from causes to effects, as the weigher finds them and verdicts keep them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from correlator.model.nouns import Edge, Fact, Hop
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A fact that might have been the cause, and why it was not."""
+
+    edge: Edge
+    cause: Fact
+    effect: Fact
+    reason: str
+
+
+@dataclass
+class Chain:
+    """A path from a root fact to the effect; ``hops`` lead from the root to the effect. ``doubted``: what may have caused
+    the root is spoken against by others that ran on, so that it may have had an unknown cause."""
+
+    root: Fact
+    hops: tuple[Hop, ...]
+    weight: float
+    doubted: bool = False
+
+
+@dataclass
+class Evidence:
+    """All chains into one effect, best first, and what was rejected on the way."""
+
+    effect: Fact
+    chains: list[Chain] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)

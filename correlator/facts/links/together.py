@@ -1,0 +1,54 @@
+"""Which outages of links belong together: those that began in one moment, and those that wrong clocks put elsewhere."""
+
+from __future__ import annotations
+
+from correlator.model.nouns import Draft
+
+#: A switch takes its ports down together; with whole-second stamps and small skew they spread this far.
+TOGETHER_S = 5.0
+
+
+#: So many nodes that lose the same interface within seconds lost what is behind it.
+UNCABLED_MIN = 4
+
+
+def together(found: list[Draft]) -> list[list[Draft]]:
+    """Outages in groups that began within ``TOGETHER_S`` of their first one."""
+    found.sort(key=lambda f: (f.start, f.key))
+    groups: list[list[Draft]] = []
+    for fact in found:
+        if groups and fact.start - groups[-1][0].start <= TOGETHER_S:
+            groups[-1].append(fact)
+        else:
+            groups.append([fact])
+    return groups
+
+
+#: munge refuses who is further off: such a node would have been out of work before. An outage that is told as so much
+#: earlier or later, and lasted as long to within some seconds, may be the same one, by a clock that is wrong.
+CLOCK_OFF_S, AS_LONG_S = 300.0, 5.0
+
+
+#: Shorter outages last as long as each other anyway.
+TELLING_S = 60.0
+
+
+def strays(group: list[Draft], candidates: list[Draft]) -> list[Draft]:
+    """Outages that belong to a group of simultaneous ones by how long they lasted, told by clocks that are off."""
+    lasted = sorted(f.duration for f in group if f.duration is not None)
+    length = lasted[len(lasted) // 2] if lasted else 0.0
+    if length < TELLING_S:
+        return []
+    start, hosts, devices = group[0].start, {f.host for f in group}, {f.device for f in group}
+    return [
+        f for f in candidates if f.host not in hosts and f.device in devices and f.duration is not None
+        and abs(f.duration - length) <= AS_LONG_S + f.sigma and abs(f.start - start) <= CLOCK_OFF_S
+    ]  # fmt: skip
+
+
+def in_time_with(group: list[Draft], late: list[Draft]) -> None:
+    """Puts outages that were told by wrong clocks where those of the group lie."""
+    for fact in late:
+        off = fact.start - group[0].start
+        fact.start, fact.end = fact.start - off, None if fact.end is None else fact.end - off
+        fact.attrs["clock_off"] = off

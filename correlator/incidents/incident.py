@@ -1,0 +1,73 @@
+"""An incident as a value, and what is read from one alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from correlator.model.nouns import Event, Fact, Hop, Run
+from correlator.verdicts.verdict import Verdict
+
+
+@dataclass
+class Incident:
+    """``members`` are the facts of the incident, ``hops`` the causal steps between them, the root first."""
+
+    id: str
+    root: Fact
+    severity: str
+    category: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    members: list[Fact] = field(default_factory=list)
+    hops: list[Hop] = field(default_factory=list)
+    flaps: list[Fact] = field(default_factory=list)
+    slowed: list[Run] = field(default_factory=list)
+    untouched: Spared | None = None
+
+    @property
+    def confidence(self) -> float:
+        return max((v.confidence for v in self.verdicts), default=0.9)
+
+    @property
+    def times(self) -> int:
+        """How often the root came, where it is one that comes and goes."""
+        return 1 + len(self.flaps)
+
+    @property
+    def start(self) -> float:
+        return min([self.root.start, *(f.start for f in self.flaps)])
+
+    @property
+    def end(self) -> float:
+        ends = [f.end if f.end is not None else f.start for f in [self.root, *self.members, *self.flaps]]
+        return max([*ends, *(v.end.start for v in self.verdicts)])
+
+
+#: A run that was still going on so long after an incident was not ended by it.
+AFTERMATH_S = 60.0
+
+
+#: So many spared runs are told by name; the rest of a large cluster is a number.
+LISTED = 50
+
+
+@dataclass(frozen=True)
+class Spared:
+    """Runs that went on through an incident: some by name (those on its own hosts first), all as a number."""
+
+    named: tuple[Run, ...]
+    count: int
+
+
+def facts_of(incident: Incident) -> list[Fact]:
+    return [incident.root, *incident.members, *incident.flaps]
+
+
+def events_by_id(incident: Incident) -> dict[str, Event]:
+    """Events of all facts of the incident."""
+    return {event.id: event for fact in facts_of(incident) for event in fact.events}
+
+
+def events_of(incident: Incident) -> list[Event]:
+    """Events of all facts of the incident, in time order, each once."""
+    return sorted(events_by_id(incident).values(), key=attrgetter("time", "id"))

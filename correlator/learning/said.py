@@ -1,0 +1,32 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one side says of a run: its category, the root cause's name and place, how surely."""
+
+    category: str
+    event: str | None
+    host: str | None
+    device: str | None
+    confidence: float
+    edges: tuple[str, ...]
+
+    def __str__(self) -> str:
+        place = " of ".join(x for x in (self.device, self.host) if x)
+        cause = f" {self.event}" + (f" ({place})" if place else "") if self.event else ""
+        return f"{self.category}{cause} {self.confidence:.2f}" + (f" by {', '.join(self.edges)}" if self.edges else "")
+
+
+def said(verdict: Mapping[str, Any]) -> Said:
+    root = verdict.get("root_cause") or {}
+    return Said(
+        verdict["category"], root.get("event"), root.get("host"), root.get("device"), verdict["confidence"],
+        tuple(dict.fromkeys(hop["edge"] for hop in verdict.get("chain", ()))),
+    )  # fmt: skip

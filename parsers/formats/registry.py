@@ -1,0 +1,37 @@
+"""Every format, in the order in which it is tried.
+
+``parsers.formats`` registers the built-in ones as it is imported. Formats that read a line inside a line ask here for all of
+them, themselves included, and import none.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from importlib.metadata import entry_points
+
+from parsers.formats.base import Format
+
+_built_in: tuple[Format, ...] = ()
+
+
+def register(built_in: tuple[Format, ...]) -> None:
+    """Sets the built-in formats, in their order; the last of them accepts anything."""
+    global _built_in
+    _built_in = built_in
+    all_formats.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def all_formats() -> tuple[Format, ...]:
+    """Every format in the order in which it is tried, those of installed packages first; the last accepts anything."""
+    others = []
+    for point in entry_points(group="faultline.formats"):
+        try:
+            found = point.load()
+        except Exception as error:  # a broken plug-in must not stop logs from being read
+            logging.getLogger(__name__).warning("format %s of %s does not load: %s", point.name, point.value, error)
+            continue
+        if isinstance(found, Format):
+            others.append(found)
+    return (*others, *_built_in)

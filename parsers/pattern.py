@@ -1,0 +1,71 @@
+"""One entry of the catalogue as a value: which text means which event. ``patterns.py`` reads entries from files and tries them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from parsers import speakers
+
+BUILT_IN = Path(__file__).with_name("catalogue")
+
+
+#: Names for groups of sources in ``sources``.
+GROUPS = {
+    "slurm": ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd"),
+    "job": ("job_stdout", "job_stderr", "job_output"),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A message that an entry must match, seen in a line of ``source``, giving at least ``entities``."""
+
+    text: str
+    entities: dict[str, Any] = field(default_factory=dict)
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One entry. ``order`` is its rank among all: smaller is tried first."""
+
+    id: str
+    event: str
+    literals: tuple[str, ...]
+    regexes: tuple[re.Pattern[str], ...]
+    unless: re.Pattern[str] | None
+    sources: frozenset[str]
+    severity: str | None
+    fixed: dict[str, Any]
+    priority: int
+    advice: str | None
+    reference: str | None
+    examples: tuple[Example, ...]
+    counters: tuple[str, ...]
+    tags: tuple[str, ...]
+    file: str
+    order: int = 0
+    after: re.Pattern[str] | None = None
+
+    @cached_property
+    def of_site(self) -> bool:
+        """Whether it is a site's own and says itself in whose lines it is found."""
+        return bool(self.sources) and Path(self.file).parent != BUILT_IN
+
+    @cached_property
+    def anywhere(self) -> bool:
+        """Whether it is a site's own, which looks wherever it says itself."""
+        return Path(self.file).parent != BUILT_IN
+
+    @cached_property
+    def of_job(self) -> bool:
+        """Whether what a job prints may mean it: else a line that reads so only claims it (parsers/authority.py)."""
+        return speakers.may_speak("job", self.event) or not self.sources.isdisjoint(GROUPS["job"])
+
+    def fits(self, source: str | None) -> bool:
+        """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
+        return not self.sources or source is None or source in self.sources
