@@ -50,6 +50,7 @@ from parsers.stamps import Clock, clock_of
 from parsers.usual_output import read_output
 
 _ONE = ord("1")
+_ESCAPE = 0x1B
 #: What the numbers before the text of one of the kernel's records are.
 _RECORD = ("kmsg_pri", "kmsg_seq", "kmsg_usec")
 _FIELDS = ROW.names or ()
@@ -145,10 +146,26 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
         return none_taken(buffer)
     rows = np.zeros(len(buffer), ROW)
     _read_headers(buffer.data, buffer.starts, buffer.ends, rows, clock_of(origin), origin.source in JOB_SOURCES)
+    _clear_all(rows, _with_escapes(buffer))
     formats = _read_others(buffer, rows, origin)
     programs = _programs(buffer, rows)
     _read_texts(buffer.data, rows, _kinds(programs))
     return Usual(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows, formats)
+
+
+def _with_escapes(buffer: LineBuffer) -> Array:
+    """The lines in which the escape of a terminal stands anywhere: formats read those without their colours."""
+    places = np.flatnonzero(buffer.data == _ESCAPE)
+    if not len(places):
+        return places
+    lines: Array = np.unique(np.searchsorted(buffer.starts, places, side="right") - 1)
+    return lines
+
+
+@compiled
+def _clear_all(rows: Array, lines: Array) -> None:
+    for line in lines:
+        clear(rows[line])
 
 
 def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:

@@ -172,6 +172,31 @@ def test_what_programs_print(origin: Origin) -> None:
     assert_same(few + [line.encode() for line in SAID], origin, PARSER if origin.source else WHOLE)
 
 
+@pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
+@pytest.mark.parametrize("place", [0, 4, 30, None], ids=["first", "in the stamp", "in the text", "last"])
+@pytest.mark.parametrize("escape", ["\x1b[0m", "\x1b[31m", "\x1b", "\x1b[", "\x1b]0;title\x07"])
+def test_escapes_of_a_terminal_anywhere(escape: str, place: int | None, origin: Origin) -> None:
+    """A reset of colours behind a line once hid its event: the quick reader kept it as part of the text."""
+    tails = [f"Jun  1 12:00:00{tail}" for tail in TAILS]
+    lines = [*tails, *(f"<30>1 2026-06-01T12:00:00Z{tail}" for tail in TAILS), *UPTIMES, *FABRIC, *JOURNAL, *SAID]
+    assert_same(
+        [
+            (
+                (line if place is None else line[:place]) + escape + line[len(line) if place is None else place :]
+            ).encode()
+            for line in lines
+        ],
+        origin,
+    )
+
+
+def test_a_line_means_the_same_with_and_without_colours() -> None:
+    text = "Jun  1 12:00:00 n1 kernel: [  12.345678] igb 0000:02:00.0 eth0: igb: eth0 NIC Link is Down"
+    rows = PARSER.parse([text.encode(), f"{text}\x1b[0m".encode()], NOBODY)
+    assert rows["event"].to_list() == ["nic.link_down", "nic.link_down"]
+    assert rows["message"][0] == rows["message"][1]
+
+
 def test_usual_lines_are_taken() -> None:
     """The rest is right but slow: what most lines look like must not fall to it."""
     usual_ones = [
