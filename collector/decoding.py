@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.columnar.members import merged
 from collector.exchange import Packed
+from collector.json_objects import merged
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.receivers.wrapped import whole

@@ -5,10 +5,7 @@ Without it the first sender of OTLP waits for that, in each worker that its batc
 
 from __future__ import annotations
 
-import polars as pl
-
-from collector.columnar import loki_entries, objects, octets
-from collector.columnar.members import merged
+from collector.columnar import objects
 from collector.receivers import ndjson, otlp
 from collector.receivers.base import Decoded, Payload
 
@@ -16,13 +13,9 @@ from collector.receivers.base import Decoded, Payload
 _RECORD = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}'
 #: So many of a shipper's objects that they are read together.
 _OBJECTS = b'{"message":"a","time":"2026-11-21T10:00:00Z","a":1}\n' * objects.FEWEST
-_PUSHED = b'{"streams":[{"stream":{},"values":[["1","a"]]}]}'
 
 
 def prepare() -> None:
-    octets.prepare()
-    octets.frames(b"1 a")
-    merged(pl.Series(['{"a": 1}']), pl.Series(['{"b": 1}']))
     otlp.QUICK.wait()
     for form, body in (("json", _RECORD), ("protobuf", b"")):
         otlp.RECEIVER.decode(Payload(body, {"received": 1, "form": form}), Decoded())
@@ -30,8 +23,6 @@ def prepare() -> None:
     ndjson.RECEIVER.decode(
         Payload(b"[" + _OBJECTS.replace(b"\n", b",") + b"{}]", {"received": 1, "form": "json"}), Decoded()
     )
-    loki_entries.of_protobuf(b"\x0a\x00" + b"\x12\x00" * loki_entries.LEAST)
-    loki_entries.of_json(_PUSHED.ljust(loki_entries.LEAST))
 
 
 if __name__ == "__main__":

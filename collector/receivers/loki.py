@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
+from google.protobuf.message import DecodeError
 
-from collector.columnar import loki_entries
-from collector.columnar.loki_entries import Entries
-from collector.columnar.readiness import Readiness
+from collector.loki_messages import PushRequest
 from collector.receivers.base import (
     Answer,
     Batch,
@@ -38,12 +37,10 @@ _UNIT = ("unit", "app", "job", "service_name", "container")
 _LEVEL = ("level", "detected_level", "severity")
 _WORDS = {"warn": "warning", "err": "error", "critical": "crit", "fatal": "crit", "trace": "debug"}
 _KNOWN = frozenset((*_HOST, *_PATH, *_LEVEL))
-
-
-#: Whether the entries of protobuf can be looked at in the event loop without a loop over them.
-QUICK = Readiness(loki_entries.prepare)
+#: What reading raises where a body is no push request.
+_NO_REQUEST = (DecodeError, ValueError, KeyError, TypeError, AttributeError, IndexError)
 #: Nanoseconds since 1970, the line, its own metadata.
-Entry = tuple[int, str, dict[str, str]]
+Entry = tuple[int, bytes, dict[str, str]]
 
 
 def _accept(request: Request) -> Batch:
@@ -54,7 +51,7 @@ def _accept(request: Request) -> Batch:
         _check(body, as_json)
     except KeyError as error:
         raise Refused(400, f"the body is no push request of Loki: it has no {error}") from error
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except _NO_REQUEST as error:
         raise Refused(400, f"the body is no push request of Loki: {error}") from error
     meta = {"form": "json" if as_json else "protobuf", **request.packing(body)}
     key = f"loki {hashlib.blake2b(body, digest_size=16).hexdigest()}"
@@ -62,15 +59,12 @@ def _accept(request: Request) -> Batch:
 
 
 def _check(body: bytes, as_json: bool) -> None:
-    """Reads the first stream; raises what :func:`_decode` takes for no push request."""
+    """Raises what :func:`_decode` takes for no push request: of JSON the first stream is read, of protobuf all labels."""
     if as_json:
         next(iter(_streams(body)), None)
-        return
-    for number, stream in _fields(unsnap(body)):
-        if number == 1:
-            known = loki_entries.labels_of(stream) if len(stream) > loki_entries.LEAST and QUICK else None
-            _one_stream(stream) if known is None else _labels(known)
-            return
+    else:
+        for stream in PushRequest.FromString(unsnap(body)).streams:
+            _labels(stream.labels)
 
 
 def _problem(status: int, text: str, _content_type: str = "") -> Answer:
@@ -79,22 +73,12 @@ def _problem(status: int, text: str, _content_type: str = "") -> Answer:
 
 def _decode(payload: Payload, into: Decoded) -> None:
     to = _To(payload, into, Streams(), Wrapped(payload, into, "loki"))
-    body, as_json = payload.unpacked(), payload.meta.get("form") == "json"
+    body = payload.unpacked()
     try:
-        if as_json and (made := loki_entries.of_json(body)) is not None:
-            for entries in made:
-                _add({str(k): str(v) for k, v in loads(entries.labels).items()}, entries, to)
-        elif as_json:
-            for labels, some in _streams(body):
-                _stream(labels, some, to)
-        else:
-            for number, stream in _fields(unsnap(body)):
-                if number == 1 and (found := loki_entries.of_protobuf(stream)) is not None:
-                    _add(_labels(found.labels), found, to)
-                elif number == 1:
-                    _stream(*_one_stream(stream), to)
+        for labels, entries in _streams(body) if payload.meta.get("form") == "json" else _messages(body):
+            _stream(labels, entries, to)
         to.wrapped.done()
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except _NO_REQUEST as error:
         raise Poison(f"no push request of Loki: {error}") from error
 
 
@@ -107,37 +91,27 @@ class _To(NamedTuple):
     wrapped: Wrapped
 
 
-def _add(labels: dict[str, str], entries: Entries, to: _To) -> None:
-    """As :func:`_stream`, for entries of which none is out of the ordinary."""
-    if entries.lines:
-        run, group = _described(labels, entries.lines[0], to)
+def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
+    """The entries of one stream, described once but for those that have metadata of their own."""
+    lines: list[bytes] = []
+    times: list[int] = []
+    for stamp, line, more in entries:
+        if line.startswith(b"{") and b'"log":' in line and (inner := _object(line)):
+            to.wrapped.add({"@timestamp": stamp, **labels, **more, **inner}, "loki")
+        elif more:
+            run, group = _described({**labels, **more}, line, to)
+            to.into.add([line], run._replace(time=stamp // 1000), **group)
+        else:
+            lines.append(line)
+            times.append(stamp // 1000)
+    if lines:
+        run, group = _described(labels, lines[0], to)
         said = {
             name: pl.lit(value)
             for name, value in run._asdict().items()
             if name not in ("lines", "time") and value is not None
         }
-        to.into.add_table(entries.lines, pl.DataFrame({"time": entries.times}).with_columns(**said), **group)
-
-
-def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
-    """The entries of one stream, described once unless some have metadata of their own."""
-    described: tuple[Run, dict[str, Any]] | None = None
-    lines: list[bytes] = []
-    runs: list[Run] = []
-    for stamp, line, more in entries:
-        if line.startswith("{") and '"log":' in line and (inner := _object(line)):
-            to.wrapped.add({"@timestamp": stamp, **labels, **more, **inner}, "loki")
-            continue
-        data = line.encode("utf-8", "surrogatepass")
-        if more:
-            run, group = _described({**labels, **more}, data, to)
-            to.into.add([data], run._replace(time=stamp // 1000), **group)
-            continue
-        described = described or _described(labels, data, to)
-        lines.append(data)
-        runs.append(described[0]._replace(time=stamp // 1000))
-    if described:
-        to.into.add(lines, *runs, **described[1])
+        to.into.add_table(lines, pl.DataFrame({"time": times}).with_columns(**said), **group)
 
 
 def _described(labels: dict[str, str], line: bytes, to: _To) -> tuple[Run, dict[str, Any]]:
@@ -158,10 +132,10 @@ def _described(labels: dict[str, str], line: bytes, to: _To) -> tuple[Run, dict[
     return run, {"source": None if source == "syslog" else source, "job_id": job if source == "job_stdout" else None}
 
 
-def _object(line: str) -> dict[str, Any] | None:
+def _object(line: bytes) -> dict[str, Any] | None:
     """Fluent Bit's record around a line (``line_format json``, its default); an application's own JSON is a line."""
     try:
-        found = loads(line.encode("utf-8", "surrogatepass"))
+        found = loads(line)
     except ValueError:
         return None
     return found if isinstance(found, dict) and isinstance(found.get("log"), str) else None
@@ -180,7 +154,7 @@ def _streams(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
         entries = [
             (
                 nanoseconds(value[0]),
-                str(value[1]),
+                str(value[1]).encode("utf-8", "surrogatepass"),
                 {str(k): str(v) for k, v in value[2].items()} if len(value) > 2 else {},
             )
             for value in stream.get("values") or []
@@ -188,60 +162,28 @@ def _streams(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
         yield {str(k): str(v) for k, v in labels.items()}, entries
 
 
-def _one_stream(stream: bytes) -> tuple[dict[str, str], list[Entry]]:
-    """A stream of logproto.PushRequest, whose field 1 it is: labels = 1, entries = 2; an entry: timestamp = 1, line = 2, metadata = 3."""
-    labels: dict[str, str] = {}
-    entries: list[Entry] = []
-    for inner, value in _fields(stream):
-        if inner == 1:
-            labels = _labels(value)
-        elif inner == 2:
-            parts = dict(_fields(value))
-            moment = dict(_fields(parts.get(1, b"")))
-            stamp = nanoseconds(int(moment.get(1, 0)) * 1_000_000_000 + int(moment.get(2, 0)))
-            more = [dict(_fields(v)) for n, v in _fields(value) if n == 3]
-            entries.append(
-                (stamp, parts.get(2, b"").decode("utf-8", "replace"), {p[1].decode(): p[2].decode() for p in more})
-            )
-    return labels, entries
+def _messages(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
+    """The streams of a request in protobuf."""
+    for stream in PushRequest.FromString(unsnap(body)).streams:
+        entries = [(_moment(entry.timestamp), _text(entry.line), _metadata(entry.metadata)) for entry in stream.entries]
+        yield _labels(stream.labels), entries
 
 
 def _labels(text: bytes) -> dict[str, str]:
     return dict(_LABEL.findall(text.decode().strip("{}")))
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Protobuf's wire: (field number, bytes or integer)."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        kind = tag & 7
-        if kind == 0:
-            value, at = _varint(data, at)
-            yield tag >> 3, value
-        elif kind == 2:
-            size, at = _varint(data, at)
-            if at + size > len(data):
-                raise ValueError("the message is cut")
-            yield tag >> 3, data[at : at + size]
-            at += size
-        elif kind in (1, 5):
-            at += 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
+def _moment(stamp: Any) -> int:
+    return nanoseconds(stamp.seconds * 1_000_000_000 + stamp.nanos)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is too long")
+def _text(line: bytes) -> bytes:
+    """A line as UTF-8."""
+    return line if line.isascii() else line.decode("utf-8", "replace").encode()
+
+
+def _metadata(pairs: Any) -> dict[str, str]:
+    return {pair.name.decode(): pair.value.decode() for pair in pairs}
 
 
 RECEIVER = Receiver("loki", "Loki's push API", _decode, (Route(("POST",), r"/loki/api/v1/push", _accept, _problem),))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import structlog
 
-from collector.columnar import octets
+from collector import octet_frames
 from collector.connections import FRAME_S, MOST_HELD, STALLED_S, Connections, Door, Place
 from collector.receivers.base import Decoded, ListenFailed, Payload, Receiver, Run
 from collector.receivers.syslog_batches import Gatherer, Part, plain_address
@@ -134,10 +134,10 @@ class Stream(asyncio.BufferedProtocol):
 
     def _octet_end(self, data: bytes) -> int:
         """Where the last whole frame ends; frames that lose their count make the rest a stream of lines."""
-        at, is_begun = octets.whole(data)
+        at, is_begun = octet_frames.whole(data)
         if is_begun:
             return at
-        if len(data) - at > octets.DIGITS + 1 or (data[at:] and not data[at:].strip().isdigit()):
+        if len(data) - at > octet_frames.DIGITS + 1 or (data[at:] and not data[at:].strip().isdigit()):
             log.warning("syslog: octet count lost; reading lines", peer=self._peer)
             self._octets = False
         return at
@@ -212,7 +212,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
             0, payload.received, part.peer, transport=f"syslog/{part.transport}", tags='["cut"]' if part.cut else None
         )
         if part.octets:
-            frames = octets.frames(data)
+            frames = octet_frames.frames(data)
             if frames:
                 into.add(frames, run._replace(lines=len(frames)), timezone=part.timezone)
         else:

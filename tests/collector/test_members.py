@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.columnar.members import merged
 from collector.decoding import _with_fields
+from collector.json_objects import merged
 
 _NAMES = st.sampled_from(["a", "b", "ab", "a.b", "B", "ü", "漢", "", 'q"', "z\n", "😀"]) | st.text(max_size=3)
 _LEAVES = (
@@ -39,12 +38,6 @@ _OBJECTS = st.builds(written, st.none() | st.dictionaries(_NAMES, _VALUES, max_s
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def machine_code() -> None:
-    """Made before the examples, each of which has a deadline."""
-    assert merged(pl.Series(['{"a": 1}']), pl.Series(['{"b": 2}'])).to_list() == ['{"a": 1, "b": 2}']
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(_OBJECTS, _OBJECTS), max_size=5))
 def test_any_two_columns(pairs: list[tuple[str | None, str | None]]) -> None:
@@ -59,8 +52,7 @@ def test_any_two_columns(pairs: list[tuple[str | None, str | None]]) -> None:
     assert merged(first, second).to_list() == expected
 
 
-def test_objects_as_they_are_written_here_are_not_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("collector.columnar.members._thoroughly")
+def test_objects_as_they_are_written_here() -> None:
     one = pl.Series(['{"b": "x, y: {", "c": true}', '{"a": [1, {"n": null}]}', '{"uptime_s": 12.5}'] * 3)
     other = pl.Series(['{"a": false, "b": 1, "d": 0.5}', '{"b": {}}', '{"uptime_s": 3}'] * 3)
     expected = [

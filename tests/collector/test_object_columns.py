@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.columnar import loki_entries, objects
+from collector.columnar import objects
 from collector.columnar.moments import moments
-from collector.receivers import base, elasticsearch, loki, ndjson
+from collector.receivers import base, elasticsearch, ndjson
 from collector.receivers.base import Decoded, Payload, Poison, Run, micros
 from collector.receivers.wrapped import loads
 from collector.receivers.wrapped_columns import usual
@@ -24,7 +23,6 @@ NANOS = 1_795_255_200_123_456_789
 DECODE = {
     "ingest": ndjson.RECEIVER.decode,
     "elasticsearch": elasticsearch.RECEIVER.decode,
-    "loki": loki.RECEIVER.decode,
 }
 
 
@@ -48,7 +46,6 @@ def both(kind: str, body: bytes, **meta: Any) -> tuple[Any, Any]:
         into = Decoded()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(objects, "FEWEST", fewest)
-            patch.setattr(loki_entries, "LEAST", fewest)
             patch.setattr(base, "FEW", 2)
             try:
                 DECODE[kind](payload, into)
@@ -165,118 +162,6 @@ def test_any_bulk_request(data: Any, some: list[bytes]) -> None:
     actions = data.draw(st.lists(_ACTION, min_size=1, max_size=4)) + data.draw(st.lists(_BAD_ACTION, max_size=1))
     pairs = [part for at, line in enumerate(some) for part in (actions[at % len(actions)], line)]
     same("elasticsearch", b"\n".join(pairs) + b"\n", form="bulk", index=data.draw(st.sampled_from(["", "of-path"])))
-
-
-_LABELS = st.sampled_from(
-    [
-        {},
-        {"host": "n1"},
-        {"filename": "/var/log/syslog", "host": "n2", "rank": "3"},
-        {"job": "fluent-bit", "level": "WARN", "ü": "ü"},
-    ]
-)
-_PUSHED = st.sampled_from(
-    ["", "a", _ESCAPED, '{"log":"x"}', '{"log": "x", "host": "n9"}', '{"message":"x"}', "{", '{"log":', "/jobs/x", "漢"]
-)
-_METADATA = st.sampled_from([{}, {"level": "error"}, {"host": "n3"}])
-_WHENS = st.sampled_from(
-    [
-        str(NANOS),
-        str(NANOS),
-        "0",
-        "7",
-        "",
-        "-1",
-        "x",
-        "9223372036854775807",
-        "9223372036854775808",
-        " 7",
-        "²",
-        NANOS,
-        None,
-        1.5,
-    ]
-)
-
-
-@_QUICKLY
-@given(st.data(), _STYLES)
-def test_any_push_request_of_loki_in_json(data: Any, style: dict[str, Any]) -> None:
-    usual_entry = st.tuples(st.just(str(NANOS)), _PUSHED).map(list)
-    entries = st.lists(usual_entry, max_size=5) | st.lists(
-        st.one_of(usual_entry, st.tuples(_WHENS, _PUSHED).map(list), st.tuples(_WHENS, _PUSHED, _METADATA).map(list)),
-        max_size=4,
-    )
-    stream = st.fixed_dictionaries({"stream": _LABELS, "values": entries}) | st.sampled_from(
-        [
-            {},
-            {"labels": '{a="b"}', "values": []},
-            {"stream": {}, "values": None},
-            {"stream": 5, "values": []},
-            5,
-            {"stream": {"a": 1}, "values": [[]]},
-            {"stream": {"a": {}}, "values": [["1"]]},
-        ]
-    )
-    document = {"streams": data.draw(st.lists(stream, max_size=3))}
-    same(
-        "loki",
-        written(data.draw(st.sampled_from([document, document, document, {}, [], {"streams": 5}])), style),
-        form="json",
-    )
-
-
-def field(number: int, value: bytes | int) -> bytes:
-    if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
-    return varint(number << 3) + varint(value)
-
-
-def varint(value: int) -> bytes:
-    return (bytes([value & 127 | 128]) + varint(value >> 7)) if value >= 128 else bytes([value])
-
-
-_LINES = st.sampled_from([b"", b"a", b"line\n", b"\xff", "漢".encode(), b'{"log":"x"}', b'{"log":', b"{"])
-_ENTRY_FIELDS = st.sampled_from(
-    [
-        (field(1, field(1, seconds) + field(2, nanos)),)
-        for seconds in (0, 1795255200, 1 << 40, (1 << 64) - 1)
-        for nanos in (0, 123456789)
-    ]
-    + [(field(1, b""),), (field(1, 5),), (field(4, b"x"),), ()]
-)
-_ENTRIES = st.builds(
-    lambda parts, lines, more: b"".join(parts) + b"".join(field(2, line) for line in lines) + b"".join(more),
-    _ENTRY_FIELDS,
-    st.lists(_LINES, min_size=1, max_size=1) | st.lists(_LINES, max_size=2),
-    st.just(()) | st.sampled_from([(), (), (field(3, field(1, b"k") + field(2, b"v")),)]),
-)
-_STREAMS = st.builds(
-    lambda labels, entries, behind: field(1, labels) + b"".join(field(2, entry) for entry in entries) + behind,
-    st.sampled_from([b"{}", b'{host="n1", filename="/var/log/syslog"}', b'{a="\xff"}']),
-    st.lists(_ENTRIES, max_size=5),
-    st.sampled_from([b"", b"", b"", field(1, b'{host="n2"}'), field(3, 7), b"\x12\x7f"]),
-)
-
-
-@_QUICKLY
-@given(st.lists(_STREAMS, max_size=3), st.sampled_from([b"", b"", b"", field(2, b"x"), b"\x0a\x50"]))
-def test_any_push_request_of_loki_in_protobuf(streams: list[bytes], behind: bytes) -> None:
-    body = b"".join(field(1, stream) for stream in streams) + behind
-    same("loki", pa.compress(body, codec="snappy", asbytes=True), form="protobuf")
-    for stream in streams:  # the event loop refuses the same
-        labels = loki_entries.labels_of(stream)
-        if labels is not None and labels.isascii():
-            assert loki._one_stream(stream)[0] == loki._labels(labels)
-
-
-def test_most_streams_are_read_at_once() -> None:
-    values = [[str(NANOS), f"line {at} of a job"] for at in range(200)]
-    made = loki_entries.of_json(written({"streams": [{"stream": {"a": "b"}, "values": values}] * 2}, {}))
-    assert made is not None and [len(entries.lines) for entries in made] == [200, 200]
-    entry = field(1, field(1, 1795255200) + field(2, 5)) + field(2, b"a line of a job")
-    read = loki_entries.of_protobuf(field(1, b"{}") + field(2, entry) * 200)
-    assert read is not None and set(read.times) == {1795255200000000} and read.lines == [b"a line of a job"] * 200
 
 
 _PIECES = st.sampled_from([b"", b'"', b"\\", b"\\u00e9", b"\\ud83d\\ude00", b"\\ud83d", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\r\n", b"\x00", b"\xff", b"\xc3\xbc", b"1", b"01",

@@ -15,8 +15,7 @@ from asking import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector import decoding
-from collector.columnar import octets
+from collector import decoding, octet_frames
 from collector.decoding import Job
 from collector.intake import Intake
 from collector.receivers import syslog, syslog_batches
@@ -81,12 +80,6 @@ MESSAGES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def machine_code() -> None:
-    octets.READY.wait()
-    octets.frames(b"1 a")
-
-
 @pytest.mark.parametrize("added", [b"", b"\n"])  # some senders add a line end that they do not count
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=8))
@@ -114,8 +107,8 @@ _PIECES = st.sampled_from([b"5 <6>ab", b"6 <6>ab\n", b"\n", b"\r\n", b"0 x", b"0
 @given(st.lists(_PIECES | st.binary(max_size=9), max_size=9).map(b"".join))
 def test_frames_of_whatever_comes_are_what_the_rfc_says(data: bytes) -> None:
     found, end = _frames_one_by_one(data)
-    assert octets.whole(data) == octets._whole(data) and octets.whole(data)[0] == end
-    assert octets.frames(data[:end]) == [frame.rstrip(b"\r\n\0") for frame in found if frame.rstrip(b"\r\n\0")]
+    assert octet_frames.whole(data)[0] == end
+    assert octet_frames.frames(data[:end]) == [frame.rstrip(b"\r\n\0") for frame in found if frame.rstrip(b"\r\n\0")]
 
 
 @settings(deadline=None)

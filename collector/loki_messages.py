@@ -1,0 +1,46 @@
+"""The messages of Loki's push API in protobuf (``pkg/push/push.proto``), read by the library.
+
+Only the fields that are read here are declared. Texts are bytes: what a sender writes that is no UTF-8 is kept, with marks in
+place of the bytes, where the library would refuse the whole request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+_PACKAGE = "faultline.loki"
+#: By message its fields: name, number, and the message that it holds (bytes or int64 where it holds none).
+_MESSAGES: dict[str, tuple[tuple[str, int, str], ...]] = {
+    "PushRequest": (("streams", 1, "[Stream]"),),
+    "Stream": (("labels", 1, "bytes"), ("entries", 2, "[Entry]")),
+    "Entry": (("timestamp", 1, "Timestamp"), ("line", 2, "bytes"), ("metadata", 3, "[Label]")),
+    "Label": (("name", 1, "bytes"), ("value", 2, "bytes")),
+    "Timestamp": (("seconds", 1, "int64"), ("nanos", 2, "int64")),
+}
+
+
+def _field(name: str, number: int, kind: str) -> FieldDescriptorProto:
+    held = kind.strip("[]")
+    found = FieldDescriptorProto(name=name, number=number)
+    found.label = found.LABEL_REPEATED if kind.startswith("[") else found.LABEL_OPTIONAL
+    found.type = {"bytes": found.TYPE_BYTES, "int64": found.TYPE_INT64}.get(held, found.TYPE_MESSAGE)
+    if found.type == found.TYPE_MESSAGE:
+        found.type_name = f".{_PACKAGE}.{held}"
+    return found
+
+
+def _push_request() -> Any:
+    pool = DescriptorPool()
+    messages = [
+        DescriptorProto(name=name, field=[_field(*field) for field in fields]) for name, fields in _MESSAGES.items()
+    ]
+    pool.Add(FileDescriptorProto(name="faultline/loki.proto", package=_PACKAGE, syntax="proto3", message_type=messages))
+    return GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.PushRequest"))
+
+
+#: ``PushRequest.FromString(data)`` reads a request; raises ``google.protobuf.message.DecodeError``.
+PushRequest = _push_request()
