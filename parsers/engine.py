@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import authority, clock, events, future, levels, likely, quoting, regexes, usual
+from parsers import authority, clock, events, fast_headers, future, levels, likely, quoting, regexes
 from parsers.compiled import once, release
+from parsers.fast_headers import FastHeaders
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
     HEADER,
@@ -34,13 +35,12 @@ from parsers.index import Found, PatternIndex, one_by_one
 from parsers.lines import Array, LineBuffer, codes, counted, each_once, joined, numbered, tally
 from parsers.patterns import Catalogue, load
 from parsers.record import FIRST_MOMENT, LAST_MOMENT, LOGS, Origin, empty
-from parsers.usual import Usual
 
 #: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
 SEARCHED = 16_384
 #: For so few lines no index of the catalogue is made.
 FEW = 100
-#: Lines whose parsing needs every compiled function: usual headers, one of Slurm's files without a tag, one that the regex
+#: Lines whose parsing needs every compiled function: plain headers, one of Slurm's files without a tag, one that the regex
 #: reads, and an event, of which none is found without a search for texts.
 SAMPLES = (
     "Jan 15 10:00:01 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.",
@@ -114,14 +114,14 @@ class LineParser:
         if not len(buffer):
             return empty("logs")
         texts = buffer.lines()
-        usual_ones = usual.read(buffer, origin, header=self.header_entities)
-        frame = authority.standing(self._headers(usual_ones, texts, origin), origin)
+        fast = fast_headers.read(buffer, origin, header=self.header_entities)
+        frame = authority.standing(self._headers(fast, texts, origin), origin)
         numbers = pl.Series("line", np.arange(first_line, first_line + len(buffer), dtype=np.int64))
         frame = frame.hstack([texts.alias("raw"), buffer.unfit().alias("raw_bytes"), numbers])
         named = _jobs_named(frame)
         jobs = _job_numbers(frame["step_tag"], named, origin)
         frame = frame.hstack([named, jobs, _uptimes(frame["uptime_s"])])
-        return _to_logs(self._with_events(frame, usual_ones, origin), origin)
+        return _to_logs(self._with_events(frame, fast, origin), origin)
 
     def explain(self, line: bytes, origin: Origin) -> list[str]:
         """Why this format and which pattern, in sentences for a person."""
@@ -156,23 +156,23 @@ class LineParser:
             return tuple(form for form in self.formats if form.for_jobs)
         return self.formats
 
-    def _headers(self, usual_ones: Usual, texts: pl.Series, origin: Origin) -> pl.DataFrame:
-        """Every line's header columns, in the order of the lines: the usual ones at once, the rest by their formats."""
-        taken, frame = usual_ones.taken, usual_ones.frame
+    def _headers(self, fast: FastHeaders, texts: pl.Series, origin: Origin) -> pl.DataFrame:
+        """Every line's header columns, in the order of the lines: the plain ones at once, the rest by their formats."""
+        taken, frame = fast.taken, fast.frame
         for form in self._plug_ins:  # these are asked before the built-in formats
             asked = accepted(form, texts).to_numpy()
-            usual_ones.formats[asked & taken] = likely.ANY
+            fast.formats[asked & taken] = likely.ANY
             taken &= ~asked
         if taken.all():
             return frame
-        others = pl.concat(self._by_formats(usual_ones, texts, np.flatnonzero(~taken), origin))
+        others = pl.concat(self._by_formats(fast, texts, np.flatnonzero(~taken), origin))
         if not taken.any():
             return others.sort("i")
         # Putting few lines into columns costs a quarter of sorting all.
         at = others["i"]
         return pl.DataFrame([_placed(frame[name], at, others[name]) for name in HEADER])
 
-    def _by_formats(self, usual_ones: Usual, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
+    def _by_formats(self, fast: FastHeaders, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
         """The lines ``left``, each read by the first format that can."""
         parts: list[pl.DataFrame] = []
         rows: list[Row] = []
@@ -180,7 +180,7 @@ class LineParser:
         for form in self._formats_for(origin):
             if not len(left):
                 break
-            fits = _accepted(form, left, texts, usual_ones.formats)
+            fits = _accepted(form, left, texts, fast.formats)
             if len(fits) < regexes.MANY and isinstance(form.read, ByLine):
                 some, later = form.read.rows(fits.tolist(), texts[fits].to_list(), origin)
                 # What single lines say becomes columns for all formats at once: making columns takes longer than reading.
@@ -197,16 +197,16 @@ class LineParser:
             left = left[~done[left]]
         return [*parts, as_frame(rows, origin)] if rows else parts
 
-    def _with_events(self, frame: pl.DataFrame, usual_ones: Usual, origin: Origin) -> pl.DataFrame:
+    def _with_events(self, frame: pl.DataFrame, fast: FastHeaders, origin: Origin) -> pl.DataFrame:
         """Adds what lines mean: ``event`` and ``tags``, and of those with an event severity, ``entities`` and job."""
-        buffer, messages = usual_ones.buffer, frame["message"]
+        buffer, messages = fast.buffer, frame["message"]
         if (buffer.ends - buffer.starts).max() > SEARCHED:
             messages = messages.str.slice(0, SEARCHED)
         found = self._found(messages, frame["source"], origin.source in JOB_SOURCES)
         if self.header_entities:
-            said = events.with_headers(frame, usual_ones, found, origin)
+            said = events.with_headers(frame, fast, found, origin)
         else:
-            said = events.alone(frame, usual_ones, found, origin, self._memory)
+            said = events.alone(frame, fast, found, origin, self._memory)
         said = quoting.heard(authority.heard(said, frame, origin), frame, origin)
         written = levels.written(frame["severity"], frame["source"], messages)
         if (sure := written > levels.SURE).any():

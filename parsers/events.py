@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from parsers import clock, subjects
 from parsers.entities import job_ids, step_name, tags_of
+from parsers.fast_headers import FastHeaders
 from parsers.formats.base import JOB_SOURCES
 from parsers.index import Found
 from parsers.line_events import Events, Tags
@@ -21,7 +22,6 @@ from parsers.lines import Array
 from parsers.pattern import Pattern
 from parsers.patterns import around, dumps, written
 from parsers.record import Origin
-from parsers.usual import Usual
 
 #: What a header may say that becomes an entity on request only.
 _HEADERS = ("stamp", "host", "unit", "pid")
@@ -87,7 +87,7 @@ class Memory:
         return saying
 
 
-def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, memory: Memory) -> Events:
+def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, memory: Memory) -> Events:
     """The lines that mean something, with what the rest of each says."""
     numbers, sayings = _sayings(frame, found, memory, origin.source in JOB_SOURCES)
     which = numbers[found.which]
@@ -97,13 +97,13 @@ def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, 
     texts = [saying.text(uptime) for saying, uptime in zip(said, uptimes.to_list(), strict=True)]
     jobs = [_job_number(saying.job, origin) for saying in said]
     tags = {line: saying.tags for line, saying in zip(lines.tolist(), said, strict=True) if saying.tags}
-    more = usual_ones.says_more(lines)
+    more = fast.has_extra(lines)
     odd = steps.is_not_null() | (extras.is_not_null() & ~extras.str.starts_with(_NUMBERS))
     own = np.flatnonzero(more | odd.fill_null(False).to_numpy())
     headers = (column[own].to_list() for column in (uptimes, extras, steps))
     for at, uptime, extra, step in zip(own.tolist(), *headers, strict=True):
         line = int(lines[at])
-        header = usual_ones.extra(line) if more[at] else {} if extra is None else json.loads(extra)
+        header = fast.extra(line) if more[at] else {} if extra is None else json.loads(extra)
         merged = said[at].on(uptime, header, step)
         texts[at], jobs[at] = dumps(merged), _job_number(merged.get("job_id"), origin)
         tags[line] = said[at].entry.tags + tags_of(merged)
@@ -131,14 +131,14 @@ def _meant(found: Found, at: int, said: _Said) -> _Saying | None:
     return _Saying(means[0], subjects.of(text, source), job_ids(job) if job else {}, means[1])
 
 
-def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) -> Events:
+def with_headers(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin) -> Events:
     """As :func:`alone`, and what the header says: of every line that has any."""
     means = {at: (entry, entities) for at, _, entry, entities in found.meanings}
     known = {line: means[at] for line, at in zip(found.rows.tolist(), found.which.tolist(), strict=True) if at in means}
     said = pl.any_horizontal(pl.col("uptime_s", "step_tag", "extra", "_job", *_HEADERS).is_not_null())
     odd = pl.col("source").is_null() | (pl.col("source") == "kernel")
     odd_ones = frame.select((said | odd).arg_true()).to_series().to_numpy()
-    rows = np.union1d(np.union1d(odd_ones, np.flatnonzero(usual_ones.taken)), list(known)).astype(np.int64)
+    rows = np.union1d(np.union1d(odd_ones, np.flatnonzero(fast.taken)), list(known)).astype(np.int64)
     names = ("message", "uptime_s", "_job", "step_tag", "extra", *_HEADERS)
     columns = [frame[name][rows].to_list() for name in names]
     out = Events(rows.tolist(), [], [], [], [], {})
@@ -156,7 +156,7 @@ def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: O
         }
         merged = subjects.of(message, source)
         merged |= {name: value for name, value in header.items() if value is not None}
-        merged |= usual_ones.extra(line) if usual_ones.taken[line] else json.loads(extra or "{}")
+        merged |= fast.extra(line) if fast.taken[line] else json.loads(extra or "{}")
         merged |= (job_ids(job) if job else {}) | _of_step(step)
         entry, entities = known.get(line, (None, {}))
         merged |= entities

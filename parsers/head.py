@@ -11,27 +11,15 @@ from parsers.formats import base
 
 SEVERITIES = (None, *base.SEVERITIES)
 FACILITIES = (None, *base.FACILITIES)
-QUALITIES = (None, "line", "inferred", "received")
-WRITTEN, INFERRED, RECEIVED = 1, 2, 3
-FORMATS = (
-    None,
-    "rfc3164",
-    "rfc5424",
-    "slurm",
-    "dmesg",
-    "kmsg",
-    "opensm",
-    "fabricmanager",
-    "journald",
-    "job_output",
-    "plain",
-)
-RFC3164, RFC5424, SLURM_FILE, DMESG, KMSG, OPENSM, FABRIC, JOURNALD, OUTPUT, PLAIN = range(1, 11)
+QUALITIES = (None, "line", "inferred")
+WRITTEN, INFERRED = 1, 2
+FORMATS = (None, "rfc3164", "rfc5424", "slurm", "opensm", "journald")
+RFC3164, RFC5424, SLURM_FILE, OPENSM, JOURNALD = range(1, 6)
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
 #: Programs that lines need not name; those that they do name are numbered behind them.
-PROGRAMS = (None, "kernel", "opensm", "nv-fabricmanager", *base.SLURM)
-KERNEL, OPENSM_DAEMON, FABRIC_MANAGER, SLURMSTEPD = 1, 2, 3, PROGRAMS.index("slurmstepd")
+PROGRAMS = (None, "kernel", "opensm", *base.SLURM)
+KERNEL, OPENSM_DAEMON, SLURMSTEPD = 1, 2, PROGRAMS.index("slurmstepd")
 
 #: One line. Places are indices into the buffer; a text whose length is below zero is null. Only lines with a ``format``
 #: are taken. ``time`` and ``uptime`` are microseconds (below zero: no uptime); ``program`` is a number of PROGRAMS.

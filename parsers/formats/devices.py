@@ -11,6 +11,7 @@ from typing import Any
 from parsers import clock
 from parsers.formats.base import FACILITIES, SEVERITIES, Format, by_line, source_of_program
 from parsers.formats.syslog_tails import odd_tail
+from parsers.header_grammar import Run, digits, either, header, named
 from parsers.record import Origin
 
 _BSD = (
@@ -18,6 +19,14 @@ _BSD = (
 )
 _PRI = r"(?:<(?P<pri>\d{1,3})>)?"
 _ZONE = r"(?: (?P<zone>[A-Z]{2,5}))?"
+#: A switch of Cisco's that is asked for RFC 5424 writes this behind the priority.
+NXOS_HEADER = header(
+    either(r"(?:[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?", ": "),
+    named("year", digits(4)), " ", named("month", Run("capital", 1, 1), Run("small", 2, 2)),
+    either(r" +(?P<day>\d{1,2}) ", " ", Run("day", 1, 1), digits(1), " "),
+    named("clock", digits(2), ":", digits(2), ":", digits(2)),
+    either(rf"(?:\.(?P<fraction>\d+))?{_ZONE}:? (?:(?P<host2>[\w.-]+) )?", " UTC: "),
+)  # fmt: skip
 _SHAPES = tuple(
     (system, re.compile(text, re.DOTALL))
     for system, text in (
@@ -32,9 +41,7 @@ _SHAPES = tuple(
         ("ios", rf"{_PRI}(?:\d+: |: )(?:[A-Z][a-z]{{2}} +\d+ (?:\d{{4}} )?[\d:.]+ )?(?:(?P<host2>(?=[\w.-]*[A-Za-z.])[\w.-]+) )?"
                 rf"(?:(?P<host>(?:[A-Za-z][\w.-]*|[0-9a-f]*:[0-9a-f:]+|\d+\.[\d.]+)): )?(?:\d+: )?[*.]?"
                 rf"(?:{_BSD}{_ZONE}|(?:\d+[ywdh])+|\d+:\d\d:\d\d): (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
-        ("nxos", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?(?P<year>\d{{4}}) "
-                 rf"(?P<month>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?{_ZONE}:? "
-                 r"(?:(?P<host2>[\w.-]+) )?(?P<message>%.*|last message repeated .*)$"),
+        ("nxos", rf"{_PRI}{NXOS_HEADER.regex}(?P<message>%.*|last message repeated .*)$"),
         ("nxos", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) (?P<zone>[A-Z]{{2,5}}): (?P<message>%.*)$"),
         ("nxos", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) (?P<message>%\$ .*%\$ %[A-Z].*)$"),
         ("", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) : (?P<message>%[A-Z].*)$"),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.formats.base import SEVERITY_WORDS, Format, groups, timed
+from parsers.header_grammar import Run, digits, header, named
 from parsers.record import Origin
 
-_OPENSM = (
-    r"(?s)^(?P<month>[A-Z][a-z]{2}) (?P<day>\d{2}) (?P<clock>\d\d:\d\d:\d\d) (?P<fraction>\d{6}) \[(?P<thread>[0-9A-F]+)\] "
-    r"(?P<word>0x[0-9a-f]{2}) -> (?P<message>.*)$"
-)
+OPENSM_HEADER = header(
+    named("month", Run("capital", 1, 1), Run("small", 2, 2)), " ", named("day", digits(2)), " ",
+    named("clock", digits(2), ":", digits(2), ":", digits(2)), " ", named("fraction", digits(6)), " [",
+    named("thread", Run("HEX")), "] ", named("word", "0x", Run("hex", 2, 2)), " -> ",
+)  # fmt: skip
+_OPENSM = f"(?s)^{OPENSM_HEADER.regex}(?P<message>.*)$"
 _MANAGER = (
     r"(?s)^\[(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2}) (?P<year>\d{4}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?\] "
     r"\[(?P<word>[A-Z]+) *\] \[tid (?P<pid>\d+)\] (?P<message>.*)$"

@@ -55,7 +55,9 @@ def _read_kmsg(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(frame, _KMSG)
     if found.is_empty():
         return found
-    seconds = found["micros"].cast(pl.Float64, strict=False) / 1_000_000
+    # One division of two exact numbers gives the nearest double; Polars would multiply with the nearest to a millionth.
+    micros = found["micros"].cast(pl.Float64, strict=False).to_numpy()
+    seconds = pl.Series(micros / 1_000_000, nan_to_null=True)
     extra = pl.concat_str(
         pl.lit('{"kmsg_pri": '),
         pl.col("prio").str.replace(r"^0+(\d)", "${1}"),  # JSON has no leading zeros

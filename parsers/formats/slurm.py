@@ -14,6 +14,7 @@ import polars as pl
 from parsers import regexes
 from parsers.compiled import compiled, part
 from parsers.formats.base import SLURM, Format, groups, severity_of_level, timed
+from parsers.header_grammar import either, header, named, stamp
 from parsers.lines import Array, chosen, joined
 from parsers.record import Origin
 from parsers.scan import meaning, reads, words
@@ -21,8 +22,8 @@ from parsers.scan import meaning, reads, words
 #: JOB or JOB.STEP, as slurmstepd writes it before its lines.
 STEP_TAG = r"\d+(?:[_+]\d+)?(?:\.(?:\d+|batch|extern|interactive|TBD)(?:\+\d+)?)?"
 _TAG = rf"(?:\[(?P<step_tag>{STEP_TAG})\] ?)?(?P<message>.*)$"
-_ISO = r"(?s)^\[(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)\] ?" + _TAG
-_UNTAGGED = r"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\] [^\[ ]"
+FILE_HEADER = header("[", named("iso", stamp()), either(r"\] ?", "] "))
+_ISO = f"(?s)^{FILE_HEADER.regex}{_TAG}"
 _SHORT = (
     r"(?s)^\[(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?"
     r"(?: +(?P<pid>\d+)(?: (?P<thread>.{1,20}?))? +0x[0-9a-f]+)?\] ?" + _TAG
@@ -100,13 +101,7 @@ def _finish(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _read_file(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    # Nearly every line has a stamp that ends at the first "]" and no tag behind it: cut there, and keep the regex for tags.
-    usual = frame["text"].str.contains(_UNTAGGED)
-    cut = pl.col("text").str.splitn("] ", 2).struct.rename_fields(["iso", "message"]).alias("_parts")
-    found = frame.filter(usual).with_columns(pl.lit(None, pl.String).alias("step_tag"), cut).unnest("_parts")
-    found = found.with_columns(pl.col("iso").str.strip_prefix("["))
-    if not usual.all():
-        found = pl.concat([found, groups(frame.filter(~usual), _ISO).select(found.columns)])
+    found = groups(frame, _ISO)
     return _finish(timed(found.with_columns(pl.col("iso").alias("stamp")), origin), origin)
 
 

@@ -27,25 +27,40 @@ from parsers.formats.base import (
     timed,
 )
 from parsers.formats.syslog_tails import odd_tail
+from parsers.header_grammar import STAMP, Run, digits, either, header, maybe, named, stamp
 from parsers.record import Origin
 
 _MONTH = r"(?:[A-Za-zÀ-ɏа-я]{3,5}\.?|\d{1,2}[月월])"
-_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-_BSD = (
-    rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<stamp>(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
-    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?(?: (?:[A-Z]{3,5} )?(?P<year_after>(?:19|20)\d\d))?)(?:: ?| +)(?P<rest>.*)$"
-)
-_ISO = rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<iso>{_STAMP}) (?P<rest>.*)$"
+_STAMP = STAMP
+PRIORITY = header("<", named("pri", digits(1, 3)), ">")
+BSD_HEADER = header(
+    either(r" ?"),
+    named("stamp", either(
+        rf"(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?(?P<clock>\d{{1,2}}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?"
+        r"(?: (?:[A-Z]{3,5} )?(?P<year_after>(?:19|20)\d\d))?",
+        Run("capital", 1, 1), Run("small", 2, 2), " ", Run("day", 1, 1), digits(1), " ", digits(2), ":", digits(2), ":", digits(2),
+    )),
+    either(r"(?:: ?| +)", " "),
+)  # fmt: skip
+ISO_HEADER = header(named("iso", stamp()), " ")
+_BSD = rf"(?s)^(?:{PRIORITY.regex})?{BSD_HEADER.regex}(?P<rest>.*)$"
+_ISO = rf"(?s)^(?:{PRIORITY.regex})?{ISO_HEADER.regex}(?P<rest>.*)$"
 _LOGHOST = (
     rf"(?s)^(?P<first>{_STAMP}) (?P<iso>{_STAMP}) (?P<host>\S+) (?P<facility>[a-z]+\d?)\.(?P<word>[a-z]+) "
     r"(?P<unit>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?:? ?(?P<message>.*)$"
 )
 STRUCTURED_DATA = r'(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+'
-_RFC5424 = (
-    rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "
-    rf"(?P<msgid>\S+) (?P<sd>-|{STRUCTURED_DATA})(?: (?P<message>.*))?$"
-)
-_TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
+_WORD = either(r"\S+", Run("printed"))
+RFC5424_HEADER = header(
+    named("version", either(r"[1-9]\d{0,2}", "1")), " ", named("iso", stamp(f"-|{STAMP}")), " ",
+    named("host", _WORD), " ", named("unit", _WORD), " ", named("procid", _WORD), " ", named("msgid", _WORD), " ",
+)  # fmt: skip
+_RFC5424 = rf"(?s)^{PRIORITY.regex}{RFC5424_HEADER.regex}(?P<sd>-|{STRUCTURED_DATA})(?: (?P<message>.*))?$"
+TAIL = header(
+    named("host", either(r"[^\s:]|\S*[^\s:]", Run("name"))), either(r" +", " "), named("unit", either(r"[^\s:\[]+", Run("name"))),
+    maybe("[", named("procid", either(r"[^\]]*", Run("digit", 1, 10))), "]"), either(r":", ": "),
+)  # fmt: skip
+_TAIL = rf"(?s)^{TAIL.regex}(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
 _JUNOS = re.compile(
     r"(?:rpd|mib2d|mgd|lacpd|craftd|alarmd|chassisd|l2ald|eswd|jddosd|jlaunchd|xntpd|dcd|cosd|snmpd|fpc\d+|/kernel|RT_FLOW)$"
 )
@@ -278,13 +293,13 @@ _FIXED = r"^(?:<\d{1,3}>)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 
 
 
 def _bsd_groups(frame: pl.DataFrame) -> pl.DataFrame:
-    """The groups of ``_BSD``: by slices where everything stands at its usual place, by regex elsewhere."""
+    """The groups of ``_BSD``: by slices where everything stands at its fixed place, by regex elsewhere."""
     fixed = frame["text"].str.contains(_FIXED) & ~frame["text"].str.contains(_ZONED)
-    usual, other = frame.filter(fixed), frame.filter(~fixed)
+    plain, other = frame.filter(fixed), frame.filter(~fixed)
     text = pl.col("text")
     after = pl.when(text.str.starts_with("<")).then(text.str.find(">", literal=True) + 1).otherwise(0)
     nothing = pl.lit(None, pl.String)
-    bare = usual.with_columns(after.alias("_at")).with_columns(
+    bare = plain.with_columns(after.alias("_at")).with_columns(
         pl.when(pl.col("_at") > 0).then(text.str.slice(1, pl.col("_at").cast(pl.Int64) - 2)).alias("pri"),
         text.str.slice(pl.col("_at")).alias("_bare"),
     )
@@ -318,16 +333,8 @@ def _read_dated(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return found if found.is_empty() else finish(split_rest(timed(found, origin)), "rfc3164")
 
 
-def _iso_groups(frame: pl.DataFrame) -> pl.DataFrame:
-    """The groups of ``_ISO``: without a priority the stamp reaches to the first blank."""
-    usual = frame["text"].str.contains(rf"^{_STAMP} ")
-    at = pl.col("text").str.splitn(" ", 2).struct.rename_fields(["iso", "rest"]).alias("_parts")
-    found = frame.filter(usual).with_columns(pl.lit(None, pl.String).alias("pri"), at).unnest("_parts")
-    return found if usual.all() else pl.concat([found, groups(frame.filter(~usual), _ISO)], how="vertical")
-
-
 def _read_iso(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    found = _valid_priority(_iso_groups(frame))
+    found = _valid_priority(groups(frame, _ISO))
     # Without zone and priority it is a program's own stamp, not syslog.
     if origin.source not in ("syslog", "kernel", "switch"):
         found = found.filter(pl.col("pri").is_not_null() | pl.col("iso").str.contains(r"(?:Z|[+-]\d\d:?\d\d)$"))
@@ -374,26 +381,8 @@ def structured_data(text: str) -> dict[str, dict[str, str]]:
     }
 
 
-_PARTS_5424 = ["_first", "iso", "host", "unit", "procid", "msgid", "sd", "message"]
-
-
-def _groups_5424(frame: pl.DataFrame) -> pl.DataFrame:
-    """The groups of ``_RFC5424``: without structured data everything lies between blanks."""
-    usual = frame["text"].str.contains(rf"^<\d{{1,3}}>[1-9]\d{{0,2}} (?:-|{_STAMP}) \S+ \S+ \S+ \S+ - ")
-    cut = pl.col("text").str.splitn(" ", 8).struct.rename_fields(_PARTS_5424).alias("_parts")
-    head = pl.col("_first").str.splitn(">", 2).struct.rename_fields(["pri", "version"]).alias("_head")
-    found = frame.filter(usual).with_columns(cut).unnest("_parts").with_columns(head).unnest("_head")
-    names = [*frame.columns, "pri", "version", *_PARTS_5424[1:]]
-    found = found.with_columns(pl.col("pri").str.strip_prefix("<")).select(names)
-    return (
-        found
-        if usual.all()
-        else pl.concat([found, groups(frame.filter(~usual), _RFC5424).select(names)], how="vertical")
-    )
-
-
 def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    found = _valid_priority(_groups_5424(frame))
+    found = _valid_priority(groups(frame, _RFC5424))
     if found.is_empty():
         return found
     nil = [

@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from parsers.header_grammar import Run, either, header, maybe, named
+
 LEVEL_NAMES = (
     "EMERG",
     "EMERGENCY",
@@ -22,11 +24,16 @@ LEVEL_NAMES = (
     "DEBUG",
 )
 _LEVEL_NAME = "|".join(LEVEL_NAMES)
+LEVELLED_TAIL = header(
+    named("host", either(r"\S+", Run("name"))), " ", named("level", either(_LEVEL_NAME, Run("capital"))), " ",
+    named("unit", either(r"[^\s:\[]+", Run("name"))), maybe("[", named("procid", either(r"\d+", Run("digit", 1, 10))), "]"),
+    either(r": ?", ": "),
+)  # fmt: skip
 _ODD = (
     # AIX relays.
     re.compile(r"(?:\S+ )?Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
     # SONiC: host, level, container#program.
-    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    re.compile(rf"{LEVELLED_TAIL.regex}(?P<message>.*)$", re.DOTALL),
     # busybox and appliances: host, facility.level, program.
     re.compile(r"(?P<host>\S+) (?:kern|user|daemon|auth|authpriv|syslog|cron|local[0-7])\.(?P<level>emerg|alert|crit|err|warn|warning|notice|info|debug) "
                r"(?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers import clock, regexes, stamps, usual, usual_headers
+from parsers import clock, fast_headers, header_scanner, regexes, stamps
 from parsers.formats import slurm, syslog
 from parsers.head import ROW
 from parsers.lines import LEAD, Array, LineBuffer
@@ -33,7 +33,9 @@ def text_of(letters: str, words: tuple[str, ...]) -> st.SearchStrategy[str]:
 def test_structured_data_ends_where_its_expression_ends(text: str) -> None:
     buffer = LineBuffer.of_lines([text.encode(), b'"]'])
     found = re.match(syslog.STRUCTURED_DATA.encode(), text.encode(), re.DOTALL)
-    assert usual_headers.structured_data(buffer.data, LEAD, int(buffer.ends[0])) == LEAD + (found.end() if found else 0)
+    assert header_scanner.structured_data(buffer.data, LEAD, int(buffer.ends[0])) == LEAD + (
+        found.end() if found else 0
+    )
 
 
 @given(text_of("%-_: AZ09a", ("%ETH-5-UP:", "-5-", "%A_1", "-3-B ", "-44-")).map("%A".__add__))
@@ -41,7 +43,7 @@ def test_structured_data_ends_where_its_expression_ends(text: str) -> None:
 def test_mnemonics_are_those_of_the_expression(text: str) -> None:
     buffer = LineBuffer.of_lines([text.encode()])
     want = regexes.compiled(syslog.VENDOR).match(text) is not None
-    assert usual_headers.mnemonic(buffer.data, LEAD) == want
+    assert header_scanner.mnemonic(buffer.data, LEAD) == want
 
 
 @given(text_of("019._+]b", ("15", ".batch", ".extern", ".TBD", ".interactive", "batch", "+1", ".0")))
@@ -56,7 +58,7 @@ def test_step_tags_are_those_of_the_expression(text: str) -> None:
 
 def _rows(buffer: LineBuffer) -> Array:
     rows = np.zeros(len(buffer), ROW)
-    usual._read_headers(buffer.data, buffer.starts, buffer.ends, rows, stamps.clock_of(ORIGIN), False)
+    fast_headers._read_headers(buffer.data, buffer.starts, buffer.ends, rows, stamps.clock_of(ORIGIN), False)
     return rows
 
 
@@ -80,7 +82,7 @@ _LEAVES = """
 import random, sys
 from datetime import datetime
 import numpy as np
-from parsers import usual
+from parsers import fast_headers
 from parsers.lines import LineBuffer
 from parsers.record import Origin
 pieces = eval(sys.stdin.read())
@@ -93,7 +95,7 @@ for batch in range(300):
         cut = chance.randrange(len(line) + 1)
         lines.append(chance.choice((line, line[:cut], line[cut:], chance.randbytes(cut), b"[" * 5000, b"9" * 5000, b"")))
     for buffer in (LineBuffer.of_lines(lines), LineBuffer.of_data(b"\\n".join(lines))):
-        found = usual.read(buffer, origin, header=True)
+        found = fast_headers.read(buffer, origin, header=True)
         assert len(found.frame) == len(buffer) and buffer.lines().len() == len(buffer)
 print("looked at", batch + 1)
 """
@@ -101,16 +103,16 @@ print("looked at", batch + 1)
 
 def test_no_reader_leaves_the_buffer(tmp_path: Path) -> None:
     """With every index checked, which only code compiled for it does."""
-    import test_usual as usuals
+    import test_usual as plain
 
     pieces = [
         piece.encode()
         for piece in (
-            *usuals.STAMPS,
-            *usuals.TAILS,
-            *usuals.UPTIMES,
-            *usuals.FABRIC,
-            *usuals.JOURNAL,
+            *plain.STAMPS,
+            *plain.TAILS,
+            *plain.UPTIMES,
+            *plain.FABRIC,
+            *plain.JOURNAL,
             "<30>",
             "<30>1 ",
             "[",

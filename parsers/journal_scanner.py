@@ -1,7 +1,7 @@
-"""As parsers/usual_headers.py for the journal's export as JSON: one flat object of texts, which is read where it stands.
+"""The compiled reader of the journal's export as JSON: one flat object of texts, which is read where it stands.
 
 Whatever needs more than to be cut out is left to parsers/formats/jsonl.py: escapes in a field that is wanted, numbers,
-lists, fields that occur twice or have an unusual value.
+lists, fields that occur twice or have a strange value.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _of_person(data: Array, row: Row, seen: int, uid: int) -> bool:
 
 @part
 def _take(data: Array, row: Row, field: int, seen: int, start: int, length: int) -> bool:
-    """Notes what a field says beside those ``seen`` before; whether its value is a usual one."""
+    """Notes what a field says beside those ``seen`` before; whether its value is a plain one."""
     if field == _MESSAGE:
         row.message, row.message_end = start, start + length
     elif field == _HOST:

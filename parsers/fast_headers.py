@@ -1,9 +1,9 @@
-"""Headers in their plainest spelling, read for a whole batch at once by compiled code.
+"""Headers in their plain spelling, read for a whole batch at once by compiled code.
 
-Syslog (RFC 3164, RFC 5424, RFC 3339 stamps), Slurm's own files, ``dmesg`` and the network's daemons: nine lines in ten
-have one of these headers, and a reader that goes once over its bytes costs a tenth of what a regex does. A line is taken
-only if every byte of its header is as expected; all others, and every doubt, are left to the formats, which read these
-lines the same way (tests/parsers/test_usual.py holds the two together).
+Syslog (RFC 3164, RFC 5424, RFC 3339 stamps), Slurm's own files, the journal as JSON, OpenSM and NX-OS: a reader that goes once
+over a line's bytes takes at most three quarters of the time of the whole way in with the formats alone (benchmarks/readers.py;
+formats for which that did not hold have no reader here). A line is taken only if every byte of its header is as its grammar
+says (parsers/header_grammar.py); all others, and every doubt, are left to the formats, which read a line the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import likely, stamps, usual_fabric, usual_headers, usual_json
+from parsers import header_scanner, journal_scanner, likely, stamps
 from parsers.compiled import compiled, part
 from parsers.formats import slurm, syslog
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
@@ -26,13 +26,9 @@ from parsers.head import (
     JOURNALD,
     JUNOS,
     KERNEL,
-    KMSG,
     NXOS,
-    OUTPUT,
-    PLAIN,
     PROGRAMS,
     QUALITIES,
-    RECEIVED,
     RFC3164,
     RFC5424,
     ROW,
@@ -47,12 +43,9 @@ from parsers.lines import Array, LineBuffer, chosen, column
 from parsers.record import Origin
 from parsers.scan import BLANK, BRACE, COLON, DASH, OPEN, is_capital, is_digit, reads
 from parsers.stamps import Clock, clock_of
-from parsers.usual_output import read_output
 
 _ONE = ord("1")
 _ESCAPE = 0x1B
-#: What the numbers before the text of one of the kernel's records are.
-_RECORD = ("kmsg_pri", "kmsg_seq", "kmsg_usec")
 _FIELDS = ROW.names or ()
 #: Programs whose names fall together so often are left to the formats.
 _TRIES = 64
@@ -61,10 +54,10 @@ _KIND = np.dtype([("plain", np.bool_), ("kernel", np.bool_), ("slurm", np.bool_)
 
 
 @dataclass(frozen=True)
-class Usual:
+class FastHeaders:
     """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` only on
-    request and ``extra`` of single lines only. What is said of lines that were not taken means nothing. ``formats`` are the bits of those that
-    may read such a line (parsers/likely.py). ``message`` is where in the buffer the message begins."""
+    request and ``extra`` of single lines only. The columns mean nothing for lines that were not taken. ``formats`` are the
+    bits of those that may read such a line (parsers/likely.py). ``message`` is where in the buffer the message begins."""
 
     taken: Array
     frame: pl.DataFrame
@@ -77,26 +70,18 @@ class Usual:
         places: Array = self.rows["message"]
         return places
 
-    def says_more(self, lines: Array) -> Array:
-        """Of which of these lines :meth:`extra` says more than a priority."""
+    def has_extra(self, lines: Array) -> Array:
+        """Of which of these lines :meth:`extra` has more than a priority."""
         formats, rows = self.rows["format"][lines], self.rows
         data = (formats == RFC5424) & ((rows["msgid_length"][lines] >= 0) | (rows["data_length"][lines] > 0))
-        data |= (formats == OUTPUT) & (
-            (rows["pid"][lines] >= 0) | (rows["data_length"][lines] > 0) | (rows["msgid_length"][lines] > 0)
-        )
-        said = data | (formats == KMSG) | (formats == JOURNALD) | (rows["system"][lines] > 0)
-        more: Array = self.taken[lines] & said
+        more: Array = self.taken[lines] & (data | (formats == JOURNALD) | (rows["system"][lines] > 0))
         return more
 
     def extra(self, line: int) -> dict[str, Any]:
         """What else the header of a line said. Few are asked: only lines that mean something need it."""
         row = dict(zip(_FIELDS, self.rows[line].item(), strict=True))  # numpy takes as long for each field
-        if row["format"] == KMSG:
-            return dict(zip(_RECORD, map(int, self._text(row, "msgid").split(",")), strict=False))
         if row["format"] == JOURNALD:
             return self._of_journal(row)
-        if row["format"] == OUTPUT:
-            return self._of_output(row)
         said: dict[str, Any] = {}
         priority = row["priority"]
         if priority >= 0:
@@ -116,29 +101,19 @@ class Usual:
         said = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
         return said | {"program": "kernel"} if row["program"] == KERNEL else said
 
-    def _of_output(self, row: dict[str, int]) -> dict[str, Any]:
-        said = {"pid": row["pid"]} if row["pid"] >= 0 else {}
-        if row["data_length"] > 0:
-            said["gpu"] = int(self._text(row, "data"))
-        if row["msgid_length"] > 0:  # "rank3", or what the launcher calls it
-            role = self._text(row, "msgid")
-            kind = role.rstrip("0123456789")
-            said["rank" if kind == "rank" else "local_rank"] = int(role[len(kind) :])
-        return said
-
     def _text(self, row: dict[str, int], name: str) -> str:
         return self.buffer.text(row[name], row[f"{name}_length"])
 
 
-def none_taken(buffer: LineBuffer) -> Usual:
-    """No line is usual."""
+def none_taken(buffer: LineBuffer) -> FastHeaders:
+    """No line is taken."""
     rows = np.zeros(len(buffer), ROW)
     frame = pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
-    return Usual(rows["format"] > 0, frame, buffer, rows, np.full(len(buffer), likely.ANY))
+    return FastHeaders(rows["format"] > 0, frame, buffer, rows, np.full(len(buffer), likely.ANY))
 
 
-def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
-    """The usual ones of the buffer's lines.
+def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> FastHeaders:
+    """The headers of those of the buffer's lines that have a plain one.
 
     ``header``: also ``stamp``, which only a reader of the whole header needs.
     """
@@ -147,10 +122,13 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
     rows = np.zeros(len(buffer), ROW)
     _read_headers(buffer.data, buffer.starts, buffer.ends, rows, clock_of(origin), origin.source in JOB_SOURCES)
     _clear_all(rows, _with_escapes(buffer))
-    formats = _read_others(buffer, rows, origin)
+    formats = np.full(len(buffer), likely.ANY)
+    others = np.flatnonzero(rows["format"] == 0)
+    if len(others):
+        formats[others] = likely.formats_of(buffer, others)
     programs = _programs(buffer, rows)
     _read_texts(buffer.data, rows, _kinds(programs))
-    return Usual(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows, formats)
+    return FastHeaders(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows, formats)
 
 
 def _with_escapes(buffer: LineBuffer) -> Array:
@@ -168,64 +146,38 @@ def _clear_all(rows: Array, lines: Array) -> None:
         clear(rows[line])
 
 
-def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:
-    """Reads what programs print of the lines without a usual header; says of these which formats may read them."""
-    formats = np.full(len(buffer), likely.ANY)
-    others = np.flatnonzero(rows["format"] == 0)
-    if not len(others):
-        return formats
-    formats[others] = found = likely.formats_of(buffer, others)
-    of_job = origin.source in JOB_SOURCES
-    if of_job or origin.source is None:  # lines of what is known to be another log mean something else
-        found &= likely.asked(origin)
-        read_output(
-            buffer.data, buffer.starts, buffer.ends, others, found, likely.READERS, rows, clock_of(origin), of_job
-        )
-    return formats
-
-
 @compiled
 def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: Clock, of_job: bool) -> None:
+    fields = np.empty((header_scanner.MOST_FIELDS, 2), np.int64)
     for line in range(len(rows)):
         row = rows[line]
         clear(row)
         if of_job:  # what a job prints may look like anything
             continue
-        if not _header(data, starts[line], ends[line], row, clock):
+        if not _header(data, starts[line], ends[line], row, clock, fields):
             clear(row)
         elif row.message_end == 0:
             row.message_end = ends[line]
 
 
 @part
-def _header(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
-    """Whether a line has a usual header; the first bytes tell which one it can be."""
-    at = usual_headers.priority(data, start, row)
+def _header(data: Array, start: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
+    """Whether a line has a plain header; the first bytes tell which one it can be."""
+    at = header_scanner.priority(data, start, row, fields)
     first = data[at]
     if is_capital(first):
         if is_digit(data[at + 16]):
-            return at == start and usual_fabric.opensm(data, at, row, clock)
-        return usual_headers.bsd(data, at, row, clock)
+            return at == start and header_scanner.opensm(data, at, row, clock, fields)
+        return header_scanner.bsd(data, at, row, clock, fields)
     if first == OPEN:
-        return row.priority < 0 and _bracket(data, at, row, clock)
+        return row.priority < 0 and header_scanner.slurm_file(data, at, row, clock, fields)
     if is_digit(first):
         if row.priority >= 0 and data[at + 1] == BLANK:
-            return first == _ONE and usual_headers.rfc5424(data, at, end, row, clock)
-        if data[at + 4] == DASH:
-            return usual_headers.iso(data, at, row, clock)
-        return row.priority < 0 and usual_headers.kmsg(data, at, end, row, clock)
+            return header_scanner.rfc5424(data, at, end, row, clock, fields)
+        return data[at + 4] == DASH and header_scanner.iso(data, at, row, clock, fields)
     if first == BRACE:
-        return at == start and usual_json.journald(data, at, end, row)
-    return first == COLON and row.priority >= 0 and usual_fabric.nxos(data, at, row)
-
-
-@part
-def _bracket(data: Array, at: int, row: Row, clock: Clock) -> bool:
-    if data[at + 5] == DASH:
-        return usual_headers.slurm_file(data, at, row, clock)
-    if is_capital(data[at + 1]):
-        return usual_fabric.fabric_manager(data, at, row, clock)
-    return usual_headers.dmesg(data, at, row, clock)
+        return at == start and journal_scanner.journald(data, at, end, row)
+    return first == COLON and row.priority >= 0 and header_scanner.nxos(data, at, row, fields)
 
 
 def _programs(buffer: LineBuffer, rows: Array) -> list[str | None]:
@@ -316,10 +268,10 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
         if reads(data, row.message, b"slurm") or reads(data, row.message, b"[2"):
             return False
         if row.severity == 0:
-            row.severity = usual_headers.slurm_level(data, row.message, 0)
+            row.severity = header_scanner.slurm_level(data, row.message, 0)
     if kind.system == SONIC or (kind.system == JUNOS and row.priority >= 0):
         row.system = kind.system
-    if not kind.slurm and usual_headers.mnemonic(data, row.message):
+    if not kind.slurm and header_scanner.mnemonic(data, row.message):
         row.system = EOS
     # "re0.leaf1": the device's name is part of it.
     return not (_begins_stamp(data, row.message) or (kind.system == JUNOS and reads(data, row.host, b"re")))
@@ -343,8 +295,8 @@ def _begins_uptime(byte: int) -> bool:
 
 
 class _Columns(NamedTuple):
-    """What HEADER's columns are made of, of every line. ``speaks`` is the number of its source; ``timed``, ``numbered``, ``booted``
-    and ``plain`` say whether it has a time, a process and an uptime, and whether it has no header."""
+    """What HEADER's columns are made of, of every line. ``speaks`` is the number of its source; ``numbered`` and
+    ``booted`` say whether it has a process and an uptime."""
 
     time: Array
     resolution: Array
@@ -360,19 +312,17 @@ class _Columns(NamedTuple):
     message: Array
     message_length: Array
     uptime: Array
-    timed: Array
     numbered: Array
     booted: Array
-    plain: Array
 
 
-_NUMBERS = _Columns._fields.index("timed")
+_NUMBERS = _Columns._fields.index("numbered")
 
 
 @compiled
-def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> bool:
-    """Takes rows apart, of which each is longer than what a core reads at once: in one pass. ``switch``, ``output``: the numbers
-    of these sources. Says whether a line has a tag."""
+def _read_columns(rows: Array, switch: int, columns: _Columns) -> bool:
+    """Takes rows apart, of which each is longer than what a core reads at once: in one pass. ``switch``: the number of
+    this source. Says whether a line has a tag."""
     tagged = False
     for line in range(len(rows)):
         row = rows[line]
@@ -382,14 +332,9 @@ def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> b
         columns.pid[line], columns.numbered[line] = row.pid, row.pid >= 0
         columns.uptime[line], columns.booted[line] = row.uptime, row.uptime >= 0
         columns.message[line], columns.message_length[line] = row.message, row.message_end - row.message
-        columns.timed[line], columns.plain[line] = row.quality != RECEIVED, row.format == PLAIN
         columns.facility[line] = (row.priority >> 3) + 1 if 0 <= row.priority < 192 else 0
         columns.severity[line] = (row.priority & 7) + 1 if row.priority >= 0 else row.severity
-        if row.format == PLAIN:
-            columns.speaks[line] = 0
-        elif row.format == OUTPUT:
-            columns.speaks[line] = output
-        elif row.system == EOS or row.system == SONIC or row.system == NXOS:
+        if row.system == EOS or row.system == SONIC or row.system == NXOS:
             columns.speaks[line] = switch
         else:
             columns.speaks[line] = row.program + 1
@@ -398,7 +343,7 @@ def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> b
 
 
 @compiled
-def _untold(rows: Array) -> Array:
+def _unsigned(rows: Array) -> Array:
     """The lines of Slurm's files that do not say who wrote them."""
     lines = np.empty(len(rows), np.int64)
     count = 0
@@ -411,38 +356,31 @@ def _untold(rows: Array) -> Array:
 
 def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: Origin, header: bool) -> pl.DataFrame:
     """All lines as HEADER's columns."""
-    own = _untold(rows)
+    own = _unsigned(rows)
     if len(own):
         rows["program"][own] = _daemons(buffer, rows["message"][own], rows["message_end"][own], origin)
-    sources = [
-        None,
-        *(source_of_program(name) or "syslog" for name in programs),
-        "switch",
-        origin.source or "job_stdout",
-    ]
+    sources = [None, *(source_of_program(name) or "syslog" for name in programs), "switch"]
     kinds = [np.int64] * _NUMBERS + [np.bool_] * (len(_Columns._fields) - _NUMBERS)
-    told = _Columns(*(np.empty(len(rows), kind) for kind in kinds))
-    tagged = _read_columns(rows, len(sources) - 2, len(sources) - 1, told)
+    columns = _Columns(*(np.empty(len(rows), kind) for kind in kinds))
+    tagged = _read_columns(rows, len(sources) - 1, columns)
     values: dict[str, pl.Series] = {
         "i": pl.Series(np.arange(len(buffer), dtype=np.uint32)),
-        "time": column(told.time, told.timed, pa.timestamp("us")),
-        "quality": chosen(QUALITIES, told.quality),
-        "resolution_us": column(told.resolution, None, pa.int64()),
-        "host": buffer.texts(told.host, told.host_length),
-        "source": chosen(sources, told.speaks),
-        "format": chosen(FORMATS, told.format),
-        "unit": chosen(programs, told.program),
-        "pid": column(told.pid, told.numbered, pa.int64()),
-        "facility": chosen(FACILITIES, told.facility),
-        "severity": chosen(SEVERITIES, told.severity),
-        "message": buffer.texts(told.message, told.message_length),
+        "time": column(columns.time, None, pa.timestamp("us")),
+        "quality": chosen(QUALITIES, columns.quality),
+        "resolution_us": column(columns.resolution, None, pa.int64()),
+        "host": buffer.texts(columns.host, columns.host_length),
+        "source": chosen(sources, columns.speaks),
+        "format": chosen(FORMATS, columns.format),
+        "unit": chosen(programs, columns.program),
+        "pid": column(columns.pid, columns.numbered, pa.int64()),
+        "facility": chosen(FACILITIES, columns.facility),
+        "severity": chosen(SEVERITIES, columns.severity),
+        "message": buffer.texts(columns.message, columns.message_length),
         # One division of two exact numbers gives the nearest double, as reading the text would.
-        "uptime_s": column(told.uptime / 1_000_000, told.booted, pa.float64()),
+        "uptime_s": column(columns.uptime / 1_000_000, columns.booted, pa.float64()),
     }
     if tagged:
         values["step_tag"] = buffer.texts(rows["tag"], rows["tag_length"])
-    if told.plain.any():
-        values["tag"] = chosen((None, "unparsed"), told.plain)
     if header:
         values["stamp"] = buffer.texts(rows["stamp"], rows["stamp_length"])
     return pl.DataFrame([

@@ -1,0 +1,202 @@
+"""The grammar of a log line's header, declared once as data: the regular expression of the general reader and the table of the
+compiled one are both made from it, and so cannot disagree about what stands where.
+
+A header is a sequence of pieces: texts, runs of characters of one class, named fields, parts that may be missing. Where the
+general reader takes more spellings than the plain one, the piece is ``Either``: the plain spelling in pieces, and beside it the
+regular expression of all. The compiled reader (parsers/header_scanner.py) never looks back, so a declaration that would need it
+is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from parsers.lines import Array
+
+#: Classes of characters by name, as regular expressions write them; the scanner knows them by their place.
+_CLASSES = {
+    "digit": "0-9", "capital": "A-Z", "small": "a-z", "day": " 0-9", "hex": "0-9a-f", "HEX": "0-9A-F", "stamp": "0-9T:.Z+-",
+    "printed": "!-~", "name": r"!-9;-Z\\^-~",
+}  # fmt: skip
+_NUMBERS = {name: number for number, name in enumerate(_CLASSES)}
+#: By class and byte: whether the byte is of the class. No class has a line's end, a zero, or a part of a longer character.
+CLASSES: Array = np.array([[re.match(f"[{letters}]", chr(byte)) is not None and byte < 128 for byte in range(256)] for letters in _CLASSES.values()])  # fmt: skip
+#: What a step of a table does: one byte, a run (class, least, most), a field's begin or end, a part that begins with a byte
+#: or is left out (byte, steps to leave out).
+BYTE, RUN, BEGIN, END, MAYBE = range(5)
+#: As many as any run may be long.
+ENDLESS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Run:
+    """``least`` to ``most`` characters of a class, as many as there are."""
+
+    letters: str
+    least: int = 1
+    most: int = ENDLESS
+
+    @property
+    def regex(self) -> str:
+        if self.most == ENDLESS:
+            return f"[{_CLASSES[self.letters]}]{{{self.least},}}"
+        return f"[{_CLASSES[self.letters]}]{{{self.least},{self.most}}}"
+
+
+@dataclass(frozen=True)
+class Field:
+    """Pieces whose text has a name."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Either:
+    """The plain spelling in ``pieces``; ``general`` is the regular expression of all spellings."""
+
+    general: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """Pieces that may be missing, the first of which is a text."""
+
+    pieces: tuple[Piece, ...]
+
+
+Piece: TypeAlias = str | Run | Field | Either | Maybe
+
+
+def named(name: str, *pieces: Piece) -> Field:
+    return Field(name, pieces)
+
+
+def either(general: str, *pieces: Piece) -> Either:
+    return Either(general, pieces)
+
+
+def digits(least: int, most: int | None = None) -> Either:
+    """The general reader takes digits of any script."""
+    most = least if most is None else most
+    return Either(rf"\d{{{least},{most}}}", (Run("digit", least, most),))
+
+
+#: An RFC 3339 stamp, with or without fraction and zone.
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+
+
+def stamp(general: str = STAMP) -> Either:
+    """A stamp of RFC 3339, of which the compiled reader takes the characters; what they mean parsers/stamps.py reads, which must
+    come to the same end."""
+    return Either(general, (Run("stamp", 19, 35),))
+
+
+def maybe(*pieces: Piece) -> Maybe:
+    return Maybe(pieces)
+
+
+@dataclass(frozen=True)
+class Header:
+    """``regex``: of the general reader, from the line's first character on, with a group for each name. ``plain``: of the plain
+    spelling alone. ``table``: of the compiled reader, whose fields are numbered in the order of ``fields``."""
+
+    pieces: tuple[Piece, ...]
+    fields: tuple[str, ...] = field(init=False)
+    table: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = tuple(piece.name for piece in _all(self.pieces) if isinstance(piece, Field))
+        object.__setattr__(self, "fields", names)
+        steps = _steps(self.pieces, names)
+        _check(steps)
+        object.__setattr__(self, "table", np.array(steps, np.int64).reshape(-1, 4))
+
+    @property
+    def regex(self) -> str:
+        return _regex(self.pieces, general=True)
+
+    @property
+    def plain(self) -> str:
+        return _regex(self.pieces, general=False)
+
+
+def header(*pieces: Piece) -> Header:
+    """Raises ``ValueError`` for pieces that a reader without looking back would read otherwise than a regular expression."""
+    return Header(pieces)
+
+
+def _all(pieces: tuple[Piece, ...]) -> Iterator[Piece]:
+    for piece in pieces:
+        yield piece
+        if isinstance(piece, Field | Either | Maybe):
+            yield from _all(piece.pieces)
+
+
+def _regex(pieces: tuple[Piece, ...], *, general: bool) -> str:
+    return "".join(_regex_of(piece, general) for piece in pieces)
+
+
+def _regex_of(piece: Piece, general: bool) -> str:
+    if isinstance(piece, str):
+        return re.escape(piece).replace(r"\ ", " ")
+    if isinstance(piece, Run):
+        return piece.regex
+    if isinstance(piece, Either) and general:
+        return piece.general
+    held = _regex(piece.pieces, general=general)
+    if isinstance(piece, Field):
+        return f"(?P<{piece.name}>{held})"
+    return f"(?:{held})?" if isinstance(piece, Maybe) else held
+
+
+_Step: TypeAlias = tuple[int, int, int, int]
+
+
+def _steps(pieces: tuple[Piece, ...], names: tuple[str, ...]) -> list[_Step]:
+    found: list[_Step] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            found += [(BYTE, byte, 0, 0) for byte in piece.encode()]
+        elif isinstance(piece, Run):
+            found.append((RUN, _NUMBERS[piece.letters], piece.least, piece.most))
+        elif isinstance(piece, Field):
+            number = names.index(piece.name)
+            found += [(BEGIN, number, 0, 0), *_steps(piece.pieces, names), (END, number, 0, 0)]
+        elif isinstance(piece, Maybe):
+            inner = _steps(piece.pieces, names)
+            if not inner or inner[0][0] != BYTE:
+                raise ValueError("what may be missing must begin with a text, by which it is known to be there")
+            found += [(MAYBE, inner[0][1], len(inner), 0), *inner]
+        else:
+            found += _steps(piece.pieces, names)
+    return found
+
+
+def _check(steps: list[_Step]) -> None:
+    """Raises ``ValueError`` if what follows a run of any length may be of the run's own class, and if behind a part that may be
+    missing there is nothing, or what may begin as it does."""
+    for at, (step, what, least, most) in enumerate(steps):
+        if step == RUN and least != most and (own := [byte for byte in _first(steps, at + 1) if CLASSES[what, byte]]):
+            raise ValueError(f"{bytes(own)!r} may end a run of {list(_CLASSES)[what]!r} and is of its class")
+        if step == MAYBE and ((behind := _first(steps, at + least + 1)) == set() or what in behind):
+            raise ValueError(f"a part that begins with {chr(what)!r} cannot be told from what is behind it")
+
+
+def _first(steps: list[_Step], at: int) -> set[int]:
+    """Bytes that the pieces from a step on may begin with."""
+    for place in range(at, len(steps)):
+        step, value, length, _ = steps[place]
+        if step == BYTE:
+            return {value}
+        if step == RUN:
+            return set(np.flatnonzero(CLASSES[value]).tolist())
+        if step == MAYBE:
+            return {value} | _first(steps, place + length + 1)
+    return set()

@@ -1,0 +1,122 @@
+"""One declaration of a header makes a regular expression and a table: both say the same of any line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers import header_scanner
+from parsers.formats import devices, fabric, slurm, syslog, syslog_tails
+from parsers.header_grammar import CLASSES, Header, Run, digits, either, header, maybe, named
+from parsers.lines import LEAD, LineBuffer
+
+HEADERS = {
+    "priority": syslog.PRIORITY, "bsd": syslog.BSD_HEADER, "iso": syslog.ISO_HEADER, "rfc5424": syslog.RFC5424_HEADER,
+    "tail": syslog.TAIL, "levelled tail": syslog_tails.LEVELLED_TAIL, "slurm": slurm.FILE_HEADER, "opensm": fabric.OPENSM_HEADER,
+    "nxos": devices.NXOS_HEADER,
+}  # fmt: skip
+#: Fields of which the table takes more than means something: what they mean is decided behind it, for both readers alike.
+MEANT = {
+    "iso": ("2026-06-01T12:00:00Z", "2026-06-01T12:00:00.123456+02:00", "2026-06-01T12:00:00"),
+    "level": ("INFO", "ERR", "WARNING"),
+}
+#: What stands behind a header, and what is put into one.
+BEHIND = ("", "text", " text", "%ETH-5-UP: x", "[15.batch] x", "0", "-", "\u00e9")
+ODD = (
+    "",
+    " ",
+    "  ",
+    ":",
+    "[",
+    "]",
+    "<",
+    ">",
+    "-",
+    "0",
+    "A",
+    "a",
+    "\0",
+    "\x1b",
+    "\t",
+    "\u00e9",
+    "\u0661",
+    "1234567890123",
+)
+
+
+def scanned(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] | None:
+    """Where the header ends, and the places of the fields that are there; None if it is not."""
+    buffer = LineBuffer.of_lines([line.encode()])
+    fields = np.empty((header_scanner.MOST_FIELDS, 2), np.int64)
+    end = header_scanner.scan(buffer.data, LEAD, which.table, fields)
+    places = {name: (int(fields[at, 0]) - LEAD, int(fields[at, 1]) - LEAD) for at, name in enumerate(which.fields)}
+    return None if end < 0 else (end - LEAD, {name: place for name, place in places.items() if place[0] >= 0})
+
+
+def matched(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] | None:
+    """As :func:`scanned`, by the regular expression of the plain spelling."""
+    found = re.compile(which.plain.encode()).match(line.encode())
+    if found is None:
+        return None
+    return found.end(), {name: found.span(name) for name in which.fields if found[name] is not None}
+
+
+@st.composite
+def lines(draw: Any, which: Header) -> str:
+    """A plain header, perhaps with something odd in the place of some of its characters."""
+    line: str = draw(st.from_regex(which.plain, fullmatch=True, alphabet=st.characters(max_codepoint=126)))
+    if draw(st.booleans()):
+        at, gone = draw(st.integers(0, len(line))), draw(st.integers(0, 2))
+        line = line[:at] + draw(st.sampled_from(ODD)) + line[at + gone :]
+    return line + draw(st.sampled_from(BEHIND))
+
+
+@pytest.mark.parametrize("name", HEADERS)
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_table_and_expression_find_the_same_places(name: str, data: Any) -> None:
+    which = HEADERS[name]
+    line = data.draw(lines(which))
+    assert scanned(which, line) == matched(which, line)
+
+
+@pytest.mark.parametrize("name", HEADERS)
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_the_general_expression_takes_every_plain_header(name: str, data: Any) -> None:
+    """And sees its fields at the same places."""
+    which = HEADERS[name]
+    line: str = data.draw(st.from_regex(which.plain, fullmatch=True, alphabet=st.characters(max_codepoint=126)))
+    for field, values in MEANT.items():
+        if field in which.fields:
+            begin, end = matched(which, line)[1][field]  # type: ignore[index]
+            line = line[:begin] + data.draw(st.sampled_from(values)) + line[end:]
+    general, found = re.compile(which.regex).match(line + "text"), scanned(which, line + "text")
+    assert general is not None and found is not None
+    assert {field: general.span(field) for field in found[1]} == found[1]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (Run("printed"), "x"),
+        (named("a", Run("digit")), maybe("5"), " "),
+        (Run("name"), digits(2)),
+        (maybe(Run("digit")), "x"),
+        ("x", maybe("[", Run("digit"), "]")),
+        (maybe("[", Run("digit"), "]"), "[x"),
+        (Run("stamp", 1, 3), either(r"\d", "1")),
+    ],
+)
+def test_a_header_that_needs_looking_back_is_an_error(pieces: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match=r"run of|begin with a text|cannot be told"):
+        header(*pieces)
+
+
+def test_no_class_leaves_the_line() -> None:
+    assert not CLASSES[:, [0, 10, 13, *range(128, 256)]].any()
