@@ -1,4 +1,4 @@
-"""Threads that must live, and logging that cannot end them.
+"""Threads that must live.
 
 A thread's work that fails is begun anew, after a pause; one that fails again and again ends the process (``give_up``, set by
 the service), so that whoever watches over the service starts it anew, whole. What a thread says in its last moments must not
@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TextIO
 
 import structlog
-from structlog.typing import Processor
 
 log = structlog.get_logger()
 
@@ -98,35 +95,3 @@ class Supervised:
     def well(self) -> None:
         """The work goes on: what was told of it is over."""
         self.trouble = None
-
-
-class _NeverRaises(structlog.make_filtering_bound_logger(0)):  # type: ignore[misc]
-    """Whatever becomes of what is logged (a full disk, a closed pipe, no file handle, no memory), its caller goes on."""
-
-    def _proxy_to_logger(self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any) -> Any:
-        try:
-            return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
-        except Exception:
-            with contextlib.suppress(BaseException):
-                os.write(2, f"faultline: {event}\n".encode())
-            return None
-
-
-def log_safely(*more: Processor, to: TextIO | None = None) -> None:
-    """Sends the log to stderr (or ``to``), where writing it raises into nobody; errors come with plain tracebacks, which open no
-    modules. ``more``: what is done to each entry before it is written."""
-    import logging
-
-    logging.raiseExceptions = False
-    renderer = structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars, structlog.processors.add_log_level,
-            structlog.processors.StackInfoRenderer(), structlog.dev.set_exc_info,
-            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False), *more, renderer,
-        ],
-        wrapper_class=_NeverRaises,
-        logger_factory=structlog.PrintLoggerFactory(to or sys.stderr),
-    )  # fmt: skip

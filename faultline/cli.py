@@ -37,8 +37,10 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's
 def run(arguments: list[str]) -> int:
     """Runs one command; errors become one line on stderr and exit code 2."""
     from faultline import terminal
+    from parsers import logs
 
     _speak_utf8()
+    logs.set_up()  # to stderr: stdout is for what was asked
     with terminal.guarded():
         return _run(arguments)
 

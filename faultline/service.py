@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -85,8 +84,6 @@ class Service(Collector):
         self._output: JobOutput | None = None
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
-        logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
-        logging.getLogger("apscheduler.executors").setLevel(logging.CRITICAL)  # ``_job_ended`` says it
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._pacing = Pacing()
         #: When the first look at all that is stored began; None before ``start``, and once it is done.

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -29,10 +29,9 @@ from faultline.failure import CommandError
 from faultline.gate import gate_of
 from faultline.receiving import Front, Receiving
 from faultline.service import Service, build_app
-from faultline.terminal import exact
 from faultline.watching import Watch
+from parsers import logs
 from parsers.compiled import release
-from parsers.visible import visible
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 from web.access.gate import Gate
 
@@ -66,20 +65,12 @@ def _bind(config: Config) -> socket.socket:
     return listener
 
 
-def one_line(_logger: object, _name: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What a stranger's text says in the log stands in the line that names it, and steers no terminal."""
-    return {
-        name: visible(value, lines=False) if isinstance(value, str) and name != "exception" else value
-        for name, value in entry.items()
-    }
-
-
 def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> None:
     """Runs until stopped. Raises ``CommandError`` if another service holds the store, or an address is taken.
 
     While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
     """
-    supervised.log_safely(one_line, to=exact(sys.stderr))  # stdout is for what was asked
+    logs.set_up()
     exposure.refuse(config)
     for told in [*private.begin(config.data), *exposure.told_at_start(config)]:
         log.warning(told)
@@ -129,6 +120,7 @@ def _server(config: Config, front: Front, receiving: Receiving, secured: Mapping
     """The HTTP server. ``secured``: uvicorn's settings for HTTPS."""
     settings = uvicorn.Config(
         tls.only_of_proxies(front, config),
+        log_config=None,  # parsers.logs writes what uvicorn logs
         log_level="warning",
         access_log=False,
         lifespan="on",

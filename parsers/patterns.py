@@ -14,18 +14,16 @@ A file is a list of ``[[pattern]]`` tables:
 from __future__ import annotations
 
 import json
-import logging
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from importlib.metadata import entry_points
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from parsers import authority, quoting
+from parsers import authority, plugins, quoting
 from parsers.entities import tidy
 from parsers.pattern import BUILT_IN, GROUPS, Example, Pattern
 
@@ -212,11 +210,11 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
 def installed() -> list[Path]:
     """Files of patterns that other packages bring: entry points of the group ``faultline.patterns``, each a list of paths."""
     found: list[Path] = []
-    for point in sorted(entry_points(group="faultline.patterns"), key=lambda point: point.name):
+    for point, paths in plugins.loaded("faultline.patterns"):
         try:
-            found += map(Path, point.load())
-        except Exception as error:  # a broken plug-in must not stop logs from being read
-            logging.getLogger(__name__).warning("patterns %s of %s do not load: %s", point.name, point.value, error)
+            found += map(Path, paths)
+        except TypeError as error:
+            plugins.left_out(point, f"it is no list of paths: {error}")
     return found
 
 

@@ -14,7 +14,6 @@ that came late for an archived day), and the unfinished last line of a file that
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import structlog
 
 from parsers.record import TABLES
 from store import segments
@@ -33,7 +33,7 @@ from store.line_heads import head_of
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
-_LOG = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 FOLDER = "archive"
 #: Fewer lines of a day stay in DuckDB: a file for them would cost more to look at than it saves.
@@ -299,7 +299,9 @@ def make_views(store: DuckStore, connection: duckdb.DuckDBPyConnection) -> None:
             if (folder / name).is_file():
                 groups.setdefault(cluster, []).append(str(folder / name))
             else:
-                _LOG.error("%s: the archive's file %s is missing: its lines are not found", folder, name)
+                log.error(
+                    "a file of the archive is missing: its lines are not found", folder=str(folder), file=str(name)
+                )
         tiers = [_tier(paths, cluster) for cluster, paths in groups.items()]
     for statement in log_views(tiers):
         connection.execute(statement)

@@ -95,6 +95,33 @@ def test_what_runs_on_compute_nodes_imports_nothing_of_ours() -> None:
     assert not wrong
 
 
+#: Who sets the log up, and alone deals with the standard library's ``logging``.
+LOG_SET_UP = "parsers/logs.py"
+
+
+def test_one_module_sets_the_log_up_and_all_log_with_structlog() -> None:
+    """From the syntax trees: an import of ``logging``, or more of structlog than ``get_logger``, stands in one file."""
+    wrong = set()
+    for path in sources():
+        place = path.relative_to(ROOT).as_posix()
+        if place == LOG_SET_UP:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if "logging" in {name.split(".")[0] for name in [*names, module]}:
+                wrong.add(f"{place}:{node.lineno} imports logging")
+            if module.split(".")[0] == "structlog" or any(name.startswith("structlog.") for name in names):
+                wrong.add(f"{place}:{node.lineno} imports parts of structlog")
+            if (
+                isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+                and node.value.id == "structlog" and node.attr != "get_logger"
+            ):  # fmt: skip
+                wrong.add(f"{place}:{node.lineno} uses structlog.{node.attr}")
+    assert not wrong
+    assert "structlog.configure(" in (ROOT / LOG_SET_UP).read_text()
+
+
 def test_no_drawer_and_no_file_too_long() -> None:
     assert not [str(p) for p in sources() if p.name in ("utils.py", "util.py", "helpers.py", "misc.py")]
     long = {p.relative_to(ROOT).as_posix(): n for p in sources() if (n := len(p.read_text().splitlines())) >= MAX_LINES}

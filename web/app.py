@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
@@ -32,7 +32,7 @@ from web.reading import Reader, Store
 from web.timerange import BadTimeError
 from web.turns import Turns
 
-log = logging.getLogger("faultline.web")
+log = structlog.get_logger()
 
 #: Nothing from elsewhere, no inline script, no inline style: a log line that is markup stays without effect
 #: even if an escape were forgotten.
@@ -135,7 +135,9 @@ def handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
-        log.exception("%s %s failed", request.method, visible(request.url.path, lines=False), exc_info=error)
+        log.exception(
+            "a request failed", method=request.method, path=visible(request.url.path, lines=False), exc_info=error
+        )
         detail = f"{type(error).__name__} while answering."
         return answer(request, ProblemError(500, detail, do="The service's own log has the details."))
 

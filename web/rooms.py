@@ -6,15 +6,13 @@ whole cluster may ask its routes; what reads a person's own jobs only needs a ru
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from fastapi import APIRouter
 
-log = logging.getLogger("faultline.web")
+from parsers import plugins
 
 
 @dataclass(frozen=True)
@@ -36,16 +34,11 @@ def all_pages() -> tuple[Page, ...]:
     """Built-in pages, then those of installed packages by name. One that does not load, or whose name is taken, is logged and
     left out: the others still show why a job died."""
     found = {page.name: page for page in BUILT_IN}
-    for point in sorted(entry_points(group="faultline.pages"), key=lambda point: point.name):
-        try:
-            page = point.load()
-        except Exception as error:
-            log.warning("page %s of %s does not load: %s", point.name, point.value, error)
-            continue
+    for point, page in plugins.loaded("faultline.pages"):
         if not isinstance(page, Page) or page.name in found:
-            log.warning("page %s of %s is none, or its name is taken: it is left out", point.name, point.value)
-            continue
-        found[page.name] = page
+            plugins.left_out(point, "it is no web.rooms.Page, or its name is taken")
+        else:
+            found[page.name] = page
     return tuple(found.values())
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import structlog
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
@@ -25,7 +25,7 @@ from web.problems import ProblemError
 from web.shaping import wire
 from web.turns import ClientGoneError, TooManyWaitingError
 
-log = logging.getLogger("faultline.web")
+log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")
 
 #: How often the store is asked, seconds: the pipeline itself inserts about once a second.

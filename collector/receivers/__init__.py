@@ -6,11 +6,10 @@ A third party's receiver is an entry point of the group ``faultline.receivers`` 
 from __future__ import annotations
 
 import importlib
-import logging
 from functools import lru_cache
-from importlib.metadata import entry_points
 
 from collector.receivers.base import Receiver
+from parsers import plugins
 
 _BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_upload", "prometheus")
 
@@ -19,12 +18,7 @@ _BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_uploa
 def all_receivers() -> dict[str, Receiver]:
     """Every receiver by its kind; the built-in ones cannot be replaced, since spooled batches name them."""
     found: dict[str, Receiver] = {}
-    for point in entry_points(group="faultline.receivers"):
-        try:
-            other = point.load()
-        except Exception as error:  # a broken plug-in must not stop the others
-            logging.getLogger(__name__).warning("receiver %s of %s does not load: %s", point.name, point.value, error)
-            continue
+    for _, other in plugins.loaded("faultline.receivers"):
         if isinstance(other, Receiver):
             found[other.kind] = other
     for name in _BUILT_IN:

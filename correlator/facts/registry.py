@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from correlator.facts import (
@@ -31,6 +30,7 @@ from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind, fill, undeclared
 from correlator.model.nouns import Fact, Revision
 from correlator.model.subjects import installed
+from parsers import plugins
 
 #: In the order in which they build on each other.
 BUILT_IN = (
@@ -53,7 +53,7 @@ def subjects() -> tuple[Any, ...]:
 def detectors() -> tuple[Detector, ...]:
     """The detectors of all subjects; then single ones of installed packages (entry points of ``faultline.detectors``)."""
     found: list[Detector] = [detector for subject in subjects() for detector in subject.DETECTORS]
-    for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
+    for point in plugins.installed("faultline.detectors"):
         found += point.load()
     return tuple(found)
 

@@ -7,7 +7,6 @@ exactly what was received, it takes that; otherwise it asks the database.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
+import structlog
 
 from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import likely_runs
@@ -30,7 +30,7 @@ from store.questions import event_lines, job_rows
 if TYPE_CHECKING:
     from store.door import Added, Door
 
-_LOG = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 #: Events that may end something: links, nodes, daemons and targets that come back.
 ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
@@ -206,7 +206,7 @@ class Inbox:
             try:
                 found = _told(added)
             except Exception:
-                _LOG.warning("new rows cannot be read ahead; the next tick asks the database for them", exc_info=True)
+                log.warning("new rows cannot be read ahead; the next tick asks the database for them", exc_info=True)
                 self._leave_out(until)
                 continue
             self._told.append((until, found))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+
+from parsers import plugins
 
 GROUP = "faultline.facts"
 
@@ -16,7 +17,7 @@ def installed() -> tuple[ModuleType, ...]:
     """The modules of installed packages, by the names of their entry points; found once, because asking what is installed
     reads files. Raises ``ValueError`` that names an entry point whose module declares nothing."""
     found: list[ModuleType] = []
-    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+    for point in plugins.installed(GROUP):
         module = point.load()
         missing = [name for name in ("KINDS", "DETECTORS") if not hasattr(module, name)]
         if missing:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
 from faultline.notify import alertmanager, command, email, webhook
 from faultline.notify.kind import Notifier
+from parsers import plugins
 
 GROUP = "faultline.notifiers"
 
@@ -16,7 +15,7 @@ BUILT_IN = (webhook.NOTIFIER, alertmanager.NOTIFIER, command.NOTIFIER, email.NOT
 def notifiers() -> dict[str, Notifier]:
     """By name. A third party's cannot take the place of one of ours."""
     found = {notifier.name: notifier for notifier in BUILT_IN}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+    for point in plugins.installed(GROUP):
         notifier = point.load()
         found.setdefault(notifier.name, notifier)
     return found

@@ -7,9 +7,7 @@ module with a ``DOCUMENT`` and its name in ``_FAMILIES``. A third party's is an 
 
 from __future__ import annotations
 
-import logging
-from importlib.metadata import entry_points
-
+from parsers import plugins
 from parsers.documents import (
     counters,
     dcgm,
@@ -56,16 +54,11 @@ def _installed() -> tuple[Document, ...]:
     """Families of installed packages, by name. One that does not load, or that cannot say which files are its own, is logged
     and left out: the others must go on."""
     found = []
-    for point in sorted(entry_points(group="faultline.documents"), key=lambda point: point.name):
-        try:
-            document = point.load()
-        except Exception as error:
-            logging.getLogger(__name__).warning("document %s of %s does not load: %s", point.name, point.value, error)
-            continue
-        if not isinstance(document, Document) or document.recognises is None:
-            logging.getLogger(__name__).warning("document %s of %s recognises no file", point.name, point.value)
-            continue
-        found.append(document)
+    for point, document in plugins.loaded("faultline.documents"):
+        if isinstance(document, Document) and document.recognises is not None:
+            found.append(document)
+        else:
+            plugins.left_out(point, "it recognises no file")
     return tuple(found)
 
 

@@ -6,10 +6,9 @@ them, themselves included, and import none.
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
-from importlib.metadata import entry_points
 
+from parsers import plugins
 from parsers.formats.base import Format
 
 _built_in: tuple[Format, ...] = ()
@@ -25,13 +24,4 @@ def register(built_in: tuple[Format, ...]) -> None:
 @lru_cache(maxsize=1)
 def all_formats() -> tuple[Format, ...]:
     """Every format in the order in which it is tried, those of installed packages first; the last accepts anything."""
-    others = []
-    for point in entry_points(group="faultline.formats"):
-        try:
-            found = point.load()
-        except Exception as error:  # a broken plug-in must not stop logs from being read
-            logging.getLogger(__name__).warning("format %s of %s does not load: %s", point.name, point.value, error)
-            continue
-        if isinstance(found, Format):
-            others.append(found)
-    return (*others, *_built_in)
+    return (*(found for _, found in plugins.loaded("faultline.formats") if isinstance(found, Format)), *_built_in)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import structlog
 from sqlalchemy import select
 
 from queries.kql import official
@@ -43,7 +43,7 @@ from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
 from queries.kql.wall.cutting import Cut, Said, Step, cut, is_cheap
 
-_LOG = logging.getLogger(__name__)
+log = structlog.get_logger()
 INTERNAL = "this query meets a hole in the checks"
 MAX_CALLS = 40  # user functions within user functions; Kusto has no recursion
 
@@ -432,7 +432,7 @@ def _compiled(
         raise KqlBindError("nested too deeply").locate(query) from None
     except (TypeError, ValueError, AttributeError, LookupError, AssertionError, ArithmeticError) as problem:
         # A hole in our own checks: the user gets an error of the language, the log gets the trace.
-        _LOG.exception("a query could not be bound")
+        log.exception("a query could not be bound")
         raise KqlBindError(f"{INTERNAL} ({type(problem).__name__}); please report the query").locate(query) from None
     if not out:
         raise KqlBindError("the query has no tabular statement", Span(0, len(query))).locate(query)

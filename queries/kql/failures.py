@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 import duckdb
+import structlog
 
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.regex import re2_message
 
-_LOG = logging.getLogger(__name__)
+log = structlog.get_logger()
 # What the engine reports about a value, in terms of the query.
 _RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.OutOfMemoryException, "the query needs more memory than it may use"),
@@ -25,7 +24,7 @@ def engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | No
     if interrupted:
         return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
     message = str(problem).split("\n")[0]
-    _LOG.debug("engine error: %s", problem)
+    log.debug("the engine refused a query", error=str(problem))
     if REFUSED in message:
         return CannotExpress(message.split(REFUSED, 1)[1].strip())
     if isinstance(problem, duckdb.InterruptException):

@@ -9,11 +9,10 @@ shows one.
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from parsers import plugins
 from queries.reports.as_html import html
 from queries.reports.as_json import json_text
 from queries.reports.as_markdown import markdown
@@ -34,8 +33,6 @@ BUILT_IN = (FAILURE_PATTERNS, REPAIRS, USAGE)
 
 _FORMATS = {"html": html, "md": markdown, "json": json_text}
 
-_log = logging.getLogger(__name__)
-
 
 class ReportError(ValueError):
     """There is no such report or format; the text names those there are."""
@@ -44,16 +41,11 @@ class ReportError(ValueError):
 def _registered() -> dict[str, Report]:
     """Built-in reports, then those of other packages. A broken package is named in the log and left out."""
     found = {report.name: report for report in BUILT_IN}
-    for entry in entry_points(group=GROUP):
-        try:
-            report = entry.load()
-        except Exception as error:
-            _log.warning("report %s of %s cannot be loaded: %s", entry.name, entry.value, error)
-            continue
+    for point, report in plugins.loaded(GROUP):
         if not isinstance(report, Report):
-            _log.warning("report %s: %s is not a queries.reports.Report", entry.name, entry.value)
+            plugins.left_out(point, "it is not a queries.reports.Report")
         elif report.name in found:
-            _log.warning("report %s: %s is left out, the name %r is taken", entry.name, entry.value, report.name)
+            plugins.left_out(point, f"the name {report.name!r} is taken")
         else:
             found[report.name] = report
     return found

@@ -7,10 +7,10 @@ was written more than a day after it came, or after its file was loaded, has the
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import duckdb
+import structlog
 
 from parsers.clock import AHEAD
 from parsers.future import SEEN, TAG
@@ -18,7 +18,7 @@ from parsers.future import SEEN, TAG
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
-_LOG = logging.getLogger(__name__)
+log = structlog.get_logger()
 #: In ``model.facts`` once it is done.
 FACT = "stamps_held"
 #: A tree may have been loaded by a machine whose clock was behind by as much (collector/ingest.py).
@@ -57,9 +57,9 @@ def hold(store: DuckStore) -> int:
         _inventory(connection)
     store.set_fact(FACT, str(held))
     if held:
-        _LOG.warning(
-            "%s lines of this store are stamped after they came: they have the time at which they came (tag future)",
-            held,
+        log.warning(
+            "lines of this store were stamped after they came: they have the time at which they came (tag future)",
+            lines=held,
         )
     return held
 

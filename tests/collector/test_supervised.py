@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from small_disks import fill, needs_root, small_disk
 
 from collector import supervised
@@ -66,29 +65,6 @@ def test_giving_up_ends_the_process_with_an_exit_code() -> None:
     code = "from collector.supervised import end_process; end_process('the thread that stores has ended')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == supervised.EXIT_CODE and "the thread that stores has ended" in done.stderr
-
-
-def test_logging_raises_into_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def write(self, _text: str) -> None:
-            raise OSError(28, "No space left on device")
-
-        def isatty(self) -> bool:
-            return False
-
-        flush = close = lambda self: None
-
-    before = structlog.get_config()
-    monkeypatch.setattr(sys, "stderr", Full())
-    try:
-        supervised.log_safely()
-        structlog.get_logger().error("said", reason="x")
-        try:
-            raise MemoryError
-        except MemoryError:
-            structlog.get_logger().exception("said")
-    finally:
-        structlog.configure(**before)
 
 
 def test_the_spool_survives_what_is_no_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from correlator.facts import registry
 from correlator.model import subjects
+from parsers import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).with_name("coolant_leak")
@@ -124,7 +125,7 @@ def test_a_module_without_declarations_is_an_error_that_says_so(monkeypatch: pyt
             return json
 
     subjects.installed.cache_clear()
-    monkeypatch.setattr(subjects, "entry_points", lambda group: [Point])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [Point])
     try:
         with pytest.raises(
             ValueError, match=r"entry point coolant of faultline\.facts: json has no KINDS and no DETECTORS"

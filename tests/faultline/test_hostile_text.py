@@ -22,7 +22,7 @@ from faultline.notify.alertmanager import alert
 from faultline.notify.email import mail
 from faultline.notify.message import Message
 from faultline.service import Service, build_app
-from faultline.serving import one_line
+from parsers.logs import one_line
 from parsers.record import frame
 from queries import kql
 from queries.kql.format import render

@@ -6,7 +6,6 @@ The routes are read from the application, so that a new one is asked as well. Th
 from __future__ import annotations
 
 import json
-import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -238,7 +237,6 @@ def test_schemathesis_over_the_whole_description(app: FastAPI, capsys: pytest.Ca
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
 
-    logging.getLogger("faultline.web").setLevel(logging.ERROR)
     described = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app).exclude(path=ENDLESS)
     asked: Counter[str] = Counter()
     wrong: list[str] = []

@@ -6,7 +6,6 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import structlog
 
 from faultline import upkeep
 from faultline.cli import run
@@ -43,7 +42,6 @@ def test_a_failure_is_told_and_ends_nothing(
 
     with open_store(tmp_path) as store:
         monkeypatch.setattr(archive, "close_days", full)
-        structlog.reset_defaults()  # another test's command may have set how its own log looks
         upkeep.job(store, Settings(), lambda: False)()
         assert "no space left" in "".join(capsys.readouterr())
         upkeep.job(store, Settings(), lambda: True)()

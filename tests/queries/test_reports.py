@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from parsers import plugins
 from queries import reports
 from queries.reports.model import SHOWN
 from queries.reports.wording import length, worded
@@ -287,6 +288,7 @@ class Entry:
 
     def __init__(self, name: str, found: object) -> None:
         self.name = self.value = name
+        self.group = reports.GROUP
         self.found = found
 
     def load(self) -> object:
@@ -296,15 +298,16 @@ class Entry:
 
 
 def test_reports_of_other_packages_join_and_broken_ones_do_no_harm(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = reports.Report("mine", "Mine", "Ours.", lambda reader: [])
     entries = [Entry("mine", mine), Entry("broken", ImportError("no such module")), Entry("odd", 3),
                Entry("usage", reports.Report("usage", "x", "x", lambda reader: []))]  # fmt: skip
-    monkeypatch.setattr(reports, "entry_points", lambda group: entries if group == "faultline.reports" else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: entries if group == "faultline.reports" else [])
     found = reports._registered()
     assert found["mine"] is mine and found["usage"] is reports.REPORTS["usage"] and "broken" not in found
-    assert all(word in caplog.text for word in ("no such module", "not a queries.reports.Report", "is taken"))
+    logged = capsys.readouterr().err
+    assert all(word in logged for word in ("no such module", "not a queries.reports.Report", "is taken"))
 
 
 def test_the_document_names_every_report_and_section(empty: DuckStore) -> None:

@@ -9,7 +9,6 @@ token is ever among them. What a stranger can repeat at will (a refused token, a
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -18,9 +17,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import structlog
 from fastapi import Request
 
-log = logging.getLogger("faultline.web")
+log = structlog.get_logger()
 #: Seconds in which the same refusal is written once.
 QUIET_S = 60.0
 #: So many refusals are remembered; of the oldest the times are written with nothing.
@@ -63,7 +63,7 @@ class Audit:
             finally:
                 os.close(file)
         except OSError:
-            log.exception("%s: an audit line could not be written", self.path)
+            log.exception("an audit line could not be written", file=str(self.path))
 
     def attempt(self, act: str, who: str, address: str, **more: object) -> None:
         """As ``tell``, for what a stranger causes: line by line, until there are too many of them."""

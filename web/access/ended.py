@@ -5,14 +5,15 @@ A line each, ``ID UNTIL`` (Unix seconds, when the session would have ended by it
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-log = logging.getLogger("faultline.web")
+import structlog
+
+log = structlog.get_logger()
 ENDED_FILE = "session.ended"
 #: The file is written anew without those that are over once so many lines were added to it.
 PRUNED_EACH = 1000
@@ -46,7 +47,9 @@ class Ended:
                 if self._added % PRUNED_EACH == 0:
                     self._prune()
             except OSError:
-                log.exception("%s: a sign-out could not be written; after a restart the session would go on", self.path)
+                log.exception(
+                    "a sign-out could not be written; after a restart the session would go on", file=str(self.path)
+                )
 
     def _kept(self) -> dict[str, float]:
         if self.path is None:

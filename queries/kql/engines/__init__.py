@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
+from parsers import plugins
 from queries.kql.engines.clickhouse import CLICKHOUSE
 from queries.kql.engines.duckdb import DUCKDB
 from queries.kql.engines.engine import Engine
@@ -15,7 +15,7 @@ GROUP = "faultline.kql_engines"
 @cache
 def engines() -> dict[str, Engine]:
     """Every engine by name: ours and those of installed packages (entry points whose object is an `Engine`)."""
-    return {e.name: e for e in (DUCKDB, CLICKHOUSE)} | {p.name: p.load() for p in entry_points(group=GROUP)}
+    return {e.name: e for e in (DUCKDB, CLICKHOUSE)} | {p.name: p.load() for p in plugins.installed(GROUP)}
 
 
 __all__ = ["CLICKHOUSE", "DUCKDB", "Engine", "engines"]

@@ -7,13 +7,12 @@ cannot take a name that is there already, in whatever case; what does not load i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from types import ModuleType
 
+from parsers import plugins
 from queries.kql.functions import (
     aggregates,
     arrays,
@@ -45,7 +44,6 @@ SUBJECTS: tuple[ModuleType, ...] = (
     text, text_search, numbers, logic, time, conversions, dynamic, bags, arrays, series, statistics, units, ip, hostlists, geo,
     encoding, parsing, key_values, query, rows, aggregates, percentiles,
 )  # fmt: skip
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,13 @@ def registry() -> Registry:
     made = Registry()
     for module in SUBJECTS:
         _admit(made, module.FUNCTIONS)
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+    for point, named in plugins.loaded(GROUP):
         try:
-            found = _functions_in(point.load())
+            found = _functions_in(named)
             _admit(made, found)
             made.site.update({function.name: function for function in found})
-        except Exception as error:  # a broken package must not take the language away
-            _LOG.warning("the KQL function %s of %s does not load: %s", point.name, point.value, error)
+        except (TypeError, ValueError) as error:
+            plugins.left_out(point, str(error))
     return made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pickle
 import select
@@ -22,6 +21,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import structlog
 
 from queries.kql import errors
 from queries.kql.errors import KqlError, KqlRuntimeError, QueryTimeout
@@ -32,7 +32,7 @@ from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.judging import keeps_rows
 from queries.kql.wall.memory import Shares, memory_budget, too_much
 
-_LOG = logging.getLogger(__name__)
+log = structlog.get_logger()
 _ROOT = Path(__file__).parents[3]
 #: How often time and client of a process are looked after; its memory is the kernel's to limit.
 LOOK_S = 0.01
@@ -133,7 +133,7 @@ class _Feeder(threading.Thread):
                 self._con.interrupt()
             self.join(LOOK_S)
         else:
-            _LOG.warning("a query's rows are still being read from the store")
+            log.warning("a query's rows are still being read from the store")
             return
         self._con.close()
 
