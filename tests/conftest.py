@@ -6,13 +6,20 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from argon2 import PasswordHasher, Type
 from hypothesis import settings
+
+from web.access import passwords
 
 # How long an example takes says how busy the machine is, and nothing about the code. The examples are the same on every
 # machine: a test is red because of a change, never by chance. `make fuzz` looks for new ones and prints how to repeat them.
-settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("fuzz", deadline=None, max_examples=1_000, print_blob=True)
 settings.load_profile("fuzz" if os.environ.get("FAULTLINE_FUZZ") else "fixed")
+
+# A password costs a tenth of a second of CPU and 64 MiB, on purpose. Tests hash hundreds. What the product's hasher costs is
+# shown by web/test_access_attempts.py, which loads the module anew.
+passwords.HASHER = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
 
 
 @pytest.fixture(autouse=True)

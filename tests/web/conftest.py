@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,39 @@ def wide_site() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser_thread() -> Iterator[ThreadPoolExecutor]:
+    """Playwright keeps an event loop running in the thread that starts it. In the main thread, every later test that runs a loop
+    of its own would fail; so the browser and the tests that use it have a thread to themselves."""
+    with ThreadPoolExecutor(1, thread_name_prefix="browser") as thread:
+        yield thread
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """A test with a browser runs in the browser's thread."""
+    if "browser" in pyfuncitem.fixturenames:
+        thread, function = pyfuncitem.funcargs["browser_thread"], pyfuncitem.obj
+        pyfuncitem.obj = lambda **arguments: thread.submit(function, **arguments).result()
+        try:
+            return (yield)
+        finally:
+            pyfuncitem.obj = function
+    return (yield)
+
+
+@pytest.fixture(scope="session")
+def browser(browser_thread: ThreadPoolExecutor) -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium on this machine")
-    with sync_api.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
+    play = browser_thread.submit(sync_api.sync_playwright().start).result()
+    found = browser_thread.submit(
+        play.chromium.launch, executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+    ).result()
+    yield found
+    browser_thread.submit(found.close).result()
+    browser_thread.submit(play.stop).result()
 
 
 class Eyes:
@@ -86,7 +111,7 @@ class Eyes:
 
 
 @pytest.fixture
-def look(browser: Any, site: str) -> Iterator[Any]:
+def look(browser: Any, browser_thread: ThreadPoolExecutor, site: str) -> Iterator[Any]:
     opened: list[Eyes] = []
 
     def make(width: int = 1440, at: str = site) -> Eyes:
@@ -95,5 +120,5 @@ def look(browser: Any, site: str) -> Iterator[Any]:
 
     yield make
     for eyes in opened:
-        eyes.page.close()
+        browser_thread.submit(eyes.page.close).result()
         assert eyes.faults == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -102,8 +101,7 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
     async def read() -> list[str]:
         return [part async for part in tailing._stream(_Listener(2, store), tail)]  # type: ignore[arg-type]
 
-    with ThreadPoolExecutor() as own:  # a browser's loop may be running in this thread
-        parts = own.submit(asyncio.run, read()).result()
+    parts = asyncio.run(read())
     assert parts[0] == ": tailing\n\n" and len(parts) == 2
     assert parts[1].startswith("event: line\ndata: {") and "hello <b>" in parts[1]
 
@@ -121,8 +119,7 @@ def test_no_look_passes_by_the_queue(store: Any, monkeypatch: pytest.MonkeyPatch
         turns.running = turns.at_once
         return [part async for part in tailing._stream(listener, tail)]  # type: ignore[arg-type]
 
-    with ThreadPoolExecutor() as own:
-        assert own.submit(asyncio.run, read()).result() == [": tailing\n\n"] and asked == []
+    assert asyncio.run(read()) == [": tailing\n\n"] and asked == []
     assert turns.waiting == 0, "who waited has left the queue"
 
 
