@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,9 +142,8 @@ def unknown_column(name: str, known: Iterable[str], span: Span) -> KqlBindError:
     return KqlBindError(f"unknown name '{name}'{there_is}", span, suggestion=near)
 
 
-def fresh(name: str, taken: Iterable[str]) -> str:
-    """R6: a second clash gets 1, a third 2."""
-    taken = set(taken)
+def fresh(name: str, taken: Collection[str]) -> str:
+    """R6: a second clash gets 1, a third 2. Whoever names thousands of columns gives a set: a list is searched for each."""
     if name not in taken:
         return name
     number = 1
@@ -159,7 +158,7 @@ class Names:
 
     def __init__(self) -> None:
         self._written: set[str] = set()
-        self._taken: list[str] = []
+        self._taken: set[str] = set()
         self._unnamed = 0
 
     def write(self, name: str, span: Span) -> str:
@@ -175,7 +174,7 @@ class Names:
             self._unnamed += 1
             name = f"Column{self._unnamed}"
         name = fresh(name, self._taken)
-        self._taken.append(name)
+        self._taken.add(name)
         return name
 
 

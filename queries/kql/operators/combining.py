@@ -133,12 +133,12 @@ def _join(c: TableBinder, stage: Stage, node: ast.Operator, env: Env, kind: str,
         (v.name, _outer(v, "l", kind in ("rightouter", "fullouter"))) for v in stage.visible
     ]
     lefts = {name for name, _ in made}
-    taken = [*lefts, *(column.name for column in right.visible if column.name not in lefts)]
+    taken = lefts | {column.name for column in right.visible}
     for column in right.visible:
         if column.name in dropped:
             continue
         name = fresh(column.name, taken) if column.name in lefts else column.name
-        taken.append(name)
+        taken.add(name)
         made.append((name, _outer(column, "r", kind in ("leftouter", "fullouter"))))
     if kind == "rightouter":
         source: Any = right_table.outerjoin(left_table, on)
@@ -244,11 +244,11 @@ def _superset(stages: list[Stage], kind: str) -> list[tuple[str, str, str, str]]
     for name, types in kinds.items():
         for one in types:
             flat.append((name if len(types) == 1 else f"{name}_{one}", name, one))
-    taken: list[str] = []
+    taken: set[str] = set()
     out = []
     for label, name, one in flat:
         unique = fresh(label, taken)
-        taken.append(unique)
+        taken.add(unique)
         out.append((unique, name, one))
     physical = named_columns([(label, constant(None, one)) for label, _, one in out])
     return [(label, name, one, p.physical) for (label, name, one), p in zip(out, physical, strict=True)]
