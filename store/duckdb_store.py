@@ -111,13 +111,13 @@ class DuckStore(Asks):
         self._connection.execute("SET TimeZone = 'UTC'")
         if self._takes_in:
             self._let_log_grow()
-        if (newer := newer_than_known(self._connection)) is not None:
+        if folder is not None and (newer := newer_than_known(self._connection)) is not None:
             self._connection.close()
             raise StoreError(
                 f"{folder}: a store of schema {newer}, and this version knows {VERSION}: a newer Faultline wrote it; install that "
                 "one, or use another --data folder. Nothing was changed"
             )
-        if not read_only:
+        if folder is not None and not read_only:
             self._count_from(aside)
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
         if locked:  # another part of this process opened it before, and asked (queries.kql.run.harden)
