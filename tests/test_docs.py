@@ -12,6 +12,7 @@ import pytest
 
 from correlator.edges import load
 from parsers import patterns
+from tests.line_parser import line_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -158,7 +159,7 @@ def test_the_report_of_the_docs_is_written() -> None:
 
     report = _run(next(b for b in blocks("python") if "REPORT = Report" in b))["REPORT"]
     with open_store(None) as store:
-        Ingest(store).run([ROOT / "faultline/capture/mgmt_flap_long"])
+        Ingest(store, parser=line_parser()).run([ROOT / "faultline/capture/mgmt_flap_long"])
         correlate(store)
         sections = tuple(report.build(reports.Reader(store, None, None)))
     page = reports.render(reports.Document(report.name, report.title, report.description, None, None, sections), "md")

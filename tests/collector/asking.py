@@ -14,9 +14,9 @@ from collector.decoding import Job
 from collector.intake import Intake
 from collector.segment_file import Position
 from collector.spool import Spool
-from parsers.engine import LineParser
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 
 
 @dataclass

@@ -48,7 +48,7 @@ class Running:
         folder = self.data.parent
         return f'certificate = "{folder}/server.crt"\nkey = "{folder}/server.key"\n'
 
-    def start(self, timeout_s: float = 60.0) -> Running:
+    def start(self, timeout_s: float = 180.0) -> Running:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "faultline.entry", "serve", "--config", str(self.config)],
@@ -68,19 +68,19 @@ class Running:
         """SIGKILL to the service alone: its workers must notice by themselves."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(120)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(120)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait(10)
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None,
-                timeout_s: float = 30.0) -> tuple[int, bytes, dict[str, str]]:  # fmt: skip
+                timeout_s: float = 120.0) -> tuple[int, bytes, dict[str, str]]:  # fmt: skip
         connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout_s)
         try:
             connection.request(method, path, body, headers or {})
@@ -110,7 +110,7 @@ class Running:
         rows: list[list[Any]] = answer["rows"]
         return rows
 
-    def until(self, kql: str, count: int, timeout_s: float = 60.0) -> list[list[Any]]:
+    def until(self, kql: str, count: int, timeout_s: float = 120.0) -> list[list[Any]]:
         """Rows of a query, once there are at least so many; fewer if that does not come."""
         end = time.monotonic() + timeout_s
         while True:

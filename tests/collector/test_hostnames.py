@@ -14,6 +14,7 @@ from correlator.engine import correlate, result
 from parsers.record import conform
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 
 CONF = "ClusterName=ant\nSlurmdTimeout=60\nMessageTimeout=10\nNodeName=node[17-18] NodeAddr=10.0.3.[17-18] NodeHostname=rack2-u[7-8] CPUs=8\n"
 SACCT = """JobID|JobName|User|Partition|State|ExitCode|Submit|Start|End|NodeList
@@ -52,11 +53,11 @@ def hosts(store: DuckStore) -> list[tuple[str, str]]:
 def test_the_order_of_inventory_and_lines_does_not_matter(pieces: list[Path], order: tuple[int, ...]) -> None:
     with open_store(None) as store:
         for place in order:
-            Ingest(store).run([pieces[place]])
+            Ingest(store, parser=line_parser()).run([pieces[place]])
         assert hosts(store) == [
             ("node17", "10.0.3.17"), ("node18", "rack2-u8"), ("node18", "node18.ant.example"), ("10.0.3.99", "10.0.3.99"),
         ]  # fmt: skip
-        Ingest(store).run(pieces)
+        Ingest(store, parser=line_parser()).run(pieces)
         assert len(hosts(store)) == 4
         correlate(store)
         verdict = result(store)["verdicts"]["41"]
@@ -70,7 +71,7 @@ def test_scontrol_and_sinfo_tell_names_too(tmp_path: Path) -> None:
     )
     files = [put(tmp_path, "scontrol_show_node.txt", shown), put(tmp_path, "sinfo.txt", listed)]
     with open_store(None) as store:
-        Ingest(store).run(files)
+        Ingest(store, parser=line_parser()).run(files)
         names = HostNames.read(store)
     assert [names.meaning(None, h) for h in ("10.9.0.1", "blade1", "10.9.0.2", "n2")] == ["n1", "n1", "n2", None]
 
@@ -83,7 +84,7 @@ def test_controllers_and_switches_have_other_names_too(tmp_path: Path) -> None:
         put(tmp_path, "links.csv", "node,interface,switch,switch_port\nn1,eth0,Tor7,Ethernet1\n"),
     ]  # fmt: skip
     with open_store(None) as store:
-        Ingest(store).run(files)
+        Ingest(store, parser=line_parser()).run(files)
         names = HostNames.read(store)
     others = (
         "leaf1.site.example",

@@ -13,11 +13,11 @@ import pytest
 import zstandard
 
 from collector.ingest import FileResult, Ingest, Options, Report
-from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 LINK_DOWN = "2026-02-28T16:29:24.000000+00:00 gpu02 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down\n"
 
 

@@ -14,11 +14,11 @@ from collector import files as reading
 from collector import ingest as ingesting
 from collector.ingest import FileResult, Ingest, Options, Report
 from faultline.cli import run
-from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 ALICE, MALLORY = 20001, 20003
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, name=python, GPU has fallen off the bus."
 NODE_LINE = "2026-11-22T10:10:55.000000+00:00 gpu70 kernel: [  123.456789] "

@@ -16,6 +16,7 @@ from collector.inventory import HABIT_LINES, SILENT_AT_LEAST, Inventory, patienc
 from collector.ledger import KEY, RATE_S, RATES, SOURCES, Ledger, Source, Step
 from collector.segment_file import Position
 from store import open_store
+from tests.examples import examples
 
 NOW = datetime(2026, 11, 21, 12)
 
@@ -135,7 +136,7 @@ TOLD = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.lists(st.lists(TOLD, min_size=1, max_size=6, unique_by=lambda t: (t["host"] or "", t["source"], t["file"] or "")), max_size=5))  # fmt: skip
 def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[str, Any]]]) -> None:
     def moment(seconds: int | None) -> datetime | None:

@@ -12,11 +12,11 @@ from collector import line_files
 from collector.ingest import Ingest, Report
 from collector.line_files import LONG_LINE
 from collector.workers import Counted, ParserPool, ParsingFailed, Piece
-from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 
 
 def line(number: int) -> str:

@@ -17,6 +17,7 @@ from collector.receivers import base, elasticsearch, ndjson
 from collector.receivers.base import Decoded, Payload, Poison, Run, micros
 from collector.receivers.wrapped import loads
 from collector.receivers.wrapped_columns import usual
+from tests.examples import examples
 
 RECEIVED = 1_795_255_300_000_000
 NANOS = 1_795_255_200_123_456_789
@@ -130,7 +131,7 @@ def lines(draw: Any, records: Any = _RECORD) -> list[bytes]:
     return [*some, *repeated]
 
 
-_QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+_QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(25))
 _HEADERS = st.sampled_from([{}, {}, {}, {"host": "h", "source": "syslog"}, {"path": "/var/log/syslog", "cluster": "c", "timezone": "Europe/Berlin"}])  # fmt: skip
 
 

@@ -20,13 +20,13 @@ from collector.quarantine import Quarantine
 from collector.spool import Spool
 from collector.storing import Storing, Transaction
 from collector.workers import WorkerDied, WorkerFault
-from parsers.engine import LineParser
 from store import duckdb_store, open_store, segments
 from store.duckdb_store import DuckStore
 from store.errors import EngineError
+from tests.line_parser import line_parser
 
 NOW = 1_795_000_000_000_000
-PARSER = LineParser()
+PARSER = line_parser()
 
 
 class InThread:
@@ -90,7 +90,7 @@ def begin(store: DuckStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> It
 def put(spool: Spool, *lines: str, key: object = None, **meta: Any) -> None:
     body = "\n".join(json.dumps({"host": "gpu01", "path": "/var/log/syslog", "raw": text}) for text in lines)
     described = {"kind": "ingest", "form": "records", "received": NOW, **({"key": key} if key else {}), **meta}
-    spool.append(described, body.encode()).result(10)
+    spool.append(described, body.encode()).result(120)
 
 
 def raws(store: DuckStore) -> list[str]:
@@ -192,7 +192,7 @@ def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(record: di
     """Found by reading: one such record, and nothing was stored any more, or the store could not be opened again."""
     spool.append(
         {"kind": "ingest", "form": "records", "received": NOW}, json.dumps({"host": "a", **record}).encode()
-    ).result(10)
+    ).result(120)
     put(spool, "behind it")
     running = begin()
     assert running.drain(60) and running.trouble is None
@@ -396,7 +396,7 @@ def test_workers_go_on_while_segments_are_stored(
 
     def slow(*given: Any, **more: Any) -> int:
         taking.set()
-        went_on.append(gave.wait(10))
+        went_on.append(gave.wait(120))
         return insert(*given, **more)
 
     monkeypatch.setattr(InThread, "give", noted)
@@ -405,7 +405,7 @@ def test_workers_go_on_while_segments_are_stored(
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
     assert taking.wait(60)
     put(spool, "x", key=["n", "s", "1", 2, 2], **({fault: True} if fault else {}))
-    assert gave.wait(10)
+    assert gave.wait(120)
     put(spool, *"efgh", key=["n", "s", "1", 3, 3])
     wanted = [*"abcd", *([] if fault else "x"), *"efgh"]
     assert until(lambda: len(raws(store)) >= 8 and not spool.waiting_bytes)

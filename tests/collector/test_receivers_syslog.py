@@ -24,10 +24,10 @@ from collector.receivers.syslog import Stream
 from collector.receivers.syslog_batches import Gatherer, Part
 from collector.segment_file import Position
 from collector.spool import Spool
-from parsers.engine import LineParser
 from parsers.lines import split
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 
 
 class Collected:
@@ -219,7 +219,7 @@ def test_a_sender_waits_while_nothing_can_be_spooled(tmp_path: Path) -> None:
         listener = syslog.StreamListener(gatherer, "tcp")
         made = lambda: Stream(gatherer, "tcp", None, listener.connections)  # noqa: E731
         listener.server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
-        spool.append({"kind": "syslog", "parts": [], "received": 1}, b"x").result(5)
+        spool.append({"kind": "syslog", "parts": [], "received": 1}, b"x").result(120)
         spool.max_waiting_bytes = 0
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.server.sockets[0].getsockname()[1])
         writer.write(b"<13>first\n")

@@ -20,10 +20,10 @@ from collector.spool import Spool
 from faultline.config import Config
 from faultline.exposure import wrong_and_open
 from faultline.users_file import run
-from parsers.engine import LineParser
+from tests.line_parser import line_parser
 from web.access.users import Users
 
-PARSER = LineParser()
+PARSER = line_parser()
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
 
 

@@ -35,7 +35,7 @@ def test_batches_come_back_in_order_across_segments_and_restarts(batches: list[b
     for part in (batches[:half], batches[half:]):
         spool = Spool(folder, segment_bytes=segment)
         for batch in part:
-            spool.append({"kind": "x", "size": len(batch)}, batch).result(10)
+            spool.append({"kind": "x", "size": len(batch)}, batch).result(120)
         spool.close()
     spool = Spool(folder, segment_bytes=segment)
     found = everything(spool)
@@ -50,9 +50,9 @@ def test_batches_come_back_in_order_across_segments_and_restarts(batches: list[b
 def test_what_waits_is_told_as_it_is_unpacked(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     assert spool.waiting_unpacked == 0
-    spool.append({"kind": "x"}, b"a" * 10_000).result(10)
+    spool.append({"kind": "x"}, b"a" * 10_000).result(120)
     assert spool.waiting_bytes == pytest.approx(spool.waiting_unpacked) and spool.waiting_bytes > 10_000
-    spool.append({"kind": "x", "encoding": "zstd", "unpacked": 500_000}, b"b" * 10_000).result(10)
+    spool.append({"kind": "x", "encoding": "zstd", "unpacked": 500_000}, b"b" * 10_000).result(120)
     assert spool.waiting_unpacked == pytest.approx(510_000, rel=0.01)
     spool.commit(spool.synced)
     assert spool.waiting_unpacked == 0
@@ -62,14 +62,14 @@ def test_what_waits_is_told_as_it_is_unpacked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 399, 401, 415, 430])
 def test_a_torn_end_is_cut_off_and_what_was_acknowledged_stays(cut: int, tmp_path: Path) -> None:
     spool = Spool(tmp_path)
-    spool.append({"kind": "x"}, b"whole").result(10)
-    spool.append({"kind": "x"}, b"torn" * 100).result(10)
+    spool.append({"kind": "x"}, b"whole").result(120)
+    spool.append({"kind": "x"}, b"torn" * 100).result(120)
     spool.close()
     (segment,) = (p for p in tmp_path.glob("*.seg") if p.stat().st_size > FIRST_RECORD)
     os.truncate(segment, segment.stat().st_size - cut)
     spool = Spool(tmp_path)
     assert payloads(everything(spool)) == [b"whole"]
-    spool.append({"kind": "x"}, b"next").result(10)
+    spool.append({"kind": "x"}, b"next").result(120)
     assert payloads(everything(spool)) == [b"whole", b"next"]
     spool.close()
 
@@ -78,7 +78,7 @@ def test_a_segment_that_is_written_over_gives_back_nothing_of_what_it_held(tmp_p
     spool = Spool(tmp_path, segment_bytes=1000, min_free_bytes=0)
     for round_ in range(30):  # batches of one size: former records lie just where new ones end
         for number in range(3):
-            spool.append({"kind": "x"}, b"%04d" % (3 * round_ + number) * 100).result(10)
+            spool.append({"kind": "x"}, b"%04d" % (3 * round_ + number) * 100).result(120)
         found = payloads(everything(spool))
         assert found[-3:] == [b"%04d" % (3 * round_ + number) * 100 for number in range(3)]
         spool.commit(everything(spool)[-1].start)
@@ -98,13 +98,13 @@ def test_a_segment_that_is_written_over_gives_back_nothing_of_what_it_held(tmp_p
 def test_a_write_torn_in_a_segment_that_is_written_over_is_cut_off(tmp_path: Path) -> None:
     spool = Spool(tmp_path, segment_bytes=2000, min_free_bytes=0)
     for number in range(8):
-        spool.append({"kind": "x"}, b"%04d" % number * 100).result(10)
+        spool.append({"kind": "x"}, b"%04d" % number * 100).result(120)
     spool.commit(everything(spool)[-1].start)
     spool.close()
     assert list(tmp_path.glob("*.spare"))
     spool = Spool(tmp_path, segment_bytes=2000, min_free_bytes=0)
-    spool.append({"kind": "x"}, b"whole").result(10)
-    spool.append({"kind": "x"}, b"torn" * 50).result(10)
+    spool.append({"kind": "x"}, b"whole").result(120)
+    spool.append({"kind": "x"}, b"torn" * 50).result(120)
     *_, torn = everything(spool)
     data = Path(torn.path).read_bytes()
     assert len(data) > torn.end.offset, "the file's former records lie behind"
@@ -112,7 +112,7 @@ def test_a_write_torn_in_a_segment_that_is_written_over_is_cut_off(tmp_path: Pat
     Path(torn.path).write_bytes(data[: torn.end.offset - 20] + b"?" * 20 + data[torn.end.offset :])
     spool = Spool(tmp_path)
     assert payloads(everything(spool))[-1] == b"whole"
-    spool.append({"kind": "x"}, b"next").result(10)
+    spool.append({"kind": "x"}, b"next").result(120)
     assert payloads(everything(spool))[-2:] == [b"whole", b"next"]
     spool.close()
 
@@ -123,7 +123,7 @@ def test_a_segment_of_a_version_before_is_read(tmp_path: Path) -> None:
     head = lengths + struct.pack("<II", zlib.crc32(described, zlib.crc32(lengths)), zlib.crc32(payload))
     (tmp_path / "000000000001.seg").write_bytes(FIRST_MAGIC + head + described + payload)
     spool = Spool(tmp_path)
-    spool.append({"kind": "x"}, b"new").result(10)
+    spool.append({"kind": "x"}, b"new").result(120)
     assert payloads(everything(spool)) == [b"of old", b"new"]
     spool.close()
 
@@ -131,7 +131,7 @@ def test_a_segment_of_a_version_before_is_read(tmp_path: Path) -> None:
 def test_files_that_wait_to_be_written_over_give_way_when_the_disk_fills(tmp_path: Path) -> None:
     spool = Spool(tmp_path, segment_bytes=300, min_free_bytes=0)
     for _ in range(4):
-        spool.append({"kind": "x"}, b"a" * 400).result(10)
+        spool.append({"kind": "x"}, b"a" * 400).result(120)
     spool.commit(everything(spool)[-1].start)
     assert list(tmp_path.glob("*.spare"))
     spool.min_free_bytes = 1 << 60
@@ -144,7 +144,7 @@ def test_files_that_wait_to_be_written_over_give_way_when_the_disk_fills(tmp_pat
 def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     for text in (b"first", b"second", b"third"):
-        spool.append({"kind": "x"}, text).result(10)
+        spool.append({"kind": "x"}, text).result(120)
     second = everything(spool)[1]
     with Path(second.path).open("r+b") as file:
         file.seek(second.offset + 5)
@@ -170,16 +170,16 @@ def test_a_refused_write_acknowledges_nothing_keeps_nothing_and_goes_on(number: 
         os.fdatasync(handle)
 
     spool = Spool(tmp_path, fsync=fsync)
-    spool.append({"kind": "x"}, b"before").result(10)
+    spool.append({"kind": "x"}, b"before").result(120)
     broken = True
     with pytest.raises(SpoolBroken, match=says):
-        spool.append({"kind": "x"}, b"refused").result(10)
+        spool.append({"kind": "x"}, b"refused").result(120)
     assert spool.trouble is not None and says in spool.trouble
     with pytest.raises(SpoolFull):
         spool.append({"kind": "x"}, b"too soon")
     broken = False
     spool._retry_at = 0.0
-    spool.append({"kind": "x"}, b"after").result(10)
+    spool.append({"kind": "x"}, b"after").result(120)
     assert spool.trouble is None
     spool.close()
     spool = Spool(tmp_path)
@@ -189,12 +189,12 @@ def test_a_refused_write_acknowledges_nothing_keeps_nothing_and_goes_on(number: 
 
 def test_nothing_is_taken_beyond_the_limits(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "a", max_waiting_bytes=1000, min_free_bytes=0)
-    spool.append({"kind": "x"}, b"a" * 2000).result(10)
+    spool.append({"kind": "x"}, b"a" * 2000).result(120)
     with pytest.raises(SpoolFull, match="behind") as full:
         spool.append({"kind": "x"}, b"b")
     assert full.value.retry_s > 0
     spool.commit(spool.synced)
-    spool.append({"kind": "x"}, b"b").result(10)
+    spool.append({"kind": "x"}, b"b").result(120)
     spool.close()
     tight = Spool(tmp_path / "b", min_free_bytes=1 << 60)
     with pytest.raises(SpoolFull, match="free on the disk"):
@@ -207,7 +207,7 @@ def test_a_sender_that_waits_no_longer_takes_nobody_elses_batch_along(tmp_path: 
     spool = Spool(tmp_path)
     with spool._lock:  # the writer has not seen it yet
         assert not spool.append({"kind": "x"}, b"first").cancel()
-    spool.append({"kind": "x"}, b"second").result(10)
+    spool.append({"kind": "x"}, b"second").result(120)
     assert payloads(everything(spool)) == [b"first", b"second"], "what was taken is kept"
     spool.close()
 

@@ -20,12 +20,12 @@ from collector.spool import Spool
 from correlator.engine import correlate
 from correlator.repairs.repairs import repairs
 from faultline.demo import CAPTURE
-from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 from web.reading import Reader
 
-PARSER = LineParser()
+PARSER = line_parser()
 LATER = "2099-01-01T00:00:00"
 NOW = datetime.now(UTC).replace(tzinfo=None)
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."

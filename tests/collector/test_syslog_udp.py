@@ -23,9 +23,9 @@ from collector.receivers.syslog_batches import PART_BYTES, Gatherer
 from collector.receivers.syslog_udp import DatagramListener, udp_socket
 from collector.segment_file import Position
 from collector.spool import Spool, SpoolBroken
-from parsers.engine import LineParser
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -96,7 +96,7 @@ def tiny_slurm(folder: Path, more: str = "") -> Iterator[Slurm]:
              "--log-file", f"{folder}/m.log", "--seed-file", f"{folder}/m.seed")  # fmt: skip
     with ExitStack() as running:
         running.enter_context(daemon(f"{SBIN}/munged", *munge, log=folder / "munged.out"))
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while not (folder / "munge.sock").exists() and time.monotonic() < until:
             time.sleep(0.05)
         running.enter_context(daemon(f"{SBIN}/slurmctld", "-D", "-i", "-f", str(conf), log=folder / "ctld.out"))

@@ -19,10 +19,10 @@ from collector.ingest import Ingest
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import correlate, result
-from parsers.engine import LineParser
 from parsers.patterns import load
 from store import open_store
 from store.duckdb_store import logs_for_storage
+from tests.line_parser import line_parser
 
 ALICES, VICTIM = 41, "gx02"
 #: Within alice's job: the end of carol's, and of everybody else's.
@@ -407,11 +407,6 @@ def _received(place: str, lines: list[str]) -> Decoded:
     return into
 
 
-@cache
-def parser() -> LineParser:
-    return LineParser()
-
-
 def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
     """corr-result/1 of the cluster with what alice wrote."""
     tree = {**_TREE}
@@ -429,12 +424,12 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     with open_store(None) as store:
-        ingest = Ingest(store, parser=parser())
+        ingest = Ingest(store, parser=line_parser())
         ingest.run([folder])
         for place, lines in lies.items():
             if "/" not in place:
                 for group in _received(place, lines).groups.values():
-                    rows = _rows(group, parser()).drop("_transport")
+                    rows = _rows(group, line_parser()).drop("_transport")
                     names = ingest._names.normal(rows.with_columns(cluster=rows["cluster"].fill_null("c")))
                     store.add({"logs": logs_for_storage(names)})
         correlate(store)

@@ -18,28 +18,23 @@ import pytest
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import INPUTS
-from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 
 CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))
 
-#: One capture of each way to die: what holds whatever the fault was is shown with these by ``make test``, and with all of them
+#: Captures of four ways to die: what holds whatever the fault was is shown with these by ``make test``, and with all of them
 #: by ``make test-long``.
-FEW = ("fabric_flap_long", "job_faults", "mgmt_flap_requeue", "munge_dies", "node_reboot", "switch_down")
+FEW = ("job_faults", "mgmt_flap_requeue", "node_reboot", "switch_down")
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in CAPTURES]
-
-
-@cache
-def parser() -> LineParser:
-    return LineParser()
 
 
 @cache
 def rows_of(folder: Path) -> dict[str, pl.DataFrame]:
     """All rows that ingesting a capture gives."""
     with open_store(None) as store:
-        Ingest(store, parser=parser()).run([folder])
+        Ingest(store, parser=line_parser()).run([folder])
         return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
 
 

@@ -14,6 +14,7 @@ from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
 from store import open_store
 from tests.correlator.making import T0, event, run, world
+from tests.line_parser import line_parser
 
 EDGES, PROBLEMS = edge_files.load()
 LINKS = [{"host": f"n{i}", "device": d, "switch": s, "switch_port": f"Ethernet{i}"}
@@ -138,6 +139,6 @@ def one(end: float, state: str = "FAILED", nodes: tuple[str, ...] = ("n1", "n2")
 def conclude(folder: Path) -> dict[str, Any]:
     """What ``faultline incidents`` says of a folder of logs."""
     with open_store(None) as store:
-        Ingest(store).run([folder])
+        Ingest(store, parser=line_parser()).run([folder])
         correlate(store)
         return result(store)

@@ -9,13 +9,14 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from store import archive, open_store
+from tests.line_parser import line_parser
 
 CAPTURE = Path(__file__).resolve().parents[2] / "faultline" / "capture"
 
 
 def test_archiving_changes_no_verdict(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
-        Ingest(store).run([CAPTURE])
+        Ingest(store, parser=line_parser()).run([CAPTURE])
         ticker = Ticker(store)
         ticker.tick()
         before = result(store)

@@ -11,10 +11,11 @@ from correlator.evidence.calibration import along, answered, calibrated, expecte
 from correlator.evidence.weigh import Weigher
 from correlator.learning.feedback import standing
 from correlator.verdicts.judge import judge
+from tests.examples import examples
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_the_fitted_line_rises(pairs):
     line = fit(pairs)
     assert [x for x, _ in line] == sorted(x for x, _ in line)

@@ -17,9 +17,9 @@ import pytest
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
-from parsers.engine import LineParser
 from store import open_store
 from tests.correlator.rows import FEW
+from tests.line_parser import line_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.json"))
@@ -111,14 +111,9 @@ def expected(cause: str) -> Expected:
 def conclude(paths: list[Path], times: int = 1) -> dict[str, Any]:
     with open_store(None) as store:
         for _ in range(times):
-            Ingest(store, parser=_parser()).run(paths)
+            Ingest(store, parser=line_parser()).run(paths)
             correlate(store)
         return result(store)
-
-
-@cache
-def _parser() -> LineParser:
-    return LineParser()
 
 
 @cache
@@ -211,7 +206,7 @@ def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
     parts = sorted((p for p in folder.iterdir() if p.name != "truth.json"), reverse=True)
     with open_store(None) as forward, open_store(None) as backward:
         for store, paths in ((forward, parts[::-1]), (backward, parts)):
-            Ingest(store, parser=_parser()).run(paths)
+            Ingest(store, parser=line_parser()).run(paths)
             correlate(store)
         first, second = (json.dumps(result(s), sort_keys=True) for s in (forward, backward))
     assert first == second
@@ -234,7 +229,7 @@ def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> No
     ]
     with open_store(None) as store:
         for part in parts:
-            Ingest(store, parser=_parser()).run([part])
+            Ingest(store, parser=line_parser()).run([part])
             correlate(store)
         found = result(store)
     wanted = concluded(folder)

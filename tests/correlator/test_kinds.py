@@ -22,6 +22,7 @@ from correlator.model.kinds import Kind, fill, literal
 from correlator.model.nouns import Fact, Revision
 from store import open_store
 from tests.correlator.making import world
+from tests.line_parser import line_parser
 from web.shaping import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,7 +138,7 @@ def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monke
 
     monkeypatch.setattr(World, "conclude", watched)
     with open_store(None) as store:
-        Ingest(store).run([ROOT / "tests" / "captures" / name])
+        Ingest(store, parser=line_parser()).run([ROOT / "tests" / "captures" / name])
         correlate(store)
     assert made
     for fact, before in made.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,12 @@ import pytest
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
-from parsers.engine import LineParser
 from store import open_store
+from tests.line_parser import line_parser
 
 #: Node -> the port of leaf03 that it hangs on, and of leaf04 with its other NIC.
 PORTS = {f"gpu0{n}": n for n in range(1, 6)}
 DOWN, UP = "2026-03-01T10:00:00.0+00:00", "2026-03-01T10:01:30.2+00:00"
-
-
-@cache
-def parser() -> LineParser:
-    return LineParser()
 
 
 def put(root: Path, name: str, text: str) -> None:
@@ -62,7 +56,7 @@ def lost(root: Path, leaf: str, node: str, device: str | None) -> None:
 
 def concluded(root: Path) -> list[dict[str, Any]]:
     with open_store(None) as store:
-        Ingest(store, parser=parser()).run([root])
+        Ingest(store, parser=line_parser()).run([root])
         correlate(store)
         incidents: list[dict[str, Any]] = result(store)["incidents"]
         return incidents

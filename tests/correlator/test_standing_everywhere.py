@@ -13,7 +13,7 @@ from correlator.live.ticker import Ticker
 from queries.kql import run
 from store import open_store
 from store.duckdb_store import DuckStore
-from tests.correlator.rows import parser
+from tests.line_parser import line_parser
 
 HEAD = "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList|NNodes|Cluster\n"
 
@@ -54,7 +54,7 @@ def ingest(store: DuckStore, folder: Path, tree: dict[str, str]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    Ingest(store, parser=parser()).run([folder])
+    Ingest(store, parser=line_parser()).run([folder])
 
 
 def rows(store: DuckStore, query: str) -> list[list[Any]]:

@@ -27,6 +27,7 @@ from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore
 from tests.correlator.rows import CAPTURES, rows_of, slices
+from tests.examples import examples
 from web.app import create_app
 
 HOURS = 7
@@ -82,7 +83,7 @@ def with_voices(store: DuckStore, strangers: int = 0) -> None:
     store.add({"logs": frame("logs", day.logs)})
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10_000), late=st.sampled_from([0.0, 600.0, 3000.0]), again=st.booleans(), strangers=st.sampled_from([0, 30]),
     ticks=st.integers(5, 12),

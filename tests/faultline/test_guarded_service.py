@@ -92,7 +92,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with (made.folder / "log").open("wb") as log:
         serve = [sys.executable, "-m", "faultline.entry", "serve", "--config", str(made.folder / "config.toml")]
         process = subprocess.Popen(serve, cwd=ROOT, stdout=log, stderr=log)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError):
             if made.status("/readyz") == 200:

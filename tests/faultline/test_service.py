@@ -26,6 +26,7 @@ from faultline.service import Service, build_app
 from faultline.serving import _Parts
 from store import mark, open_store
 from store.duckdb_store import DATABASE
+from tests.line_parser import line_parser
 from web.metrics import exposition
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
@@ -41,7 +42,7 @@ def test_a_scheduled_report_is_written_with_its_date(tmp_path: Path) -> None:
     }
     config = validate({"data": str(tmp_path / "data"), "reports": [entry]}, "test")
     with open_store(None) as store:
-        Ingest(store).run([FLAP])
+        Ingest(store, parser=line_parser()).run([FLAP])
         correlate(store)
         running = Service(config, store)
         running.start()

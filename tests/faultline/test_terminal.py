@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
+@cache
 def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
-    """Standard output of the command at a terminal so many columns wide."""
+    """Standard output of the command at a terminal so many columns wide; asked once for each, since the store stays as it is."""
     reader, writer = os.openpty()
     command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
     child = subprocess.Popen(

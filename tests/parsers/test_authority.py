@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from parsers import documents
-from parsers.engine import LineParser
 from parsers.patterns import load
 from parsers.recognise import recognise
 from parsers.record import Origin
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
 JOURNAL = (
     '{"_HOSTNAME":"gpu70","SYSLOG_IDENTIFIER":"kernel",%s"__REALTIME_TIMESTAMP":"1795221017734309","MESSAGE":"'

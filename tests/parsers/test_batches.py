@@ -15,14 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers.engine import LineParser
 from parsers.formats import BUILT_IN
 from parsers.formats.base import ByLine, conform
 from parsers.lines import split
 from parsers.record import Origin
+from tests.examples import examples
+from tests.line_parser import line_parser
 
 ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1), timezone="Europe/Berlin")
-PARSER = LineParser()
+PARSER = line_parser()
 FRAMES = (
     "{}", "Jun  1 00:00:01 gpu-01 {who}: {}", "<30>May 31 23:59:59 gpu-02.example.org {who}[42]: {}",
     "2026-05-31T10:00:00.5+02:00 gpu-03 {who}[7]: {}", "<11>1 2026-05-31T10:00:00Z gpu-04 {who} 9 ID [a b=\"c\"] {}",
@@ -79,7 +80,7 @@ def test_a_message_that_comes_again_keeps_what_stands_around_it() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 400), st.integers(0, 400))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_order_and_cuts_change_nothing(rng: random.Random, count: int, cut: int) -> None:
     lines = lines_of(rng, count)
     whole = PARSER.parse(lines, ORIGIN)
@@ -91,7 +92,7 @@ def test_order_and_cuts_change_nothing(rng: random.Random, count: int, cut: int)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_bytes_and_their_lines_are_the_same(rng: random.Random, end: bytes, ended: bool) -> None:
     data = end.join(lines_of(rng, rng.randrange(150))) + (end if ended else b"")
     lines = split(data).lines

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from parsers.engine import LineParser
 from parsers.record import Origin
+from tests.line_parser import line_parser
 
 
 class Case(NamedTuple):
@@ -49,7 +49,7 @@ CASES = heldout()
 @pytest.mark.parametrize("family", sorted(CASES))
 def test_heldout(family: str) -> None:
     cases = CASES[family]
-    rows = LineParser().parse([case.line.encode() for case in cases], Origin(reference=datetime(2026, 6, 1)))
+    rows = line_parser().parse([case.line.encode() for case in cases], Origin(reference=datetime(2026, 6, 1)))
     wrong: list[tuple[Any, ...]] = []
     for case, event, text, job_id in zip(cases, rows["event"], rows["entities"], rows["job_id"], strict=True):
         got = {"job_id": job_id, **json.loads(text or "{}")}

@@ -16,6 +16,7 @@ from parsers.engine import LineParser
 from parsers.lines import split
 from parsers.patterns import load
 from parsers.record import LOGS, Origin
+from tests.examples import examples
 
 ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1))
 PARSER = LineParser(header_entities=True)
@@ -44,7 +45,7 @@ def test_a_broken_site_entry_is_named(tmp_path: Path) -> None:
 
 
 @given(st.lists(LINE, min_size=1, max_size=12), st.integers(0, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_bytes(lines: list[bytes], cut: int) -> None:
     whole = PARSER.parse(lines, ORIGIN)
     assert whole.schema == pl.Schema(LOGS) and len(whole) == len(lines)

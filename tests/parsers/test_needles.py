@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from parsers import needles
 from parsers.lines import joined
 from parsers.needles import Needles, Often
+from tests.examples import examples
 
 LETTERS = "abAB\u00e9\u00c9[{@` \0"
 TEXTS = st.lists(st.text(LETTERS, min_size=1, max_size=7).map(_lower := lambda text: text.encode().lower().decode()),
@@ -38,7 +39,7 @@ def found(sought: Needles, rows: list[str | None]) -> list[tuple[int, int]]:
 
 
 @given(TEXTS, ROWS, st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_finds_what_is_there(texts: list[str], rows: list[str | None], sampled: bool) -> None:
     like = Often(joined(pl.Series(rows, dtype=pl.String))[1]) if sampled else None
     assert found(Needles(texts, like), rows) == naive(texts, rows)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from parsers.documents import read
-from parsers.engine import LineParser
 from parsers.recognise import recognise
 from parsers.record import Origin
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 ORIGIN = Origin(reference=datetime(2026, 12, 31))
 DOWN = "mlx5_core 0000:9a:00.0 ens3np0: Link down"
 SYSLOG = f"Feb 28 16:29:24 gx7 kernel: {DOWN}"

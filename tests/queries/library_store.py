@@ -10,6 +10,7 @@ from collector.ingest import Ingest, Options
 from correlator.engine import correlate
 from store import open_store
 from store.duckdb_store import DuckStore
+from tests.line_parser import line_parser
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 #: One cluster, one night; its accounting is in each of them.
@@ -48,13 +49,13 @@ def build(*names: str) -> DuckStore:
     """These captures, or MAIN and FILES without any, in memory and with conclusions drawn."""
     store = open_store(None)
     for name in names or MAIN:
-        Ingest(store).run([CAPTURES / name])
+        Ingest(store, parser=line_parser()).run([CAPTURES / name])
     if not names:
         with tempfile.TemporaryDirectory() as folder:
             for name, text in FILES.items():
                 path = Path(folder) / "made" / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
-            Ingest(store, Options(cluster="made")).run([Path(folder) / "made"])
+            Ingest(store, Options(cluster="made"), parser=line_parser()).run([Path(folder) / "made"])
     correlate(store)
     return store

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers.engine import LineParser
 from parsers.record import Origin
 from store import blocks, open_store
 from store.questions import lines as questions
+from tests.examples import examples
+from tests.line_parser import line_parser
 
-PARSER = LineParser()
+PARSER = line_parser()
 JOB = {"source": "job_stdout", "path": "jobs/7/stdout", "job_id": 7}
 
 TRACEBACK = """loading
@@ -105,7 +106,7 @@ def test_block(text: str, origin: dict[str, object], line: int, wanted: list[int
     assert [row["line"] for row in blocks.block(stored(text, origin, []), line)] == wanted
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(cuts=st.lists(st.integers(1, 20), max_size=6), case=st.sampled_from(CASES))
 def test_cutting_into_batches_changes_nothing(
     cuts: list[int], case: tuple[str, dict[str, object], int, list[int]]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from parsers.record import frame
 from store import open_store
 from store.duckdb_store import SERVICE_FILE, DuckStore, FileEntry, StoreError, StoreHeld
+from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = FileEntry("/var/log/syslog", "mini", "gpu02", "lines", "syslog", "by name", 10, "ab", 1, 1, 0, ())
@@ -87,7 +88,7 @@ def test_messages_come_back_as_they_were(raw: str, message: str) -> None:
         assert store.rows("SELECT raw, message FROM raw.log_view") == [{"raw": raw, "message": message}]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=20))
 def test_any_header_and_message_come_back(pairs: list[tuple[str, str]]) -> None:
     """The store keeps the message as a place in the raw line: counted in characters by Polars, read by DuckDB."""

@@ -139,7 +139,7 @@ def test_work_is_stopped_when_its_client_goes() -> None:
 
     async def ask() -> None:
         with pytest.raises(ClientGoneError):
-            await Turns().run(lambda: stopped.wait(30), stopped.set, gone)
+            await Turns().run(lambda: stopped.wait(120), stopped.set, gone)
 
     asyncio.run(ask())
     assert stopped.is_set()

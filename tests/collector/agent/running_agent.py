@@ -62,12 +62,12 @@ class Started:
     def terminate(self) -> int:
         assert self.process is not None and self.process.stderr is not None
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(20)
+        code = self.process.wait(120)
         self.process.stderr.close()
         return code
 
 
-def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+def until(holds: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if holds():

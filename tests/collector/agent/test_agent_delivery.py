@@ -107,7 +107,7 @@ def test_a_link_that_comes_back_ends_the_wait_but_not_one_that_the_service_asked
     time.sleep(0.3)
     assert server.requests == [("gpu01/logs/e1/1", 429)]
     sender.stop(1.0)
-    thread.join(5)
+    thread.join(120)
     assert not thread.is_alive()
 
 

@@ -41,7 +41,7 @@ def made(tmp_path: Path, server: IngestServer, **more: Any) -> tuple[Agent, Path
     return Agent(validate({**config, **more}, "test")), log
 
 
-def turned(agent: Agent, done: Callable[[], bool], seconds: float = 10.0) -> bool:
+def turned(agent: Agent, done: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end and not done():
         agent.turn()
@@ -209,7 +209,7 @@ def test_while_an_answer_is_awaited_lines_are_gathered(tmp_path: Path, server: I
 
     def slow(key: str, body: bytes) -> None:
         asked.set()
-        answer.wait(10)
+        answer.wait(120)
 
     agent, log = made(tmp_path, server, flush_s=0.4)
     agent.start()
@@ -261,7 +261,7 @@ class Hanging:
     def open(self, positions: object) -> None: ...
 
     def poll(self) -> Iterator[Reading]:
-        self.released.wait(30)
+        self.released.wait(120)
         yield Reading(wire.record(raw="x"), 1)
 
     def close(self) -> None: ...

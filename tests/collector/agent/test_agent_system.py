@@ -80,7 +80,7 @@ def test_the_journal_is_read_on_from_its_cursor(host: Host, parser: LineParser) 
 
 def _patiently(runner: Runner) -> list[dict[str, Any]]:
     """What a child process gives, as soon as it gives something."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     found: list[dict[str, Any]] = []
     while not found and time.monotonic() < end:
         found = rows(runner.poll())
@@ -120,7 +120,7 @@ def test_a_journal_is_read_on_whatever_its_child_does(behaviour: str, found: lis
     )
     runner = host.runner("journald", program=program)
     seen: list[int] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while len(seen) < len(found) and time.monotonic() < end:
         for row in rows(runner.poll()):
             seen += [int(number) for number in re.findall(r"s=1;i=(\d+)", row.get("lines", ""))]
@@ -135,13 +135,13 @@ def test_a_journal_whose_oldest_entry_is_not_found_stops_nobody(host: Host, monk
     host.context = dataclasses.replace(host.context, monotonic=time.monotonic)
     host.put("/entry", ENTRY % (9, NOW * 1e6) + "\n")
     program = host.program(
-        "journalctl", f'case "$*" in *--follow*) cat {host.root}/entry; exec sleep 60;; *) exec sleep 15;; esac'
+        "journalctl", f'case "$*" in *--follow*) cat {host.root}/entry; exec sleep 60;; *) exec sleep 600;; esac'
     )
     runner = host.runner("journald", {"journald": {"cursor": "gone", "time": NOW - 7200}}, program=program)
     begun = time.monotonic()
     assert [row for row in _patiently(runner) if "lines" in row]
     runner.close()
-    assert time.monotonic() - begun < 14
+    assert time.monotonic() - begun < 300, "it was waited for"
 
 
 JOURNAL_REMOTE = "/lib/systemd/systemd-journal-remote"
