@@ -69,8 +69,6 @@ class Counts:
     lines: int = 0
     batches: int = 0
     duplicates: int = 0
-    commits: int = 0
-    commit_s: float = 0.0
     poison: int = 0
 
 

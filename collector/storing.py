@@ -8,7 +8,6 @@ again from the spool.
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
@@ -123,7 +122,6 @@ class Storing:
     def _store(self, made: Transaction) -> None:
         attempt = 0
         while True:
-            begun = time.perf_counter()
             try:
                 if made.rest is not None:
                     made.step.carried = f"{made.step.name}.rows"
@@ -137,8 +135,6 @@ class Storing:
                 attempt += 1
                 if self._stopping.is_set():
                     raise
-        self.counts.commit_s += time.perf_counter() - begun
-        self.counts.commits += 1
 
     def _insert(self, made: Transaction) -> None:
         self.store.append(made.tables, sealed=made.sealed, also=lambda writer: self.ledger.write(writer, made.step))

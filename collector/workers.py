@@ -249,7 +249,7 @@ class Counted:
 class ParserPool:
     """Parses batches on ``workers`` processes; with 0 in this one, when asked. Safe to use from several threads.
 
-    ``patterns`` are the site's catalogue files or folders; after :meth:`reload` batches are read with what they say then.
+    ``patterns`` are the site's catalogue files or folders.
     ``parser`` is used in this process, where it is given. A worker that dies over a batch is replaced and the batch tried
     once more; what kills two workers is the caller's to store unparsed.
     """

@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 _CATALOGUE = Path(__file__).with_name("catalogue")
-#: ``class`` of an Xid: whose fault it speaks of, or that it only speaks of another one.
-CLASSES = ("application", "memory", "bus", "fabric", "firmware", "consequence", "directive")
 #: NVIDIA's names of what to do at once, in words.
 ACTIONS = {
     "RESTART_APP": "restart the program", "RESET_GPU": "reset the GPU when its jobs are gone", "RESTART_BM": "reboot the node",

@@ -20,7 +20,7 @@ METADATA = sa.MetaData()
 
 TEXT, NUMBER, TIME, FLAG = sa.String(), sa.BigInteger(), sa.DateTime(), sa.Boolean()
 REAL: sa.Double[float] = sa.Double()
-TEXTS, NUMBERS = sa.ARRAY(sa.String()), sa.ARRAY(sa.BigInteger())
+TEXTS = sa.ARRAY(sa.String())
 
 _OF_POLARS: list[tuple[pl.DataType, TypeEngine[Any]]] = [
     (pl.Datetime("us"), TIME), (pl.String(), TEXT), (pl.Int64(), NUMBER), (pl.Float64(), REAL), (pl.Boolean(), FLAG),

@@ -18,7 +18,7 @@ is ignored (İ, K as the Kelvin sign, ſ); a block with one of them is always a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -279,20 +279,3 @@ def _piece_tests(piece: str, left: bool, right: bool) -> Iterator[Test]:
             yield Test(term(word[0]))
         else:
             yield Test(half=word[0], left=begins, right=ends)
-
-
-def completions(test: Test, words: Iterable[str]) -> list[str] | None:
-    """The words that half a word may be part of; None when they are too many to ask for."""
-    if test.left:
-        fits: Callable[[str], bool] = lambda word: word.startswith(test.half)  # noqa: E731
-    elif test.right:
-        fits = lambda word: word.endswith(test.half)  # noqa: E731
-    else:
-        fits = lambda word: test.half in word  # noqa: E731
-    found = []
-    for word in words:
-        if fits(word):
-            found.append(word)
-            if len(found) > MOST_WORDS:
-                return None
-    return found

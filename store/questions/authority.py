@@ -35,7 +35,3 @@ class Speakers:
         nodes = func.map(bound_list(self.addresses, TEXT), bound_list(self.addresses.values(), TEXT))
         node: ColumnElement[Any] = func.map_extract_value(nodes, json_text(line.entities, "$.sender"), type_=TEXT)
         return or_(own, and_(among(line.host, self.hosts), func.coalesce(node, line.host) == line.host))
-
-
-#: Every line counts.
-EVERYBODY = Speakers(everybody=True)

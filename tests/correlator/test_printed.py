@@ -20,7 +20,7 @@ from correlator.model.moments import moment_of
 from parsers.record import TABLES
 from store import open_store
 from store.functions import epoch
-from store.questions.authority import EVERYBODY
+from store.questions.authority import Speakers
 from store.tables import JOBS
 from tests.correlator.making import T0
 from tests.correlator.rows import CAPTURES, rows_of
@@ -81,7 +81,7 @@ CASES = [
 def found(rows: list[dict[str, Any]]) -> Printed:
     with open_store(None) as store:
         store.add({"logs": table("logs", [allocated(n, n * 100.0) for n in range(1, 9)]), "jobs": table("jobs", rows)})
-        return printed(store, None, EVERYBODY)
+        return printed(store, None, Speakers(everybody=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -20,11 +20,12 @@ from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,
     LONG_WORD,
+    MOST_WORDS,
     SEGMENT_BLOCKS,
     FilterBuilder,
     Phrase,
+    Test,
     TextFilter,
-    completions,
     term,
 )
 
@@ -160,6 +161,16 @@ def built(texts: list[str]) -> tuple[TextFilter, list[str]]:
     builder = FilterBuilder()
     builder.add(0, np.cumsum([len(d) for d in data]), b"".join(data))
     return builder.build(len(texts)), [w.decode() for w in builder.words.values()]
+
+
+def completions(test: Test, words: list[str]) -> list[str] | None:
+    """The words that half a word may be part of, as the engine is asked for them; None when they are too many."""
+    found = [
+        word
+        for word in words
+        if (word.startswith(test.half) if test.left else word.endswith(test.half) if test.right else test.half in word)
+    ]
+    return found if len(found) <= MOST_WORDS else None
 
 
 def candidates(phrase: Phrase, texts: list[str]) -> list[int]:

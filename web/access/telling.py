@@ -26,7 +26,7 @@ where they name no job, account or path of others.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -298,6 +298,3 @@ class Telling:
         if {form for word in words for form in (word, word.strip(".-@"))} & (self.read.others() - _NOBODYS):
             return ""
         return _UID.sub(r"another \1", text)
-
-
-Tell = Callable[[Row, Document], Row]
