@@ -103,7 +103,7 @@ print("looked at", batch + 1)
 
 def test_no_reader_leaves_the_buffer(tmp_path: Path) -> None:
     """With every index checked, which only code compiled for it does."""
-    import test_usual as plain
+    import test_fast_headers as plain
 
     pieces = [
         piece.encode()
