@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import house
 from correlator.edges import load
 from correlator.edges.conditions.common import CONDITIONS
 from correlator.edges.scopes import SCOPES
@@ -68,6 +69,15 @@ def test_imports_point_one_way(room: str) -> None:
         if name.split(".")[0] not in allowed
     }
     assert not wrong
+
+
+def test_no_circle_of_imports() -> None:
+    """Imports under TYPE_CHECKING and inside functions included. What is left is the store's own: DuckDB's store, its archive,
+    segments and schema; no module of another room may join it."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
+    circles = [group for group in house.components(house.imports(ROOT, trees)) if len(group) > 1]
+    outside = [sorted(group) for group in circles if not all(name.startswith("store.") for name in group)]
+    assert not outside and len(circles) <= 1, circles
 
 
 def test_the_wall_around_queries_stands_in_no_circle_of_imports() -> None:
