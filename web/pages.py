@@ -38,6 +38,7 @@ from web.shaping import (
     FILTERS,
     LAYERS,
     OUT_OF_SERVICE,
+    STOPPED_STATES,
     between,
     moment,
     open_rival,
@@ -95,7 +96,7 @@ def environment() -> jinja2.Environment:
     made.filters |= FILTERS
     made.tests["open_rival"] = open_rival
     made.globals |= {
-        "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "CATEGORIES": CATEGORY_WORDS,
+        "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "STOPPED_STATES": STOPPED_STATES, "CATEGORIES": CATEGORY_WORDS,
         "ANSWERABLE": CATEGORIES, "ROOT_CAUSES": ROOT_CAUSES, "between": between, "zone_at": FILTERS["zone"], "glyph_of": glyph_of, "marked": marked, "moment": moment,
         "POLL_S": POLL_S,
     }  # fmt: skip

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from parsers.job_states import Phase, in_phase
 from web.timerange import parse_time, rfc3339
 from web.zones import local, name_at
 
@@ -30,7 +31,9 @@ CATEGORY_WORDS = {
     "infra.scheduler": "scheduler", "app.error": "program", "app.oom": "memory", "app.timeout": "time limit",
     "user.cancel": "cancelled by a person", "sched.preempt": "preempted", "unknown": "unknown",
 }  # fmt: skip
-BAD_STATES = {"NODE_FAIL", "FAILED", "OUT_OF_MEMORY", "TIMEOUT", "BOOT_FAIL", "DEADLINE"}
+#: States of runs by how they are coloured.
+BAD_STATES = in_phase(Phase.FAILED)
+STOPPED_STATES = in_phase(Phase.STOPPED, Phase.REQUEUED)
 
 
 def moment(value: object) -> datetime | None:

@@ -10,6 +10,7 @@ from typing import TypedDict
 from correlator.facts.world import World
 from correlator.model.kinds import Kind
 from correlator.model.nouns import Fact, Run
+from parsers.job_states import same_end
 
 
 class Slow(TypedDict):
@@ -110,7 +111,7 @@ def stalls(world: World) -> list[Fact]:
     and lost (seconds since the last one)."""
     facts = []
     for run in world.runs if world.progress else ():
-        if run.state not in ("TIMEOUT", "DEADLINE") or run.end is None:
+        if same_end(run.state) != "TIMEOUT" or run.end is None:
             continue
         times = [t for t, _ in world.progress.get((run.job_id, run.attempt), ()) if run.covers(t, 60.0)]
         if len(times) < REPORTS:

@@ -10,8 +10,9 @@ from typing import Any
 
 from correlator.gather.runs_fast import NOTHING
 from correlator.model.moments import moment_of, seconds_of
-from correlator.model.nouns import OPEN_STATES, Event
+from correlator.model.nouns import Event
 from parsers.hostlist import fold
+from parsers.job_states import OPEN
 
 #: Start times of one run as two sources write them: whole seconds, rounded differently.
 SAME_START_S = 2.0
@@ -153,7 +154,7 @@ def _open_since(rows: Iterable[Mapping[str, Any]]) -> list[float]:
     """When the runs of a job began of which no row tells an end."""
     begun: dict[bool, list[float]] = {True: [], False: []}
     for row in rows:
-        begun[row.get("state", "") in OPEN_STATES].append(seconds_of(row.get("start")) or 0.0)
+        begun[row.get("state", "") in OPEN].append(seconds_of(row.get("start")) or 0.0)
     return [t for t in begun[True] if t and not any(abs(t - ended) <= LOGGED_START_S for ended in begun[False])]
 
 

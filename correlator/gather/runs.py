@@ -29,8 +29,9 @@ from correlator.gather.run_endings import (
 )
 from correlator.gather.runs_fast import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
 from correlator.model.moments import moment_of, seconds_of
-from correlator.model.nouns import OPEN_STATES, Event, Run
+from correlator.model.nouns import Event, Run
 from parsers.hostlist import expand, fold
+from parsers.job_states import MAY_RUN_AGAIN, OPEN
 from parsers.record import TABLES
 from store.questions import job_rows
 from store.questions.job_rows import COLUMNS
@@ -41,11 +42,6 @@ if TYPE_CHECKING:
 
 #: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
-
-#: A run that ended so may be followed by another run of the same job.
-_REQUEUEABLE = frozenset(
-    {"NODE_FAIL", "REQUEUED", "PREEMPTED", "BOOT_FAIL", "REQUEUE_HOLD", "REQUEUE_FED", "LAUNCH_FAILED"}
-)
 
 
 def gather(store: Asks, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
@@ -226,7 +222,7 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
 
 def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Who is believed first comes first. A dump taken while the run was going on must not hide how it ended."""
-    ranks = [(r.get("state", "") in OPEN_STATES, _RANK.get(r.get("source", ""), 9)) for r in group]
+    ranks = [(r.get("state", "") in OPEN, _RANK.get(r.get("source", ""), 9)) for r in group]
     if len(group) == 2 and ranks[0] != ranks[1]:  # accounting and slurmctld's lines, as a rule
         return group if ranks[0] < ranks[1] else group[::-1]
     if len(set(ranks)) == len(ranks):
@@ -297,7 +293,7 @@ def _is_restart(previous: Run, run: Run, submits: Sequence[float]) -> bool:
         return True
     if restarts == 0 and previous.row.get("restarts") == 0 and previous.state in ("COMPLETED",):
         return False
-    if previous.state not in _REQUEUEABLE and not previous.row.get("requeue_seen"):
+    if previous.state not in MAY_RUN_AGAIN and not previous.row.get("requeue_seen"):
         return False
     if any(
         previous.row.get(name) != run.row.get(name)

@@ -17,7 +17,8 @@ import polars as pl
 
 from correlator.gather.events import different, shared
 from correlator.model.moments import all_seconds
-from correlator.model.nouns import OPEN_STATES, Event, Run
+from correlator.model.nouns import Event, Run
+from parsers.job_states import OPEN
 
 #: What of its rows stays with a run besides what it has itself: there are very many runs.
 KEPT = (
@@ -75,7 +76,7 @@ def _complete() -> pl.Expr:
     """Rows about a run that is over to which a line of slurmctld's log could add nothing."""
     told = [pl.col(name).is_not_null() & (pl.col(name) != "") for name in ("node_list", "partition")]
     return pl.all_horizontal(
-        pl.col("source").is_in(ACCOUNTING), ~pl.col("state").is_in(list(OPEN_STATES)), pl.col("exit_code").is_not_null(),
+        pl.col("source").is_in(ACCOUNTING), ~pl.col("state").is_in(sorted(OPEN)), pl.col("exit_code").is_not_null(),
         pl.col("end") >= pl.col("start"), pl.col("nodes").list.len() > 0, *told,
     ).fill_null(False)  # fmt: skip
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from parsers.job_states import NOT_FAILED
+
 
 @dataclass(slots=True, eq=False)
 class Event:
@@ -140,7 +142,7 @@ class Run:
 
     @property
     def ended_badly(self) -> bool:
-        return self.state not in GOOD_STATES and self.state not in OPEN_STATES
+        return self.state not in NOT_FAILED
 
     @property
     def gpus(self) -> int:
@@ -149,10 +151,6 @@ class Run:
     def covers(self, time: float, slack: float = 1.0) -> bool:
         """Was the run going on at ``time``? sacct's whole seconds need a second of slack."""
         return self.start is not None and self.start - slack <= time and (self.end is None or time <= self.end + slack)
-
-
-GOOD_STATES = frozenset({"COMPLETED"})
-OPEN_STATES = frozenset({"RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", ""})
 
 
 #: How many other runs that a cause reached an edge's prior is worth, unless its file says otherwise.

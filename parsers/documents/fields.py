@@ -17,14 +17,6 @@ _JOB_ID = re.compile(
 _GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>\d+)")
 _USER = re.compile(r"(?P<name>.*?)\((?P<uid>\d+)\)")
 
-#: Base states of a job; slurmrestd lists them together with flags such as COMPLETING.
-JOB_STATES = frozenset({
-    "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
-    "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
-    "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SIGNALING", "RESV_DEL_HOLD",
-    "LAUNCH_FAILED", "UPDATE_DB", "POWER_UP_NODE", "EXPEDITING",
-})  # fmt: skip
-
 
 def present(text: str | None) -> str | None:
     """The text, or None for Slurm's ways of writing nothing ("(null)", "N/A", "None", "Unknown")."""

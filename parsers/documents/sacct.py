@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, Line, Row, split_lines
 from parsers.hostlist import expand
+from parsers.job_states import JOB_STATES
 from parsers.record import Origin, Parsed
 
 _DELIMITER = re.compile(r"^[A-Za-z]\w*(?:%-?\d+)?([^A-Za-z0-9_% ]{1,4})")
@@ -73,7 +74,7 @@ def _read_columns(lines: list[Line], gathered: Gathered) -> None:
         cells = {name: line.text[start:stop].strip() for name, (start, stop) in zip(names, spans, strict=True)}
         state = cells.get("state", "")
         if state.endswith("+"):
-            whole = [name for name in fields.JOB_STATES if name.startswith(state[:-1])]
+            whole = [name for name in JOB_STATES if name.startswith(state[:-1])]
             cells["state"] = whole[0] if len(whole) == 1 else state[:-1]
         # A name that was cut off still says something; a list of nodes or a path would say something wrong.
         row = {name: text for name, text in cells.items() if name == "jobname" or not text.endswith("+")}
@@ -217,7 +218,7 @@ def _sound(row: dict[str, str]) -> bool:
     if fields.job_id(row.get("jobid") or row.get("jobidraw") or "") is None:
         return False
     state = fields.state(row.get("state"))[0]
-    if state and state not in fields.JOB_STATES:
+    if state and state not in JOB_STATES:
         return False
     return all(
         not row.get(name) or fields.present(row[name]) is None or fields.local_time(row[name]) is not None

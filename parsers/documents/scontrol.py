@@ -9,6 +9,7 @@ from datetime import datetime
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.hostlist import expand
+from parsers.job_states import NOT_ENDED, NOT_STARTED
 from parsers.record import Origin, Parsed
 
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/.]*)=")
@@ -78,8 +79,8 @@ def _read_jobs(kind: str, data: bytes, origin: Origin) -> Parsed:
         )
         state = fields.state(row.get("JobState"))[0]
         # What has not happened yet is an estimate of the scheduler: not a time of the job.
-        start = None if state in ("PENDING", "REQUEUED") else start
-        end = None if state in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "REQUEUED") else end
+        start = None if state in NOT_STARTED else start
+        end = None if state in NOT_ENDED else end
         for line in lines:
             gathered.keep(line, end or start or submit, number)
         gathered.add("jobs", _job(row) | {

@@ -13,6 +13,7 @@ from typing import Any
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, Row
 from parsers.hostlist import expand
+from parsers.job_states import NOT_ENDED, NOT_STARTED, base_state
 from parsers.record import Origin, Parsed
 
 _VERSION = re.compile(rb"(?:openapi|data_parser)\\?/(?:db)?(v\d+\.\d+\.\d+)")
@@ -35,9 +36,7 @@ def _time(value: Any) -> datetime | None:
 
 def _state(value: Any) -> str | None:
     """The base state; flags such as COMPLETING that are listed with it are not the state."""
-    names = [str(name) for name in (value if isinstance(value, list) else [value]) if name]
-    flags = ("COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "POWER_UP_NODE", "RESIZING", "SIGNALING")
-    return next((name for name in names if name not in flags), names[0] if names else None)
+    return base_state([str(name) for name in (value if isinstance(value, list) else [value]) if name])
 
 
 def _exit(value: Any) -> tuple[int | None, int | None]:
@@ -146,7 +145,7 @@ def _read_rest_jobs(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
     state = _state(job.get("job_state"))
-    begun, ended = state != "PENDING", state not in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING")
+    begun, ended = state not in NOT_STARTED, state not in NOT_ENDED
     code, signal = _exit(job.get("exit_code"))
     derived = _exit(job.get("derived_exit_code"))
     hosts = expand(str(job.get("nodes") or ""))

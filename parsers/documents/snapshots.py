@@ -8,6 +8,7 @@ from datetime import datetime
 from parsers.documents import fields, tables
 from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.hostlist import expand
+from parsers.job_states import JOB_STATES
 from parsers.record import Origin, Parsed
 
 _DATE = re.compile(r"(?:[A-Z][a-z]{2} )([A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})")
@@ -66,7 +67,7 @@ def _read_squeue(gathered: Gathered, lines: list[Line], seen: datetime | None) -
         state = row.get("STATE", "")
         gathered.add("jobs", {
             "job_id": number.raw, "array_job_id": number.array_job,
-            "state": state if state in fields.JOB_STATES else None,
+            "state": state if state in JOB_STATES else None,
             "node_list": where if hosts else None, "nodes": list(hosts) or None, "observed_at": seen,
             "reason": where.strip("()") if where.startswith("(") else fields.present(row.get("REASON")),
         }, line.number)  # fmt: skip

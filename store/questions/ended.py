@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.job_states import OPEN, SUCCEEDED
 from store.functions import (
     Element,
     const,
@@ -27,12 +28,10 @@ from store.tables import INCIDENTS, NUMBER, RUNS
 
 R, N = RUNS.c, INCIDENTS.c
 
-#: States of a run that has not ended or of which nobody logged how it ended.
-OPEN_STATES = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "")
 _EMPTY = const("")
 #: A run that ended, and one that ended otherwise than COMPLETED.
-ENDED = sa.and_(R.end.is_not(None), func.coalesce(R.state, _EMPTY).not_in([const(state) for state in OPEN_STATES]))
-BADLY = sa.and_(ENDED, R.state != const("COMPLETED"))
+ENDED = sa.and_(R.end.is_not(None), func.coalesce(R.state, _EMPTY).not_in([const(state) for state in sorted(OPEN)]))
+BADLY = sa.and_(ENDED, R.state.not_in([const(state) for state in sorted(SUCCEEDED)]))
 #: What a run had computed, in GPU-hours. A run whose GPU count nobody logged counts as none.
 GPU_HOURS: Element = (
     func.coalesce(R.gpus, const(0)) * func.greatest(const(0), func.coalesce(epoch(R.end) - epoch(R.start), const(0)))

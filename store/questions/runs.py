@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.job_states import NOT_FAILED
 from store.functions import Element, const, counted, has, holds, json_text, listed, moment, one_of, same
 from store.questions.conditions import of_cluster
 from store.tables import EVENTS, JOBS, LINES, RUNS
@@ -23,8 +24,6 @@ SHOWN = (
     "partition", "state", "exit_code", "exit_signal", "submit", "start", "end", "node_list", "nodes", "node_count", "gpus",
     "gpu_index", "time_limit_s", "work_dir", "submit_line", "category", "incident_id", "confidence",
 )  # fmt: skip
-#: States of a run that did not end, or ended well.
-NOT_FAILED = ("COMPLETED", "RUNNING", "PENDING", "CONFIGURING", "COMPLETING")
 
 #: How many clusters have runs; those of none count as one.
 CLUSTERS = sa.select(func.count(sa.distinct(func.coalesce(R.cluster, const(UNNAMED)))).label("n"))
@@ -50,7 +49,7 @@ def named(several: bool) -> sa.Subquery:
 
 def failed(of: sa.FromClause) -> sa.ColumnElement[bool]:
     """A run that ended, and not well."""
-    return of.c.state.not_in([const(state) for state in NOT_FAILED])
+    return of.c.state.not_in([const(state) for state in sorted(NOT_FAILED)])
 
 
 def columns(of: sa.FromClause, *names: str) -> list[Element]:

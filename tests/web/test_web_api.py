@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime
 from typing import Any
 
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
+from parsers.job_states import JOB_STATES
+from store import open_store
+from store.tables import RUNS
 from web import axis as axes
+from web.app import create_app
 
 V1 = "/api/v1"
 
@@ -214,3 +220,21 @@ def test_a_range_that_ends_before_it_begins_is_said_so(client: TestClient) -> No
 def test_a_short_number_is_near_to_few_others(client: TestClient, asked: str, near: list[str]) -> None:
     found = client.get(f"/api/v1/jobs/{asked}").json().get("suggestions", [])
     assert [item["text"].removeprefix("job ") for item in found if item["text"] in ("job 15", "job 16")] == near
+
+
+def test_failed_jobs_are_those_that_ended_and_not_well() -> None:
+    """A suspended or resizing job goes on."""
+    store = open_store(None)
+    states = [*JOB_STATES, ""]
+    with store.write() as writer:
+        writer.insert(RUNS, pl.DataFrame({
+            "run_key": [str(100 + place) for place in range(len(states))], "job_id": [100 + place for place in range(len(states))],
+            "state": states, "start": [datetime(2026, 11, 21, 0, place) for place in range(len(states))],
+        }))  # fmt: skip
+    client = TestClient(create_app(store), raise_server_exceptions=False)
+    listed = {row["state"] for row in get(client, "/jobs", state="failed", limit=100)["jobs"]}
+    assert not listed & {"SUSPENDED", "RESIZING", "RUNNING", "PENDING", "CONFIGURING", "COMPLETING", "COMPLETED", ""}
+    assert listed >= {"FAILED", "NODE_FAIL", "TIMEOUT", "CANCELLED", "PREEMPTED", "OUT_OF_MEMORY", "REQUEUED"}
+    page = client.get("/jobs?state=failed").text
+    assert "NODE_FAIL" in page and "SUSPENDED" not in page and "RESIZING" not in page
+    assert [row["state"] for row in get(client, "/jobs", state="SUSPENDED")["jobs"]] == ["SUSPENDED"]

@@ -29,14 +29,14 @@ from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, Nod
 from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
+from parsers.job_states import same_end
 
 #: How far from the run's end a line about that end may lie: sacct has whole seconds, output is flushed late.
 END_SLACK_S = 5.0
 
-_TERMINAL = {
+_KIND_OF_END = {
     "NODE_FAIL": RUN_NODE_FAIL, "FAILED": RUN_FAILED, "TIMEOUT": RUN_TIMEOUT, "CANCELLED": RUN_CANCELLED,
-    "PREEMPTED": RUN_PREEMPTED, "OUT_OF_MEMORY": RUN_OOM, "BOOT_FAIL": RUN_NODE_FAIL, "DEADLINE": RUN_TIMEOUT,
-    "REQUEUED": RUN_REQUEUED, "REQUEUE_HOLD": RUN_REQUEUED, "LAUNCH_FAILED": RUN_REQUEUED, "REVOKED": RUN_CANCELLED,
+    "PREEMPTED": RUN_PREEMPTED, "OUT_OF_MEMORY": RUN_OOM, "REQUEUED": RUN_REQUEUED,
 }  # fmt: skip
 
 #: Output events that say "the peers or the network", not "my code". They are symptoms on every innocent rank.
@@ -219,7 +219,7 @@ def ends(world: World) -> list[Fact]:
     for run in world.runs:
         if not run.ended_badly:
             continue
-        kind = _TERMINAL.get(run.state, RUN_FAILED)
+        kind = _KIND_OF_END.get(same_end(run.state), RUN_FAILED)
         moment = run.end if run.end is not None else run.start or run.submit or world.last
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
         if kind is RUN_NODE_FAIL and (killed := _killed_later(world, run, moment)) is not None:

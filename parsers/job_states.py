@@ -1,0 +1,109 @@
+"""The states of Slurm's jobs: the only list of them.
+
+Slurm keeps one base state and some flags (``slurm.h``: ``enum job_states``, ``JOB_STATE_FLAGS``), and prints a flag in the
+base state's place where one is set (``job_state_string`` in ``src/common/slurm_protocol_defs.c``). A row that only a flag was
+printed of knows no more than that flag. Readers, questions, verdicts and pages take their sets of states from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Phase(Enum):
+    """What a state says of the run of a job."""
+
+    WAITING = "waiting"  #: It has not begun. What Slurm shows as its start and end are estimates of the scheduler.
+    RUNNING = "running"  #: It has its nodes. What Slurm shows as its end is an estimate.
+    CLOSING = "closing"  #: It is over, and how it ended is not final.
+    REQUEUED = "requeued"  #: It is over, and the job waits for another run.
+    SUCCEEDED = "succeeded"
+    STOPPED = "stopped"  #: Ended by somebody's decision.
+    FAILED = "failed"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether how the run ended is still unknown."""
+        return self in (Phase.WAITING, Phase.RUNNING, Phase.CLOSING)
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A state as Slurm prints it: ``name`` and ``compact`` (``squeue -o %t``; None where Slurm has no such form)."""
+
+    name: str
+    compact: str | None
+    phase: Phase
+    is_flag: bool = False
+    #: Another run of the same job may follow a run that ended so.
+    may_run_again: bool = False
+    #: The base state whose kind of end this one is, where it is not its own.
+    ends_as: str | None = None
+
+
+_BASE = (
+    JobState("PENDING", "PD", Phase.WAITING),
+    JobState("RUNNING", "R", Phase.RUNNING),
+    JobState("SUSPENDED", "S", Phase.RUNNING),
+    JobState("COMPLETED", "CD", Phase.SUCCEEDED),
+    JobState("CANCELLED", "CA", Phase.STOPPED),
+    JobState("FAILED", "F", Phase.FAILED),
+    JobState("TIMEOUT", "TO", Phase.FAILED),
+    JobState("NODE_FAIL", "NF", Phase.FAILED, may_run_again=True),
+    JobState("PREEMPTED", "PR", Phase.STOPPED, may_run_again=True),
+    JobState("BOOT_FAIL", "BF", Phase.FAILED, may_run_again=True, ends_as="NODE_FAIL"),
+    JobState("DEADLINE", "DL", Phase.FAILED, ends_as="TIMEOUT"),
+    JobState("OUT_OF_MEMORY", "OOM", Phase.FAILED),
+)
+_FLAGS = (
+    JobState("COMPLETING", "CG", Phase.CLOSING, is_flag=True),
+    JobState("STAGE_OUT", "SO", Phase.CLOSING, is_flag=True),
+    JobState("CONFIGURING", "CF", Phase.RUNNING, is_flag=True),
+    JobState("RESIZING", "RS", Phase.RUNNING, is_flag=True),
+    JobState("POWER_UP_NODE", None, Phase.RUNNING, is_flag=True),
+    JobState("STOPPED", "ST", Phase.RUNNING, is_flag=True),
+    JobState("SIGNALING", "SI", Phase.RUNNING, is_flag=True),
+    JobState("RESV_DEL_HOLD", "RD", Phase.WAITING, is_flag=True),
+    JobState("EXPEDITING", None, Phase.WAITING, is_flag=True),
+    JobState("UPDATE_DB", None, Phase.CLOSING, is_flag=True),
+    JobState("REQUEUED", "RQ", Phase.REQUEUED, is_flag=True, may_run_again=True),
+    JobState("REQUEUE_HOLD", "RH", Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
+    JobState("REQUEUE_FED", "RF", Phase.REQUEUED, is_flag=True, may_run_again=True),
+    JobState("LAUNCH_FAILED", None, Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
+    JobState("SPECIAL_EXIT", "SE", Phase.REQUEUED, is_flag=True),
+    JobState("REVOKED", "RV", Phase.STOPPED, is_flag=True, ends_as="CANCELLED"),
+)
+
+#: Every state by its name.
+JOB_STATES = {state.name: state for state in (*_BASE, *_FLAGS)}
+FLAGS = frozenset(state.name for state in _FLAGS)
+
+
+def in_phase(*phases: Phase) -> frozenset[str]:
+    """The names of the states that say one of ``phases`` of a run."""
+    return frozenset(name for name, state in JOB_STATES.items() if state.phase in phases)
+
+
+#: A run that ended well.
+SUCCEEDED = in_phase(Phase.SUCCEEDED)
+#: A run of which it is not known how it ended; "" where nobody logged it.
+OPEN = frozenset(name for name, state in JOB_STATES.items() if state.phase.is_open) | {""}
+#: What a list of failed runs leaves out. A state that is not known here counts as failed.
+NOT_FAILED = OPEN | SUCCEEDED
+#: A run whose start, or whose end, Slurm can only estimate.
+NOT_STARTED = in_phase(Phase.WAITING, Phase.REQUEUED)
+NOT_ENDED = NOT_STARTED | in_phase(Phase.RUNNING)
+#: Another run of the same job may follow a run that ended so.
+MAY_RUN_AGAIN = frozenset(name for name, state in JOB_STATES.items() if state.may_run_again)
+
+
+def base_state(names: list[str]) -> str | None:
+    """The base state of a list of a base state and flags, as slurmrestd writes it; a flag where nothing else is listed."""
+    return next((name for name in names if name not in FLAGS), names[0] if names else None)
+
+
+def same_end(name: str) -> str:
+    """The state whose kind of end a run in state ``name`` had: DEADLINE is a TIMEOUT, BOOT_FAIL a NODE_FAIL."""
+    known = JOB_STATES.get(name)
+    return name if known is None or known.ends_as is None else known.ends_as
