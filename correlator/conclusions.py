@@ -10,7 +10,7 @@ from correlator.clocks import clocks
 from correlator.evidence.exposure import Look
 from correlator.evidence.weigh import BaseRates
 from correlator.gather import events as event_rows
-from correlator.gather.standing import Controllers
+from correlator.gather.standing import Controllers, Disowned
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.model.nouns import Event, Fact, Run
@@ -41,6 +41,8 @@ class Conclusions:
     voices: frozenset[str] = frozenset()
     controllers: frozenset[str] = frozenset()
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
+    #: Whose lines are shown without the event that they claim.
+    disowned: Disowned = frozenset()
     #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0

@@ -31,10 +31,10 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
 from correlator.gather import events as event_rows
+from correlator.gather import kernel_lines, telemetry
 from correlator.gather import runs as run_rows
-from correlator.gather import telemetry
 from correlator.gather.runs_fast import Fields
-from correlator.gather.standing import Controllers, controllers, ruling, speakers_of
+from correlator.gather.standing import Controllers, controllers, disowned, ruling, speakers_of
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons, recurrence
@@ -50,6 +50,7 @@ from correlator.site.site import Inventory, build_site
 from correlator.site.timeouts import narrow_slurmd_timeout
 from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
+from store import disowned as false_claims
 from store import run_names
 from store.node_names import NodeNames
 from store.questions import changes, job_output, job_rows
@@ -106,6 +107,7 @@ def conclude_cluster(
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
         events = event_rows.with_unstamped(stamped, store, cluster, speakers, told.zones.printed)
+    others = disowned(events, believed)
     events = list(ruling(clocks.correct(events, told.offsets, told.zones), believed))
     runs = run_rows.gather(store, cluster, events, told.zones.printed)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
@@ -114,7 +116,7 @@ def conclude_cluster(
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
-    found.seen, found.weighed, found.clocks, found.spent = seen, [], told, []
+    found.seen, found.weighed, found.clocks, found.spent, found.disowned = seen, [], told, [], others
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     found.unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))
@@ -172,6 +174,7 @@ def gather_world(
         booted=measured.booted,
         slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
         legs=telemetry.bonds(store, cluster),
+        kernel_clocks=kernel_lines.asked(store, cluster),
         clocks=off.offsets,
         printed=off.zones.printed,
         voices=before.voices if before else telemetry.voices(store, cluster),
@@ -286,6 +289,16 @@ def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, date
             writer.change(changes.all_rows(table))
             writer.insert(table, rows)
     store.set_fact(lemons.FACT, lemons.told((c.cluster, c.lemons) for c in found))
+    store.set_fact(false_claims.FACT, disowned_fact(found))
+
+
+def disowned_fact(found: Iterable[Conclusions]) -> str:
+    """Whose lines are shown without the event that they claim, of all clusters, as the store keeps it."""
+    told = [(c.cluster, one) for c in found for one in c.disowned]
+    return false_claims.fact(
+        ((cluster, one[1]) for cluster, one in told if one[0] == "slurmctld"),
+        ((cluster, one[1], one[2]) for cluster, one in told if one[0] == "sender"),
+    )
 
 
 def date(incidents: Iterable[dict[str, Any]], detected: Mapping[str, datetime]) -> None:

@@ -15,11 +15,12 @@ from faultline.config import Config, load
 from faultline.failure import CommandError
 from store import archive
 from store.cluster_names import names
-from store.questions import sources
+from store.questions import kernel_lines, sources
 from store.run_names import disputed
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
+    from store.duckdb_store import DuckStore
 
 
 def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:
@@ -48,6 +49,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 wrong += store.lost
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store)
+                opened += unproven_kernels(store)
                 for name in names(store.rows, settings.cluster).same:
                     print(
                         f"cluster        accounting calls {settings.cluster!r} {name!r}; the service takes that for the same one"
@@ -65,6 +67,35 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
     return 1 if wrong else 0
+
+
+#: So many hosts are named.
+NAMED = 5
+
+
+def unproven_kernels(store: DuckStore) -> list[str]:
+    """What of the kernel's lines other processes of their hosts can write too, since its ring was not collected: a line of text each
+    for hosts whose logs keep no facility, and for the others."""
+    found = store.ask(kernel_lines.without_ring())
+    bare, by_facility = ([row["host"] for row in found if row["facility"] is known] for known in (False, True))
+    told = []
+    if bare:
+        told.append(
+            f"kernel lines of {_some(bare)}: collected only from logs that keep no facility, where `logger -t kernel` of any user looks "
+            "the same, so no cause that only they tell is sure: collect the kernel's ring (the agent's kmsg) or the journal, or let "
+            "rsyslog write kern.* into /var/log/kern.log and collect that"
+        )
+    if by_facility:
+        told.append(
+            f"kernel lines of {_some(by_facility)}: known by facility kern only, which any process that writes to /dev/log by itself can "
+            "claim: collect the kernel's ring (the agent's kmsg) or the journal, or let rsyslog drop them: "
+            'if $inputname == "imuxsock" and $syslogfacility == 0 then stop'
+        )
+    return told
+
+
+def _some(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts[:NAMED]) + (f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else "")
 
 
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:

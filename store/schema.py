@@ -8,6 +8,7 @@ import duckdb
 
 from parsers.record import TABLES
 from store import segments
+from store.disowned import IS_DISOWNED
 from store.duckdb.derived import STATES
 from store.duckdb.dialect import ddl
 from store.tables import STORED
@@ -44,11 +45,14 @@ _OF_ALL_LINES = [
 
 #: The tables of the contract that are made of log lines. Strings are never null there: KQL has no null strings.
 _KQL_LINES = [
-    """CREATE OR REPLACE VIEW kql."Logs" AS SELECT
+    f"""CREATE OR REPLACE VIEW kql."Logs" AS SELECT
   time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
   coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
   coalesce(severity, '') AS "Severity", coalesce(message, '') AS "Message",
-  coalesce(event, 'other') AS "Event", job_id AS "JobId", entities AS "Fields", coalesce(file, '') AS "File", line AS "Line",
+  CASE WHEN {IS_DISOWNED} THEN 'other' ELSE coalesce(event, 'other') END AS "Event",
+  CASE WHEN {IS_DISOWNED} THEN NULL ELSE job_id END AS "JobId",
+  CASE WHEN {IS_DISOWNED} THEN CAST(json_merge_patch(coalesce(entities, '{{}}'), json_object('claims', event)) AS VARCHAR) ELSE entities END AS "Fields",
+  coalesce(file, '') AS "File", line AS "Line",
   block AS "$block"
 FROM raw.log_view""",
     """CREATE OR REPLACE VIEW kql."Syslog" AS SELECT

@@ -15,11 +15,11 @@ import polars as pl
 import sqlalchemy as sa
 
 from correlator.incidents import recurrence
-from store import blocks, node_names, run_names
+from store import blocks, disowned, node_names, run_names
 from store.door import Asks, Question
 from store.errors import NoSuchTable
 from store.node_names import NodeNames
-from store.questions import events, incidents, job_files, lines, nodes, runs, sources
+from store.questions import events, facts, incidents, job_files, lines, nodes, runs, sources
 from store.tables import EVENTS, INCIDENTS, RUNS
 from web import suggesting
 from web.cursors import decode_cursor, encode_cursor
@@ -334,11 +334,18 @@ class Reader:
             start=within.start, end=within.end, hosts=hosts, source=source, job=job, file=file, search=search,
             cluster=cluster, limit=limit + 1,
         ))  # fmt: skip
-        return rows[:limit], len(rows) > limit
+        return self._without_false_claims(rows[:limit]), len(rows) > limit
 
     def around(self, file: str, line: int, radius: int) -> list[Row]:
         """The lines of one file around one of them, in the file's own order."""
-        return self.ask(lines.around(file, line, radius))
+        return self._without_false_claims(self.ask(lines.around(file, line, radius)))
+
+    def _without_false_claims(self, rows: list[Row]) -> list[Row]:
+        """Lines as they are shown: what a false controller claims is no event (``store.disowned``)."""
+        if not self.own:  # who sees only their own jobs sees no line of a daemon
+            known = self.one(facts.value(disowned.FACT))
+            rows = disowned.claims(rows, known["value"] if known else None)
+        return [{name: value for name, value in row.items() if name not in lines.NOT_SHOWN} for row in rows]
 
     def sources(self) -> list[Row]:
         """Every stream with its size and its worst lateness. Costly on a large store, so kept for some seconds."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from correlator.clocks.accounting_zones import Printed
 from correlator.clocks.offset import Offset
+from correlator.gather import kernel_lines
 from correlator.gather.standing import Controllers, controllers, heard
 from correlator.model.kinds import Kind
 from correlator.model.measurements import Throttled, XidSeen
@@ -37,6 +38,7 @@ class World:
     ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
     ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
     driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
+    ``kernel_clocks``: what the kernel's lines of hosts show of its clock (gather/kernel_lines.py).
     ``believed``: the controllers, where that was worked out for more than these events. ``declared``: all kinds of facts, by name.
     """
 
@@ -57,6 +59,7 @@ class World:
     slurmd_starts: Callable[[str], Sequence[tuple[float, float]]] = lambda host: ()
     booted: list[tuple[float, str]] = field(default_factory=list)
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
+    kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     inventory: Inventory | None = None
     believed: Controllers | None = None
     declared: Mapping[str, Kind[Any]] = field(default_factory=dict)
@@ -70,6 +73,10 @@ class World:
             self.believed = controllers(self.events, settings, {n for run in self.runs for n in run.nodes})
         #: The events that count: what nobody may say of whom it speaks stays among ``events``.
         self.heard = heard(self.events, self.runs, self.believed)
+        #: By the ids of events with the kernel's name: what speaks against their being its own, of those where anything does.
+        self.kernel_standing = kernel_lines.standing(self.heard, self.kernel_clocks)
+        if refuted := {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}:
+            self.heard = [e for e in self.heard if e.id not in refuted]
         for event in self.heard:
             self.by_kind[event.kind].append(event)
             if event.job_id is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from correlator.gather import kernel_lines
 from correlator.model.json_text import from_json, sorted_json
 from correlator.model.moments import _EPOCH, _MICROSECOND, UNSTAMPED_S, all_seconds
 from correlator.model.nouns import Event
@@ -317,6 +318,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty, nowhere, _own(lines).to_list(),
+        kernel_lines.known_by(lines),
     ))  # fmt: skip
     told = pl.Series("entities", [sorted_json(t) if t else None for t in different_told], pl.String)
     return Lines(events, lines, told.gather(whose))
@@ -340,6 +342,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Even
         line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",
         count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
         own=any(_is_own(c["format"], c["file"]) for c in copies),
+        known_by=min(map(kernel_lines.known_by_of, copies)),
     )  # fmt: skip
 
 

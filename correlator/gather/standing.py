@@ -96,6 +96,21 @@ def _is_nobodys(event: Event, believed: Controllers) -> bool:
     return _is_foreign(event, believed) if event.source == "slurmctld" else _is_sent(event, believed)
 
 
+#: What hosts speak in another's name: ("slurmctld", host) and ("sender", address, host).
+Disowned = frozenset[tuple[str, ...]]
+
+
+def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
+    """Whose words ``ruling`` leaves out."""
+    found: set[tuple[str, ...]] = set()
+    for event in events:
+        if event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
+            found.add(("slurmctld", event.host))
+        elif _is_sent(event, believed) and event.host:
+            found.add(("sender", str(event.entities.get("sender")), event.host))
+    return frozenset(found)
+
+
 def asks_again(events: Iterable[Event], believed: Controllers) -> bool:
     """Does a host speak as slurmctld of which it must be looked anew whether it is believed?"""
     return not believed.sure and any(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from correlator.model.nouns import Event, Fact, Hop, Run
-from correlator.verdicts.verdict import Verdict
+from correlator.verdicts.verdict import Unproven, Verdict
 
 
 @dataclass
@@ -23,10 +23,12 @@ class Incident:
     flaps: list[Fact] = field(default_factory=list)
     slowed: list[Run] = field(default_factory=list)
     untouched: Spared | None = None
+    unproven: Unproven | None = None
 
     @property
     def confidence(self) -> float:
-        return max((v.confidence for v in self.verdicts), default=0.9)
+        at_most = self.unproven.at_most if self.unproven else 1.0
+        return max((v.confidence for v in self.verdicts), default=min(0.9, at_most))
 
     @property
     def times(self) -> int:

@@ -21,6 +21,7 @@ from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Spared
 from correlator.model.nouns import Fact, Hop, Run
+from correlator.verdicts.kernel_words import unproven
 from correlator.verdicts.verdict import Verdict
 
 #: An incident's name is a hash of what its root is, so many bytes of it: two of a million incidents share one with p = 0.5;
@@ -54,6 +55,7 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
         incident.hops = _unique(incident.hops)
+        incident.unproven = unproven(world, incident.root, incident.hops)
     incidents.sort(key=lambda i: (i.start, i.id))
     return incidents
 

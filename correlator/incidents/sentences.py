@@ -364,6 +364,8 @@ def doubts(incident: Incident) -> list[str]:
         side = "ahead" if seconds > 0 else "behind"
         known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"
         found.append(f"The clock of {host} was {known}; its lines are shown where they belong")
+    if incident.unproven:
+        found.append(incident.unproven.doubt)
     cause = cause_of(incident.root)
     if cause.doubt:
         found.append(cause.doubt)

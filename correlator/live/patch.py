@@ -21,6 +21,7 @@ from correlator.live.changes import everything
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
+from store import disowned
 from store.questions import changes
 from store.tables import EVENTS, FACTS, INCIDENTS, RUNS
 
@@ -85,8 +86,13 @@ def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[Li
         if patch.after.change.states_differ:
             _states(writer, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
-        fact = {"name": [lemons.FACT], "value": [lemons.told((c.cluster, c.lemons) for c in everything)]}
-        writer.replace(FACTS, ("name",), pl.DataFrame(fact))
+        _remember(writer, lemons.FACT, lemons.told((c.cluster, c.lemons) for c in everything))
+    if any(p.before.disowned != p.after.disowned for p in patches):
+        _remember(writer, disowned.FACT, engine.disowned_fact(everything))
+
+
+def _remember(writer: Writer, name: str, value: str) -> None:
+    writer.replace(FACTS, ("name",), pl.DataFrame({"name": [name], "value": [value]}))
 
 
 def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> None:

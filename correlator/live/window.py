@@ -40,7 +40,7 @@ from correlator.gather import telemetry
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
-from correlator.gather.standing import Controllers, asks_again, ruling, speakers_of
+from correlator.gather.standing import Controllers, asks_again, disowned, ruling, speakers_of
 from correlator.incidents.incident import Incident, events_of
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
@@ -169,6 +169,7 @@ class Window:
         believed = self._believed(events)
         if believed is None:
             return None
+        strangers = before.disowned | disowned(events, believed)
         events = list(ruling(events, believed))
         runs = self._runs(former, rows, events)
         if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
@@ -202,7 +203,7 @@ class Window:
         if (first := self._first_told(found, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
-        found.seen, found.clocks = seen, off
+        found.seen, found.clocks, found.disowned = seen, off, strangers
         merged, verdicts = self._merged(found, lately, facts, times, others, former)
         self.begin(merged)
         return self._in_words(merged, weighed, verdicts)

@@ -20,7 +20,9 @@ class Event:
 
     ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual). ``clock_offset`` is
     by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py). ``own``: it stands in the own
-    file of Slurm's daemon that wrote it, not under its name in a log that others write as well.
+    file of Slurm's daemon that wrote it, not under its name in a log that others write as well. ``known_by``: of a line with
+    the kernel's name by what that is known, "name" or "facility"; empty where nobody else can have written it or one of its copies
+    (gather/kernel_lines.py).
     """
 
     id: str
@@ -44,6 +46,7 @@ class Event:
     also: tuple[tuple[str, int], ...] = ()
     clock_offset: float = 0.0
     own: bool = False
+    known_by: str = ""
 
 
 @dataclass(slots=True, eq=False, frozen=True)

@@ -117,8 +117,12 @@ def _parsed(parser: LineParser, source: str, place: str, told: Sequence[tuple[in
     if source in _OUTPUT:  # output has no stamps, or the program's own
         moments = pl.Series("time", [_moment(line.at) for _, _, line in told], pl.Datetime("us"))
         rows = rows.with_columns(moments, time_quality=pl.lit("line"), resolution_us=pl.lit(1000, pl.Int64))
+    # Who writes a test says which lines are the kernel's: nothing else has to prove it.
+    kernels = pl.when(pl.col("source") == "kernel").then(pl.lit("kern")).otherwise("facility").alias("facility")
     return rows.with_columns(
-        pl.Series("cluster", [cluster_of(n) for n, _, _ in told], pl.String), pl.Series("line", [n for _, n, _ in told])
+        kernels,
+        pl.Series("cluster", [cluster_of(n) for n, _, _ in told], pl.String),
+        pl.Series("line", [n for _, n, _ in told]),
     )
 
 

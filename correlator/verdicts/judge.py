@@ -26,6 +26,7 @@ from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import ROOT_OR_SLURMD_SURE, deliberate, given_up, may_not_have_been_launched
+from correlator.verdicts.kernel_words import unproven
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 
@@ -106,6 +107,9 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Says what nobody told about a cause, and how sure one can be without it at most."""
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
+    if wanting := unproven(world, root, verdict.chain.hops if verdict.chain else ()):
+        verdict.at_most = min(verdict.at_most, wanting.at_most)
+        verdict.doubts.append(wanting.doubt)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
         if root.attrs.get("unsaid"):
             verdict.at_most = UNHEARD_SURE

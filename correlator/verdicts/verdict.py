@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from correlator.evidence.chains import Chain, Rejection
 from correlator.model.nouns import Event, Fact, Run
+
+
+class Unproven(NamedTuple):
+    """What is wanting of the evidence of a cause. ``at_most``: so sure can one be; ``doubt``: why, for people."""
+
+    at_most: float
+    doubt: str
 
 
 @dataclass

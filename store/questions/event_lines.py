@@ -16,7 +16,7 @@ from store.tables import ARTIFACTS, JOBS, LINES
 #: What an event needs of a line.
 COLUMNS = (
     "format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
-    "job_id", "message", "entities", "file", "line",
+    "job_id", "message", "entities", "file", "line", "facility",
 )  # fmt: skip
 
 _OUTPUT = ("job_stdout", "job_stderr")

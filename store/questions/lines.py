@@ -16,8 +16,10 @@ L = LINES.c
 #: What pages show of a line.
 SHOWN = (
     L.time, L.time_quality, L.received_time, L.cluster, L.host, L.source, L.unit, L.severity, L.event, L.job_id, L.message,
-    L.raw, L.file, L.line,
+    L.raw, L.file, L.line, L.format, L.entities,
 )  # fmt: skip
+#: Of these what only tells whose a line is (``store.disowned``).
+NOT_SHOWN = ("format", "entities")
 #: Sources whose lines a job wrote.
 OUTPUT = ("job_stdout", "job_stderr")
 

@@ -44,7 +44,10 @@ _TREE = {
         ((41, "gx01"), (42, "gx02"), (43, "gx03"), (44, "gx04"), (45, "gx02"), (46, "gx01"))) +
         "[2026-02-28T10:12:00.100] error: Nodes gx03 not responding, setting DOWN\n[2026-02-28T10:12:00.101] Killing JobId=43 on failed node gx03\n",
     **{f"nodes/gx0{n}/syslog": f"Feb 28 09:50:00 gx0{n} systemd[1]: Started Session 1 of user root.\nFeb 28 10:25:00 gx0{n} systemd[1]: Started Session 2 of user root.\n"
-       for n in (1, 2, 4)},
+       for n in (2, 4)},
+    # Its kernel writes an uptime into every line, as those of Debian and Ubuntu do.
+    "nodes/gx01/syslog": "".join(f"Feb 28 09:4{n}:00 gx01 kernel: [{7200 + 60 * n}.000100] audit: backlog limit exceeded\n" for n in range(4)) +
+        "Feb 28 09:50:00 gx01 systemd[1]: Started Session 1 of user root.\nFeb 28 10:25:00 gx01 systemd[1]: Started Session 2 of user root.\n",
     "nodes/gx03/syslog": "Feb 28 09:50:00 gx03 systemd[1]: Started Session 1.\nFeb 28 10:10:55 gx03 kernel: [9000.5] mlx5_core 0000:c4:00.0 eth0: Link down\n"
                          "Feb 28 10:14:00 gx03 kernel: [9185.5] mlx5_core 0000:c4:00.0 eth0: Link up\n",
     "jobs/42/stderr": "2026-02-28 10:19:58,000 - ERROR - loading\nTraceback (most recent call last):\nValueError: bad input\n",
@@ -219,8 +222,9 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """What ``logger`` leaves: journald and rsyslog put the process id behind every program's name but the kernel's."""
+    """What ``logger`` leaves. rsyslog's traditional format keeps neither facility nor process id of ``logger -t kernel``."""
     for tag in (
+        "kernel",
         "alice",
         "alice[77]",
         "kernel[77]",

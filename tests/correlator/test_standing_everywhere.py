@@ -14,6 +14,8 @@ from queries.kql import run
 from store import open_store
 from store.duckdb_store import DuckStore
 from tests.line_parser import line_parser
+from web.reading import Reader
+from web.timerange import Range
 
 HEAD = "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList|NNodes|Cluster\n"
 
@@ -107,6 +109,17 @@ def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known
         down = rows(store, "Events | where Event == 'slurm.node_down' | project Host, Message | order by Host asc")
         states = rows(store, "NodeStates | distinct Host")
         lines = rows(store, "Logs | where Source == 'slurmctld' and Host == 'gx01' | count")
+        shown = rows(
+            store,
+            "Logs | where Source == 'slurmctld' | project Host, Event, tostring(Fields.claims) | order by Host asc",
+        )
+        whole = Reader(store).lines(Range(None, None), source="slurmctld")[0]
+        read = rows(store, "Logs | where Event == 'slurm.node_down' | project Host")
+    assert shown == [["controller", "slurm.node_down", ""], ["gx01", "other", "slurm.node_down"]]
+    assert read == [["controller"]], "whoever asks for the event does not find the claim"
+    assert sorted((line["host"], line["event"], line.get("claims")) for line in whole) == [
+        ("controller", "slurm.node_down", None), ("gx01", "other", "slurm.node_down")
+    ]  # fmt: skip
     assert [host for host, _ in down] == ["controller"], down
     assert states == [["gx04"]]
     assert lines == [[1]]
@@ -125,4 +138,47 @@ def test_a_controller_that_is_found_later_is_heard_from_then_on(tmp_path: Path) 
             ingest(store, tmp_path, part)
             ticker.tick()
         down = rows(store, "Events | where Event == 'slurm.node_down' | project Host")
+        shown = rows(store, "Logs | where Source == 'slurmctld' | project Host, Event | order by Host asc")
     assert down == [["ctl"]]
+    assert shown == [["ctl", "slurm.node_down"], ["gx01", "other"]]
+
+
+def test_a_host_that_turns_out_to_run_slurmctld_has_its_events_back(tmp_path: Path) -> None:
+    """The mark is no sentence for ever: the lines were never changed."""
+    lies = {"nodes/gx01/syslog": forged(10, range(16, 17), DOWN)}
+    second = {"slurm.conf": CONFIGURATION.replace("SlurmctldHost=ctl\n", "SlurmctldHost=ctl\nSlurmctldHost=gx01\n")}
+    asked = "Logs | where Source == 'slurmctld' and Host == 'gx01' | project Event"
+    with open_store(None) as store:
+        ingest(store, tmp_path, {"slurm.conf": CONFIGURATION, **lies})
+        correlate(store)
+        before = store.rows('SELECT "Event" FROM kql."Logs" WHERE "Source" = \'slurmctld\'')
+        ingest(store, tmp_path, second)
+        correlate(store)
+        after = rows(store, asked)
+    assert ([row["Event"] for row in before], after) == (["other"], [["slurm.node_down"]])
+
+
+def test_what_a_node_sends_as_another_host_is_a_claim(tmp_path: Path) -> None:
+    """Over syslog the receiver notes the address: 10.0.0.2 is gx02's, and speaks for gx03."""
+    text = "Feb 28 10:16:00 gx03 kernel: mlx5_core 0000:c4:00.0 eth0: Link down"
+    with open_store(None) as store:
+        ingest(
+            store,
+            tmp_path,
+            {"slurm.conf": CONFIGURATION, "nodes/gx03/syslog": text + "\n" + text.replace("16:00", "17:00") + "\n"},
+        )
+        with store.transaction() as connection:
+            connection.execute(
+                'UPDATE raw.logs SET entities = json_merge_patch(entities, \'{"sender": "10.0.0.2"}\') WHERE line = 1'
+            )
+            store.rewrite()
+        correlate(store)
+        shown = rows(
+            store, "Logs | where File endswith 'syslog' | order by Line asc | project Event, tostring(Fields.claims)"
+        )
+        lines = Reader(store).lines(Range(None, None), host="gx03")[0]
+    assert shown == [["other", "nic.link_down"], ["nic.link_down", ""]]
+    assert [(line["event"], line.get("claims")) for line in lines] == [
+        ("other", "nic.link_down"),
+        ("nic.link_down", None),
+    ]

@@ -1,0 +1,146 @@
+"""How far a line with the kernel's name is the kernel's.
+
+``logger -t kernel`` writes into /var/log/syslog what looks like the kernel's line, and a file in rsyslog's traditional format
+keeps no facility that would tell them apart (``NAME``). ``logger`` cannot ask for facility ``kern``; a program that writes to
+/dev/log by itself can, and rsyslog's imuxsock believes it (``FACILITY``: kern.log, a priority). Only the kernel fills its ring and
+the journal's kernel transport. A copy from there supports a line. Where it has none:
+
+* Without an uptime, where all other lines of that kernel carry one, it is not the kernel's (``REFUTED``): it counts as nothing.
+* Its uptime is of no boot of its host (``ODD``), or the ring of that time was collected without it (``UNCONFIRMED``).
+* It has the kernel's name only, and an uptime that fits (``STAMPED``). That shows that its writer knew the clock, which every user
+  can read.
+* It has the name only, and neither it nor others of that kernel carry one (``BARE``): nothing speaks for it or against it.
+
+What others tell of the same fault counts more (verdicts/kernel_words.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from correlator.model.moments import moment_of
+from correlator.model.nouns import Event
+from parsers.record import TABLES
+from store.questions import kernel_lines
+
+if TYPE_CHECKING:
+    from store.door import Asks
+
+REFUTED, ODD, UNCONFIRMED, STAMPED, BARE = "refuted", "odd", "unconfirmed", "stamped", "bare"
+
+#: By what a line is known for the kernel's, in the order of what that is worth.
+RING, FACILITY, NAME = "", "facility", "name"
+
+#: What tells that.
+COLUMNS = {name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")}
+_BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
+#: So long before the first line in question a kernel's habit is looked for.
+HABIT_S = 2 * 86_400.0
+#: So far behind a line its kernel's ring is looked at: what it holds by then, it does not get later.
+AHEAD_S = 600.0
+#: So many lines with an uptime are a habit.
+HABIT_LINES = 3
+#: A copy's stamp may lie so far from its line's (seconds): clocks of the ring and of the host run apart.
+COPY_S = 60.0
+#: What a stamp of whole minutes, and a line that waits for its daemon, put between two lines of one moment.
+MINUTE_S = 60.0
+
+#: The rows of ``store.questions.kernel_lines.clocks`` for some hosts and a stretch of time (epoch seconds).
+Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
+
+
+def known_by(lines: pl.DataFrame) -> list[str]:
+    """By what each of these lines is known for the kernel's; of others ``RING``, since nothing has to be."""
+    doubtful = (pl.col("source") == "kernel").fill_null(False) & ~pl.col("format").fill_null("").is_in(
+        kernel_lines.OF_RING
+    )
+    told = lines.select(pl.when(doubtful).then(pl.lit(NAME)).otherwise(pl.lit(RING)).alias("by"), "facility", "file")
+    places = told.filter(pl.col("by") == NAME)["file"].unique()
+    by_place = [file for file in places if file and _BY_FACILITY.search(file)]
+    by_facility = (pl.col("by") == NAME) & (
+        pl.col("facility").is_not_null() | pl.col("file").is_in(by_place).fill_null(False)
+    )
+    found: list[str] = told.select(pl.when(by_facility).then(pl.lit(FACILITY)).otherwise("by")).to_series().to_list()
+    return found
+
+
+def known_by_of(line: Mapping[str, Any]) -> str:
+    """The same of one line."""
+    if line["source"] != "kernel" or line["format"] in kernel_lines.OF_RING:
+        return RING
+    by_facility = line["facility"] is not None or _BY_FACILITY.search(line["file"] or "")
+    return FACILITY if by_facility else NAME
+
+
+def asked(store: Asks, cluster: str | None) -> Clocks:
+    """``Clocks`` of what is stored."""
+
+    def clocks(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
+        first, last = moment_of(since), moment_of(until)
+        assert first is not None and last is not None
+        return store.ask(kernel_lines.clocks(cluster, sorted(hosts), first, last))
+
+    return clocks
+
+
+def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
+    """``Clocks`` where nothing is stored."""
+    return ()
+
+
+def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
+    """By the ids of events what speaks against their being the kernel's, of those where anything does."""
+    doubtful = [e for e in events if e.known_by]
+    if not doubtful:  # as a rule, where the kernel's ring is collected
+        return {}
+    told: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
+    for event in events:
+        if event.source == "kernel" and event.known_by != NAME:
+            told[(event.host, event.kind, event.device)].append(event)
+    doubtful = [e for e in doubtful if not _supported(e, told)]
+    hosts = {e.host for e in doubtful if e.host}
+    by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    if hosts:
+        written = [_written(e) for e in doubtful]
+        for row in clocks(hosts, min(written) - HABIT_S, max(written) + AHEAD_S):
+            by_host[row["host"]].append(row)
+    found = {e.id: _standing(e, by_host[e.host or ""]) for e in doubtful}
+    by_facility = {e.id for e in doubtful if e.known_by == FACILITY}
+    return {name: how for name, how in found.items() if name not in by_facility or how not in (STAMPED, BARE)}
+
+
+def _supported(event: Event, told: Mapping[tuple[str | None, str, str | None], Sequence[Event]]) -> bool:
+    """Does a line of better standing tell the same?"""
+    others = told[(event.host, event.kind, event.device)]
+    return any(abs(o.time - event.time) <= COPY_S and o.known_by < event.known_by for o in others)
+
+
+def _written(event: Event) -> float:
+    """The moment that its stamp showed."""
+    return event.time + event.clock_offset
+
+
+def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
+    """``rows``: the clocks that the kernel's lines of its host show."""
+    at = _written(event)
+    before = [r for r in rows if r["first"] < at - MINUTE_S]
+    stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
+    uptime = event.entities.get("uptime_s")
+    if uptime is None:
+        bare = any(not r["of_ring"] and r["boot"] is None for r in before)
+        if not bare and sum(r["lines"] for r in stamped) >= HABIT_LINES:
+            return REFUTED
+        return BARE
+    if any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before):
+        return UNCONFIRMED
+    boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S
+    others = [r for r in stamped if abs(r["boot"] + 0.5 - boot) > 1.5]
+    fits = len(others) < len(stamped)
+    # Of a boot behind all others that are known: no line of an earlier one may be younger than it.
+    booted = all(r["boot"] < boot and r["last"] < boot * kernel_lines.SAME_CLOCK_S for r in others)
+    return STAMPED if fits or booted else ODD

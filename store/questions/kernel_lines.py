@@ -1,0 +1,74 @@
+"""Lines that bear the kernel's name: which of them any user of a host can write, and what clocks they show."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Double, FromClause, Select, and_, bindparam, case, cast, func, not_, or_, select
+
+from store.functions import among, const, epoch, group_of, matches, one_of, same
+from store.questions.source import CLUSTER
+from store.tables import LINES, TIME
+
+#: What only root reads, or journald's kernel transport fills: no other process reaches them.
+OF_RING = ("kmsg", "dmesg", "klog", "journald")
+#: Files into which a syslog daemon writes by facility (``kern.*``).
+BY_FACILITY = r"(^|/)kern(el)?[^/]*\.log[^/]*$"
+#: The kernel's clock as ``printk`` writes it: seconds since the boot, six digits behind the point.
+_UPTIME = r"\[ *([0-9]+\.[0-9]{6})\]"
+#: Moments of boot (time less uptime) that differ by less are one boot's: a kernel's clock runs away from the host's.
+SAME_CLOCK_S = 10.0
+
+_SINCE, _UNTIL = bindparam("kernel_since", type_=TIME), bindparam("kernel_until", type_=TIME)
+
+
+def _of_ring(lines: FromClause) -> ColumnElement[bool]:
+    """Whether a line of the kernel's stands where nobody else can write one."""
+    return one_of(func.coalesce(lines.c.format, const("")), OF_RING)
+
+
+def _by_facility(lines: FromClause) -> ColumnElement[bool]:
+    """Whether a syslog daemon says that a line is the kernel's."""
+    line = lines.c
+    return or_(line.facility.is_not(None), matches(func.coalesce(line.file, const("")), BY_FACILITY))
+
+
+def clocks(cluster: str | None, hosts: Collection[str], since: datetime, until: datetime) -> Select[Any]:
+    """The kernel's lines of some hosts in a stretch of time, by what they show of its clock: ``host``, ``of_ring``, ``boot``
+    (moment of the boot in units of ``SAME_CLOCK_S``; null: no line of these carries an uptime), how many ``lines`` of how many
+    different minutes, and the ``first`` and ``last`` (epoch seconds)."""
+    return _clocks().where(among(LINES.c.host, hosts)).params(cluster=cluster, kernel_since=since, kernel_until=until)
+
+
+def without_ring() -> Select[Any]:
+    """``host`` of each host of which lines bear the kernel's name, none of them from where nobody else can write, and whether a
+    syslog daemon's ``facility`` speaks for any."""
+    lines = LINES.c
+    return (
+        select(lines.host, func.bool_or(_by_facility(LINES)).label("facility"))
+        .where(lines.source == const("kernel"), lines.host.is_not(None))
+        .group_by(lines.cluster, lines.host)
+        .having(not_(func.bool_or(_of_ring(LINES))))
+        .order_by(lines.host)
+    )
+
+
+@cache
+def _clocks() -> Select[Any]:
+    line, moment = LINES.c, epoch(LINES.c.time)
+    uptime = cast(func.nullif(group_of(line.raw, _UPTIME), const("")), Double)
+    boot = func.floor((moment - uptime) / const(SAME_CLOCK_S))
+    known = _of_ring(LINES)
+    return (
+        select(
+            line.host, known.label("of_ring"), case((not_(known), boot)).label("boot"), func.count().label("lines"),
+            func.min(moment).label("first"), func.max(moment).label("last"),
+        )
+        .where(
+            line.source == const("kernel"), same(line.cluster, CLUSTER), and_(line.time >= _SINCE, line.time <= _UNTIL)
+        )
+        .group_by(line.host, known, case((not_(known), boot)))
+    )  # fmt: skip

@@ -1,0 +1,350 @@
+"""Every statement of ``faultline check`` about a site: one site that makes it appear, and one that does not.
+
+The statements are read from the code. One that has no ``SITES`` entry fails ``test_every_statement_has_a_site``; an entry whose
+statement is no longer written fails there too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+
+from collector.ingest import Ingest
+from collector.senders import Limits
+from correlator.engine import correlate
+from faultline import checking, private
+from faultline.checking import check_all
+from store import open_store
+from store.duckdb_store import DuckStore
+from tests.collector.running import ROOT
+from tests.faultline import certificates
+from tests.line_parser import line_parser
+from web.access.passwords import SCRYPT
+from web.access.users import Users, fresh_sender, hashed_password, hashed_token
+
+#: Where statements are written; None: in every function of the file.
+PLACES: dict[str, tuple[str, ...] | None] = {
+    "faultline/exposure.py": None,
+    "faultline/checking.py": ("check_all", "_ways_in", "_reports", "unproven_kernels"),
+    "faultline/cluster_doubts.py": None,
+    "collector/hook_spool.py": ("spool_problem",),
+    "store/archive.py": ("damaged",),
+    "store/run_names.py": ("disputed",),
+}
+#: What looks like a statement there and is none: headings, the last line, SQL.
+NONE = ("event patterns,", "something is wrong", "SELECT ")
+HASHED = hashed_password("correct horse")
+NOW = datetime.now(UTC)
+
+
+def statements() -> Iterator[str]:
+    """The longest literal piece of every text with a blank in it."""
+    for path, named in PLACES.items():
+        for function in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
+            if not isinstance(function, ast.FunctionDef) or (named is not None and function.name not in named):
+                continue
+            first = function.body[0]
+            pieces = {id(first.value)} if isinstance(first, ast.Expr) else set()
+            nodes = list(ast.walk(function))
+            pieces |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+            for node in nodes:
+                if id(node) in pieces:
+                    continue
+                parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+                texts = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
+                longest = max(texts, key=len, default="").strip()
+                if len(longest) >= 12 and " " in longest and not longest.startswith(NONE):
+                    yield longest
+
+
+class Site:
+    """A folder with a configuration that is shut: nothing of it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.data = folder, folder / "data"
+        private.begin(self.data)
+        self.users = Users(folder / "users.toml", {"ada": HASHED})
+        self.top = {"listen": '"127.0.0.1:0"', "data": f'"{self.data}"', "syslog": "[]"}
+        self.tables: dict[str, dict[str, str]] = {
+            "access": {"users": f'"{self.users.path}"', "operate": '["ada"]'},
+        }
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "faultline.toml"
+
+    def write(self) -> None:
+        self.users.save()
+        tables = (
+            f"[{name}]\n" + "".join(f"{k} = {v}\n" for k, v in rows.items()) for name, rows in self.tables.items()
+        )
+        self.config.write_text("".join(f"{k} = {v}\n" for k, v in self.top.items()) + "".join(tables), "utf-8")
+        self.config.chmod(0o600)
+
+    def tls(self, **more: str) -> None:
+        certificates.make(self.folder, "service")
+        for key in self.folder.glob("*.key"):
+            key.chmod(0o600)
+        self.tables["tls"] = {
+            "certificate": f'"{self.folder}/service.pem"', "key": f'"{self.folder}/service.key"', **more
+        }  # fmt: skip
+
+    def open(self, insecure: bool = False) -> None:
+        self.top |= {"listen": '"0.0.0.0:8514"'} | ({"insecure": "true"} if insecure else {})
+
+    def sender(self, days: int | None = 300, hosts: tuple[str, ...] = ("gpu01",)) -> None:
+        """A sender's token in the file that [ingest] names."""
+        _, kept = fresh_sender(None if days is None else NOW + timedelta(days=days), Limits("agent", hosts))
+        file = Users(self.folder / "senders.toml", senders={"agent": kept})
+        file.save()
+        self.tables["ingest"] = {"senders": f'"{file.path}"'}
+
+    def token(self, days: int | None) -> None:
+        ends = {} if days is None else {"expires": NOW + timedelta(days=days)}
+        self.users = Users(self.users.path, {"ada": HASHED}, {"grafana": hashed_token("1", **ends)})
+
+    def store(self, files: dict[str, str], change: Callable[[DuckStore], object] = lambda store: None) -> None:
+        logs = self.folder / "logs"
+        for name, text in files.items():
+            (logs / name).parent.mkdir(parents=True, exist_ok=True)
+            (logs / name).write_text(text, "utf-8")
+        with open_store(self.data) as store:
+            if files:
+                Ingest(store, parser=line_parser()).run([logs])
+            change(store)
+
+    def told(self, capsys: pytest.CaptureFixture[str]) -> str:
+        self.write()
+        check_all(self.config, None)
+        return capsys.readouterr().out
+
+
+KERNEL = "Feb 28 10:00:00 gpu01 kernel: [100.000100] audit: backlog limit exceeded\n"
+RING = {"nodes/gpu01/dmesg": "[Sat Feb 28 10:00:00 2026] audit: backlog limit exceeded\n"}
+REPORT = '[{{name = "{}", cron = "0 6 * * *", folder = "r"}}]'
+SYSTEM = {"nodes/gpu01/syslog": "Feb 28 10:00:00 gpu01 systemd[1]: Started x.\n"}
+JOB = {"job_id": 15, "cluster": "c", "state": "FAILED", "submit": datetime(2026, 2, 28), "start": datetime(2026, 2, 28)}
+
+
+def jobs(*rows: dict[str, object]) -> Callable[[DuckStore], object]:
+    def change(store: DuckStore) -> None:
+        store.append({"jobs": pl.DataFrame([JOB | row for row in rows])})
+        correlate(store)
+
+    return change
+
+
+def sql(*texts: str) -> Callable[[DuckStore], object]:
+    def change(store: DuckStore) -> None:
+        with store.transaction() as connection:
+            for text in texts:
+                connection.execute(text)
+
+    return change
+
+
+def archived(state: str, size: int, content: bytes | None) -> Callable[[Site], None]:
+    """A store whose archive has one file, by its ledger; ``content``: what lies there."""
+
+    def make(site: Site) -> None:
+        row = f"INSERT INTO raw.archive (file, state, lines, bytes, digest, clusters) VALUES ('2026/a.parquet', '{state}', 3, {size}, '', [])"
+        site.store({}, sql(row))
+        if content is not None:
+            (site.data / "archive" / "2026").mkdir(parents=True)
+            (site.data / "archive" / "2026" / "a.parquet").write_bytes(content)
+
+    return make
+
+
+def stray(site: Site) -> None:
+    site.store({})
+    (site.data / "archive" / "2026").mkdir(parents=True)
+    (site.data / "archive" / "2026" / "b.parquet").write_bytes(b"x")
+
+
+def proxies(network: str) -> Callable[[Site], None]:
+    def make(site: Site) -> None:
+        site.tables["access"]["proxies"] = f'["{network}"]'
+        site.top["user_header"] = '"X-User"'
+
+    return make
+
+
+def plain_proxies(network: str) -> Callable[[Site], None]:
+    return lambda site: site.top.update(proxies=f'["{network}"]')
+
+
+def mode(of: Callable[[Site], Path], bits: int) -> Callable[[Site], None]:
+    """What is written and then given a mode; the configuration's is set behind its writing."""
+
+    def make(site: Site) -> None:
+        site.write()
+        of(site).chmod(bits)
+        write = site.write
+
+        def again() -> None:
+            write()
+            of(site).chmod(bits)
+
+        site.write = again  # type: ignore[method-assign]
+
+    return make
+
+
+def ingest(**rows: str) -> Callable[[Site], None]:
+    return lambda site: site.tables.update(ingest=rows)
+
+
+def several(*parts: Callable[[Site], object]) -> Callable[[Site], None]:
+    def make(site: Site) -> None:
+        for part in parts:
+            part(site)
+
+    return make
+
+
+def syslog(address: str) -> Callable[[Site], None]:
+    return lambda site: site.top.update(syslog=f'[{{listen = "{address}", transport = "udp"}}]')
+
+
+def no_access(site: Site) -> None:
+    site.tables.pop("access")
+
+
+def own_spool(bits: int) -> Callable[[Site], None]:
+    def make(site: Site) -> None:
+        (site.folder / "spool").mkdir()
+        (site.folder / "spool").chmod(bits)
+        site.tables["hooks"] = {"spool": f'"{site.folder}/spool"'}
+
+    return make
+
+
+def old_passwords(kept: str) -> Callable[[Site], None]:
+    return lambda site: setattr(site, "users", Users(site.users.path, {"ada": HASHED, "eve": kept}))
+
+
+class Sites(NamedTuple):
+    """``shown``: what makes a shut site one of which the statement is told; ``not_shown``: what comes near and does not."""
+
+    shown: Callable[[Site], object]
+    not_shown: Callable[[Site], object]
+
+
+SITES: dict[str, Sites] = {
+    "[tls]: passwords, tokens": Sites(Site.open, several(Site.open, Site.tls)),
+    "[access]: whoever reaches": Sites(several(Site.open, no_access), Site.open),
+    ". Configure that (docs/security.md)": Sites(Site.open, lambda site: site.open(insecure=True)),
+    ": insecure, without": Sites(lambda site: site.open(insecure=True), lambda site: site.top.update(insecure="true")),
+    ": no [access]: every user": Sites(no_access, several(no_access, Site.open)),
+    ": whoever reaches it may send lines": Sites(Site.open, several(Site.open, ingest(tokens='["t"]'))),
+    ": whoever reaches it may write lines": Sites(syslog("0.0.0.0:514"), syslog("127.0.0.1:514")),
+    "never end and may send anything": Sites(ingest(tokens='["t"]'), Site.sender),
+    ": its token never ends": Sites(lambda site: site.sender(None), Site.sender),
+    ": what it sends is refused": Sites(lambda site: site.sender(-1), Site.sender),
+    "; make it anew before": Sites(lambda site: site.sender(3), lambda site: site.sender(31)),
+    ": may send as any host": Sites(lambda site: site.sender(hosts=()), Site.sender),
+    "who asks and from where": Sites(proxies("127.0.0.1"), plain_proxies("127.0.0.1")),
+    "from where it asks": Sites(plain_proxies("127.0.0.1"), plain_proxies("10.0.0.1")),
+    "; a socket of its own or another host": Sites(plain_proxies("127.0.0.1"), plain_proxies("10.0.0.1")),
+    "addresses may say": Sites(plain_proxies("10.0.0.0/16"), plain_proxies("10.0.0.0/24")),
+    ": believed of nobody": Sites(
+        lambda site: site.top.update(user_header='"X-User"'),
+        lambda site: site.top.update(user_header='"X-User"', proxies='["10.0.0.1"]'),
+    ),
+    ": others may change it": Sites(mode(lambda site: site.config, 0o620), mode(lambda site: site.config, 0o640)),
+    ": every user of this machine may open it": Sites(
+        mode(lambda site: site.users.path, 0o604), mode(lambda site: site.users.path, 0o640)
+    ),
+    ": others may look into it": Sites(mode(lambda site: site.data, 0o750), mode(lambda site: site.data, 0o700)),
+    ": readable by others": Sites(
+        several(lambda site: (site.data / "x").write_text(""), mode(lambda site: site.data / "x", 0o644), mode(lambda site: site.data, 0o755)),
+        several(lambda site: (site.data / "x").write_text(""), mode(lambda site: site.data / "x", 0o644)),
+    ),
+    ": old hashes, which still fit": Sites(old_passwords(f"{SCRYPT}32768:8:3:AAAA:AAAA"), old_passwords(HASHED)),
+    ": never ends; faultline access token": Sites(lambda site: site.token(None), lambda site: site.token(300)),
+    "; faultline access remove": Sites(lambda site: site.token(-1), lambda site: site.token(300)),
+    "rows without their raw line": Sites(
+        lambda site: site.store(SYSTEM, sql("UPDATE raw.logs SET raw = NULL")), lambda site: site.store(SYSTEM)
+    ),
+    "; the service takes that for the same one": Sites(
+        several(lambda site: site.top.update(cluster='"Alps"'), lambda site: site.store(SYSTEM, several_changes("Alps", "alps"))),
+        several(lambda site: site.top.update(cluster='"alps"'), lambda site: site.store(SYSTEM, several_changes("alps", "alps"))),
+    ),
+    ", of which there is no line": Sites(
+        several(lambda site: site.top.update(cluster='"Alps"'), lambda site: site.store(SYSTEM, several_changes("Alps", "eiger", "rigi"))),
+        several(lambda site: site.top.update(cluster='"alps"'), lambda site: site.store(SYSTEM, several_changes("alps", "alps"))),
+    ),
+    ": collected only from logs that keep no facility": Sites(
+        lambda site: site.store({"nodes/gpu01/syslog": KERNEL}), lambda site: site.store({"nodes/gpu01/syslog": KERNEL, **RING})
+    ),
+    ": known by facility kern only": Sites(
+        lambda site: site.store({"nodes/gpu01/syslog": KERNEL, "nodes/gpu01/kern.log": KERNEL}),
+        lambda site: site.store({"nodes/gpu01/kern.log": KERNEL, **RING}),
+    ),
+    "is not a report; known are": Sites(
+        lambda site: site.top.update(reports=REPORT.format("no-such")), lambda site: site.top.update(reports=REPORT.format("usage"))
+    ),
+    "is not read: users write into it": Sites(own_spool(0o1733), own_spool(0o700)),
+    "lines are not found: bring it back": Sites(archived("kept", 1, None), archived("gone", 1, None)),
+    ": is not what was written": Sites(archived("kept", 5, b"x"), archived("kept", 1, b"x")),
+    ": not a file of this store": Sites(stray, archived("kept", 1, b"x")),
+    "); it is shown to neither": Sites(
+        lambda site: site.store(SYSTEM, jobs({"user": "alice", "uid": 1, "source": "sacct"}, {"user": "bob", "uid": 2, "source": "scontrol"})),
+        lambda site: site.store(SYSTEM, jobs({"user": "alice", "uid": 1, "source": "sacct"}, {"user": "bob", "uid": 2, "source": "task_hook"})),
+    ),
+}  # fmt: skip
+
+
+def several_changes(lines: str, *accounted: str) -> Callable[[DuckStore], object]:
+    """Lines of one cluster, and jobs of others on a node of which there are lines."""
+
+    def change(store: DuckStore) -> None:
+        sql(f"UPDATE raw.logs SET cluster = '{lines}'")(store)
+        jobs(*({"job_id": 20 + n, "cluster": name, "user": "a", "source": "sacct", "nodes": ["gpu01"]} for n, name in enumerate(accounted)))(store)  # fmt: skip
+
+    return change
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(checking, "_edges", lambda paths, catalogue: [])  # test_edge_tests runs them
+    return Site(tmp_path)
+
+
+def test_every_statement_has_a_site() -> None:
+    written = list(statements())
+    assert len(written) > 30
+    assert [text for text in written if not any(text.startswith(begin) for begin in SITES)] == []
+    assert [begin for begin in SITES if not any(text.startswith(begin) for text in written)] == []
+
+
+def test_a_shut_site_is_told_nothing(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    told = site.told(capsys)
+    assert "all is well" in told and "OPEN" not in told and "WRONG" not in told
+
+
+@pytest.mark.parametrize("begin", SITES)
+def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    SITES[begin].shown(site)
+    told = site.told(capsys)
+    assert _said(begin, told), told
+
+
+@pytest.mark.parametrize("begin", SITES)
+def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    SITES[begin].not_shown(site)
+    told = site.told(capsys)
+    assert not _said(begin, told), told
+
+
+def _said(begin: str, told: str) -> bool:
+    """Whether a line that is no heading has the text."""
+    return any(begin in line for line in told.splitlines() if re.match(r"OPEN |WRONG |cluster ", line))
