@@ -24,7 +24,6 @@ from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind, boolean
 from queries.kql.functions.calling import call as call_function
-from queries.kql.functions.declaration import LINEAR
 from queries.kql.functions.declaration import Function as DeclaredFunction
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.registry import registry
@@ -36,6 +35,7 @@ from queries.kql.operators.nouns import NOUNS, table_function
 from queries.kql.operators.order import IN_ORDER, SERIAL
 from queries.kql.parameters import check_given, kind_of
 from queries.kql.parser import parse
+from queries.kql.parts import Part, Parts, said_of
 from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
 from queries.kql.steps import Builder, Moment
 from queries.kql.textindex import Pruner, narrowed
@@ -326,7 +326,7 @@ class Compiler(Builder):
         if stage.order:
             query = query.order_by(stage.order.value().sql)
         needed = without_unread(self.ctes, self.narrowable, query)
-        statement, order = self._statement(needed, query)
+        statement, order, compiled = self._statement(needed, query)
         names = tuple(n for n, _, _ in needed)
         once = {n for n, _, materialized in needed if materialized}
         walled = self.engine is DUCKDB and not is_cheap(statement, names, once)
@@ -339,14 +339,12 @@ class Compiler(Builder):
             stage.order is not None,
             stage.chart,
             name,
-            cut(needed, query, self.stored_steps, lambda steps, last: self._statement(steps, last)[0])
-            if walled
-            else None,
+            cut(needed, self.stored_steps, Parts(compiled), self.template_of) if walled else None,
         )
 
-    def _statement(self, steps: list[Step], query: Any) -> tuple[Said, tuple[str, ...]]:
-        """Steps and what reads them as SQL, and the names of its parameters."""
-        whole = self.with_ctes(steps, query) if steps else Sql("{0}", query)
+    def _statement(self, steps: list[Step], query: Any) -> tuple[Said, tuple[str, ...], Any]:
+        """Steps and what reads them as SQL, the names of its parameters, and what SQLAlchemy made."""
+        whole = self.with_ctes([(name, Part(name, body), once) for name, body, once in steps], Part("", query))
         if self.engine.tail:
             whole = Sql(f"{{0}} {self.engine.tail}", whole)
         self.tick()
@@ -357,10 +355,8 @@ class Compiler(Builder):
             raise self._refused(gap) from None
         params = compiled.params  # a property that is made anew each time
         order = tuple(getattr(compiled, "positiontup", None) or params)
-        called: set[DeclaredFunction] = dialect.called
-        linear = all(function.cost is LINEAR for function in called)
-        words = frozenset[str]().union(*(function.words for function in called))
-        return Said(str(compiled), [params[name] for name in order], linear, words), order
+        called = frozenset[DeclaredFunction](dialect.called)
+        return said_of(str(compiled), [params[name] for name in order], called), order, compiled
 
     def _refused(self, gap: Unspelled) -> KqlError:
         """The two kinds of no, for a word that the engine's table lacks."""

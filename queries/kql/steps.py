@@ -81,10 +81,16 @@ class Builder:
 
     def with_ctes(self, ctes: list[tuple[str, Any, bool]], query: Any) -> Sql:
         """`WITH name AS (...), ... query`."""
-        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(ctes)]
         recursive = [self.recursive[n] for n, _, _ in ctes if n in self.recursive]
-        head = f"{'WITH RECURSIVE' if recursive else 'WITH'} {', '.join(parts)} {{{len(parts)}}}"
-        return Sql(head, *(b for _, b, _ in ctes), query, origin=recursive[0] if recursive else None)
+        return Sql(self.template_of(ctes), *(b for _, b, _ in ctes), query, origin=recursive[0] if recursive else None)
+
+    def template_of(self, ctes: Sequence[tuple[str, Any, bool]]) -> str:
+        """`WITH name AS (...), ... query` with a hole for each body and one for the query."""
+        if not ctes:
+            return "{0}"
+        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(ctes)]
+        word = "WITH RECURSIVE" if any(n in self.recursive for n, _, _ in ctes) else "WITH"
+        return f"{word} {', '.join(parts)} {{{len(parts)}}}"
 
     def nested(self, build: Callable[[], Stage]) -> tuple[Stage, Sql]:
         """Compiles a subquery into ``WITH ... SELECT ...`` with steps of its own; the position of a row is ``$in``."""

@@ -36,9 +36,10 @@ class Engine:
 
     def dialect(self) -> Any:
         """A fresh SQLAlchemy dialect: quoting and parameters. Once a statement is compiled, its ``called`` holds the
-        declarations of the functions that the statement calls."""
+        declarations of the functions that the statement calls, and its ``parts`` the texts of its steps."""
         made = self._dialect(self)
         made.called = set()
+        made.parts = {}
         return made
 
 

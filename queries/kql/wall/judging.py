@@ -28,8 +28,8 @@ _CHEAP = (
     "arg_max_null arg_min_null arg_max arg_min bool_or bool_and row_number lag lead"
 )
 _MAY = frozenset(f"{_GRAMMAR} {_CHEAP}".lower().split())
-_QUOTED = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'")
-_CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_QUOTED = re.compile(r"\"[^\"]*(?:\"\"[^\"]*)*\"|'[^']*(?:''[^']*)*'")
+_CALLED = re.compile(r"(?<![A-Za-z_])([A-Za-z_]\w*)\s*\(")
 #: Words that multiply rows, loop, or build lists; brackets build and read lists.
 _DEAR = re.compile(r"\b(?:LATERAL|RECURSIVE|ASOF|CROSS|unnest|lambda|GROUPING|EXISTS)\b|\[", re.IGNORECASE)
 #: Words of steps that keep rows until the last one was read; others hand each chunk on.
@@ -53,7 +53,7 @@ _KEY = re.compile(
     r"replace\(replace\(\1, '', ''\), '', ''\) \|\| '' END"
 )
 #: The segments in which a search can match, as the text index names them: one membership in a bound list for each row.
-_SEGMENTS = re.compile(r"\bIN \(SELECT unnest\(CAST\(\$\d+ AS INTEGER\[\]\)\)\)")
+_SEGMENTS = re.compile(r"IN(?<=\bIN) \(SELECT unnest\(CAST\(\$\d+ AS INTEGER\[\]\)\)\)")
 _REGEX = re.compile(r"\bregexp_\w+\(")
 #: How a pattern of the query stands in a statement of ours: bound, with flags or fences of ours around it.
 _CONSTANT = re.compile(r"(?:\s|\|\||\(|\)|CAST|AS|VARCHAR|\$\d+|''|\?)*$")

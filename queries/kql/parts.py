@@ -1,0 +1,90 @@
+"""A statement that was compiled once, and its steps put together anew.
+
+What runs behind the wall is cut out of the whole statement. SQLAlchemy took longer for the pieces, each compiled by itself,
+than for all the rest of a query, although it had written the same texts already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.compiler import compiles
+
+from queries.kql.budget import look
+from queries.kql.dialect import Sql
+from queries.kql.functions.declaration import LINEAR, Function
+from queries.kql.wall.cutting import Said, Step
+
+
+class Part(Sql):
+    """One step of a statement, or what reads its steps last (``name`` is empty); the dialect notes what became of it."""
+
+    def __init__(self, name: str, body: Any) -> None:
+        super().__init__("{0}", body)
+        self.name = name
+        self.size = body.size if isinstance(body, Sql) else 1  # no larger than without a name
+
+
+@compiles(Part)
+def _compile_part(element: Part, compiler: Any, **kw: Any) -> str:
+    dialect = compiler.dialect
+    around, dialect.called = dialect.called, set()
+    text: str = compiler.process(element.args[0], **kw)
+    dialect.parts[element.name] = _Written(text, frozenset(dialect.called))
+    dialect.called = around | dialect.called
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The text of a step, in which values still stand by their names, and the functions that it calls."""
+
+    text: str
+    called: frozenset[Function]
+
+
+class Parts:
+    """The steps of one compiled statement. ``last`` is the part that reads them."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._written: dict[str, _Written] = compiled.dialect.parts
+        self._values: dict[str, Any] = compiled.params  # a property that is made anew each time
+        self._name: re.Pattern[str] = compiled._pyformat_pattern  # how it finds the names of values itself
+
+    def alone(self, name: str) -> Said:
+        """One step, without those that it reads."""
+        part = self._written[name]
+        return self._said(part.text, part.called)
+
+    @property
+    def last(self) -> Said:
+        """What reads the steps, without them."""
+        return self.alone("")
+
+    def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> Said:
+        """Steps, and ``reader`` (SQL without values) or what reads them in the whole statement, put into a template that has
+        a hole for each."""
+        written = [self._written[name] for name, _, _ in steps]
+        written.append(self._written[""] if reader is None else _Written(reader, frozenset()))
+        called = frozenset[Function]().union(*(part.called for part in written))
+        return self._said(template.format(*(part.text for part in written)), called)
+
+    def _said(self, text: str, called: frozenset[Function]) -> Said:
+        look()
+        numbers: dict[str, int] = {}
+
+        def numbered(found: re.Match[str]) -> str:
+            name = found.group(1)
+            return f"${numbers.setdefault(name, len(numbers) + 1)}" if name in self._values else found.group()
+
+        sql = self._name.sub(numbered, text)
+        return said_of(sql, [self._values[name] for name in numbers], called)
+
+
+def said_of(sql: str, parameters: list[Any], called: frozenset[Function]) -> Said:
+    """SQL that calls these functions."""
+    linear = all(function.cost is LINEAR for function in called)
+    return Said(sql, parameters, linear, frozenset[str]().union(*(function.words for function in called)))
