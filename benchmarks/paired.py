@@ -1,0 +1,352 @@
+"""The same work on two checkouts, in turn, and the ratio of the CPU time that each needed.
+
+    python benchmarks/paired.py OTHER [--what parsers,compile,queries,correlation,pages,start,ingest] [--pairs 5]
+
+OTHER is another checkout, a worktree of an earlier commit for instance. Each pair runs both checkouts one after the other,
+each in a process of its own, and every second pair begins with the other one, so that a machine that others use slows both.
+What is compared is CPU time, user and system, of the process and its children. A line is printed for each figure: the
+medians of both, the median of the ratios of the pairs (above 1: this checkout needs more) and their range.
+
+Both read the same lines: the simulators of this checkout write them once. Each has stores of its own, made by its own code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+#: Captures and scenarios beside the repository; a page has enough to show with the latter alone.
+SCENARIOS = HERE.parent / "shared" / "scenarios"
+
+PARSED_LINES, BATCH_LINES = 300_000, 100_000
+INGESTED_LINES = 250_000
+WAYS = ("tcp", "ndjson", "otlp", "otlp-json")
+QUERIED_LINES = 1_000_000
+HISTORY_LINES, HISTORY_JOBS, TICKS = 1_000_000, 10_000, 6
+#: Each question is asked so often, and its first answer does not count.
+ASKED = 12
+
+#: CPU seconds by what they were needed for.
+Figures = dict[str, float]
+
+
+def used() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in spent)
+
+
+def cost(work: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    before = used()
+    work()
+    return used() - before
+
+
+# -- what is measured; each runs in a process of the checkout whose code it measures ------------------------------------
+
+
+def parsers(root: Path, folder: Path) -> Figures:
+    """Bytes to rows, on one process."""
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    from datetime import datetime
+
+    from parsers.engine import LineParser
+    from parsers.record import Origin
+
+    origin = Origin(reference=datetime(2026, 7, 1), received=datetime(2026, 7, 1))
+    parts = [path.read_bytes() for path in sorted(folder.parent.glob("lines/*"))]
+    parser = LineParser()
+    parser.parse_data(parts[0][:1_000_000], origin)
+    return {"parsers, 300,000 lines": cost(lambda: [parser.parse_data(part, origin) for part in parts])}
+
+
+def compile_time(root: Path, folder: Path) -> Figures:
+    """Texts of KQL to SQL: each text is new every time."""
+    from benchmarks.queries import written_queries
+    from queries.kql.compile import compile_script
+
+    _, catalog, texts = written_queries()
+    for text in texts:
+        compile_script(f"{text}\n// first", catalog)
+    spent = {n: [cost(partial(compile_script, f"{t}\n// {n}", catalog)) for t in texts] for n in range(ASKED)}
+    return {
+        "KQL, compile a new text, median text": median(map(median, zip(*spent.values(), strict=True))),
+        "KQL, compile new texts, all": median(map(sum, spent.values())),
+    }
+
+
+def queries(root: Path, folder: Path) -> Figures:
+    """The questions of benchmarks/queries.py, through the API."""
+    from benchmarks import queries as benchmark
+    from store import open_store, segments
+
+    made = folder / "queries"
+    if not made.exists():
+        with open_store(made) as store:
+            benchmark.fill(store, QUERIED_LINES)
+            segments.seal(store, least=segments.SEGMENT_ROWS // 4)
+            store.cursor().execute("CHECKPOINT")
+    found: Figures = {}
+    with open_store(made) as store, benchmark.served(store) as ask:
+        for question in [*benchmark.QUESTIONS, *benchmark.MORE]:
+            found[f"query, {question.name}"] = repeated(partial(ask, question.kql))
+    return found | {"queries, all": sum(found.values())}
+
+
+def correlation(root: Path, folder: Path) -> Figures:
+    """A full pass over a made day, and ticks behind it."""
+    from benchmarks import correlation as benchmark
+    from store import open_store
+
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        place = Path(scratch)
+        benchmark.make(place, HISTORY_LINES, HISTORY_JOBS)
+        benchmark.make_bursts(place, TICKS, benchmark.BURSTS_APART_S)
+        os.environ.setdefault("FAULTLINE_MEMORY", benchmark.DATABASE_MEMORY)
+        with open_store(place) as store:
+            ticker = benchmark.Ticker(store)
+            full = cost(ticker.tick)
+            rows = benchmark.tick_times(store, ticker, place, TICKS, benchmark.BURSTS_APART_S)
+            idle = median(cost(ticker.tick) for _ in range(ASKED))
+    return {
+        "correlation, full pass": full,
+        "correlation, tick": median(row[1] for row in rows),
+        "correlation, storing before a tick": median(row[2] for row in rows),
+        "correlation, idle tick": idle,
+    }
+
+
+def pages(root: Path, folder: Path) -> Figures:
+    """What pages ask, as HTML and through the API, over the scenarios."""
+    made = folder / "scenarios"
+    if not made.exists():
+        store_of_scenarios(made)
+    from store import open_store
+
+    found: Figures = {}
+    with open_store(made) as store, reading(store) as get:
+        incidents = json.loads(get("/api/v1/incidents?limit=50"))["incidents"]
+        jobs = json.loads(get("/api/v1/jobs?limit=50"))["jobs"]
+        incident, job = incidents[len(incidents) // 2], next(one for one in jobs if one["state"] == "FAILED")
+        start, host = incident["start"], (incident.get("hosts") or [""])[0]
+        lines = f"/api/v1/lines?from={start}&host={host}&limit=120"
+        paths = {
+            "jobs list": "/jobs",
+            "job page": f"/jobs/{job['job_id'] if 'job_id' in job else job['id']}",
+            "incidents list": "/incidents",
+            "incident page": f"/incidents/{incident['id']}",
+            "timeline": f"/api/v1/axis/{incident['id']}",
+            "lines": lines.replace("+", "%2B"),
+            "node page": f"/nodes/{host}",
+            "nodes": "/nodes",
+            "search": "/search?q=link",
+            "sources": "/sources",
+        }
+        for name, path in paths.items():
+            get(path)
+            found[f"page, {name}"] = repeated(partial(get, path))
+    return found | {"pages, all": sum(found.values())}
+
+
+def start(root: Path, folder: Path) -> Figures:
+    """Short commands, and a service until it answers, without what its parser processes need."""
+    command = [sys.executable, "-m", "faultline.entry"]
+
+    def ran(*arguments: str) -> None:
+        subprocess.run([*command, *arguments], cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+    found = {"start, faultline --help": median(cost(partial(ran, "--help")) for _ in range(5))}
+    made = folder / "scenarios"
+    if made.exists():
+        found["start, faultline incidents"] = median(
+            cost(partial(ran, "incidents", "--data", str(made))) for _ in range(3)
+        )
+    from benchmarks import ingest as benchmark
+
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        service = benchmark.Service(Path(scratch) / "data", 1)
+        found["start, service until it answers"] = own_cpu(service.process.pid)
+        service.stop()
+    return found
+
+
+def ingest(root: Path, folder: Path) -> Figures:
+    """Lines until they can be asked for, by each way in; CPU of the service and its parser process."""
+    from benchmarks import ingest as benchmark
+
+    # What a run spent is given to the function that prints it.
+    given: list[float] = []
+    benchmark.report = lambda lines, spent, *rest: given.append(sum(spent.values()))
+    found: Figures = {}
+    data = list(benchmark.batches(INGESTED_LINES))
+    for way in WAYS:
+        options = argparse.Namespace(
+            folder=str(folder), workers=1, clients=2, rate=0.0, pages=False, close=False, lines=INGESTED_LINES
+        )
+        with redirect_stdout(StringIO()):
+            benchmark.run(way, data, INGESTED_LINES, options)
+        found[f"ingest, {way}, {INGESTED_LINES:,} lines"] = given[-1]
+    return found
+
+
+MEASURED: dict[str, Callable[[Path, Path], Figures]] = {
+    "parsers": parsers,
+    "compile": compile_time,
+    "queries": queries,
+    "correlation": correlation,
+    "pages": pages,
+    "start": start,
+    "ingest": ingest,
+}
+
+
+def repeated(ask: Callable[[], object]) -> float:
+    """The median of ``ASKED`` calls, after one that warms up."""
+    ask()
+    return median(cost(ask) for _ in range(ASKED))
+
+
+def own_cpu(pid: int) -> float:
+    """CPU seconds of a process that runs, without its children."""
+    cells = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(cells[11]) + int(cells[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def store_of_scenarios(place: Path) -> None:
+    """Every scenario in one store, concluded about."""
+    from collector.ingest import Ingest
+    from correlator.engine import correlate
+    from store import open_store
+
+    with open_store(place) as store, tempfile.TemporaryDirectory() as scratch:
+        for packed in sorted(SCENARIOS.glob("*/logs.tar.xz")):
+            with tarfile.open(packed) as archive:
+                archive.extractall(Path(scratch) / packed.parent.name, filter="data")
+            Ingest(store).run([Path(scratch) / packed.parent.name / "logs"])
+        correlate(store)
+
+
+@contextmanager
+def reading(store: Any) -> Iterator[Callable[[str], bytes]]:
+    """A function that gets a path from the service's pages, over one connection."""
+    import http.client
+    import threading
+
+    import uvicorn
+
+    from web.app import create_app
+
+    server = uvicorn.Server(uvicorn.Config(create_app(store), port=0, log_level="error", timeout_keep_alive=3600))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    client = http.client.HTTPConnection(*server.servers[0].sockets[0].getsockname())
+
+    def get(path: str) -> bytes:
+        client.request("GET", path)
+        answer = client.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"{path}: status {answer.status}: {body[:300]!r}")
+        return body
+
+    try:
+        yield get
+    finally:
+        client.close()
+        server.should_exit = True
+        thread.join()
+
+
+# -- in turn ------------------------------------------------------------------------------------------------------------
+
+
+def write_lines(folder: Path) -> None:
+    """The lines that both checkouts parse."""
+    from benchmarks.simulators.log_lines import Cluster
+    from parsers.patterns import load
+
+    folder.mkdir()
+    made = Cluster(load()).lines(PARSED_LINES)
+    for number in range(PARSED_LINES // BATCH_LINES):
+        (folder / str(number)).write_bytes(b"\n".join(islice(made, BATCH_LINES)) + b"\n")
+
+
+def figures(what: str, root: Path, folder: Path) -> Figures:
+    """One measurement in a process of a checkout. Raises ``CalledProcessError`` where it fails."""
+    folder.mkdir(exist_ok=True)
+    own = root / ".venv" / "bin" / "python"
+    command = [own if own.exists() else sys.executable, __file__, str(root), "--one", what, "--folder", str(folder)]
+    # Bytecode is kept, as it is where the program is installed; in a folder of its own, so that neither checkout is written to.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    answer = subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    found: Figures = json.loads(answer.stdout.splitlines()[-1])
+    return found
+
+
+def compare(what: str, other: Path, folder: Path, pairs: int) -> None:
+    """Measures both in turn and prints a line for each figure."""
+    places = {other: folder / "other", HERE: folder / "here"}
+    taken: dict[str, list[tuple[float, float]]] = {}
+    for pair in range(pairs):
+        order = (other, HERE) if pair % 2 == 0 else (HERE, other)
+        found = {root: figures(what, root, places[root]) for root in order}
+        for name in found[HERE]:
+            taken.setdefault(name, []).append((found[other][name], found[HERE][name]))
+    for name, both in taken.items():
+        ratios = sorted(ours / theirs for theirs, ours in both)
+        theirs, ours = (median(one[side] for one in both) * 1000 for side in (0, 1))
+        print(
+            f"| {name} | {theirs:,.1f} | {ours:,.1f} | {median(ratios):.2f} | {ratios[0]:.2f} to {ratios[-1]:.2f} | {len(both)} |",
+            flush=True,
+        )
+
+
+def main() -> int:
+    """Runs the command; the exit code is 0 whatever the ratios are."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("other", type=Path, help="the other checkout")
+    options.add_argument("--what", default=",".join(MEASURED))
+    options.add_argument("--pairs", type=int, default=5)
+    options.add_argument("--folder", type=Path, help="where stores are made, and kept for the next time")
+    options.add_argument("--one", choices=MEASURED, help=argparse.SUPPRESS)
+    given = options.parse_args()
+    root = given.other.resolve()
+    if given.one:
+        sys.path[0] = str(root)  # in place of this folder, whose modules have names of rooms
+        sys.path.append(str(root / "benchmarks"))  # where benchmarks of earlier commits look for each other
+        print(json.dumps(MEASURED[given.one](root, given.folder)))
+        return 0
+    sys.path[0] = str(HERE)
+    with tempfile.TemporaryDirectory(prefix="faultline-bench-") as scratch:
+        folder = (given.folder or Path(scratch)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "lines").exists():
+            write_lines(folder / "lines")
+        print("| what | other, CPU ms | here, CPU ms | ratio, median | range | pairs |\n|---|---|---|---|---|---|")
+        for what in given.what.split(","):
+            compare(what, root, folder, given.pairs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
