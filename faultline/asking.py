@@ -102,7 +102,7 @@ def _is_file(text: str) -> bool:
 
 
 def _print(answers: list[Any], form: str) -> None:
-    from faultline.terminal import exact, write_exact
+    from faultline.printing import exact, write_exact
     from queries.kql import format as printing
 
     if form == "parquet" and len(answers) > 1:

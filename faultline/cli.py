@@ -36,12 +36,16 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's
 
 def run(arguments: list[str]) -> int:
     """Runs one command; errors become one line on stderr and exit code 2."""
-    from faultline import terminal
-    from parsers import logs
+    from faultline import printing
 
     _speak_utf8()
-    logs.set_up()  # to stderr: stdout is for what was asked
-    with terminal.guarded():
+    if arguments and not {"--help", "-h"} & set(
+        arguments
+    ):  # help logs nothing, and loading the log is most of its time
+        from parsers import logs
+
+        logs.set_up()  # to stderr: stdout is for what was asked
+    with printing.guarded():
         return _run(arguments)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console as RichConsole
@@ -15,49 +14,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from faultline.printing import exact
 from parsers.visible import visible
 
 #: Of an event of many lines so many are shown at its beginning and at its end.
 BLOCK_LINES = 4
-
-
-class Shown:
-    """A stream of text for people: what a stranger's text would do to their terminal is written as an escape."""
-
-    def __init__(self, exact: Any) -> None:
-        self.exact = exact
-
-    def write(self, text: str) -> int:
-        self.exact.write(visible(text))
-        return len(text)
-
-    def writelines(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.exact, name)
-
-
-@contextmanager
-def guarded() -> Iterator[None]:
-    """Within, everything that is printed goes through ``Shown``."""
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (Shown(exact(stream)) for stream in before)
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
-
-
-def exact(stream: Any) -> Any:
-    """The stream beneath: for colours of our own, and for formats that programs read."""
-    return stream.exact if isinstance(stream, Shown) else stream
-
-
-def write_exact(text: str) -> None:
-    """For programs, byte for byte; on a terminal it is for people all the same."""
-    (sys.stdout if sys.stdout.isatty() else exact(sys.stdout)).write(text)
 
 
 class Console(RichConsole):

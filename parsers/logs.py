@@ -83,7 +83,7 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 class _Stderr:
-    """The stderr of the moment. Commands put an escaping stream in its place (``faultline.terminal``); entries are escaped
+    """The stderr of the moment. Commands put an escaping stream in its place (``faultline.printing``); entries are escaped
     already, and their colours are ours, so they go to the stream beneath."""
 
     def write(self, text: str) -> int:

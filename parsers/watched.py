@@ -28,9 +28,18 @@ class WatchedCatalogue:
         self._clock = clock
         self._seen = self._signature()
         self._looked = clock()
-        self.catalogue: Catalogue = load(self._paths)
+        # Without files to follow it is loaded when it is asked for: a service that only watches them never needs it, and it
+        # is a third of a second of regular expressions.
+        self._catalogue: Catalogue | None = load(self._paths) if self._paths else None
         #: What is wrong with the files as they lie there; while there is something, older ones are in use.
         self.problems: list[Problem] = self.catalogue.check() if self._paths else []
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue in use."""
+        if self._catalogue is None:
+            self._catalogue = load()
+        return self._catalogue
 
     def refresh(self) -> bool:
         """Whether :attr:`catalogue` is another one now. Cheap to call before every batch."""
@@ -45,7 +54,7 @@ class WatchedCatalogue:
         self.problems = found.check()
         if self.problems:
             return False
-        self.catalogue = found
+        self._catalogue = found
         return True
 
     def _signature(self) -> _Signature:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from parsers.patterns import Catalogue
 from parsers.watched import LOOK_S, WatchedCatalogue
 
 DOOR = """[[pattern]]
@@ -76,3 +77,16 @@ def test_without_a_site_nothing_is_looked_at(now: list[float]) -> None:
     watched = WatchedCatalogue([], clock=lambda: now[0])
     now[0] += LOOK_S
     assert not watched.refresh() and watched.problems == []
+
+
+def test_the_built_in_catalogue_is_loaded_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Catalogue] = []
+
+    def load_once() -> Catalogue:
+        loaded.append(Catalogue(()))
+        return loaded[-1]
+
+    monkeypatch.setattr("parsers.watched.load", load_once)
+    watched = WatchedCatalogue([])
+    assert not loaded  # a third of a second of each start of a service, which follows files only
+    assert watched.catalogue is watched.catalogue is loaded[0] and len(loaded) == 1

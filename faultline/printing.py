@@ -1,0 +1,49 @@
+"""What commands print goes through here: a stranger's text steers no terminal. Imports little, for every command begins here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from parsers.visible import visible
+
+
+class Shown:
+    """A stream of text for people: what a stranger's text would do to their terminal is written as an escape."""
+
+    def __init__(self, exact: Any) -> None:
+        self.exact = exact
+
+    def write(self, text: str) -> int:
+        self.exact.write(visible(text))
+        return len(text)
+
+    def writelines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.exact, name)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Within, everything that is printed goes through ``Shown``."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (Shown(exact(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def exact(stream: Any) -> Any:
+    """The stream beneath: for colours of our own, and for formats that programs read."""
+    return stream.exact if isinstance(stream, Shown) else stream
+
+
+def write_exact(text: str) -> None:
+    """For programs, byte for byte; on a terminal it is for people all the same."""
+    (sys.stdout if sys.stdout.isatty() else exact(sys.stdout)).write(text)
