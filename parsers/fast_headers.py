@@ -1,8 +1,7 @@
 """Headers in their plain spelling, read for a whole batch at once by compiled code.
 
-Syslog (RFC 3164, RFC 5424, RFC 3339 stamps), Slurm's own files, the journal as JSON, OpenSM and NX-OS: a reader that goes once
-over a line's bytes takes at most three quarters of the time of the whole way in with the formats alone (benchmarks/readers.py;
-formats for which that did not hold have no reader here). A line is taken only if every byte of its header is as its grammar
+Syslog (RFC 3164, RFC 5424, RFC 3339 stamps), Slurm's own files, the journal as JSON, the kernel's records, OpenSM, NX-OS and what
+programs print: nine lines in ten. What each of these readers is worth benchmarks/readers.py says. A line is taken only if every byte of its header is as its grammar
 says (parsers/header_grammar.py); all others, and every doubt, are left to the formats, which read a line the same way.
 """
 
@@ -26,9 +25,13 @@ from parsers.head import (
     JOURNALD,
     JUNOS,
     KERNEL,
+    KMSG,
     NXOS,
+    OUTPUT,
+    PLAIN,
     PROGRAMS,
     QUALITIES,
+    RECEIVED,
     RFC3164,
     RFC5424,
     ROW,
@@ -40,12 +43,15 @@ from parsers.head import (
     clear,
 )
 from parsers.lines import Array, LineBuffer, chosen, column
+from parsers.output_scanner import read_output
 from parsers.record import Origin
 from parsers.scan import BLANK, BRACE, COLON, DASH, OPEN, is_capital, is_digit, reads
 from parsers.stamps import Clock, clock_of
 
 _ONE = ord("1")
 _ESCAPE = 0x1B
+#: What the numbers before the text of one of the kernel's records are.
+_RECORD = ("kmsg_pri", "kmsg_seq", "kmsg_usec")
 _FIELDS = ROW.names or ()
 #: Programs whose names fall together so often are left to the formats.
 _TRIES = 64
@@ -74,14 +80,22 @@ class FastHeaders:
         """Of which of these lines :meth:`extra` has more than a priority."""
         formats, rows = self.rows["format"][lines], self.rows
         data = (formats == RFC5424) & ((rows["msgid_length"][lines] >= 0) | (rows["data_length"][lines] > 0))
-        more: Array = self.taken[lines] & (data | (formats == JOURNALD) | (rows["system"][lines] > 0))
+        data |= (formats == OUTPUT) & (
+            (rows["pid"][lines] >= 0) | (rows["data_length"][lines] > 0) | (rows["msgid_length"][lines] > 0)
+        )
+        named = data | (formats == KMSG) | (formats == JOURNALD) | (rows["system"][lines] > 0)
+        more: Array = self.taken[lines] & named
         return more
 
     def extra(self, line: int) -> dict[str, Any]:
         """What else the header of a line said. Few are asked: only lines that mean something need it."""
         row = dict(zip(_FIELDS, self.rows[line].item(), strict=True))  # numpy takes as long for each field
+        if row["format"] == KMSG:
+            return dict(zip(_RECORD, map(int, self._text(row, "msgid").split(",")), strict=False))
         if row["format"] == JOURNALD:
             return self._of_journal(row)
+        if row["format"] == OUTPUT:
+            return self._of_output(row)
         said: dict[str, Any] = {}
         priority = row["priority"]
         if priority >= 0:
@@ -100,6 +114,16 @@ class FastHeaders:
         places = {"program": "unit", "boot_id": "msgid", "unit": "data"}
         said = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
         return said | {"program": "kernel"} if row["program"] == KERNEL else said
+
+    def _of_output(self, row: dict[str, int]) -> dict[str, Any]:
+        said = {"pid": row["pid"]} if row["pid"] >= 0 else {}
+        if row["data_length"] > 0:
+            said["gpu"] = int(self._text(row, "data"))
+        if row["msgid_length"] > 0:  # "rank3", or what the launcher calls it
+            role = self._text(row, "msgid")
+            kind = role.rstrip("0123456789")
+            said["rank" if kind == "rank" else "local_rank"] = int(role[len(kind) :])
+        return said
 
     def _text(self, row: dict[str, int], name: str) -> str:
         return self.buffer.text(row[name], row[f"{name}_length"])
@@ -122,10 +146,7 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> FastHea
     rows = np.zeros(len(buffer), ROW)
     _read_headers(buffer.data, buffer.starts, buffer.ends, rows, clock_of(origin), origin.source in JOB_SOURCES)
     _clear_all(rows, _with_escapes(buffer))
-    formats = np.full(len(buffer), likely.ANY)
-    others = np.flatnonzero(rows["format"] == 0)
-    if len(others):
-        formats[others] = likely.formats_of(buffer, others)
+    formats = _read_others(buffer, rows, origin)
     programs = _programs(buffer, rows)
     _read_texts(buffer.data, rows, _kinds(programs))
     return FastHeaders(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows, formats)
@@ -144,6 +165,22 @@ def _with_escapes(buffer: LineBuffer) -> Array:
 def _clear_all(rows: Array, lines: Array) -> None:
     for line in lines:
         clear(rows[line])
+
+
+def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:
+    """Reads what programs print of the lines without a plain header; says of these which formats may read them."""
+    formats = np.full(len(buffer), likely.ANY)
+    others = np.flatnonzero(rows["format"] == 0)
+    if not len(others):
+        return formats
+    formats[others] = found = likely.formats_of(buffer, others)
+    of_job = origin.source in JOB_SOURCES
+    if of_job or origin.source is None:  # lines of what is known to be another log mean something else
+        found &= likely.asked(origin)
+        read_output(
+            buffer.data, buffer.starts, buffer.ends, others, found, likely.READERS, rows, clock_of(origin), of_job
+        )
+    return formats
 
 
 @compiled
@@ -170,14 +207,23 @@ def _header(data: Array, start: int, end: int, row: Row, clock: Clock, fields: A
             return at == start and header_scanner.opensm(data, at, row, clock, fields)
         return header_scanner.bsd(data, at, row, clock, fields)
     if first == OPEN:
-        return row.priority < 0 and header_scanner.slurm_file(data, at, row, clock, fields)
+        return row.priority < 0 and _bracket(data, at, row, clock, fields)
     if is_digit(first):
         if row.priority >= 0 and data[at + 1] == BLANK:
             return header_scanner.rfc5424(data, at, end, row, clock, fields)
-        return data[at + 4] == DASH and header_scanner.iso(data, at, row, clock, fields)
+        if data[at + 4] == DASH:
+            return header_scanner.iso(data, at, row, clock, fields)
+        return row.priority < 0 and header_scanner.kmsg(data, at, end, row, clock, fields)
     if first == BRACE:
         return at == start and journal_scanner.journald(data, at, end, row)
     return first == COLON and row.priority >= 0 and header_scanner.nxos(data, at, row, fields)
+
+
+@part
+def _bracket(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
+    if data[at + 5] == DASH:
+        return header_scanner.slurm_file(data, at, row, clock, fields)
+    return header_scanner.dmesg(data, at, row, clock)
 
 
 def _programs(buffer: LineBuffer, rows: Array) -> list[str | None]:
@@ -295,8 +341,8 @@ def _begins_uptime(byte: int) -> bool:
 
 
 class _Columns(NamedTuple):
-    """What HEADER's columns are made of, of every line. ``speaks`` is the number of its source; ``numbered`` and
-    ``booted`` say whether it has a process and an uptime."""
+    """What HEADER's columns are made of, of every line. ``speaks`` is the number of its source; ``timed``, ``numbered``, ``booted``
+    and ``plain`` say whether it has a time, a process and an uptime, and whether it has no header."""
 
     time: Array
     resolution: Array
@@ -312,17 +358,19 @@ class _Columns(NamedTuple):
     message: Array
     message_length: Array
     uptime: Array
+    timed: Array
     numbered: Array
     booted: Array
+    plain: Array
 
 
-_NUMBERS = _Columns._fields.index("numbered")
+_NUMBERS = _Columns._fields.index("timed")
 
 
 @compiled
-def _read_columns(rows: Array, switch: int, columns: _Columns) -> bool:
-    """Takes rows apart, of which each is longer than what a core reads at once: in one pass. ``switch``: the number of
-    this source. Says whether a line has a tag."""
+def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> bool:
+    """Takes rows apart, of which each is longer than what a core reads at once: in one pass. ``switch``, ``output``: the numbers
+    of these sources. Says whether a line has a tag."""
     tagged = False
     for line in range(len(rows)):
         row = rows[line]
@@ -332,9 +380,14 @@ def _read_columns(rows: Array, switch: int, columns: _Columns) -> bool:
         columns.pid[line], columns.numbered[line] = row.pid, row.pid >= 0
         columns.uptime[line], columns.booted[line] = row.uptime, row.uptime >= 0
         columns.message[line], columns.message_length[line] = row.message, row.message_end - row.message
+        columns.timed[line], columns.plain[line] = row.quality != RECEIVED, row.format == PLAIN
         columns.facility[line] = (row.priority >> 3) + 1 if 0 <= row.priority < 192 else 0
         columns.severity[line] = (row.priority & 7) + 1 if row.priority >= 0 else row.severity
-        if row.system == EOS or row.system == SONIC or row.system == NXOS:
+        if row.format == PLAIN:
+            columns.speaks[line] = 0
+        elif row.format == OUTPUT:
+            columns.speaks[line] = output
+        elif row.system == EOS or row.system == SONIC or row.system == NXOS:
             columns.speaks[line] = switch
         else:
             columns.speaks[line] = row.program + 1
@@ -359,13 +412,18 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
     own = _unsigned(rows)
     if len(own):
         rows["program"][own] = _daemons(buffer, rows["message"][own], rows["message_end"][own], origin)
-    sources = [None, *(source_of_program(name) or "syslog" for name in programs), "switch"]
+    sources = [
+        None,
+        *(source_of_program(name) or "syslog" for name in programs),
+        "switch",
+        origin.source or "job_stdout",
+    ]
     kinds = [np.int64] * _NUMBERS + [np.bool_] * (len(_Columns._fields) - _NUMBERS)
     columns = _Columns(*(np.empty(len(rows), kind) for kind in kinds))
-    tagged = _read_columns(rows, len(sources) - 1, columns)
+    tagged = _read_columns(rows, len(sources) - 2, len(sources) - 1, columns)
     values: dict[str, pl.Series] = {
         "i": pl.Series(np.arange(len(buffer), dtype=np.uint32)),
-        "time": column(columns.time, None, pa.timestamp("us")),
+        "time": column(columns.time, columns.timed, pa.timestamp("us")),
         "quality": chosen(QUALITIES, columns.quality),
         "resolution_us": column(columns.resolution, None, pa.int64()),
         "host": buffer.texts(columns.host, columns.host_length),
@@ -381,6 +439,8 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
     }
     if tagged:
         values["step_tag"] = buffer.texts(rows["tag"], rows["tag_length"])
+    if columns.plain.any():
+        values["tag"] = chosen((None, "unparsed"), columns.plain)
     if header:
         values["stamp"] = buffer.texts(rows["stamp"], rows["stamp_length"])
     return pl.DataFrame([

@@ -11,10 +11,10 @@ from parsers.formats import base
 
 SEVERITIES = (None, *base.SEVERITIES)
 FACILITIES = (None, *base.FACILITIES)
-QUALITIES = (None, "line", "inferred")
-WRITTEN, INFERRED = 1, 2
-FORMATS = (None, "rfc3164", "rfc5424", "slurm", "opensm", "journald")
-RFC3164, RFC5424, SLURM_FILE, OPENSM, JOURNALD = range(1, 6)
+QUALITIES = (None, "line", "inferred", "received")
+WRITTEN, INFERRED, RECEIVED = 1, 2, 3
+FORMATS = (None, "rfc3164", "rfc5424", "slurm", "opensm", "journald", "dmesg", "kmsg", "job_output", "plain")
+RFC3164, RFC5424, SLURM_FILE, OPENSM, JOURNALD, DMESG, KMSG, OUTPUT, PLAIN = range(1, 10)
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
 #: Programs that lines need not name; those that they do name are numbered behind them.

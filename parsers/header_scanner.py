@@ -12,11 +12,15 @@ from parsers.compiled import part
 from parsers.formats.base import SEVERITY_WORDS
 from parsers.formats.devices import NXOS_HEADER
 from parsers.formats.fabric import OPENSM_BITS, OPENSM_HEADER
+from parsers.formats.kernel import KMSG_HEADER
 from parsers.formats.slurm import FILE_HEADER
 from parsers.formats.syslog import BSD_HEADER, ISO_HEADER, PRIORITY, RFC5424_HEADER, TAIL
 from parsers.formats.syslog_tails import LEVEL_NAMES, LEVELLED_TAIL
 from parsers.head import (
+    DMESG,
     INFERRED,
+    KERNEL,
+    KMSG,
     NXOS,
     OPENSM,
     OPENSM_DAEMON,
@@ -42,12 +46,15 @@ from parsers.scan import (
     PLUS,
     POINT,
     QUOTE,
+    SEMICOLON,
     digits,
     is_capital,
     is_digit,
+    is_printed,
     letters,
     meaning,
     number,
+    reads,
     words,
 )
 from parsers.stamps import NO_TIME, Clock
@@ -71,6 +78,7 @@ _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BIT
 _PRIORITY, _BSD, _ISO, _RFC5424, _SLURM = (
     PRIORITY.table, BSD_HEADER.table, ISO_HEADER.table, RFC5424_HEADER.table, FILE_HEADER.table,
 )  # fmt: skip
+_KMSG, _KMSG_MICROS = KMSG_HEADER.table, KMSG_HEADER.fields.index("micros")
 _TAIL, _LEVELLED_TAIL, _OPENSM, _NXOS = TAIL.table, LEVELLED_TAIL.table, OPENSM_HEADER.table, NXOS_HEADER.table
 _HEADERS = (
     PRIORITY,
@@ -296,6 +304,58 @@ def slurm_level(data: Array, at: int, default: int) -> int:
         return default
     level = meaning(data, at, end - at, _SLURM_LEVELS)
     return level if level > 0 else default
+
+
+@part
+def _name_end(data: Array, at: int) -> int:
+    """Where a name ends, of host or program: neither colons nor brackets are part of one."""
+    end = at
+    while is_printed(data[end]) and data[end] != COLON and data[end] != OPEN and data[end] != CLOSE:
+        end += 1
+    return end
+
+
+@part
+def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
+    """``priority,sequence,microseconds,flags;message`` as /dev/kmsg gives it."""
+    text = scan(data, at, _KMSG, fields)
+    if text < 0:
+        return False
+    while text < end and data[text] != SEMICOLON:
+        text += 1
+    if text == end:
+        return False
+    row.priority, row.uptime = _number(data, fields[0]), _number(data, fields[_KMSG_MICROS])
+    row.msgid, row.msgid_length = at, fields[_KMSG_MICROS, 1] - at  # all three numbers
+    row.message = text + 1
+    stamps.since_boot(row, clock, 1)
+    row.format, row.program = KMSG, KERNEL
+    return True
+
+
+@part
+def dmesg(data: Array, at: int, row: Row, clock: Clock) -> bool:
+    """``[seconds since boot] message``."""
+    row.message = stamps.uptime(data, at, row)
+    if row.message < 0 or _names_writer(data, row.message):
+        return False
+    stamps.since_boot(row, clock, 1_000)
+    row.format, row.program = DMESG, KERNEL
+    return True
+
+
+@part
+def _names_writer(data: Array, at: int) -> bool:
+    """Whether a host and its program stand there, as ``journalctl -o short-monotonic`` writes them."""
+    end = _name_end(data, at)
+    if end == at or data[end] != BLANK:
+        return False
+    unit = end + 1
+    end = _name_end(data, unit)
+    if data[end] == COLON:
+        return end - unit == 6 and reads(data, unit, b"kernel")
+    width = digits(data, end + 1)
+    return bool(data[end] == OPEN and width > 0 and data[end + 1 + width] == CLOSE and data[end + 2 + width] == COLON)
 
 
 @part

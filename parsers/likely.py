@@ -7,13 +7,19 @@ from functools import cache
 import numpy as np
 
 from parsers.automata import Automata
-from parsers.formats import BUILT_IN
-from parsers.formats.base import Format
+from parsers.formats import BUILT_IN, job_output, plain, slurm
+from parsers.formats.base import JOB_SOURCES, Format
 from parsers.lines import Array, LineBuffer
+from parsers.output_scanner import Readers
+from parsers.record import Origin
 
 #: A bit for each format, in the order in which they are tried. Others (plug-ins) may read any line.
 _BITS = {id(form): np.uint64(1 << number) for number, form in enumerate(BUILT_IN)}
 ANY = ~np.uint64(0)
+READERS = Readers(*(_BITS[id(form)] for form in (job_output.STAMPED, job_output.MARKED, plain.PLAIN)))
+_FOR_JOBS = np.bitwise_or.reduce([_BITS[id(form)] for form in BUILT_IN if form.for_jobs])
+#: These read nothing of a line of which nobody knows which log it is from.
+_FOR_NOBODY = ~(_BITS[id(slurm.CLOCK)] | _BITS[id(plain.REST)])
 
 
 @cache
@@ -28,3 +34,8 @@ def bit(form: Format) -> np.uint64:
 def formats_of(buffer: LineBuffer, lines: Array) -> Array:
     """For each of ``lines`` a number with the bits of the formats that may read it."""
     return _tests().fitting(buffer.data, buffer.starts, buffer.ends, lines)
+
+
+def asked(origin: Origin) -> np.uint64:
+    """The bits of the formats that may read lines of a job, or of nobody known."""
+    return _FOR_JOBS if origin.source in JOB_SOURCES else _FOR_NOBODY

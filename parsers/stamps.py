@@ -12,15 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from parsers.clock import AHEAD, is_utc, known_zone, reference_of
+from parsers.clock import AHEAD, BOOT_AHEAD, is_utc, known_zone, reference_of
 from parsers.compiled import part
-from parsers.head import INFERRED, WRITTEN, Row
+from parsers.head import INFERRED, RECEIVED, WRITTEN, Row
 from parsers.lines import Array
 from parsers.record import Origin
 from parsers.scan import (
     BLANK,
     CLOSE,
     COLON,
+    COMMA,
     DASH,
     NOWHERE,
     OPEN,
@@ -61,13 +62,20 @@ class Clock(NamedTuple):
     #: A stamp without a year means the newest moment up to this one; a year that it may lie in.
     latest: int
     year: int
+    #: Known boots, newest first, and the newest moment that an uptime may mean.
+    boots: Array
+    latest_uptime: int
 
 
 def clock_of(origin: Origin) -> Clock:
     """The clock by which the origin's stamps are read."""
-    limit = reference_of(origin) + AHEAD
-    zone = _stretches(known_zone(origin.timezone))
-    return Clock(zone, bool(origin.timezone_known), _microseconds(limit), limit.year)
+    reference = reference_of(origin)
+    limit = reference + AHEAD
+    boots = sorted(map(_microseconds, origin.boots), reverse=True)
+    return Clock(
+        _stretches(known_zone(origin.timezone)), bool(origin.timezone_known), _microseconds(limit), limit.year,
+        np.array(boots, np.int64), _microseconds(reference + BOOT_AHEAD),
+    )  # fmt: skip
 
 
 def _microseconds(moment: datetime) -> int:
@@ -192,11 +200,18 @@ def bsd_with_year(data: Array, day_at: int, year_at: int, clock_place: int) -> i
 @part
 def iso(data: Array, at: int, row: Row, clock: Clock) -> int:
     """Where ``yyyy-mm-ddThh:mm:ss[.fraction][zone]`` ends; sets the time and all that is said of it."""
-    return _iso(data, at, row, clock) if data[at + 10] == 84 else NOWHERE
+    return _iso(data, at, row, clock, POINT) if data[at + 10] == 84 else NOWHERE
 
 
 @part
-def _iso(data: Array, at: int, row: Row, clock: Clock) -> int:
+def written(data: Array, at: int, row: Row, clock: Clock) -> int:
+    """As :func:`iso`, also with a blank between date and time, and a comma before the fraction."""
+    return _iso(data, at, row, clock, COMMA) if data[at + 10] == 84 or data[at + 10] == BLANK else NOWHERE
+
+
+@part
+def _iso(data: Array, at: int, row: Row, clock: Clock, mark: int) -> int:
+    """``mark`` may stand before the fraction instead of a point."""
     if data[at + 4] != DASH or data[at + 7] != DASH:
         return NOWHERE
     century, year = two_digits(data, at), two_digits(data, at + 2)
@@ -205,7 +220,7 @@ def _iso(data: Array, at: int, row: Row, clock: Clock) -> int:
     if century < 0 or year < 0 or days == _NO_DAY or of_day < 0:
         return NOWHERE
     wall, end, width = days * _DAY + of_day, at + 19, 0
-    if data[end] == POINT:
+    if data[end] == POINT or data[end] == mark:
         width = digits(data, end + 1)
         if not 1 <= width <= 9:
             return NOWHERE
@@ -280,3 +295,13 @@ def _names_caller(data: Array, at: int) -> bool:
     while data[at] == BLANK:
         at += 1
     return bool((data[at] == 84 or data[at] == 67) and is_digit(data[at + 1]))  # T, C
+
+
+@part
+def since_boot(row: Row, clock: Clock, resolution: int) -> None:
+    """Sets the time of a line that only says how long its host had been up, as :func:`parsers.clock.uptime`."""
+    row.quality, row.resolution = RECEIVED, resolution
+    for boot in clock.boots:
+        if row.uptime + boot <= clock.latest_uptime:
+            row.time, row.quality = row.uptime + boot, INFERRED
+            return

@@ -10,9 +10,14 @@ import polars as pl
 
 from parsers import clock
 from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, choice, groups
+from parsers.header_grammar import Run, digits, either, header, named
 from parsers.record import Origin
 
-_KMSG = r"(?s)^(?P<prio>\d{1,4}),(?P<seq>\d+),(?P<micros>\d+),(?P<flag>[^;]*);(?P<message>.*)$"
+KMSG_HEADER = header(
+    named("prio", digits(1, 4)), ",", named("seq", either(r"\d+", Run("digit"))), ",",
+    named("micros", either(r"\d+", Run("digit", 1, 15))), ",",
+)  # fmt: skip
+_KMSG = rf"(?s)^{KMSG_HEADER.regex}(?P<flag>[^;]*);(?P<message>.*)$"
 _DMESG = r"(?s)^ ?(?:<(?P<prio>\d{1,3})>)? ?\[ *(?P<uptime>\d+\.\d+)\](?: ?\[ *[TC]\d+\])? ?(?P<message>.*)$"
 _WEEKDAY = re.compile(
     r"(?:<\d+>)?\[\S{1,6} (?P<month>\S{2,6}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"

@@ -212,7 +212,7 @@ def test_plain_headers_are_taken() -> None:
         "2026-06-01T12:00:00.123456+02:00 n1.example.org systemd-logind[42]: text", "[2026-06-01T12:00:00.123] error: text",
         "<30>1 2026-06-01T12:00:00Z n1 prog 42 - - text", "<30>1 2026-06-01T12:00:00.5Z n1 kernel - ID4 - [ 5.000000] text",
         "[2026-06-01T12:00:00.123] [15.batch] error: text", "Jun  1 12:00:00 sw1 NOTICE syncd#SDK[5]: text",
-        "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text", FABRIC[0], "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text", *JOURNAL[:5],
+        "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text", "[ 7.123456] [drm] a", "6,12,34,-;text", *SAID[:2], "no header", FABRIC[0], "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text", *JOURNAL[:5],
     ]  # fmt: skip
     taken = fast_headers.read(LineBuffer.of_lines([line.encode() for line in plain]), NOBODY).taken
     assert taken.all(), [line for line, fine in zip(plain, taken, strict=True) if not fine]

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers import header_scanner
-from parsers.formats import devices, fabric, slurm, syslog, syslog_tails
+from parsers.formats import devices, fabric, kernel, slurm, syslog, syslog_tails
 from parsers.header_grammar import CLASSES, Header, Run, digits, either, header, maybe, named
 from parsers.lines import LEAD, LineBuffer
 
 HEADERS = {
     "priority": syslog.PRIORITY, "bsd": syslog.BSD_HEADER, "iso": syslog.ISO_HEADER, "rfc5424": syslog.RFC5424_HEADER,
     "tail": syslog.TAIL, "levelled tail": syslog_tails.LEVELLED_TAIL, "slurm": slurm.FILE_HEADER, "opensm": fabric.OPENSM_HEADER,
-    "nxos": devices.NXOS_HEADER,
+    "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER,
 }  # fmt: skip
 #: Fields of which the table takes more than means something: what they mean is decided behind it, for both readers alike.
 MEANT = {
