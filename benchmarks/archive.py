@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this fold
 import pyarrow.parquet as pq
 
 from queries import kql
-from store import archive, open_store, segments
-from store.duckdb_store import DATABASE, DuckStore
+from store import open_store
+from store.duckdb import archive, segments
+from store.duckdb.store import DATABASE, DuckStore
 
 QUESTIONS = {
     "count by host": "Logs | summarize count() by Host",

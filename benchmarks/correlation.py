@@ -39,8 +39,8 @@ from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from parsers.record import conform, frame
 from store import open_store
-from store.duckdb_store import DuckStore, coded, insert
-from store.segments import SEGMENT_ROWS, insert_sealed
+from store.duckdb.segments import SEGMENT_ROWS, insert_sealed
+from store.duckdb.store import DuckStore, coded, insert
 
 #: Lines over which other programs are measured in the same run: their figures say how fast the machine is, now.
 PEER_LINES = 300_000

@@ -402,7 +402,7 @@ def told_waits(what: str, waits: list[float], unit: str) -> None:
 def close_day(data: Path, raw: int) -> None:
     """Closes what is not closed, checkpoints, and weighs the store; then archives its days and weighs it again."""
     from store import open_store
-    from store.segments import seal
+    from store.duckdb.segments import seal
 
     begun, used = time.perf_counter(), time.process_time()
     with open_store(data) as store:

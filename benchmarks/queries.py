@@ -37,8 +37,10 @@ import uvicorn
 from benchmarks.simulators.query_store import fill
 from queries.kql.catalog import CATALOG, Catalog, Column, Table
 from queries.kql.compile import compile_script
-from store import open_store, segments
-from store.duckdb_store import DuckStore
+from store import open_store
+from store.duckdb import segments
+from store.duckdb.store import DuckStore
+from store.line_order import SEGMENT_ROWS
 from web.app import create_app
 
 WINDOW = "time BETWEEN TIMESTAMP '2026-02-27 10:10:00' AND TIMESTAMP '2026-02-27 10:20:00'"
@@ -150,7 +152,7 @@ def prepare(store: DuckStore, rows: int) -> None:
         )
     print(f"made {rows:,} lines in {time.process_time() - began:.0f} CPU s", flush=True)
     began, wall = time.process_time(), time.perf_counter()
-    sealed = segments.seal(store, least=segments.SEGMENT_ROWS // 4)
+    sealed = segments.seal(store, least=SEGMENT_ROWS // 4)
     used, elapsed = time.process_time() - began, time.perf_counter() - wall
     store.cursor().execute("CHECKPOINT")
     print(

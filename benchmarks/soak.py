@@ -30,8 +30,9 @@ from collector.ingest import Ingest
 from correlator.engine import correlate
 from correlator.live.ticker import INPUTS, TIMELESS, Ticker
 from parsers.record import frame
-from store import mark, open_store
-from store.duckdb_store import DuckStore
+from store import open_store
+from store.duckdb import commit_mark as mark
+from store.duckdb.store import DuckStore
 
 #: How late a line may come, seconds; most come at once.
 LATE_S = (0.0, 60.0, 600.0, 3600.0)
@@ -125,7 +126,7 @@ def deliveries(rows: Rows, seed: int, ticks: int) -> Iterator[tuple[datetime, di
 
 
 def stored(store: DuckStore) -> dict[str, list[str]]:
-    """All that is concluded, as texts in an order. How many transactions that took (store/mark.py) is no conclusion."""
+    """All that is concluded, as texts in an order. How many transactions that took (store/duckdb/commit_mark.py) is no conclusion."""
     tables = {
         t: store.rows(f"SELECT * FROM model.{t}") for t in ("events", "runs", "incidents", "node_states", "facts")
     }

@@ -33,9 +33,9 @@ from parsers.record import Origin, frame
 from store.door import Door, FileEntry
 from store.functions import PLACE
 from store.line_frames import logs_for_storage
+from store.line_order import SEGMENT_ROWS
 from store.questions import files as file_rows
 from store.questions import settling
-from store.segments import SEGMENT_ROWS
 from store.tables import LOGS
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.

@@ -1,6 +1,6 @@
 """Which lines go into one transaction: whole segments, and as few as possible behind them.
 
-The store takes lines that fill segments (``store.segments``) at a third of the cost of others; what is left over is written
+The store takes lines that fill segments (``store.duckdb.segments``) at a third of the cost of others; what is left over is written
 into a file first (``collector.carry``) and stored with the lines that follow.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from store.segments import SEGMENT_ROWS
+from store.line_order import SEGMENT_ROWS
 
 #: More segments than this are not stored at once: their lines lie in memory several times meanwhile.
 MOST_SEGMENTS = 3

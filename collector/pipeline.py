@@ -45,8 +45,8 @@ from store.cluster_names import renamed
 from store.door import Door
 from store.errors import StoreError
 from store.line_frames import coded
+from store.line_order import SEGMENT_ROWS, in_order
 from store.questions import job_rows
-from store.segments import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
 

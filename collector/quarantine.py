@@ -10,8 +10,7 @@ from typing import Any
 
 from collector.receivers.base import moment_of
 from collector.segment_file import Record, payload_of
-from store import damage
-from store.archive_file import flush_folder
+from store.files import flush_folder, remove_left
 
 
 class Quarantine:
@@ -19,7 +18,7 @@ class Quarantine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        damage.remove_left(folder.glob(".*.draft"), "batches set aside")
+        remove_left(folder.glob(".*.draft"), "batches set aside")
 
     def put(self, record: Record, spool_id: str, reason: str, now: datetime) -> dict[str, Any]:
         """Writes a record aside, durably; returns its row of ``intake.quarantine``. Doing it twice is doing it once."""

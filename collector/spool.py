@@ -40,7 +40,7 @@ from collector.segment_file import (
     write_all,
 )
 from collector.supervised import Supervised
-from store.archive_file import flush_folder
+from store.files import flush_folder
 
 #: A new file every so many bytes: small enough that deleting whole files gives space back soon.
 SEGMENT_BYTES = 32 * 1024 * 1024

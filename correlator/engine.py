@@ -62,7 +62,7 @@ from store.tables import EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 if TYPE_CHECKING:
     from store.door import Asks, Door
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 
 def correlate(

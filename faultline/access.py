@@ -21,7 +21,7 @@ from faultline import private
 from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from store import blocks, open_store, run_names
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from store.errors import StoreError
 from store.questions import runs
 

@@ -13,14 +13,14 @@ from faultline.access import open_for_reading
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
 from faultline.failure import CommandError
-from store import archive
 from store.cluster_names import names
+from store.duckdb import archive
 from store.questions import kernel_lines, sources
 from store.run_names import disputed
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 
 def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:

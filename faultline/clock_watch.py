@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from store.questions import sources
 
 FILE = "clock.json"

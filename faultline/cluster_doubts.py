@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from store.cluster_names import names
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 
 def two_names(store: DuckStore, cluster: str | None) -> list[str]:

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from store import run_names
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 log = structlog.get_logger()
 

@@ -32,7 +32,7 @@ from collector.senders import Sender
 from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from web import origin
 from web.access.users import Users, UsersError
 from web.methods import as_get

@@ -39,9 +39,11 @@ from faultline.notify.targets import telling_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
 from parsers.watched import WatchedCatalogue
-from store import cluster_names, damage, segments
-from store.duckdb_store import DuckStore
+from store import cluster_names
+from store.duckdb.store import DuckStore
 from store.errors import StoreError
+from store.files import remove_left
+from store.line_order import SEGMENT_ROWS
 from store.questions import sources
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
@@ -111,7 +113,7 @@ class Service(Collector):
             log.error("lines may be missing in the store", reason=problem)
         self._looking_since = datetime.now(UTC).replace(tzinfo=None)
         for folder in {report.folder for report in self.config.reports}:
-            damage.remove_left(folder.glob(".*.draft"), "reports")
+            remove_left(folder.glob(".*.draft"), "reports")
         self.scheduler.add_job(
             self._tick_told,
             "interval",
@@ -308,7 +310,7 @@ class Service(Collector):
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
         try:
-            sealed = self.store.seal(least=2 * segments.SEGMENT_ROWS)
+            sealed = self.store.seal(least=2 * SEGMENT_ROWS)
             if not self._is_behind():
                 self.store.add_filters()
         except StoreError as error:

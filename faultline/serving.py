@@ -32,7 +32,7 @@ from faultline.service import Service, build_app
 from faultline.watching import Watch
 from parsers import logs
 from parsers.compiled import release
-from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
+from store.duckdb.store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 from web.access.gate import Gate
 
 log = structlog.get_logger()

@@ -14,8 +14,8 @@ from faultline.clock_watch import ClockWatch
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
 from faultline.failure import CommandError
-from store import archive, damage
-from store.duckdb_store import DATABASE, DuckStore
+from store.duckdb import archive, damage
+from store.duckdb.store import DATABASE, DuckStore
 from store.errors import StoreError
 
 log = structlog.get_logger()

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 __all__ = ["open_store", "restore"]
 
 
 def open_store(path: Path | str | None, *, read_only: bool = False) -> DuckStore:
     """Opens (or makes) the store in folder ``path``; None keeps it in memory. Raises ``StoreHeld`` or ``StoreError``."""
-    from store.duckdb_store import DuckStore  # DuckDB and Polars load only when a store is used
+    from store.duckdb.store import DuckStore  # DuckDB and Polars load only when a store is used
 
     return DuckStore(None if path is None else Path(path), read_only=read_only)
 

@@ -16,7 +16,7 @@ import polars as pl
 from parsers.record import TABLES
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 Ask = Callable[[str], list[dict[str, Any]]]
 

@@ -1,7 +1,7 @@
-"""The door: everything that Faultline asks of a store. An engine is a class that does this; today's is ``store.duckdb_store``.
+"""The door: everything that Faultline asks of a store. An engine is a class that does this; today's is ``store.duckdb.store``.
 
 Read: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Write: ``append`` for rows of a
-step, ``write`` for all else, each one transaction. Both hold for a whole store; a person's view of it (``store.visible``) has
+step, ``write`` for all else, each one transaction. Both hold for a whole store; a person's view of it (``store.duckdb.visible``) has
 ``Asks`` only. What an engine must spell beside standard SQL is listed in ``store.functions`` and ``store.tables`` (derived
 tables). ``tests/store/test_door.py`` is the same suite for every engine.
 

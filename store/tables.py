@@ -1,7 +1,7 @@
 """Every table and view of the store as SQLAlchemy Core objects: the one declaration of names, columns and types.
 
 ``raw`` is made from the record shapes (``parsers.record.TABLES``), so a new column there needs no second place. The DDL of an
-engine (``store.schema`` for DuckDB) and the questions (``store.questions``) are made from these objects. ``model`` can be
+engine (``store.duckdb.schema`` for DuckDB) and the questions (``store.questions``) are made from these objects. ``model`` can be
 rebuilt from ``raw``; ``kept`` cannot; ``intake`` is what the way in remembers, changed in the transaction of its rows.
 """
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK_ROWS = 256
-#: 480 x 256 lines are one row group of DuckDB (122,880 rows): ``store.segments`` says why a segment is exactly that.
+#: 480 x 256 lines are one row group of DuckDB (122,880 rows): ``store.duckdb.segments`` says why a segment is exactly that.
 SEGMENT_BLOCKS = 480
 #: Bits of a term's hash that give way to the block's number while duplicates are removed.
 _BLOCK_BITS = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 DAY = datetime(2026, 2, 27)
 HOSTS = 1000

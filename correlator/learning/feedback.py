@@ -20,7 +20,7 @@ from store.errors import NoSuchTable
 from store.questions import kept
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 #: The categories of the contract: what an operator may say it was.
 CATEGORIES = (

@@ -23,7 +23,7 @@ from store.questions import conclusions
 
 if TYPE_CHECKING:
     from correlator.learning.base_rates import Innocence
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from faultline.notify import notifiers
 from faultline.notify.telling import Target, Telling
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 
 def telling_of(config: Config, store: DuckStore, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Telling:

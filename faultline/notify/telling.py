@@ -24,7 +24,7 @@ from faultline.notify.message import Message, State
 from store.questions import incidents, notices
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 log = structlog.get_logger()
 

@@ -24,7 +24,7 @@ from queries.reports.report import Report
 from queries.reports.usage import REPORT as USAGE
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 GROUP = "faultline.reports"
 

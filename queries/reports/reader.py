@@ -13,7 +13,7 @@ from store.questions import ended
 from store.questions.ended import Period
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 
 class Reader:

@@ -1,4 +1,9 @@
-"""DuckDB behind the door: how questions are spelled for it, how tables are made, how answers are read.
+"""DuckDB behind the door (``store.door``): one file, one writer, and everything that is true of this engine only.
 
-Nothing outside ``store`` and ``queries.kql`` imports the library. A second engine is a package beside this one.
+Owns: the connection and its transactions (``store``), how questions are spelled (``dialect``, ``derived``), how rows go in and come
+out (``writing``, ``arrow``, ``asking``), tables and views (``schema``, ``intake``), closed segments (``segments``), days as Parquet
+files (``archive``, ``archive_file``, ``line_heads``), a person's view (``visible``), copies (``copies``), and what a damaged log
+costs (``damage``, ``log_head``, ``commit_mark``). What holds for every engine stays in ``store``.
+
+Nothing outside ``store`` and ``queries.kql`` imports the library or this package. A second engine is a package beside this one.
 """

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store import archive
 from store.door import Copy
+from store.duckdb import archive
 from store.errors import StoreError
 from store.tables import STORED
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 #: Beside the copied files: digests of the tables as they were.
 NOTE = "backup.json"
@@ -46,7 +46,7 @@ def backup(store: DuckStore, folder: Path) -> Copy:
 
 def _files(store: DuckStore) -> list[Path]:
     """What belongs to a store: the database, what its log still holds, and registered files of the archive."""
-    from store.duckdb_store import DATABASE
+    from store.duckdb.store import DATABASE
 
     assert store.folder is not None
     kept = store.rows("SELECT file FROM raw.archive WHERE state = ? ORDER BY file", [archive.KEPT])
@@ -78,7 +78,7 @@ def read(folder: Path) -> Copy:
 
 def verify(copy: Copy) -> list[str]:
     """How the files of a copy differ from its note; empty if they do not. Opens them for reading only."""
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
     try:
         with DuckStore(copy.folder, read_only=True) as store:
@@ -99,7 +99,7 @@ def _rows(table: tuple[int, str] | None) -> str:
 
 def restore(folder: Path, into: Path) -> None:
     """Puts a copy that is whole into an empty or new folder. Raises ``StoreError``; then ``into`` holds no store."""
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
     if wrong := verify(read(folder)):
         raise StoreError(f"{folder}: the copy is not what was written; nothing was restored. {wrong[0]}")

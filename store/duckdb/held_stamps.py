@@ -16,7 +16,7 @@ from parsers.clock import AHEAD
 from parsers.future import SEEN, TAG
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 log = structlog.get_logger()
 #: In ``model.facts`` once it is done.

@@ -13,7 +13,7 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from parsers.record import conform
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 CONF = "ClusterName=ant\nSlurmdTimeout=60\nMessageTimeout=10\nNodeName=node[17-18] NodeAddr=10.0.3.[17-18] NodeHostname=rack2-u[7-8] CPUs=8\n"

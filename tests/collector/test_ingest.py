@@ -14,7 +14,7 @@ import zstandard
 
 from collector.ingest import FileResult, Ingest, Options, Report
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 PARSER = line_parser()

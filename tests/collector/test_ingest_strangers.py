@@ -15,7 +15,7 @@ from collector import ingest as ingesting
 from collector.ingest import FileResult, Ingest, Options, Report
 from faultline.cli import run
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 PARSER = line_parser()

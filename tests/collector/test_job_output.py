@@ -12,7 +12,7 @@ import pytest
 from collector.job_output import LOOKS_BACK, JobOutput
 from parsers.record import frame
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 NOW = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
 

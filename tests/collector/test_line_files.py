@@ -13,7 +13,7 @@ from collector.ingest import Ingest, Report
 from collector.line_files import LONG_LINE
 from collector.workers import Counted, ParserPool, ParsingFailed, Piece
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 PARSER = line_parser()

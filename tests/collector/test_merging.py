@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.merging import MOST_SEGMENTS, cut, fitting, numbered_on
-from store.duckdb_store import coded
-from store.segments import SEGMENT_ROWS as FULL
+from store.duckdb.store import coded
+from store.line_order import SEGMENT_ROWS as FULL
 
 
 @pytest.mark.parametrize(

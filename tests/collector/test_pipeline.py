@@ -20,8 +20,10 @@ from collector.quarantine import Quarantine
 from collector.spool import Spool
 from collector.storing import Storing, Transaction
 from collector.workers import WorkerDied, WorkerFault
-from store import duckdb_store, open_store, segments
-from store.duckdb_store import DuckStore
+from store import open_store
+from store.duckdb import segments
+from store.duckdb import store as duckdb_store
+from store.duckdb.store import DuckStore
 from store.errors import EngineError
 from tests.line_parser import line_parser
 

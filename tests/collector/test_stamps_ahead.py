@@ -21,7 +21,7 @@ from correlator.engine import correlate
 from correlator.repairs.repairs import repairs
 from faultline.demo import CAPTURE
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 from web.reading import Reader
 

@@ -19,7 +19,7 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import INPUTS
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))

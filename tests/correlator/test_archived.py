@@ -8,7 +8,8 @@ from pathlib import Path
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
-from store import archive, open_store
+from store import open_store
+from store.duckdb import archive
 from tests.line_parser import line_parser
 
 CAPTURE = Path(__file__).resolve().parents[2] / "faultline" / "capture"

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from correlator.engine import correlate
 from correlator.learning.feedback import Answer, FeedbackError, answers, give, lessons, reliability, standing
 from correlator.live.ticker import Ticker
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, answer, concluded
 from web.app import create_app
 

@@ -25,9 +25,9 @@ from correlator.model.json_text import sorted_json
 from correlator.model.moments import moment_of
 from parsers.record import frame
 from store import open_store, tables
-from store.duckdb_store import DuckStore, coded, insert, logs_for_storage
+from store.duckdb.segments import insert_sealed, seal
+from store.duckdb.store import DuckStore, coded, insert, logs_for_storage
 from store.questions import job_rows
-from store.segments import insert_sealed, seal
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
 

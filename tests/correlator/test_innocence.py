@@ -25,7 +25,7 @@ from correlator.live.ticker import Ticker
 from correlator.model.nouns import Fact
 from faultline.cli import app
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, answer, concluded, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
 

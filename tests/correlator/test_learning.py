@@ -18,7 +18,7 @@ from correlator.learning.feedback import Answer, give
 from correlator.learning.judged import LEAST, MOST
 from correlator.learning.priors import Learned, as_file, learned, lines
 from faultline.cli import app
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, answer, concluded
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")

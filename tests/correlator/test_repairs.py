@@ -16,7 +16,7 @@ from correlator.live.ticker import Ticker
 from correlator.repairs.model import Repair
 from correlator.repairs.repairs import advise, repairs
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 DAY = datetime(2026, 3, 1)
 #: Eight ports of a node, each on a plane of its own.

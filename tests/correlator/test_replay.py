@@ -13,7 +13,7 @@ from correlator.engine import correlate
 from correlator.learning.backtest import lines, replay
 from faultline.cli import app
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, answer, rows_of
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")

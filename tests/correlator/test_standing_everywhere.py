@@ -12,7 +12,7 @@ from correlator.engine import correlate
 from correlator.live.ticker import Ticker
 from queries.kql import run
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 from web.reading import Reader
 from web.timerange import Range

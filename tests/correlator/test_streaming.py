@@ -25,7 +25,7 @@ from correlator.live.state import LiveConclusions, TickChange, Touched
 from correlator.live.ticker import Ticker
 from parsers.record import frame
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, rows_of, slices
 from tests.examples import examples
 from web.app import create_app

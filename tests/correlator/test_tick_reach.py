@@ -11,7 +11,7 @@ import pytest
 from correlator.engine import conclude_cluster, correlate, result
 from correlator.live.ticker import Ticker
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.test_streaming import HOURS, benchmark, stored, with_settings
 
 #: When the faults of these tests happen, seconds after the made day's midnight.

@@ -22,7 +22,7 @@ from correlator.engine import correlate
 from faultline import checking, private
 from faultline.checking import check_all
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.collector.running import ROOT
 from tests.faultline import certificates
 from tests.line_parser import line_parser
@@ -35,7 +35,7 @@ PLACES: dict[str, tuple[str, ...] | None] = {
     "faultline/checking.py": ("check_all", "_ways_in", "_reports", "unproven_kernels"),
     "faultline/cluster_doubts.py": None,
     "collector/hook_spool.py": ("spool_problem",),
-    "store/archive.py": ("damaged",),
+    "store/duckdb/archive.py": ("damaged",),
     "store/run_names.py": ("disputed",),
 }
 #: What looks like a statement there and is none: headings, the last line, SQL.

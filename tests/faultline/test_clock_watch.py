@@ -17,7 +17,7 @@ from faultline.config import validate
 from faultline.service import Service, build_app
 from parsers.record import frame
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 NOW = datetime(2026, 11, 24, 1, 0)
 JUMPED = datetime(2039, 11, 24, 1, 0)

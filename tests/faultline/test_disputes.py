@@ -17,7 +17,7 @@ from faultline.service import Service, build_app
 from parsers import documents
 from parsers.record import Origin
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from web.access.gate import Gate
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions

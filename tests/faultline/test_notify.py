@@ -21,7 +21,7 @@ from faultline.notify.message import Message
 from faultline.notify.targets import telling_of
 from faultline.notify.telling import MOST, REMEMBERED, RETRY_S, SETTLE_S, Target, Telling
 from faultline.service import Service
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded
 from web.metrics import exposition
 

@@ -23,7 +23,7 @@ from faultline.service import Service
 from parsers.engine import LineParser
 from queries import reports
 from store import cluster_names, open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from web.app import create_app
 
 CAPTURES = Path(__file__).parents[1] / "captures"

@@ -12,7 +12,8 @@ from faultline.cli import run
 from faultline.config import Store as Settings
 from faultline.config import load
 from parsers.record import frame
-from store import archive, open_store
+from store import open_store
+from store.duckdb import archive
 
 DAY = datetime(2026, 2, 20)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from collector.ingest import Ingest, Options
 from correlator.engine import correlate
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 CAPTURES = Path(__file__).parents[1] / "captures"

@@ -10,7 +10,7 @@ from library_store import NOW, build
 
 from queries import saved
 from queries.kql import run
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 #: name -> (captures, parameters, a part of a row that must be among the answer's rows, least number of rows).
 #: No captures: the night of one cluster and what is made up beside it. What the rows say stands in each capture's

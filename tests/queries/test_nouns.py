@@ -11,7 +11,7 @@ import pytest
 from parsers.record import frame
 from queries.kql import KqlError, run
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 START = datetime(2026, 2, 27, 12)
 

@@ -18,7 +18,7 @@ from queries import reports
 from queries.reports.model import SHOWN
 from queries.reports.wording import length, worded
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT.parent / "shared" / "captures"

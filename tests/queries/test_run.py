@@ -18,7 +18,7 @@ from queries.kql import CannotExpress, QueryTimeout, run, validate
 from queries.kql.cells import cells, document, dumps
 from queries.kql.deadline import AGAIN_S, Deadline
 from store import open_store
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 
 engine = importlib.import_module("queries.kql.run")
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from parsers.record import frame
 from queries.kql import Result, run
 from queries.kql.textindex import All, Pruner, Some, regex_need
-from store import open_store, segments
-from store.duckdb_store import DuckStore
+from store import open_store
+from store.duckdb import segments
+from store.duckdb.store import DuckStore
 from store.text_filter import Phrase
 
 START = datetime(2026, 2, 27)

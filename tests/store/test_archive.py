@@ -20,8 +20,9 @@ import pytest
 from parsers.record import frame
 from queries import kql
 from queries.kql.textindex import Pruner
-from store import archive, archive_file, open_store, segments
-from store.duckdb_store import DuckStore, FileEntry
+from store import open_store
+from store.duckdb import archive, archive_file, segments
+from store.duckdb.store import DuckStore, FileEntry
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = datetime(2026, 2, 27)
@@ -269,7 +270,8 @@ KILLED = """
 import os, signal, sys
 from datetime import date
 from pathlib import Path
-from store import archive, archive_file, open_store
+from store import open_store
+from store.duckdb import archive, archive_file
 archive_file.SLICE_LINES, archive_file.PART_LINES = 700, 2000
 where, when = sys.argv[2], int(sys.argv[3])
 module = archive if hasattr(archive, where) else archive_file.ArchiveFile

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from store import damage, log_head, mark, open_store
-from store.duckdb_store import DATABASE, StoreError
+from store import open_store
+from store.duckdb import commit_mark as mark
+from store.duckdb import damage, log_head
+from store.duckdb.store import DATABASE, StoreError
 
 #: Stores facts, and is gone without a word: all since the first checkpoint lies in the log.
 KILLED = """

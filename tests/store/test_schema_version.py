@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from store import open_store
-from store.duckdb_store import DATABASE, StoreError
-from store.schema import VERSION
+from store.duckdb.schema import VERSION
+from store.duckdb.store import DATABASE, StoreError
 
 
 def told(folder: Path, value: str) -> None:

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.record import frame
-from store import open_store, segments
-from store.duckdb_store import DuckStore, as_arrow, coded, logs_for_storage
+from store import line_order, open_store
+from store.duckdb import segments
+from store.duckdb.store import DuckStore, as_arrow, coded, logs_for_storage
 from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,
@@ -72,7 +73,7 @@ def test_coded_lines_are_stored_as_they_are_and_columns_of_nulls_as_nulls() -> N
         for parts in ((first, second), (silent,)):
             stored = pl.concat([coded(logs_for_storage(part)) for part in parts])
             with store.transaction() as connection:
-                segments.insert_sealed(connection, segments.in_order(stored), filters=False)
+                segments.insert_sealed(connection, line_order.in_order(stored), filters=False)
         told = store.frame("SELECT * EXCLUDE (block, message) FROM raw.logs ORDER BY line")
         wanted = pl.concat([logs_for_storage(part) for part in (first, second, silent)]).sort("line").drop("message")
         assert told.rows() == wanted.select(told.columns).rows()
@@ -83,7 +84,7 @@ def test_coded_lines_are_stored_as_they_are_and_columns_of_nulls_as_nulls() -> N
 def test_lines_lie_by_hour_host_and_time_with_events_before_others(
     spread: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT_ROWS", BLOCK_ROWS * 3)
+    monkeypatch.setattr(line_order, "SEGMENT_ROWS", BLOCK_ROWS * 3)
     rng = random.Random(spread + count)
     shift = pl.Series(
         [timedelta(seconds=rng.randrange(-spread, spread), microseconds=rng.randrange(3)) for _ in range(count)]
@@ -96,10 +97,10 @@ def test_lines_lie_by_hour_host_and_time_with_events_before_others(
         return time.replace(minute=0, second=0, microsecond=0), row["host"] or "", time, row["line"]
 
     expected = sorted(given.iter_rows(named=True), key=place)
-    for at in range(0, count, segments.SEGMENT_ROWS):
-        one = slice(at, at + segments.SEGMENT_ROWS)
+    for at in range(0, count, line_order.SEGMENT_ROWS):
+        one = slice(at, at + line_order.SEGMENT_ROWS)
         expected[one] = sorted(expected[one], key=lambda row: row["event"] == "other")
-    found = segments.in_order(given)
+    found = line_order.in_order(given)
     assert found.rows(named=True) == expected and found.schema == given.schema
 
 
@@ -246,7 +247,7 @@ def test_a_filter_never_misses(texts: list[str], needle: str, left: bool, right:
 
 
 def test_a_segment_is_whole_blocks() -> None:
-    assert segments.SEGMENT_ROWS == BLOCK_ROWS * SEGMENT_BLOCKS
+    assert line_order.SEGMENT_ROWS == BLOCK_ROWS * SEGMENT_BLOCKS
 
 
 def test_filters_made_later_are_those_made_at_once() -> None:
@@ -256,7 +257,7 @@ def test_filters_made_later_are_those_made_at_once() -> None:
         )
 
     with open_store(None) as store, open_store(None) as other:
-        data = segments.in_order(logs_for_storage(lines(3000)))
+        data = line_order.in_order(logs_for_storage(lines(3000)))
         for one, at_once in ((store, True), (other, False)):
             with one.transaction() as connection:
                 segments.insert_sealed(connection, data, filters=at_once)
@@ -273,7 +274,7 @@ def test_filters_made_later_are_those_made_at_once() -> None:
 def test_filters_made_later_know_which_lines_are_gone() -> None:
     with open_store(None) as store:
         with store.transaction() as connection:
-            segments.insert_sealed(connection, segments.in_order(logs_for_storage(lines(1000))), filters=False)
+            segments.insert_sealed(connection, line_order.in_order(logs_for_storage(lines(1000))), filters=False)
             connection.execute("DELETE FROM raw.logs WHERE block IN (1, 4) OR line % 3 = 0")
         assert segments.add_filters(store) == 1
         (row,) = store.rows("SELECT filter_rows, filter, always FROM raw.log_segments")

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from store import open_store
-from store.duckdb_store import DuckStore
-from store.intake import STATEMENTS
+from store.duckdb.intake import STATEMENTS
+from store.duckdb.store import DuckStore
 
 DAY = datetime(2026, 11, 20)
 USERS = ("alice", "bob", "carol")

@@ -1,4 +1,4 @@
--- The store's tables as the pages read them; columns are those of store/schema.py.
+-- The store's tables as the pages read them; columns are those of store/duckdb/schema.py.
 CREATE SCHEMA raw; CREATE SCHEMA model;
 CREATE TABLE raw.logs (time TIMESTAMP, time_quality VARCHAR, sender_time TIMESTAMP, received_time TIMESTAMP,
   resolution_us BIGINT, cluster VARCHAR, host VARCHAR, source VARCHAR, format VARCHAR, unit VARCHAR, pid BIGINT,

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, concluded
 from web.access.gate import OPEN, Gate
 from web.access.login import inside

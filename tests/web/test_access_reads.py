@@ -12,7 +12,7 @@ from test_access import FLAP, PAGE, bearer
 from test_access import gate as gate  # fixtures
 from test_access import users as users
 
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate

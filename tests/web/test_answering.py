@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from correlator.engine import result
-from store.duckdb_store import DuckStore
+from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, concluded
 from web.access.audit import Audit
 from web.app import create_app

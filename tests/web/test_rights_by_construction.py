@@ -19,8 +19,8 @@ from test_access import bearer, routes
 
 from faultline.config import validate
 from faultline.service import Service, build_app
-from store import visible
-from store.duckdb_store import DuckStore
+from store.duckdb import visible
+from store.duckdb.store import DuckStore
 from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.access.people import Role, Roles
@@ -293,7 +293,7 @@ def tables(store: DuckStore) -> set[str]:
 
 def test_every_table_of_the_store_has_a_rule(plant: Planted) -> None:
     found = tables(plant.store)
-    assert found == visible.RULES.keys(), (found ^ visible.RULES.keys(), "declare it in store/visible.py")
+    assert found == visible.RULES.keys(), (found ^ visible.RULES.keys(), "declare it in store/duckdb/visible.py")
 
 
 def test_what_has_no_rule_is_not_there(plant: Planted) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from store import open_store
-from store.duckdb_store import StoreError
+from store.duckdb.store import StoreError
 from web.app import create_app
 from web.turns import ClientGoneError, TooManyWaitingError, Turns
 

@@ -1,6 +1,6 @@
 """The store as somebody sees it who may see their own jobs only.
 
-The SQL is that of everybody (``web.reading``); what differs is where it reads: in the catalog of ``store.visible``, where only
+The SQL is that of everybody (``web.reading``); what differs is where it reads: in the catalog of ``store.duckdb.visible``, where only
 this person's rows are. A new function of ``Reader`` is therefore right for them from the start, or fails. Documents are not
 there; they are read here, of rows that are, and told by ``web.access.telling``.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from store import blocks, run_names, visible
+from store import blocks, run_names
+from store.duckdb import visible
 from store.questions import incidents as incident_questions
 from store.questions import runs
 from web.access.telling import Telling

@@ -1,7 +1,7 @@
 """What somebody who sees only their own jobs is told of the correlator's documents: field by field.
 
 A field that is not named here is not told, so a field that is added to a document stays inside until somebody decides. Lines of
-evidence are taken from the events that the person may see (``store.visible``), never from the document. Sentences are told
+evidence are taken from the events that the person may see (``store.duckdb.visible``), never from the document. Sentences are told
 where they name no job, account or path of others.
 
 | of an incident | is told |
@@ -31,9 +31,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from store.door import Question
+from store.duckdb.visible import WITHHELD
 from store.questions import events as event_questions
 from store.questions import sources
-from store.visible import WITHHELD
 from web.shaping import wire
 
 Row = dict[str, Any]

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import structlog
 
-from store.damage import wal_of
-from store.log_head import ENTRY, LONGEST, NotAHeadError, read_head
+from store.duckdb.damage import wal_of
+from store.duckdb.log_head import ENTRY, LONGEST, NotAHeadError, read_head
 
 log = structlog.get_logger()
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
-from store import log_head
+from store.duckdb import log_head
 
 log = structlog.get_logger()
 
@@ -66,15 +65,3 @@ def set_aside(database: Path) -> Path | None:
         aside = wal.with_name(f"{wal.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
         wal.rename(aside)
     return aside
-
-
-def remove_left(paths: Iterable[Path], of: str) -> None:
-    """Removes what a process that was killed left of work that never ended, and says so."""
-    count = size = 0
-    for path in paths:
-        with contextlib.suppress(OSError):
-            size_of = path.stat().st_size
-            path.unlink()
-            count, size = count + 1, size + size_of
-    if count:
-        log.info("removed what a process left that was killed", of=of, files=count, bytes=size)

@@ -27,12 +27,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from store.text_filter import BLOCK_ROWS, SEGMENT_BLOCKS, FilterBuilder, TextFilter
+from store.duckdb.writing import insert
+from store.line_order import SEGMENT_ROWS, in_order
+from store.text_filter import BLOCK_ROWS, FilterBuilder, TextFilter
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
-SEGMENT_ROWS = BLOCK_ROWS * SEGMENT_BLOCKS
 #: One round of sealing: about 100 MB of lines in memory, and writers wait for two or three seconds at most.
 ROUND_ROWS = 4 * SEGMENT_ROWS
 #: Lines are read into a filter in pieces that fit the processor's cache.
@@ -94,20 +95,9 @@ def _take(connection: duckdb.DuckDBPyConnection, rows: int) -> pl.DataFrame:
     return data
 
 
-def in_order(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines as they lie in segments."""
-    lines = lines.rechunk()  # rows of one chunk are put in order in a tenth of the time that those of several take
-    # What is null throughout is in any order.
-    nulls = [column for column in lines.get_columns() if column.null_count() == len(lines)]
-    moved = lines.drop(column.name for column in nulls)[_order(lines)]
-    return moved.with_columns(nulls).select(lines.columns) if nulls else moved
-
-
 def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, *, filters: bool = True) -> int:
     """Stores lines ``in_order``, in the shape of ``raw.logs`` (without block), as segments, inside the caller's transaction;
     gives their number. Without ``filters`` these are for ``add_filters`` to make."""
-    from store.duckdb_store import insert
-
     ((last,),) = connection.execute("SELECT greatest(max(last_block), 0) FROM raw.log_segments").fetchall()
     first = int(last) + 1
     ordered = lines.with_columns((pl.int_range(pl.len(), dtype=pl.Int32) // BLOCK_ROWS + first).alias("block"))
@@ -151,8 +141,6 @@ def _stored(made: TextFilter, words_known: bool) -> tuple[int, bytes, bytes, boo
 
 def learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
     """Adds words to the vocabulary, inside the caller's transaction; False if there are too many."""
-    from store.duckdb_store import insert
-
     known = {r[0] for r in connection.execute("SELECT word FROM raw.log_words").fetchall()}
     new = words - known
     if len(known) + len(new) > MOST_VOCABULARY:
@@ -160,67 +148,6 @@ def learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
     if new:
         insert(connection, "raw.log_words", pl.DataFrame({"word": sorted(new)}))
     return True
-
-
-def _order(lines: pl.DataFrame) -> pl.Series:
-    """Row numbers by hour, host, time, and within each segment the lines that are events before all others.
-
-    Events are one line in a hundred and what people search for: together they lie in a few compressed vectors of DuckDB
-    instead of one in each. Zone maps speak of row groups as large as a segment and lose nothing by it.
-    """
-    hour = 3_600_000_000
-    rows = np.arange(len(lines))
-    # Lines without a time go with the oldest, those without a host before all hosts.
-    time = lines["time"].dt.epoch("us").fill_null(strategy="min").fill_null(0).to_numpy()
-    hours, rank = time // hour, _ranks(lines["host"])
-    plain = lines.select(pl.col("event").fill_null("other") == "other").to_series().to_numpy()
-    if len(lines) <= SEGMENT_ROWS and (key := _one_key(plain, hours, rank, time - hours * hour)) is not None:
-        return pl.Series(_sorted(key, rows))  # one sort instead of three
-    order = _sorted(time - time.min(), rows)
-    rank, hours = rank[order], hours[order]
-    hours[1:] = np.cumsum(hours[1:] != hours[:-1])  # by its place among the hours that there are: a small number
-    hours[:1] = 0
-    order = order[_sorted(hours * (rank.max(initial=0) + 1) + rank, rows)]
-    return pl.Series(order[_sorted(rows // SEGMENT_ROWS * 2 + plain[order], rows)])
-
-
-def _one_key(*keys: Any) -> Any:
-    """Numbers in the order of the first of ``keys``, where that is the same of the second, and so on; None where they leave
-    no bits for the number of the row."""
-    found = np.zeros(len(keys[0]), np.int64)
-    left = 63 - len(found).bit_length()
-    for key in keys:
-        from_zero = key.astype(np.int64) - int(key.min())
-        width = int(from_zero.max(initial=0)).bit_length()
-        left -= width
-        if left < 0:
-            return None
-        found = found << width | from_zero
-    return found
-
-
-def _sorted(key: Any, rows: Any) -> Any:
-    """``rows`` by ``key``, no number below 0 among it, and those of the same key as they are. With the row at the end of its
-    key it is numbers that are sorted: five times as fast as sorting rows by a number."""
-    bits = len(rows).bit_length()
-    if int(key.max(initial=0)).bit_length() + bits > 63:
-        return np.argsort(key, kind="stable")
-    return np.sort(key << bits | rows) & ((1 << bits) - 1)
-
-
-def _ranks(hosts: pl.Series) -> Any:
-    """The place of each line's host among all hosts by name; no host comes before all."""
-    codes = hosts.cast(pl.Categorical(pl.Categories("faultline_host")))
-    numbers = codes.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
-    said = np.zeros(int(numbers.max(initial=0)) + 1, np.bool_)
-    said[numbers] = True
-    said[0] = False
-    known = np.flatnonzero(said)
-    where = np.empty(len(said), np.int64)
-    where[numbers] = np.arange(len(numbers))  # one line of each
-    ranks = np.zeros(len(said), np.int64)
-    ranks[known] = codes[where[known]].cast(pl.String).rank("dense").to_numpy()
-    return ranks[numbers]
 
 
 def _filter(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, edges: Any) -> tuple[int, bytes, bytes, bool]:
@@ -249,6 +176,6 @@ def _bytes_of(texts: pl.Series) -> tuple[bytes, Any]:
 
 def forget_empty(connection: duckdb.DuckDBPyConnection) -> None:
     """Drops the filters of segments whose lines are all gone; inside the caller's transaction. Blocks below zero are of the
-    archive (store.archive), which drops its own."""
+    archive (store.duckdb.archive), which drops its own."""
     connection.execute("""DELETE FROM raw.log_segments WHERE first_block > 0 AND NOT EXISTS (
         SELECT 1 FROM (SELECT DISTINCT block FROM raw.logs) WHERE block BETWEEN first_block AND last_block)""")

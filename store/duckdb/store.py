@@ -21,16 +21,17 @@ import polars as pl
 import sqlalchemy as sa
 
 from parsers.record import TABLES, conform
-from store import archive, damage, intake, mark, segments
 from store.door import Added, Copy, FileEntry, Health, Listener, Mark, Question, Writer
-from store.duckdb import copies, following, held_stamps
+from store.duckdb import archive, commit_mark, copies, damage, following, held_stamps, intake, segments
 from store.duckdb.arrow import as_arrow
 from store.duckdb.asking import Asks, store_errors, translated
 from store.duckdb.dialect import spelled
+from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
+from store.files import remove_left
 from store.line_frames import CODED, coded, logs_for_storage, plain
-from store.schema import VERSION, VERSION_FACT, newer_than_known, statements
+from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import FILES, METADATA
 
 __all__ = [
@@ -67,9 +68,9 @@ class DuckStore(Asks):
         #: So many rows of ``raw.logs`` were put elsewhere as they are (``move``), and so many by the transaction under way.
         self.moved = 0
         self._moves = 0
-        #: So many transactions were committed since the store was made (``store.mark``).
+        #: So many transactions were committed since the store was made (``store.duckdb.commit_mark``).
         self._count = 0
-        self._marking = mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
+        self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
         target = ":memory:"
         if folder is not None:
@@ -86,7 +87,7 @@ class DuckStore(Asks):
         if (
             not read_only and folder is not None
         ):  # what the engine spilled to disk for queries of a process that was killed
-            damage.remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
+            remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
         if not read_only:
             self.migrate()
 
@@ -94,7 +95,7 @@ class DuckStore(Asks):
         folder, read_only = self.folder, self.read_only
         if folder is not None and (reason := damage.unreadable_start(folder / DATABASE)) is not None:
             raise StoreError(damage.told(folder / DATABASE, reason))
-        aside = mark.kept_aside(folder / DATABASE) if folder is not None and not read_only else None
+        aside = commit_mark.kept_aside(folder / DATABASE) if folder is not None and not read_only else None
         try:
             # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
             self._connection = duckdb.connect(target, read_only=read_only)
@@ -139,17 +140,17 @@ class DuckStore(Asks):
         """Goes on counting transactions where the store is; says so where it was further."""
         known = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'model' AND table_name = 'facts'"
         made = self._connection.execute(known).fetchone() != (0,)
-        fact = self.fact(mark.FACT) if made else None
+        fact = self.fact(commit_mark.FACT) if made else None
         self._count = int(fact) if fact is not None else 0
         if self.folder is not None:
-            told = mark.compare(self.folder / DATABASE, self._count, aside)
+            told = commit_mark.compare(self.folder / DATABASE, self._count, aside)
             if self._marking is not None and (told is None or self.lost):  # else it is told again at the next start
                 self._marking.write(self._count)
 
     @property
     def lost(self) -> list[str]:
         """What a damaged log cost, in words, until somebody removed the note of it."""
-        return mark.lost(self.folder, DATABASE)
+        return commit_mark.lost(self.folder, DATABASE)
 
     def _refuse_damaged(self, error: duckdb.Error) -> None:
         """Raises ``StoreError`` with what to do if it is the write-ahead log that cannot be read."""
@@ -272,8 +273,8 @@ class DuckStore(Asks):
 
     def _count_on(self, connection: duckdb.DuckDBPyConnection) -> None:
         if self._marking is not None:
-            connection.execute("DELETE FROM model.facts WHERE name = ?", [mark.FACT])
-            connection.execute("INSERT INTO model.facts VALUES (?, ?)", [mark.FACT, str(self._count + 1)])
+            connection.execute("DELETE FROM model.facts WHERE name = ?", [commit_mark.FACT])
+            connection.execute("INSERT INTO model.facts VALUES (?, ?)", [commit_mark.FACT, str(self._count + 1)])
 
     def _commit(self, connection: duckdb.DuckDBPyConnection) -> list[Listener]:
         """Those that were told of what was added."""
@@ -449,8 +450,8 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -
     """Inserts rows as they come, and gives them as they are stored. Lines that fill segments are put in order right away,
     which saves writing them twice."""
     data = logs_for_storage(data) if name == "logs" else conform(name, data)
-    if name == "logs" and data.height >= segments.SEGMENT_ROWS:
-        segments.insert_sealed(connection, segments.in_order(data))
+    if name == "logs" and data.height >= SEGMENT_ROWS:
+        segments.insert_sealed(connection, in_order(data))
     else:
         insert(connection, f"raw.{name}", data)
     return data

@@ -25,7 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parsers.record import TABLES
-from store.line_heads import forms
+from store.duckdb.line_heads import forms
+from store.files import flush_folder
 from store.text_filter import FilterBuilder, TextFilter
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ LEVEL = 9
 #: Lines that DuckDB hands over at a time.
 _AT_ONCE = 32_768
 
-#: The columns of a file: those of a line, with ``form`` (store.line_heads) in place of what stands before the message, and
+#: The columns of a file: those of a line, with ``form`` (store.duckdb.line_heads) in place of what stands before the message, and
 #: ``raw`` only where there is no form.
 COLUMNS = (*TABLES["logs"], "form", "block")
 _REPEATED = ["time_quality", "received_time", "resolution_us", "cluster", "host", "source", "format", "unit", "facility",
@@ -244,15 +245,6 @@ class ArchiveFile:
         self._draft.rename(self.path)
         for folder in (self.path.parent, self.path.parent.parent):
             flush_folder(folder)
-
-
-def flush_folder(folder: Path) -> None:
-    """Brings the names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def digest_of(path: Path) -> str:

@@ -1,6 +1,6 @@
 """The archive: days past the hot window move from ``raw.logs`` into Parquet files and stay where every question finds them.
 
-``close_days`` writes the lines of a closed day into files below ``archive/YYYY-MM-DD/`` (``store.archive_file``). Then one
+``close_days`` writes the lines of a closed day into files below ``archive/YYYY-MM-DD/`` (``store.duckdb.archive_file``). Then one
 transaction takes them out of ``raw.logs``, registers the files in ``raw.archive`` and makes the views anew, which read both
 tiers: a reader sees a line in one of them, never in both or in none. A file is named in ``raw.archive`` before its first
 byte is written, so that whatever a crash leaves is known and removed at the next start; files that are not named there are
@@ -26,12 +26,12 @@ import duckdb
 import structlog
 
 from parsers.record import TABLES
-from store import segments
-from store.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
-from store.line_heads import head_of
+from store.duckdb import segments
+from store.duckdb.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
+from store.duckdb.line_heads import head_of
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.duckdb.store import DuckStore
 
 log = structlog.get_logger()
 
@@ -285,7 +285,7 @@ def folder_of(store: DuckStore) -> Path:
 def make_views(store: DuckStore, connection: duckdb.DuckDBPyConnection) -> None:
     """Makes the views over log lines anew, inside the caller's transaction. A registered file that is not there is left
     out (``missing`` names it): one lost file must not keep everything else from being read."""
-    from store.schema import log_views
+    from store.duckdb.schema import log_views
 
     tiers = []
     if store.folder is not None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import duckdb
 
 from parsers.record import TABLES
-from store import segments
 from store.disowned import IS_DISOWNED
+from store.duckdb import segments
 from store.duckdb.derived import STATES
 from store.duckdb.dialect import ddl
 from store.tables import STORED
