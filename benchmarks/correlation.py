@@ -39,6 +39,7 @@ from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from parsers.record import conform, frame
 from store import open_store
+from store.changes import Change
 from store.duckdb.segments import SEGMENT_ROWS, insert_sealed
 from store.duckdb.store import DuckStore, coded, insert
 
@@ -276,6 +277,7 @@ def plain_lines(store: DuckStore, count: int, low: float, high: float) -> None:
                 insert_sealed(connection, lines, filters=False)
             else:
                 insert(connection, "raw.logs", lines)
+            store.note("logs", Change(lines.height))
             store.announce([("logs", lines)])
 
 

@@ -1,6 +1,6 @@
 """Lines whose segment is not full yet: taken in for good, safe on disk, and in the store a moment later.
 
-The store takes whole segments at a third of the cost of any other number of lines (``store.duckdb.segments``), and what is
+The store takes whole segments at a third of the cost of any other number of lines (``store.line_order``), and what is
 spooled never comes in such numbers. So under load a transaction stores whole segments, moves the watermark behind all
 lines that were parsed, and names the file in which the rest lies. After a kill the next start goes on from that file.
 """

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import true
 
 from collector.agent import wire
-from store.door import Door, Mark
+from store.changes import Mark
+from store.door import Door
 from store.functions import PLACE
 from store.questions import job_output
 from store.tables import ARTIFACTS
@@ -36,16 +37,17 @@ class JobOutput:
 
     def round(self) -> int:
         """Delivers what is new; returns how many outputs. What ``keep`` raises stops the round, and the next one goes on."""
-        now, before = self.store.mark((ARTIFACTS.name,), self._seen), self._seen
-        if before is not None and now.tables[ARTIFACTS.name].rows < before.tables[ARTIFACTS.name].rows:
-            before = None  # retention took rows away: those that are left may have other places by now
-            self._delivered.clear()
-        if now == before or not now.tables[ARTIFACTS.name].rows:
+        new = self.store.changes((ARTIFACTS.name,), self._seen)
+        change = new.tables[ARTIFACTS.name]
+        again = new.too_old or change.removed > 0
+        if again:
+            self._delivered.clear()  # retention took rows away: those that are left may have other places by now
+        if new.nothing or not new.rows[ARTIFACTS.name]:
             return 0
-        if before is None:
+        if again:
             question = job_output.new_outputs(true(), datetime.now(UTC).replace(tzinfo=None) - LOOKS_BACK)
         else:
-            question = job_output.new_outputs(self.store.stored_since(ARTIFACTS, before), datetime.min)
+            question = job_output.new_outputs(self.store.stored_since(ARTIFACTS, new), datetime.min)
         delivered = 0
         for row in self.store.ask(question):
             if row[PLACE] in self._delivered:
@@ -55,7 +57,7 @@ class JobOutput:
                 self.keep(_lines(row), key)
                 delivered += 1
             self._delivered.add(row[PLACE])
-        self._seen = now
+        self._seen = new.until
         self._delivered.clear()
         return delivered
 

@@ -1,6 +1,6 @@
 """Which lines go into one transaction: whole segments, and as few as possible behind them.
 
-The store takes lines that fill segments (``store.duckdb.segments``) at a third of the cost of others; what is left over is written
+The store takes lines that fill segments (``store.line_order``) at a third of the cost of others; what is left over is written
 into a file first (``collector.carry``) and stored with the lines that follow.
 """
 

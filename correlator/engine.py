@@ -62,7 +62,6 @@ from store.tables import EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 if TYPE_CHECKING:
     from store.door import Asks, Door
-    from store.duckdb.store import DuckStore
 
 
 def correlate(
@@ -247,7 +246,7 @@ def _gpu_jobs(store: Asks, cluster: str | None, source: Source) -> dict[tuple[st
     return found
 
 
-def result(store: DuckStore) -> dict[str, Any]:
+def result(store: Door) -> dict[str, Any]:
     """corr-result/1 from the stored conclusions."""
     rows = store.ask(stored.incident_documents())
     names = {cluster: run_names.differing(store, cluster) for cluster in {r["cluster"] for r in rows}}
@@ -264,7 +263,7 @@ def result(store: DuckStore) -> dict[str, Any]:
     }
 
 
-def _lemons(store: DuckStore) -> list[str]:
+def _lemons(store: Door) -> list[str]:
     """By what the nodes are called in the whole store."""
     found = lemons.read(store.fact(lemons.FACT))
     names = NodeNames(store) if found else None

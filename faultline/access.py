@@ -21,7 +21,7 @@ from faultline import private
 from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from store import blocks, open_store, run_names
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.errors import StoreError
 from store.questions import runs
 
@@ -55,7 +55,7 @@ class Access(Protocol):
     def close(self) -> None: ...
 
 
-def open_for_reading(data: Path) -> DuckStore:
+def open_for_reading(data: Path) -> Door:
     """A store for reading. Raises ``CommandError`` (also for a store that a service holds, naming its address)."""
     try:
         return open_store(data, read_only=True)
@@ -63,7 +63,7 @@ def open_for_reading(data: Path) -> DuckStore:
         raise CommandError(str(error)) from error
 
 
-def open_for_writing(data: Path) -> DuckStore:
+def open_for_writing(data: Path) -> Door:
     """A store to write to, in a folder that is shut to others. Raises ``CommandError``."""
     for told in private.begin(data):
         print(f"faultline: {told}", file=sys.stderr)
@@ -100,7 +100,7 @@ def _listening(address: str) -> bool:
 class Local:
     """An embedded store, opened in this process for reading."""
 
-    def __init__(self, store: DuckStore) -> None:
+    def __init__(self, store: Door) -> None:
         self.store = store
 
     def result(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from faultline.access import open_for_reading
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
 from faultline.failure import CommandError
+from store import is_store
 from store.cluster_names import names
-from store.duckdb import archive
 from store.questions import kernel_lines, sources
 from store.run_names import disputed
 
@@ -40,23 +40,25 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     barred, opened = _ways_in(settings, config)
     wrong += barred
     wrong += [f"hooks: {why}" for why in [spool_problem(settings.hooks.spool or settings.data / "hooks")] if why]
-    if data is not None or (settings.data / "faultline.duckdb").exists():
+    if data is not None or is_store(settings.data):
         try:
             with open_for_reading(data or settings.data) as store:
-                info = store.info()
+                health = store.health()
                 bad = store.ask(sources.WITHOUT_TEXT)[0]["n"]
-                wrong += archive.damaged(store)
-                wrong += store.lost
+                wrong += health.damaged
+                wrong += health.lost
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store)
                 opened += unproven_kernels(store)
-                for name in names(store.rows, settings.cluster).same:
+                for name in names(store, settings.cluster).same:
                     print(
                         f"cluster        accounting calls {settings.cluster!r} {name!r}; the service takes that for the same one"
                     )
-            print(f"store          {info['lines']:,} lines, {info['bytes']:,} bytes in {info['folder']}")
+            print(
+                f"store          {health.info['lines']:,} lines, {health.info['bytes']:,} bytes in {health.info['folder']}"
+            )
             if bad:
-                wrong.append(f"store {info['folder']}: {bad} rows without their raw line")
+                wrong.append(f"store {health.info['folder']}: {bad} rows without their raw line")
         except CommandError as error:
             if data is not None:
                 raise

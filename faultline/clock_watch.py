@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.questions import sources
 
 FILE = "clock.json"
@@ -31,7 +31,7 @@ NEAR_S = 3600
 class ClockWatch:
     """``trouble`` says why retention is held, None while it is not."""
 
-    store: DuckStore
+    store: Door
     trouble: str | None = None
 
     def look(self, now: datetime) -> bool:

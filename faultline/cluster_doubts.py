@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from store.cluster_names import names
 
 if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
+    from store.door import Asks
 
 
-def two_names(store: DuckStore, cluster: str | None) -> list[str]:
+def two_names(store: Asks, cluster: str | None) -> list[str]:
     """Names that accounting has for a cluster of which there is no line, while the lines have the configuration's ``cluster``: if
     that is one cluster under two names, its jobs and lines never meet. Where it surely is, the service gives it one name."""
     return [
         f"cluster = {cluster!r} in the configuration, and accounting tells of {name!r}, of which there is no line: if that is the same "
         f"one, its jobs and lines do not meet; write cluster = {name!r}, or leave it out, and load the logs anew"
-        for name in names(store.rows, cluster).doubts
+        for name in names(store, cluster).doubts
     ]

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from store import run_names
-from store.duckdb.store import DuckStore
+from store.door import Door
 
 log = structlog.get_logger()
 
@@ -23,7 +23,7 @@ EVERY_S = 5.0
 
 
 class Disputes(Collector):
-    def __init__(self, store: DuckStore) -> None:
+    def __init__(self, store: Door) -> None:
         self.store = store
         self._told: set[str] = set()
         self._open = 0

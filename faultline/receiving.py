@@ -32,7 +32,7 @@ from collector.senders import Sender
 from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
-from store.duckdb.store import DuckStore
+from store.door import Door
 from web import origin
 from web.access.users import Users, UsersError
 from web.methods import as_get
@@ -104,7 +104,7 @@ class Receiving(Collector):
         #: What listens besides HTTP, for people: "syslog udp 127.0.0.1:5514".
         self.listening: list[str] = []
 
-    def attach(self, store: DuckStore, on_stored: Callable[[int], None] | None = None) -> Pipeline:
+    def attach(self, store: Door, on_stored: Callable[[int], None] | None = None) -> Pipeline:
         """The store is open: what is spooled goes into it from now on."""
         quarantine: Path = self.config.data / "quarantine"
         self.pipeline = Pipeline(

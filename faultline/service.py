@@ -40,7 +40,7 @@ from faultline.pacing import Pacing
 from faultline.receiving import Receiving
 from parsers.watched import WatchedCatalogue
 from store import cluster_names
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.errors import StoreError
 from store.files import remove_left
 from store.line_order import SEGMENT_ROWS
@@ -73,7 +73,7 @@ class Service(Collector):
     """The running parts. ``tick()`` is one round of taking in hooks and concluding; tests call it themselves."""
 
     def __init__(
-        self, config: Config, store: DuckStore, receiving: Receiving | None = None, gate: Gate | None = None
+        self, config: Config, store: Door, receiving: Receiving | None = None, gate: Gate | None = None
     ) -> None:
         self.config = config
         self.gate = gate

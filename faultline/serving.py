@@ -32,7 +32,9 @@ from faultline.service import Service, build_app
 from faultline.watching import Watch
 from parsers import logs
 from parsers.compiled import release
-from store.duckdb.store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
+from store.door import Door
+from store.errors import StoreError, StoreHeld
+from store.files import SERVICE_FILE
 from web.access.gate import Gate
 
 log = structlog.get_logger()
@@ -151,7 +153,7 @@ class _Parts:
         self.service: Service | None = None
         self._ending = threading.Event()
 
-    def begin(self, store: DuckStore) -> None:
+    def begin(self, store: Door) -> None:
         self.service = Service(self.config, store, self.receiving, self.gate)
         pages = build_app(self.service)
         gc.collect()
@@ -191,7 +193,7 @@ class _Parts:
             self.receiving.close()
 
 
-def _open_unless_held(config: Config) -> DuckStore | None:
+def _open_unless_held(config: Config) -> Door | None:
     """The store; None while a process that is no service holds it."""
     try:
         with ThreadPoolExecutor(1, initializer=stand_back) as beside:
@@ -204,7 +206,7 @@ def _open_unless_held(config: Config) -> DuckStore | None:
         raise CommandError(f"{config.data}: cannot open the store: {error}") from error
 
 
-def _open(data: Path) -> DuckStore:
+def _open(data: Path) -> Door:
     """Opens the store, in a thread that stands back: the engines start their own threads here, which do as this one does."""
     from store import open_store
 

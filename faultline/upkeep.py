@@ -14,8 +14,8 @@ from faultline.clock_watch import ClockWatch
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
 from faultline.failure import CommandError
-from store.duckdb import archive, damage
-from store.duckdb.store import DATABASE, DuckStore
+from store import set_log_aside
+from store.door import Closed, Door, Dropped
 from store.errors import StoreError
 
 log = structlog.get_logger()
@@ -28,21 +28,21 @@ FIRST_S = 300.0
 
 @dataclass(frozen=True)
 class Done:
-    closed: archive.Closed
-    dropped: archive.Dropped
+    closed: Closed
+    dropped: Dropped
 
 
-def keep_up(store: DuckStore, settings: StoreSettings, today: date | None = None, *, drop: bool = True) -> Done:
-    """One round. ``today`` (UTC) is that of the clock; without ``drop`` nothing is too old. Raises ``OSError``, ``StoreError`` and ``archive.Changed``."""
+def keep_up(store: Door, settings: StoreSettings, today: date | None = None, *, drop: bool = True) -> Done:
+    """One round. ``today`` (UTC) is that of the clock; without ``drop`` nothing is too old. Raises ``OSError`` and ``StoreError``."""
     day = today or datetime.now(UTC).date()
-    dropped = archive.Dropped()
+    dropped = Dropped()
     if drop and settings.retention_days is not None:
         dropped = store.drop_before(day - timedelta(days=settings.retention_days))
     return Done(store.close_days(day, hot_days=settings.hot_days), dropped)
 
 
 def job(
-    store: DuckStore, settings: StoreSettings, is_busy: Callable[[], bool], watch: ClockWatch | None = None
+    store: Door, settings: StoreSettings, is_busy: Callable[[], bool], watch: ClockWatch | None = None
 ) -> Callable[[], None]:
     """What the service's scheduler calls every ``EVERY_S``; a failure is told and tried again the next time, and while lines
     wait to be stored it waits too. Nothing is done by a clock that ``watch`` does not believe."""
@@ -59,7 +59,7 @@ def job(
                     log.warning("the clock jumped", trouble=watched.trouble)
                 return
             done = keep_up(store, settings, utc_now().date(), drop=believed)
-        except (OSError, StoreError, archive.Changed) as error:
+        except (OSError, StoreError) as error:
             log.warning("days not closed", error=str(error).split("\n")[0] or type(error).__name__)
             return
         if done.closed.lines:
@@ -83,9 +83,9 @@ def run(
     if without_log:
         folder = data or settings.data
         try:
-            aside = damage.set_aside(folder / DATABASE)
-        except BlockingIOError as error:
-            raise CommandError(f"{folder}: the store is held by another process; stop it first") from error
+            aside = set_log_aside(folder)
+        except StoreError as error:
+            raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{folder}: the write-ahead log cannot be set aside: {error.strerror}") from error
         print(f"set aside {aside}" if aside else f"set aside nothing: {folder} has no write-ahead log")
@@ -97,15 +97,16 @@ def run(
         if watch.trouble is not None:
             raise CommandError(watch.trouble)
         done = keep_up(store, settings.store, now.date())
-        wrong = archive.damaged(store, thorough=verify)
-        held = archive.held(store)
+        health = store.health(thorough=verify)
     closed, dropped = done.closed, done.dropped
     print(
         f"closed    {closed.lines:,} lines of {closed.days} day(s) into {closed.files} file(s), {closed.bytes:,} bytes"
     )
     if settings.store.retention_days is not None:
         print(f"dropped   {dropped.lines:,} lines older than {settings.store.retention_days} days")
-    print(f"archive   {held['lines']:,} lines, {held['bytes']:,} bytes{', read and compared' if verify else ''}")
-    for text in wrong:
+    print(
+        f"archive   {health.archived_lines:,} lines, {health.info['archived']:,} bytes{', read and compared' if verify else ''}"
+    )
+    for text in health.damaged:
         print(f"WRONG  {text}")
-    return 1 if wrong else 0
+    return 1 if health.damaged else 0

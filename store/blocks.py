@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from store.door import Asks
+from store.door import Answers
 from store.questions import lines
 
 Row = Mapping[str, Any]
@@ -50,7 +50,7 @@ _KERNEL_GOES_ON = re.compile(
 _JOB = ("job_stdout", "job_stderr")
 
 
-def attach(store: Asks, events: Iterable[dict[str, Any]]) -> None:
+def attach(store: Answers, events: Iterable[dict[str, Any]]) -> None:
     """Puts ``lines`` (``{"line", "text"}`` of each, in the file's order) into every event whose block has several.
 
     ``events`` are rows as pages and commands show them: ``source`` is the file, ``line`` its place. ``store`` is asked for them.

@@ -7,18 +7,17 @@ get the configuration's (as ``ingest --cluster`` does with a tree); where someth
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import sqlalchemy as sa
 
 from parsers.record import TABLES
-
-if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
-
-Ask = Callable[[str], list[dict[str, Any]]]
+from store.door import Asks, Door
+from store.errors import NoSuchTable
+from store.functions import const, epoch, listed
+from store.tables import FACTS, FILES, JOBS, LINE_CLUSTERS, LOGS, METADATA, NODES, SOURCES
 
 #: The fact that holds the other names: {other: the configuration's}.
 FACT = "cluster_aliases"
@@ -27,11 +26,13 @@ FACT = "cluster_aliases"
 SURE_S = 300.0
 #: What rows other than lines are renamed, and what operators said of them.
 _RENAMED = (
-    *(f"raw.{name}" for name in TABLES if name != "logs"), "raw.files",
-    *(f"kept.{name}" for name in ("detections", "versions", "aliases", "notices", "feedback")),
+    *(METADATA.tables[f"raw.{name}"] for name in TABLES if name != "logs"), FILES,
+    *(METADATA.tables[f"kept.{name}"] for name in ("detections", "versions", "aliases", "notices", "feedback")),
 )  # fmt: skip
 #: Tables that a second cluster would be named in before its first job: states, settings, files of jobs.
-_WITNESSES = ("node_states", "settings", "topology", "links", "boots", "artifacts")
+_WITNESSES = tuple(
+    METADATA.tables[f"raw.{name}"] for name in ("node_states", "settings", "topology", "links", "boots", "artifacts")
+)
 
 
 @dataclass(frozen=True)
@@ -42,74 +43,75 @@ class Names:
     doubts: tuple[str, ...] = ()
 
 
-def names(ask: Ask, cluster: str | None) -> Names:
+def names(store: Asks, cluster: str | None) -> Names:
     """What accounting calls the cluster of which the configuration says that it is called ``cluster``."""
     if cluster is None:
         return Names()
-    lines, jobs = _named(ask, "raw.log_clusters"), _named(ask, "raw.jobs")
-    known = sorted(_known(ask, cluster) - lines)
+    lines, jobs = _named(store, LINE_CLUSTERS), _named(store, JOBS)
+    known = sorted(_known(store, cluster) - lines)
     others = sorted(jobs - lines - {cluster, *known})
     if cluster not in lines or not others:
         return Names(tuple(known))
     # Slurm writes a cluster's name in small letters, whatever slurm.conf says.
     spelled = [name for name in others if name.lower() == cluster.lower()]
     rest = [name for name in others if name not in spelled]
-    if len(rest) == 1 and jobs == {*spelled, *rest} and lines == {cluster} and _alone(ask, cluster, rest[0]):
+    if len(rest) == 1 and jobs == {*spelled, *rest} and lines == {cluster} and _alone(store, cluster, rest[0]):
         return Names((*known, *spelled, *rest))
     return Names((*known, *spelled), tuple(rest))
 
 
-def _known(ask: Ask, cluster: str) -> set[str]:
+def _known(store: Asks, cluster: str) -> set[str]:
     """Other names that were taken for the cluster's before."""
-    found = ask(f"SELECT value FROM model.facts WHERE name = '{FACT}'")
+    found = store.ask(sa.select(FACTS.c.value).where(FACTS.c.name == FACT))
     return {other for other, meant in json.loads(found[0]["value"] if found else "{}").items() if meant == cluster}
 
 
-def _alone(ask: Ask, cluster: str, other: str) -> bool:
+def _alone(store: Asks, cluster: str, other: str) -> bool:
     """Whether nothing speaks for a second cluster, and a node of accounting's speaks under the configuration's name."""
     for table in _WITNESSES:
-        if not _named(ask, f"raw.{table}") <= {cluster, other}:
+        if not _named(store, table) <= {cluster, other}:
             return False
-    made = {
-        row["name"]
-        for row in ask("SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'intake'")
-    }
-    if "nodes" in made and not _named(ask, "intake.nodes") <= {cluster}:  # agents say whose they are
+    if not _received(store, cluster):
         return False
-    if "sources" in made:
-        span = "SELECT epoch(max(last_seen)) - epoch(min(first_seen)) AS s FROM intake.sources"
-        received = ask(span)[0]["s"]
-        if received is not None and received < SURE_S:
+    of_jobs = sa.select(sa.func.unnest(JOBS.c.nodes).label("host")).subquery("of_jobs")
+    return bool(store.ask(sa.select(const(1).label("met")).where(LOGS.c.host == of_jobs.c.host).limit(1)))
+
+
+def _received(store: Asks, cluster: str) -> bool:
+    """Whether what came over the network came long enough, and agents (who say whose they are) name no other cluster. Where nothing
+    was ever received, nothing speaks against it."""
+    try:
+        if not _named(store, NODES) <= {cluster}:
             return False
-    meet = """SELECT 1 FROM (SELECT DISTINCT unnest(nodes) AS host FROM raw.jobs) JOIN (SELECT DISTINCT host FROM raw.logs) USING (host)
-        LIMIT 1"""
-    return bool(ask(meet))
+        span = epoch(sa.func.max(SOURCES.c.last_seen)) - epoch(sa.func.min(SOURCES.c.first_seen))
+        received = store.ask(sa.select(span.label("s")))[0]["s"]
+    except NoSuchTable:
+        return True
+    return received is None or received >= SURE_S
 
 
-def _named(ask: Ask, table: str) -> set[str]:
-    return {row["cluster"] for row in ask(f"SELECT DISTINCT cluster FROM {table} WHERE cluster IS NOT NULL")}
+def _named(store: Asks, table: sa.Table) -> set[str]:
+    found = store.ask(sa.select(table.c.cluster).distinct().where(table.c.cluster.is_not(None)))
+    return {row["cluster"] for row in found}
 
 
-def unite(store: DuckStore, cluster: str | None) -> dict[str, str]:
+def unite(store: Door, cluster: str | None) -> dict[str, str]:
     """Gives rows under another name of the configured cluster its name, and says which other names there are. A name that
     has lines of its own meanwhile is none any more."""
     if cluster is None:
         return {}
-    same, known = set(names(store.rows, cluster).same), _known(store.rows, cluster)
-    if same & _named(store.rows, "raw.jobs"):
+    same, known = set(names(store, cluster).same), _known(store, cluster)
+    if same & _named(store, JOBS):
         _rename(store, sorted(same), cluster)
     if same != known:
         store.set_fact(FACT, json.dumps(dict.fromkeys(sorted(same), cluster)))
     return dict.fromkeys(sorted(same), cluster)
 
 
-def _rename(store: DuckStore, others: Sequence[str], cluster: str) -> None:
-    with store.transaction() as connection:
-        store.rewrite()
+def _rename(store: Door, others: Sequence[str], cluster: str) -> None:
+    with store.write() as writer:
         for table in _RENAMED:
-            connection.execute(
-                f"UPDATE {table} SET cluster = ? WHERE list_contains(?, cluster)", [cluster, list(others)]
-            )
+            writer.amend(sa.update(table).where(listed(table.c.cluster, list(others))).values(cluster=cluster))
 
 
 def renamed(data: pl.DataFrame, others: Mapping[str, str]) -> pl.DataFrame:

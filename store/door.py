@@ -1,4 +1,4 @@
-"""The door: everything that Faultline asks of a store. An engine is a class that does this; today's is ``store.duckdb.store``.
+"""The door: everything that Faultline asks of a store. An engine is a class that does this; today's is in ``store.duckdb``.
 
 Read: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Write: ``append`` for rows of a
 step, ``write`` for all else, each one transaction. Both hold for a whole store; a person's view of it (``store.duckdb.visible``) has
@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.sql.dml import UpdateBase
 
+from store.changes import Changes, Mark
+
+#: Stands for the text of a line that may speak of others, where one person reads.
+WITHHELD = "(text not shown: it may speak of other people's jobs)"
 #: What can be asked.
 Question = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
 #: Rows that one transaction added, as they were inserted: tables of ``raw`` and frames.
@@ -82,6 +86,13 @@ class Asks(Protocol):
     def cursor(self) -> Any:
         """What ``queries.kql`` runs a compiled query on: a connection of its own, with the engine's own words and errors."""
 
+    def info(self) -> Mapping[str, Any]:
+        """What the store holds: ``lines``, ``first`` and ``last`` time, ``bytes`` (``archived``: of which in files of closed days),
+        ``folder``. Empty for a person's view: that is the site's."""
+
+    def seen_by(self, user: str) -> Asks:
+        """The same store as this user may see it: their rows only."""
+
 
 class Writer(Protocol):
     """One transaction: all of it is stored, or nothing."""
@@ -109,34 +120,46 @@ class Writer(Protocol):
         ``data``. The key ``place`` is where a row is (``store.functions.row_place``)."""
 
 
-class Held(NamedTuple):
-    """How many ``rows`` a table holds, and how many were ``added`` to it. Where an engine counts those anew after deletions, the
-    two differ by another number than before."""
-
-    rows: int
-    added: int
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Up to where tables of ``raw`` were read. ``batch`` numbers the transactions of the store since it was made."""
-
-    tables: Mapping[str, Held]
-    batch: int = field(default=0, compare=False)
-
-
 @dataclass(frozen=True)
 class Health:
-    """What a person should know of a store: what it holds (``info``), what a damaged log cost, what is wrong with files."""
+    """What a person should know of a store: what it holds (``info``, and so many lines in files of closed days), what a damaged log
+    cost, what is wrong with files."""
 
     info: Mapping[str, Any]
     lost: Sequence[str]
     damaged: Sequence[str]
+    archived_lines: int = 0
 
     @property
     def well(self) -> bool:
         """Nothing is lost or damaged."""
         return not self.lost and not self.damaged
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What ``Door.close_days`` archived."""
+
+    days: int = 0
+    files: int = 0
+    lines: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What ``Door.drop_before`` dropped: lines, and files of closed days."""
+
+    files: int = 0
+    lines: int = 0
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What ``Door.seal`` put in order."""
+
+    lines: int = 0
+    segments: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,22 +211,17 @@ class Door(Asks, Protocol):
         """Who is given new rows, as long as somebody else holds on to them."""
 
     @property
-    def rewritten(self) -> int:
-        """How often rows of ``raw`` that were there already were changed."""
-
-    @property
-    def moved(self) -> int:
-        """How many lines the engine put elsewhere as they are: they count as added again."""
-
-    @property
     def telling(self) -> bool:
         """Whether rows are being committed of which the listeners were not told yet."""
 
-    def mark(self, tables: Sequence[str], since: Mark | None = None) -> Mark:
-        """Up to where the store holds rows of these tables of ``raw`` now; cheap where an earlier mark is given."""
+    def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:
+        """What was added, amended, removed and moved in these tables of ``raw`` after a mark, or that it is too old; cheap where
+        nothing changed."""
 
-    def stored_since(self, rows: sa.FromClause, since: Mark) -> sa.ColumnElement[bool]:
-        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were stored after a mark of it."""
+    def stored_since(self, rows: sa.FromClause, changes: Changes) -> sa.ColumnElement[bool]:
+        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were added. Where others were removed or
+        moved meanwhile it holds for some of those too, and lines that were moved into files of closed days it does not find: whoever
+        needs the added rows alone reads all then. It holds for all rows where the mark was too old."""
 
     def others_tidy(self) -> AbstractContextManager[None]:
         """Meanwhile the engine's own upkeep is left to others' commits: for a writer for whom somebody waits."""
@@ -222,14 +240,22 @@ class Door(Asks, Protocol):
     def lease(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile, in this process; other processes are kept out as long as the store is open."""
 
-    def close_days(self, today: date, *, hot_days: int) -> Any:
-        """Archives days that lie behind the hot ones."""
+    def close_days(self, today: date, *, hot_days: int) -> Closed:
+        """Archives days that lie behind the hot ones. Raises ``OSError`` and ``StoreError`` (``LinesChanged`` where lines went on changing
+        meanwhile); what was archived before stays so."""
 
-    def drop_before(self, day: date) -> Any:
-        """Drops what was seen before a day (UTC)."""
+    def drop_before(self, day: date) -> Dropped:
+        """Drops what was seen before a day (UTC): all of it or nothing."""
 
-    def seal(self, *, least: int) -> Any:
+    def seal(self, *, least: int) -> Sealed:
         """Puts loose lines in order where at least so many wait."""
+
+    def add_filters(self) -> None:
+        """Makes what finds texts of lines that were stored in a hurry; nothing where there are none."""
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """What a damaged log cost, in words, until somebody removed the note of it."""
 
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""
@@ -242,3 +268,8 @@ class Door(Asks, Protocol):
 
     def close(self) -> None:
         """Gives the store back."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None:
+        """Closes it."""

@@ -20,6 +20,10 @@ class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
         super().__init__(f"{folder}: the store is held by another process; {hint}")
 
 
+class LinesChanged(StoreError):  # noqa: N818  (a state, not an error)
+    """Lines changed again and again while they were archived: the day stays as it is, and the next round tries again."""
+
+
 class EngineError(StoreError):
     """The engine refused or failed a statement: a full disk, a lost file, memory, a fault of ours. The cause is chained."""
 

@@ -1,8 +1,9 @@
-"""Files in data folders: their names brought to the disk, and what a killed process left of them removed."""
+"""Files in data folders: their names brought to the disk, what a killed process left removed, and the note of who serves it."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import structlog
 
 log = structlog.get_logger()
+
+#: In a data folder while a service runs on it: its address and process.
+SERVICE_FILE = "service.json"
 
 
 def flush_folder(folder: Path) -> None:
@@ -31,3 +35,13 @@ def remove_left(paths: Iterable[Path], of: str) -> None:
             count, size = count + 1, size + size_of
     if count:
         log.info("removed what a process left that was killed", of=of, files=count, bytes=size)
+
+
+def service_address(folder: Path) -> str | None:
+    """The address that a running service left in its data folder, if that process still lives."""
+    try:
+        note = json.loads((folder / SERVICE_FILE).read_text())
+        os.kill(int(note["pid"]), 0)
+        return str(note["address"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -78,6 +78,13 @@ ARCHIVE = _table("raw", "archive", {
     "cluster": TEXT, "since": TIME,
 })  # fmt: skip
 
+#: Commits that changed rows of the tables above, and by how many rows (``store.changes``).
+BATCHES = _table(
+    "raw",
+    "batches",
+    {"batch": NUMBER, "table": TEXT, **dict.fromkeys(("added", "amended", "removed", "moved"), NUMBER)},
+)
+
 # -- model: what was concluded ---------------------------------------------------------------------------------------
 
 EVENTS = _table("model", "events", {

@@ -17,6 +17,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parsers.visible import visible
+from store.door import Asks
 from store.errors import EngineError
 from web import answering, api, feedback, pages, repairs, rooms, sources, suggesting, tail
 from web.access import login
@@ -28,7 +29,7 @@ from web.methods import as_get, methods_of
 from web.metrics import CONTENT_TYPE, Metrics
 from web.origin import foreign
 from web.problems import ProblemError, wants_page
-from web.reading import Reader, Store
+from web.reading import Reader
 from web.timerange import BadTimeError
 from web.turns import Turns
 
@@ -178,7 +179,7 @@ def guard(app: FastAPI, gate: Gate) -> None:
 
 
 def create_app(
-    store: Store, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None, audit: Audit | None = None
+    store: Asks, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None, audit: Audit | None = None
 ) -> FastAPI:
     """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown),
     ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody. ``audit``:

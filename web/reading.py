@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 import sqlalchemy as sa
@@ -35,12 +35,6 @@ LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
 #: Another cluster comes once in a service's life.
 NAMES_KEPT_S = 15.0
-
-
-class Store(Asks, Protocol):
-    """What the web room needs of a store: answers to questions, in any thread, and facts about itself."""
-
-    def info(self) -> Mapping[str, Any]: ...
 
 
 def joined_states(rows: Sequence[Row]) -> list[Row]:
@@ -82,7 +76,7 @@ class Reader:
     #: True where only one user's jobs are seen.
     own = False
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Asks) -> None:
         self.store = store
         self._sources: tuple[float, list[Row]] | None = None
         self._names: tuple[float, NodeNames] | None = None

@@ -38,7 +38,8 @@ from store.questions.job_rows import COLUMNS
 from store.tables import JOBS
 
 if TYPE_CHECKING:
-    from store.door import Asks, Door, Mark
+    from store.changes import Changes
+    from store.door import Asks, Door
 
 #: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
@@ -63,19 +64,19 @@ class Rows(NamedTuple):
     steps: list[dict[str, Any]]
 
 
-def rows_since(store: Door, cluster: str | None, since: Mark) -> pl.DataFrame:
-    """What was stored about jobs after a mark."""
-    return store.ask_frame(job_rows.new_job_rows(cluster, store.stored_since(JOBS, since)))
+def rows_since(store: Door, cluster: str | None, new: Changes) -> pl.DataFrame:
+    """What was added about jobs."""
+    return store.ask_frame(job_rows.new_job_rows(cluster, store.stored_since(JOBS, new)))
 
 
 def rows_of(
-    store: Door, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: Mark | None, rows: pl.DataFrame, stepped: bool = True
+    store: Door, cluster: str | None, jobs: frozenset[int], known: frozenset[int], new: Changes | None, rows: pl.DataFrame, stepped: bool = True
 ) -> Rows:  # fmt: skip
-    """Of all jobs but ``known`` the rows up to the mark ``since`` are known to say nothing; ``rows`` are those after it.
+    """Of all jobs but ``known`` the rows that are not ``new`` are known to say nothing; ``rows`` are those that are.
     ``stepped``: anything may be stored about steps."""
     rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
-    if known and since is not None:
-        before = ~store.stored_since(JOBS, since)
+    if known and new is not None:
+        before = ~store.stored_since(JOBS, new)
         rows = pl.concat([rows, store.ask_frame(job_rows.job_rows_of(cluster, sorted(known), before))])
     steps: list[dict[str, Any]] = []
     if stepped and store.ask(job_rows.any_step()):

@@ -20,7 +20,7 @@ from store.errors import NoSuchTable
 from store.questions import kept
 
 if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
+    from store.door import Asks, Door
 
 #: The categories of the contract: what an operator may say it was.
 CATEGORIES = (
@@ -48,7 +48,7 @@ class Answer:
     author: str = ""
 
 
-def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
+def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
     """Keeps an answer about a run's verdict and returns it. The same person's later answer on it counts instead.
 
     ``run_key`` is the run's name in the whole store."""
@@ -76,7 +76,7 @@ def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = 
     return row
 
 
-def answers(store: DuckStore, *, run_key: str | None = None, incident_id: str | None = None) -> list[dict[str, Any]]:
+def answers(store: Asks, *, run_key: str | None = None, incident_id: str | None = None) -> list[dict[str, Any]]:
     """All answers, oldest first; of one run (by its name in the whole store) or incident where named."""
     if run_key is not None:
         run = run_names.find(store, run_key, "own_key", "cluster") or {"own_key": run_key, "cluster": None}

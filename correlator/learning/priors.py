@@ -23,7 +23,7 @@ from store.questions import conclusions
 
 if TYPE_CHECKING:
     from correlator.learning.base_rates import Innocence
-    from store.duckdb.store import DuckStore
+    from store.door import Asks
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Lessons:
     uncounted: int
 
 
-def learned(store: DuckStore, edges: Sequence[Edge], begun: Mapping[str, float] | None = None) -> Lessons:
+def learned(store: Asks, edges: Sequence[Edge], begun: Mapping[str, float] | None = None) -> Lessons:
     """Counts the standing answers whose verdict still says what was answered. ``begun``: edge -> its prior before all answers,
     where its own is not that."""
     rows = store.ask(conclusions.verdict_documents())

@@ -24,7 +24,8 @@ from store.tables import BOOTS, JOBS, LOGS, METRICS, NODE_STATES, STEPS
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from store.door import Door, Mark, Question
+    from store.changes import Changes
+    from store.door import Door, Question
 
 P = ParamSpec("P")
 
@@ -58,7 +59,7 @@ class Ahead:
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
     output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
-    begins in it, whether it holds states of nodes, after which mark its rows were stored, those of them about jobs, and
+    begins in it, whether it holds states of nodes, which rows are ``new``, those of them about jobs, and
     the runs that they most likely tell (``likely_runs``). ``empty``: tables of ``raw`` that hold nothing."""
 
     earliest: float
@@ -67,7 +68,7 @@ class Change:
     voices: frozenset[str] = frozenset()
     unstamped: frozenset[int] = frozenset()
     states: bool = True
-    since: Mark | None = None
+    new: Changes | None = None
     job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
     likely: Mapping[int, Run] = field(default_factory=dict, compare=False)
     ahead: Ahead | Recalled | None = field(default=None, compare=False)
@@ -101,21 +102,21 @@ AGAIN_S = 60.0
 
 
 class Arrivals:
-    """Rows that were stored after the mark ``since``; ``grown``: tables of ``raw`` that have such rows. What does not
+    """Rows that are ``new``; ``grown``: tables of ``raw`` that have such rows. What does not
     hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was received
     of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
 
     def __init__(
-        self, store: Door, since: Mark, grown: Collection[str], beside: Executor,
+        self, store: Door, new: Changes, grown: Collection[str], beside: Executor,
         told: Mapping[str | None, NewRows] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
         empty: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
-        self.store, self.since, self.grown, self.beside = store, since, grown, beside
+        self.store, self.new, self.grown, self.beside = store, new, grown, beside
         self.told, self.recalled, self.empty = told, recalled or {}, empty
 
     def _new(self, rows: sa.FromClause) -> sa.ColumnElement[bool]:
         """Which rows of a table are new."""
-        return self.store.stored_since(rows, self.since)
+        return self.store.stored_since(rows, self.new)
 
     def _rows(
         self, table: sa.Table, question: Callable[Concatenate[str | None, sa.ColumnElement[bool], P], Question],
@@ -218,7 +219,7 @@ class Arrivals:
             return None
         return Change(
             min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
-            frozenset(lines.unstamped), states, self.since, rows, likely, lines.ahead, self.empty,
+            frozenset(lines.unstamped), states, self.new, rows, likely, lines.ahead, self.empty,
         )  # fmt: skip
 
     def _boots(self, cluster: str | None) -> list[float | None]:
@@ -231,7 +232,7 @@ class Arrivals:
         if self.told is not None:
             told = self.told.get(cluster) or NewRows()
             return pl.concat([no_rows(), *told.rows]), told.moments, told.likely
-        rows = rows_since(self.store, cluster, self.since) if "jobs" in self.grown else no_rows()
+        rows = rows_since(self.store, cluster, self.new) if "jobs" in self.grown else no_rows()
         return rows, moments_of(rows), likely_runs(rows)
 
     def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:

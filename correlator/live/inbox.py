@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import polars as pl
 import structlog
@@ -24,6 +24,7 @@ from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
 from correlator.model.nouns import Event, Run
 from parsers.record import TABLES
+from store.changes import Changes, growth
 from store.line_frames import plain
 from store.questions import event_lines, job_rows
 
@@ -98,13 +99,8 @@ class NewRows:
             self.loose = []
 
 
-class Received(NamedTuple):
-    """How many rows of each table of ``FOLLOWED`` were received, how often rows that were there already were changed, and how many
-    lines were moved."""
-
-    rows: tuple[int, ...]
-    rewritten: int
-    moved: int
+#: How many rows of each table of ``FOLLOWED`` were received.
+Received = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -170,27 +166,27 @@ class Inbox:
 
     def mark(self) -> Received | None:
         """Up to where rows were received; None while more is being committed."""
-        mark = Received(self._rows, self._store.rewritten, self._store.moved)
-        return None if self._store.telling else mark
+        rows = self._rows
+        return None if self._store.telling else rows
 
     def take(
-        self, since: Received | None, until: Received | None, grown: Mapping[str, int]
+        self, since: Received | None, until: Received | None, changes: Changes
     ) -> dict[str | None, NewRows] | None:
-        """What the rows between two marks tell, by cluster, where they are all by which the tables have ``grown``; else None.
+        """What the rows between two marks tell, by cluster, where they are all that changed in the tables meanwhile; else None.
         It is not kept."""
         with self._one_at_a_time:
             self._read_waiting()
             found: dict[str | None, NewRows] = {}
-            whole, self._whole_from = self._whole_from, self._rows if until is None else until.rows
+            whole, self._whole_from = self._whole_from, self._rows if until is None else until
             while self._told and self._told[0][0] <= self._whole_from:
                 for cluster, told in self._told.popleft()[1].items():
                     found.setdefault(cluster, NewRows()).add(told)
                     self._size -= told.size
-        if since is None or until is None or since.rewritten != until.rewritten:
+        if since is None or until is None or changes.too_old or any(c.amended for c in changes.tables.values()):
             self.recalled.clear()
             return None
-        rows = {table: now - then for table, then, now in zip(FOLLOWED, since.rows, until.rows, strict=True)}
-        if whole is None or whole > since.rows or any(rows[table] != grown[table] for table in FOLLOWED):
+        rows = {table: now - then for table, then, now in zip(FOLLOWED, since, until, strict=True)}
+        if whole is None or whole > since or any(rows[table] != growth(changes.tables[table]) for table in FOLLOWED):
             return None
         for told in found.values():
             told.read()

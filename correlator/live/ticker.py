@@ -24,15 +24,17 @@ from correlator.live.arrivals import Arrivals
 from correlator.live.awaited import silent_in
 from correlator.live.changes import same_objects, settled
 from correlator.live.history import History, Said
-from correlator.live.inbox import BEHIND_S, FOLLOWED, Inbox, NewRows, Recalled, Received
+from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
 from correlator.live.state import LiveConclusions, TickChange, index_of
 from correlator.live.window import Window, longest_window, untouched_until
 from correlator.site.interfaces import remember
+from store.changes import growth
 from store.questions.conclusions import incident_ids
 
 if TYPE_CHECKING:
-    from store.door import Door, Mark
+    from store.changes import Changes, Mark
+    from store.door import Door
 
 #: Tables of ``raw`` whose rows the correlator reads.
 INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states", "metrics", "artifacts", "boots")
@@ -102,15 +104,15 @@ class Ticker:
 
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
-        (state, received), moment = self._look(), _naive(now)
+        (new, received), moment = self._look(), _naive(now)
         before, partly = self._known, True
         with Storing(self.store) as storing:
-            if state == self._seen and not full:
+            if new.nothing and not full:
                 found = list(before.values())
             else:
-                told = self._told(state, received)
-                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state, received, told)
-                found, partly = self._conclude(state, whole, storing, told)
+                told = self._inbox.take(self._received, received, new)
+                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(new, told)
+                found, partly = self._conclude(new, whole, storing, told)
             if not partly:
                 self._full_at = begun
             found = [
@@ -120,11 +122,11 @@ class Ticker:
                 )
                 for c in found
             ]
-            if state == self._seen and all(c is before.get(c.cluster) for c in found):
+            if new.nothing and all(c is before.get(c.cluster) for c in found):
                 return TickReport(seconds=time.perf_counter() - begun)
-            lines = state.tables["logs"].rows - (self._seen.tables["logs"].rows if self._seen else 0)
+            lines = growth(new.tables["logs"])
             said = self._say(found, before, moment, partly, storing)
-        self._seen, self._received, self._known = state, received, {c.cluster: c for c in found}
+        self._seen, self._received, self._known = new.until, received, {c.cluster: c for c in found}
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
@@ -135,31 +137,26 @@ class Ticker:
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
-    def _look(self) -> tuple[Mark, Received | None]:
-        """The tables as they are, and up to where they were received then; None: while they were looked at, more came in."""
+    def _look(self) -> tuple[Changes, Received | None]:
+        """What changed, and up to where it was received then; None: while it was looked at, more came in."""
         for _ in range(LOOKS):
             before = self._inbox.mark()
-            state = self.store.mark(INPUTS, self._seen)
+            new = self.store.changes(INPUTS, self._seen)
             if before is not None and before == self._inbox.mark():
-                return state, before
-        return state, None
-
-    def _told(self, state: Mark, received: Received | None) -> dict[str | None, NewRows] | None:
-        """What was received since the last tick, by cluster; None where that is not all that is new."""
-        before = {table: self._seen.tables[table].rows if self._seen else 0 for table in FOLLOWED}
-        return self._inbox.take(self._received, received, {t: state.tables[t].rows - before[t] for t in FOLLOWED})
+                return new, before
+        return new, None
 
     def _conclude(
-        self, state: Mark, full: bool, storing: Storing, told: dict[str | None, NewRows] | None
+        self, new: Changes, full: bool, storing: Storing, told: dict[str | None, NewRows] | None
     ) -> tuple[list[LiveConclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
-        if full or self._seen is None:
+        if full or new.too_old:
             names = clusters_of(self.store)
             return [self._anew(c) for c in names], False
-        grown = frozenset(table for table, now in state.tables.items() if now != self._seen.tables[table])
-        empty = frozenset(table for table, now in state.tables.items() if not now.rows)
+        grown = frozenset(table for table, change in new.tables.items() if change.added)
+        empty = frozenset(table for table, rows in new.rows.items() if not rows)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
-            arrivals = Arrivals(self.store, self._seen, grown, beside, told, self._inbox.recalled, empty)
+            arrivals = Arrivals(self.store, new, grown, beside, told, self._inbox.recalled, empty)
             return self._conclude_grown(arrivals, storing)
 
     def _anew(self, cluster: str | None) -> LiveConclusions:
@@ -232,16 +229,14 @@ class Ticker:
             conclusions.spent.clear()
         self._spent.clear()
 
-    def _grew_only(self, state: Mark, received: Received | None, told: dict[str | None, NewRows] | None) -> bool:
+    def _grew_only(self, new: Changes, told: dict[str | None, NewRows] | None) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
-        moved count as added again; only who received what is new can tell them from it."""
-        if self._seen is None:
+        moved are no new ones; only who received what is new can tell it from them."""
+        if new.too_old:
             return False
-        moved = received.moved - self._received.moved if received and self._received and told is not None else 0
-        for table, now in state.tables.items():
-            then = self._seen.tables[table]
-            added = now.added - then.added - (moved if table == "logs" else 0)
-            if now.rows - then.rows != added or now.rows < then.rows or (table in TIMELESS and now.rows != then.rows):
+        for table, change in new.tables.items():
+            lost = change.removed or (change.moved and not (table == "logs" and told is not None))
+            if lost or (table in TIMELESS and change.added):
                 return False
         return True
 

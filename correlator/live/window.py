@@ -366,7 +366,7 @@ class Window:
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
         return run_rows.rows_of(
-            self.store, self.before.cluster, told, known, self.change.since, self.change.job_rows, "steps" not in self.change.empty
+            self.store, self.before.cluster, told, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
         )  # fmt: skip
 
     def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:

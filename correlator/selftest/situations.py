@@ -46,7 +46,7 @@ def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None)
     told = list(distinct.values())
     worlds: dict[str, World] = {}
     with open_store(None) as store:
-        store.add(tables_of(told, catalogue))
+        store.append(tables_of(told, catalogue))
         for number, case in enumerate(told):
             worlds[case.situation] = _world(store, cluster_of(number), case)
         for case in cases:

@@ -10,10 +10,10 @@ from faultline.notify import notifiers
 from faultline.notify.telling import Target, Telling
 
 if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
+    from store.door import Door
 
 
-def telling_of(config: Config, store: DuckStore, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Telling:
+def telling_of(config: Config, store: Door, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Telling:
     """The targets of a configuration."""
     known = notifiers()
     targets = [

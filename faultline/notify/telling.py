@@ -24,7 +24,7 @@ from faultline.notify.message import Message, State
 from store.questions import incidents, notices
 
 if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
+    from store.door import Door
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ _Told = dict[str, tuple[str, str | None]]
 class Telling(Collector):
     """``alerts()``: what ``collector.inventory`` says of silent sources, as (key, text)."""
 
-    store: DuckStore
+    store: Door
     targets: Sequence[Target]
     link: str
     alerts: Callable[[], Sequence[tuple[str, str]]] = tuple

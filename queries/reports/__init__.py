@@ -24,7 +24,7 @@ from queries.reports.report import Report
 from queries.reports.usage import REPORT as USAGE
 
 if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
+    from store.door import Door
 
 GROUP = "faultline.reports"
 
@@ -59,7 +59,7 @@ def listing() -> list[dict[str, str]]:
     return [{"name": r.name, "title": r.title, "description": r.description} for r in REPORTS.values()]
 
 
-def run(store: DuckStore, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Document:
+def run(store: Door, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Document:
     """Builds a report. Runs and incidents count when they ended at or after ``since`` and before ``until``."""
     report = REPORTS.get(name)
     if report is None:

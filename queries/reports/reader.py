@@ -13,13 +13,13 @@ from store.questions import ended
 from store.questions.ended import Period
 
 if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
+    from store.door import Door
 
 
 class Reader:
     """A store and the period that a report is about (naive UTC; None is no bound)."""
 
-    def __init__(self, store: DuckStore, since: datetime | None, until: datetime | None) -> None:
+    def __init__(self, store: Door, since: datetime | None, until: datetime | None) -> None:
         self.store = store
         self.since = since
         self.until = until

@@ -17,7 +17,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,13 @@ import duckdb
 import structlog
 
 from parsers.record import TABLES
+from store.changes import Change
+from store.door import Closed, Dropped
 from store.duckdb import segments
 from store.duckdb.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
 from store.duckdb.line_heads import head_of
+from store.errors import LinesChanged
+from store.tables import LOGS
 
 if TYPE_CHECKING:
     from store.duckdb.store import DuckStore
@@ -51,28 +54,6 @@ WRITING, KEPT, DROPPED = "writing", "kept", "dropped"
 #: What would change if a line did. Its text never does.
 _FINGERPRINT = """SELECT count(*), coalesce(sum(hash(time, time_quality, sender_time, received_time, resolution_us, cluster, host,
   source, format, unit, pid, facility, severity, event, job_id, file, line)::HUGEINT), 0)"""
-
-
-@dataclass(frozen=True)
-class Closed:
-    """What one call of ``close_days`` moved."""
-
-    days: int = 0
-    files: int = 0
-    lines: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """What one call of ``drop_before`` dropped."""
-
-    files: int = 0
-    lines: int = 0
-
-
-class Changed(Exception):  # noqa: N818  (a state, not an error)
-    """Lines changed while they were written into a file."""
 
 
 # -- closing days ----------------------------------------------------------------------------------------------------
@@ -117,7 +98,7 @@ def _close(store: DuckStore, day: date) -> Iterator[Written]:
                 with store.alone() if attempt == TRIES else nullcontext():
                     yield _move(store, day, part)
                 break
-            except Changed:
+            except LinesChanged:
                 if attempt == TRIES:
                     raise
 
@@ -163,11 +144,14 @@ def _move(store: DuckStore, day: date, found: Sequence[Slice]) -> Written:
         written = file.write(store.cursor(), found, lines)
         with store.transaction() as connection:
             if _fingerprint(connection, lines, spans) != before or before[0] != written.lines:
-                raise Changed
+                raise LinesChanged(
+                    f"{store.folder}: lines of {day} changed while they were archived; they stay where they are"
+                )
             for clock, span in spans.items():
                 connection.execute(f"DELETE {lines} AND {condition(clock)}", span)
+            store.note(LOGS.name, Change(moved=written.lines))
             _register(connection, name, written)
-            _gather_rests(connection)
+            store.note(LOGS.name, Change(moved=_gather_rests(connection)))
             make_views(store, connection)
     except BaseException:
         file.discard()
@@ -203,8 +187,10 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written
         )  # fmt: skip
 
 
-def _gather_rests(connection: duckdb.DuckDBPyConnection) -> None:
-    """Lines that are left alone in a segment give up its place and its filter: they wait with the fresh ones for another."""
+def _gather_rests(connection: duckdb.DuckDBPyConnection) -> int:
+    """Lines that are left alone in a segment give up its place and its filter: they wait with the fresh ones for another. How many
+    these are."""
+    moved = 0
     segments.forget_empty(connection)
     # Blocks one by one: a comparison of ranges would bring all lines of the table into memory.
     connection.execute(f"""CREATE OR REPLACE TEMP TABLE rests AS SELECT unnest(range(first_block, last_block + 1))::INTEGER AS block
@@ -214,10 +200,11 @@ def _gather_rests(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("""CREATE OR REPLACE TEMP TABLE loose AS SELECT * REPLACE (0 AS block) FROM raw.logs
             WHERE block IN (SELECT block FROM rests)""")
         connection.execute("DELETE FROM raw.logs WHERE block IN (SELECT block FROM rests)")
-        connection.execute("INSERT INTO raw.logs BY NAME SELECT * FROM loose")
+        (moved,) = connection.execute("INSERT INTO raw.logs BY NAME SELECT * FROM loose").fetchone() or (0,)
         connection.execute("DELETE FROM raw.log_segments WHERE first_block IN (SELECT block FROM rests)")
         connection.execute("DROP TABLE loose")
     connection.execute("DROP TABLE rests")
+    return int(moved)
 
 
 # -- retention -------------------------------------------------------------------------------------------------------
@@ -258,6 +245,7 @@ def drop_before(store: DuckStore, day: date) -> Dropped:
                 ((count,),) = connection.execute(
                     f"DELETE FROM raw.{table} AS t WHERE {old}", {"day": day} if "$day" in old else {}
                 ).fetchall()
+                store.note(table, Change(removed=int(count)))
                 lines += count if table == "logs" else 0
             connection.execute("DROP TABLE gone")
             files = connection.execute(
@@ -267,6 +255,7 @@ def drop_before(store: DuckStore, day: date) -> Dropped:
             ).fetchall()
             for _, first, last in files:
                 connection.execute("DELETE FROM raw.log_segments WHERE first_block BETWEEN ? AND ?", [first, last])
+            store.note(LOGS.name, Change(removed=sum(int(count) for count, _, _ in files)))
             segments.forget_empty(connection)
             if files:
                 make_views(store, connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,12 +30,12 @@ def translated(error: duckdb.Error) -> EngineError:
     return kind(str(error))
 
 
-class Asks:
+class Asks(ABC):
     """What can be asked: whatever gives cursors. Each question gets a cursor of its own, so any thread may ask."""
 
+    @abstractmethod
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection for one thread of reading; ``queries.kql`` runs its statements on it."""
-        raise NotImplementedError
 
     def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
         """The rows of an answer as dicts. Raises ``EngineError``, or ``NoSuchTable`` in a store of an older version."""

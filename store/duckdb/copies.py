@@ -110,4 +110,5 @@ def restore(folder: Path, into: Path) -> None:
         shutil.copytree(folder, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns(NOTE))
     except (OSError, shutil.Error) as error:
         raise StoreError(f"{into}: the copy was not restored: {error}") from error
-    DuckStore(into).close()  # views name the archive by its place
+    with DuckStore(into) as store:  # views name the archive by its place
+        store.begin_instance()  # the numbers of batches are given again

@@ -14,6 +14,8 @@ import structlog
 
 from parsers.clock import AHEAD
 from parsers.future import SEEN, TAG
+from store.changes import Change
+from store.tables import LOGS
 
 if TYPE_CHECKING:
     from store.duckdb.store import DuckStore
@@ -44,16 +46,17 @@ def hold(store: DuckStore) -> int:
     if store.fact(FACT) is not None:
         return 0
     with store.transaction() as connection:
-        store.rewrite()
         held = _count(connection.execute(_HOLD))
+        store.note(LOGS.name, Change(amended=held, moved=held))  # tags are a list: such rows are put behind all others
         (latest,) = connection.execute(_LATEST).fetchone() or (None,)
         if latest is not None:
             for table, columns in SEEN.items():
                 for column in columns:
-                    connection.execute(
+                    done = connection.execute(
                         f'UPDATE raw."{table}" SET "{column}" = NULL WHERE "{column}" > ?::TIMESTAMP + {CLOCK_BEHIND}',
                         [latest],
                     )
+                    store.note(table, Change(amended=_count(done)))
         _inventory(connection)
     store.set_fact(FACT, str(held))
     if held:

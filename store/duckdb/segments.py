@@ -19,7 +19,6 @@ updated; the filter stays right, since it only says where a text cannot be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -27,8 +26,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from store.changes import Change
+from store.door import Sealed
 from store.duckdb.writing import insert
 from store.line_order import SEGMENT_ROWS, in_order
+from store.tables import LOGS
 from store.text_filter import BLOCK_ROWS, FilterBuilder, TextFilter
 
 if TYPE_CHECKING:
@@ -51,14 +53,6 @@ SCHEMA = [
 ]
 
 
-@dataclass(frozen=True)
-class Sealed:
-    """What one call did."""
-
-    lines: int = 0
-    segments: int = 0
-
-
 def unsealed(store: DuckStore) -> int:
     """Lines that wait in no segment yet; a zone map answers this in about a millisecond."""
     row = store.cursor().execute("SELECT count(*) FROM raw.logs WHERE block = 0").fetchone()
@@ -74,7 +68,7 @@ def seal(store: DuckStore, *, least: int = SEGMENT_ROWS) -> Sealed:
             lines = _take(connection, min(waiting, ROUND_ROWS))
             connection.execute("DELETE FROM raw.logs WHERE block = 0 AND rowid <= ?", [lines["rowid"].max()])
             segments = insert_sealed(connection, in_order(lines.drop("rowid", "block")))
-            store.move(lines.height)
+            store.note(LOGS.name, Change(moved=lines.height))
         done = Sealed(done.lines + lines.height, done.segments + segments)
         if lines.height >= waiting:
             break

@@ -6,7 +6,6 @@ ledger entry that says "this was read" go into one transaction, so that a crash 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import weakref
@@ -14,25 +13,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import polars as pl
 import sqlalchemy as sa
 
 from parsers.record import TABLES, conform
-from store.door import Added, Copy, FileEntry, Health, Listener, Mark, Question, Writer
-from store.duckdb import archive, commit_mark, copies, damage, following, held_stamps, intake, segments
+from store.changes import NOTHING, Change, ChangeLog, Changes, Mark
+from store.door import Added, Closed, Copy, Dropped, FileEntry, Health, Listener, Question, Sealed, Writer
+from store.duckdb import (
+    archive,
+    batches,
+    commit_mark,
+    copies,
+    damage,
+    following,
+    held_stamps,
+    intake,
+    segments,
+    visible,
+)
 from store.duckdb.arrow import as_arrow
 from store.duckdb.asking import Asks, store_errors, translated
 from store.duckdb.dialect import spelled
+from store.duckdb.following import Follower
 from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
-from store.files import remove_left
+from store.files import SERVICE_FILE, remove_left, service_address
 from store.line_frames import CODED, coded, logs_for_storage, plain
 from store.line_order import SEGMENT_ROWS, in_order
-from store.tables import FILES, METADATA
+from store.tables import FILES, LOGS, METADATA
 
 __all__ = [
     "CODED", "DATABASE", "SERVICE_FILE", "Added", "DuckStore", "FileEntry", "Listener", "StoreError", "StoreHeld", "as_arrow", "coded",
@@ -40,7 +52,6 @@ __all__ = [
 ]  # fmt: skip
 
 DATABASE = "faultline.duckdb"
-SERVICE_FILE = "service.json"
 #: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
 MEMORY = "60%"
@@ -62,14 +73,13 @@ class DuckStore(Asks):
         #: What the transaction under way announced; whether some of it is being committed and was not told yet.
         self._announced: list[tuple[str, pl.DataFrame]] = []
         self.telling = False
-        #: Goes on counting when rows of ``raw`` that were there already are changed (``rewrite``), and when that is committed.
-        self.rewritten = 0
-        self._rewrites = False
-        #: So many rows of ``raw.logs`` were put elsewhere as they are (``move``), and so many by the transaction under way.
-        self.moved = 0
-        self._moves = 0
+        #: What the transaction under way did to tables of ``raw`` (``note``).
+        self._changed: dict[str, Change] = {}
         #: So many transactions were committed since the store was made (``store.duckdb.commit_mark``).
         self._count = 0
+        #: What they changed; None: another instance begins with the next one.
+        self._log: ChangeLog | None = None
+        self._follower: Follower | None = None
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
         target = ":memory:"
@@ -118,8 +128,8 @@ class DuckStore(Asks):
                 f"{folder}: a store of schema {newer}, and this version knows {VERSION}: a newer Faultline wrote it; install that "
                 "one, or use another --data folder. Nothing was changed"
             )
-        if folder is not None and not read_only:
-            self._count_from(aside)
+        if folder is not None:  # one in memory begins with its first transaction
+            self._go_on(aside)
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
         if locked:  # another part of this process opened it before, and asked (queries.kql.run.harden)
             return
@@ -136,16 +146,31 @@ class DuckStore(Asks):
                 f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
             ) from error
 
-    def _count_from(self, aside: Path | None) -> None:
+    def _go_on(self, aside: Path | None) -> None:
         """Goes on counting transactions where the store is; says so where it was further."""
         known = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'model' AND table_name = 'facts'"
         made = self._connection.execute(known).fetchone() != (0,)
-        fact = self.fact(commit_mark.FACT) if made else None
-        self._count = int(fact) if fact is not None else 0
-        if self.folder is not None:
+        facts = dict(self._connection.execute("SELECT name, value FROM model.facts").fetchall()) if made else {}
+        self._count = batches.number_of(facts)
+        self._log = batches.known(self._connection, facts)
+        if self.read_only:
+            self._follow(self._log or ChangeLog("", self._count))
+        elif self.folder is not None:
             told = commit_mark.compare(self.folder / DATABASE, self._count, aside)
+            if told is not None:
+                self._log = None
             if self._marking is not None and (told is None or self.lost):  # else it is told again at the next start
                 self._marking.write(self._count)
+        if self._log is not None:
+            self._follow(self._log)
+
+    def _follow(self, log: ChangeLog) -> None:
+        self._log, self._follower = log, Follower(self.rows, log)
+
+    def begin_instance(self) -> None:
+        """Gives the store another name: its batches are numbered anew from here on, and marks of before are too old."""
+        with self.transaction():
+            self._log = None
 
     @property
     def lost(self) -> list[str]:
@@ -171,6 +196,8 @@ class DuckStore(Asks):
                 with suppress(duckdb.Error):
                     self._connection.close()
                 self._open(str(self.folder / DATABASE))
+                if self._log is None:  # it lost commits
+                    self.begin_instance()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -178,10 +205,14 @@ class DuckStore(Asks):
         """A cursor of its own for one thread of reading."""
         return self._connection.cursor()
 
+    def seen_by(self, user: str) -> visible.View:
+        """The same store as this user may see it."""
+        return visible.View(self, user)
+
     def name_cluster(self, cluster: str) -> None:
         """Gives all rows of ``raw`` that name no cluster this one."""
         with self.transaction() as connection:
-            writer = DuckWriter(connection, self.rewrite)
+            writer = DuckWriter(connection, self.note)
             for table in (*(METADATA.tables[f"raw.{name}"] for name in TABLES), FILES):
                 writer.amend(sa.update(table).where(table.c.cluster.is_(None)).values(cluster=cluster))
             archive.name_cluster(self, connection, cluster)
@@ -209,13 +240,14 @@ class DuckStore(Asks):
         with store_errors():
             self.cursor().execute(f"SET GLOBAL checkpoint_threshold = '{CHECKPOINT}'")
 
-    def mark(self, tables: Sequence[str], since: Mark | None = None) -> Mark:
-        """Up to where the store holds rows of these tables of ``raw`` now; cheap where an earlier mark is given."""
-        return following.mark(self.rows, self._count, tables, since)
+    def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:
+        """What changed in these tables of ``raw`` after a mark; cheap where nothing did."""
+        assert self._follower is not None
+        return self._follower.changes(self._count, tables, since)
 
-    def stored_since(self, rows: sa.FromClause, since: Mark) -> sa.ColumnElement[bool]:
-        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were stored after a mark of it."""
-        return following.stored_since(rows, since)
+    def stored_since(self, rows: sa.FromClause, changes: Changes) -> sa.ColumnElement[bool]:
+        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were added."""
+        return following.stored_since(rows, changes)
 
     @contextmanager
     def others_tidy(self) -> Iterator[None]:
@@ -256,11 +288,12 @@ class DuckStore(Asks):
             connection = self._connection
             with store_errors():
                 connection.execute("BEGIN")
-            self._announced, self._rewrites, self._moves = [], False, 0
+            self._announced, self._changed = [], {}
             try:
                 yield connection
                 self._count_on(connection)
             except BaseException as error:
+                self._take_back()
                 with suppress(duckdb.Error):  # a database that gave up refuses even this
                     connection.execute("ROLLBACK")
                 if isinstance(error, duckdb.Error):
@@ -272,22 +305,31 @@ class DuckStore(Asks):
             listener.digest()
 
     def _count_on(self, connection: duckdb.DuckDBPyConnection) -> None:
-        if self._marking is not None:
-            connection.execute("DELETE FROM model.facts WHERE name = ?", [commit_mark.FACT])
-            connection.execute("INSERT INTO model.facts VALUES (?, ?)", [commit_mark.FACT, str(self._count + 1)])
+        batch = self._count + 1
+        if self._log is None:
+            self._follow(batches.begin(connection, batch))
+            self._changed = {}
+        assert self._log is not None
+        batches.count_on(connection, self._log, batch, self._changed)
+
+    def _take_back(self) -> None:
+        if self._log is not None:
+            self._log.take_back(self._count + 1)
 
     def _commit(self, connection: duckdb.DuckDBPyConnection) -> list[Listener]:
         """Those that were told of what was added."""
         added, self._announced = self._announced, []
         listeners = list(self.listeners) if added else []
-        self.telling = bool(listeners or self._moves)
+        self.telling = bool(listeners)
         try:
-            connection.execute("COMMIT")
+            try:
+                connection.execute("COMMIT")
+            except BaseException:
+                self._take_back()
+                raise
             self._count += 1
             if self._marking is not None:
                 self._marking.write(self._count)
-            self.rewritten += self._rewrites
-            self.moved += self._moves
             for listener in listeners:
                 listener.hear(added)
         finally:
@@ -300,15 +342,11 @@ class DuckStore(Asks):
         if self.listeners:
             self._announced += added
 
-    def rewrite(self) -> None:
-        """Inside a transaction that changes rows of ``raw`` which were there already: what was heard of them holds no more."""
-        self._rewrites = True
-        self.rewritten += 1
-
-    def move(self, rows: int) -> None:
-        """Inside a transaction that deletes so many rows of ``raw.logs`` and adds the same again: nothing is said that was not
-        said before, and whoever counts by row ids has to know."""
-        self._moves += rows
+    def note(self, table: str, change: Change) -> None:
+        """Inside a transaction: what it did to a table of ``raw``. Whoever follows what is new rests on it, so all that changes rows
+        there has to say so; ``DuckWriter`` does."""
+        if change != NOTHING:
+            self._changed[table] = self._changed.get(table, NOTHING).and_then(change)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -325,7 +363,7 @@ class DuckStore(Asks):
     def write(self) -> Iterator[Writer]:
         """Changes in one transaction; one writer at a time."""
         with self.transaction() as connection:
-            yield DuckWriter(connection, self.rewrite)
+            yield DuckWriter(connection, self.note)
 
     def append(
         self, rows: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = (), *, sealed: Sequence[pl.DataFrame] = (),
@@ -336,10 +374,11 @@ class DuckStore(Asks):
             # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
             for segment in sealed:
                 segments.insert_sealed(connection, segment, filters=False)
+                self.note(LOGS.name, Change(segment.height))
             self.announce(("logs", segment) for segment in sealed)
             self._append(connection, rows, files)
             if also is not None:
-                also(DuckWriter(connection, self.rewrite))
+                also(DuckWriter(connection, self.note))
 
     def add(self, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = ()) -> None:
         """Stores observations and the ledger entries they came with, in one transaction."""
@@ -351,13 +390,15 @@ class DuckStore(Asks):
     ) -> None:
         for entry in files:
             if entry.replaces_tail:
-                connection.execute(
+                gone = connection.execute(
                     "DELETE FROM raw.logs WHERE file = ? AND line = ? AND cluster IS NOT DISTINCT FROM ?",
                     [entry.path, entry.tail_line, entry.cluster],
-                )
+                ).fetchone()
+                self.note(LOGS.name, Change(removed=int(gone[0]) if gone else 0))
         for name, data in tables.items():
             if data.height:
                 self.announce([(name, _add(connection, name, data))])
+                self.note(name, Change(data.height))
         for entry in files:
             connection.execute(
                 "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
@@ -396,17 +437,17 @@ class DuckStore(Asks):
         """Nobody else writes meanwhile; DuckDB's lock on the file keeps other processes out as long as it is open."""
         return self.alone()
 
-    def close_days(self, today: date, *, hot_days: int) -> archive.Closed:
-        """Archives days that lie behind the hot ones. Raises ``OSError``, ``EngineError`` and ``archive.Changed``."""
+    def close_days(self, today: date, *, hot_days: int) -> Closed:
+        """Archives days that lie behind the hot ones. Raises ``OSError`` and ``StoreError``."""
         with store_errors():
             return archive.close_days(self, today, hot_days=hot_days)
 
-    def drop_before(self, day: date) -> archive.Dropped:
+    def drop_before(self, day: date) -> Dropped:
         """Drops what was seen before a day (UTC): all of it or nothing."""
         with store_errors():
             return archive.drop_before(self, day)
 
-    def seal(self, *, least: int) -> segments.Sealed:
+    def seal(self, *, least: int) -> Sealed:
         """Puts loose lines in order where at least so many wait."""
         with store_errors():
             return segments.seal(self, least=least)
@@ -423,7 +464,8 @@ class DuckStore(Asks):
 
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""
-        return Health(self.info(), self.lost, archive.damaged(self, thorough=thorough))
+        damaged = archive.damaged(self, thorough=thorough)
+        return Health(self.info(), self.lost, damaged, archive.held(self)["lines"])
 
     def backup(self, folder: Path) -> Copy:
         """A consistent copy into an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
@@ -439,7 +481,7 @@ class DuckStore(Asks):
             if self._marking is not None:
                 self._marking.close()
 
-    def __enter__(self) -> DuckStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -455,13 +497,3 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -
     else:
         insert(connection, f"raw.{name}", data)
     return data
-
-
-def service_address(folder: Path) -> str | None:
-    """The address that a running service left in its data folder, if that process still lives."""
-    try:
-        note = json.loads((folder / SERVICE_FILE).read_text())
-        os.kill(int(note["pid"]), 0)
-        return str(note["address"])
-    except (OSError, ValueError, KeyError):
-        return None

@@ -14,18 +14,18 @@ somebody. Documents of the correlator are null here: ``web.access.telling`` give
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import duckdb
 
+from store.door import WITHHELD
 from store.duckdb.asking import Asks, store_errors
 
 CATALOG = "visible"
 #: The connection's variable that holds who reads.
 VARIABLE = "faultline_reader"
-#: Stands for the text of a line that may speak of others.
-WITHHELD = "(text not shown: it may speak of other people's jobs)"
 #: Hardware, links and switches: what their lines say is about a device. Who wrote them was settled when they became events.
 DEVICE_KINDS = r"^(nic|fabric|switch|gpu|pcie|platform)\.|^kernel\.(boot|mce|panic|lockup|thermal)$|^storage\."
 #: What slurmctld says of nodes. Reasons that people typed (slurm.node_reason) are not among them.
@@ -183,7 +183,7 @@ RULES: dict[str, Rule] = {
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(
         ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.jobs", "raw.steps", "raw.node_states", "raw.metrics", "raw.links",
-         "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.log_words", "model.facts",
+         "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts",
          "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _NOT_TOLD,
     ),
@@ -211,6 +211,14 @@ class View(Asks):
         """A connection that sees what the user may see, and nothing else by any name that our SQL uses."""
         with store_errors():
             return cursor(self._whole, self._user)
+
+    def info(self) -> Mapping[str, Any]:
+        """What a store tells of itself is the site's; nothing of it is one user's."""
+        return {}
+
+    def seen_by(self, user: str) -> View:
+        """Another user's view of the same store."""
+        return View(self._whole, user)
 
 
 _INSTALLING = threading.Lock()

@@ -9,8 +9,10 @@ from typing import Any
 import duckdb
 import polars as pl
 import sqlalchemy as sa
-from sqlalchemy.sql.dml import UpdateBase
+from sqlalchemy.sql.dml import Delete, Insert, UpdateBase
 
+from parsers.record import TABLES
+from store.changes import Change
 from store.door import Question
 from store.duckdb.arrow import as_arrow
 from store.duckdb.asking import frame_of, rows_of, store_errors
@@ -21,14 +23,17 @@ from store.functions import PLACE
 class DuckWriter:
     """What ``DuckStore.write`` gives. All changes of one writer are stored, or none; errors of the engine end it."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, rewrite: Callable[[], None]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, note: Callable[[str, Change], None]) -> None:
         self.connection = connection
-        self._rewrite = rewrite
+        self._noted = note
 
     def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
         """Rows as this transaction sees them; also of a change that returns some (``returning``)."""
         with store_errors():
-            return rows_of(self.connection.execute(*spelled(question)))
+            found = rows_of(self.connection.execute(*spelled(question)))
+        if isinstance(question, UpdateBase):
+            self._note(question, len(found))
+        return found
 
     def ask_frame(self, question: Question) -> pl.DataFrame:
         """The same as a frame."""
@@ -40,26 +45,45 @@ class DuckWriter:
         """Runs an insert, update or delete; gives the number of rows it changed."""
         with store_errors():
             found = self.connection.execute(*spelled(statement)).fetchone()
-        return int(found[0]) if found else 0
+        rows = int(found[0]) if found else 0
+        self._note(statement, rows)
+        return rows
 
     def amend(self, statement: UpdateBase) -> int:
-        """As ``change``, of rows of ``raw`` that were there already: whoever follows new rows has to look at all again."""
-        self._rewrite()
+        """As ``change``, of rows of ``raw`` that were there already; see ``store.door``."""
         return self.change(statement)
+
+    def _note(self, statement: UpdateBase, rows: int) -> None:
+        table = statement.entity_description["table"]
+        if isinstance(statement, Insert):
+            self._note_of(table, Change(added=rows))
+        elif isinstance(statement, Delete):
+            self._note_of(table, Change(removed=rows))
+        else:
+            lists = any(
+                isinstance(column.type, sa.ARRAY) for column in table.columns if column.name in _set_by(statement)
+            )
+            self._note_of(table, _amended(rows, lists))
+
+    def _note_of(self, table: sa.Table, change: Change) -> None:
+        if table.schema == "raw" and table.name in TABLES:
+            self._noted(table.name, change)
 
     def amend_by(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
         """Gives rows of ``raw`` that have the same values in ``keys`` those of the other columns of ``data``; see ``store.door``."""
-        self._rewrite()
         columns = {key: "rowid" if key == PLACE else f'"{key}"' for key in keys}
         where = " AND ".join(f'old.{own} IS NOT DISTINCT FROM changed."{key}"' for key, own in columns.items())
         values = ", ".join(f'"{name}" = changed."{name}"' for name in data.columns if name not in keys)
-        self._beside(data, f"UPDATE {table.schema}.{table.name} AS old SET {values} FROM changed WHERE {where}")
+        rows = self._beside(data, f"UPDATE {table.schema}.{table.name} AS old SET {values} FROM changed WHERE {where}")
+        lists = any(isinstance(table.c[name].type, sa.ARRAY) for name in data.columns if name not in keys)
+        self._note_of(table, _amended(rows, lists))
 
     def insert(self, table: sa.Table, data: pl.DataFrame) -> None:
         """Adds the rows of a frame, by column name; columns that it lacks are null or their default."""
         if data.height:
             with store_errors():
                 insert(self.connection, f"{table.schema}.{table.name}", data)
+            self._note_of(table, Change(added=data.height))
 
     def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
         """Adds the rows of a frame in place of those that have the same values in ``keys`` (none of them null)."""
@@ -67,17 +91,29 @@ class DuckWriter:
             self.change(sa.delete(table).where(*(table.c[key] == data[key][0] for key in keys)))
         elif data.height:
             where = " AND ".join(f'old."{key}" = changed."{key}"' for key in keys)
-            self._beside(
+            gone = self._beside(
                 data.select(keys), f"DELETE FROM {table.schema}.{table.name} AS old USING changed WHERE {where}"
             )
+            self._note_of(table, Change(removed=gone))
         self.insert(table, data)
 
-    def _beside(self, data: pl.DataFrame, sql: str) -> None:
-        """Runs a statement of ours that calls a frame ``changed``."""
+    def _beside(self, data: pl.DataFrame, sql: str) -> int:
+        """Runs a statement of ours that calls a frame ``changed``; gives the number of rows it changed."""
         with store_errors():
             self.connection.register("changed", as_arrow(data))
-            self.connection.execute(sql)
+            found = self.connection.execute(sql).fetchone()
             self.connection.unregister("changed")
+        return int(found[0]) if found else 0
+
+
+def _set_by(statement: UpdateBase) -> set[str]:
+    """Names of the columns that an update sets."""
+    return {column if isinstance(column, str) else column.name for column in getattr(statement, "_values", None) or {}}
+
+
+def _amended(rows: int, lists: bool) -> Change:
+    """Lists are not written in place: the engine puts such rows behind all others."""
+    return Change(amended=rows, moved=rows if lists else 0)
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:

@@ -19,12 +19,13 @@ import sqlalchemy as sa
 from correlator.engine import conclude_cluster, correlate
 from correlator.gather.events import coalesce, joined, prepared, stamped
 from correlator.live import inbox
-from correlator.live.inbox import Inbox, Recalled, Received
+from correlator.live.inbox import Inbox, Recalled
 from correlator.live.ticker import Ticker
 from correlator.model.json_text import sorted_json
 from correlator.model.moments import moment_of
 from parsers.record import frame
 from store import open_store, tables
+from store.changes import Change, Changes, Mark
 from store.duckdb.segments import insert_sealed, seal
 from store.duckdb.store import DuckStore, coded, insert, logs_for_storage
 from store.questions import job_rows
@@ -84,11 +85,18 @@ def test_old_parts_are_let_go_and_what_they_covered_is_not_known_any_more() -> N
     assert Recalled(5.0, []).lately() == Recalled(5.0, [])
 
 
+def grew(logs: int = 0, jobs: int = 0, amended: int = 0) -> Changes:
+    """By how many rows the tables grew since the last tick."""
+    tables = {"logs": Change(logs, amended), "jobs": Change(jobs)}
+    return Changes(Mark("store", 1), tables, {"logs": logs, "jobs": jobs})
+
+
 def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
     """As the way in stores lines."""
     lines = coded(logs_for_storage(rows))
     with store.transaction() as connection:
         insert_sealed(connection, lines, filters=False)
+        store.note("logs", Change(lines.height))
         store.announce([("logs", lines)])
 
 
@@ -106,12 +114,12 @@ def test_what_is_heard_is_what_the_database_would_answer(
     jobs = rows["jobs"].with_columns(cluster=pl.lit("here"))
     with open_store(None) as store:
         listening = Inbox(store)
-        assert listening.take(None, listening.mark(), {"logs": 0, "jobs": 0}) is None
+        assert listening.take(None, listening.mark(), grew()) is None
         begun = listening.mark()
         for part in (logs[:100], logs[100:]):
             put(store, part)
         store.add({"jobs": jobs})
-        found = listening.take(begun, listening.mark(), {"logs": logs.height, "jobs": jobs.height})
+        found = listening.take(begun, listening.mark(), grew(logs.height, jobs.height))
         assert found is not None and set(found) == {None, "here"}
         for cluster, heard_of in found.items():
             new = "FROM raw.logs WHERE cluster IS NOT DISTINCT FROM ?"
@@ -134,25 +142,22 @@ def test_what_is_heard_is_what_the_database_would_answer(
 
 
 @pytest.mark.parametrize(
-    ("since", "grown", "whole"),
-    [(0, (2, 0), True), (0, (3, 0), False), (0, (2, 1), False), (1, (2, 0), False)],
+    ("changes", "whole"),
+    [(grew(2), True), (grew(3), False), (grew(2, 1), False), (grew(2, amended=1), False)],
     ids=["all", "somebody else added a line", "somebody else added a job", "after a rewriting"],
 )
-def test_only_what_is_all_is_taken(since: int, grown: tuple[int, int], whole: bool) -> None:
+def test_only_what_is_all_is_taken(changes: Changes, whole: bool) -> None:
     rows = rows_of(CAPTURES[0])["logs"][:2]
     with open_store(None) as store:
         listening = Inbox(store)
-        listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
+        listening.take(None, listening.mark(), grew())
         begun = listening.mark()
         store.add({"logs": rows})
-        if since:
-            with store.transaction():
-                store.rewrite()
-        found = listening.take(begun, listening.mark(), dict(zip(inbox.FOLLOWED, grown, strict=True)))
+        found = listening.take(begun, listening.mark(), changes)
         assert (found is not None) == whole
         # What was not taken is not given the next time.
         store.add({"logs": rows})
-        assert listening.take(begun, listening.mark(), {"logs": 4, "jobs": 0}) is None
+        assert listening.take(begun, listening.mark(), grew(4)) is None
 
 
 def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,31 +165,33 @@ def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(CAPTURES[0])["logs"]
     with open_store(None) as store:
         listening = Inbox(store)
-        listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
+        listening.take(None, listening.mark(), grew())
         begun = listening.mark()
         store.add({"logs": rows})
-        assert listening.take(begun, listening.mark(), {"logs": rows.height, "jobs": 0}) is None
+        assert listening.take(begun, listening.mark(), grew(rows.height)) is None
         again = listening.mark()
         store.add({"logs": rows[:3]})
-        assert listening.take(again, listening.mark(), {"logs": 3, "jobs": 0}) is not None
+        assert listening.take(again, listening.mark(), grew(3)) is not None
 
 
 def test_nobody_hears_of_what_was_rolled_back() -> None:
     rows = logs_for_storage(rows_of(CAPTURES[0])["logs"][:5])
     with open_store(None) as store:
         listening = Inbox(store)
-        listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
+        listening.take(None, listening.mark(), grew())
         begun = listening.mark()
         with pytest.raises(ZeroDivisionError), store.transaction() as connection:
             insert(connection, "raw.logs", rows)
             store.announce([("logs", rows)])
             raise ZeroDivisionError
-        assert listening.mark() == begun == Received((0, 0), 0, 0)
+        assert listening.mark() == begun == (0, 0)
 
 
 def unannounced(store: DuckStore, part: list[Any]) -> None:
+    lines = logs_for_storage(frame("logs", [r for _, name, r in part if name == "logs"]))
     with store.transaction() as connection:
-        insert(connection, "raw.logs", logs_for_storage(frame("logs", [r for _, name, r in part if name == "logs"])))
+        insert(connection, "raw.logs", lines)
+        store.note("logs", Change(lines.height))
     store.add({"jobs": frame("jobs", [r for _, name, r in part if name == "jobs"])})
 
 
@@ -193,8 +200,8 @@ def rewritten(store: DuckStore, part: list[Any]) -> None:
     add(store, part)
     ids = "SELECT max(rowid) - 20 FROM raw.logs"
     with store.transaction() as connection:
-        store.rewrite()
         connection.execute(f"UPDATE raw.logs SET time = time + INTERVAL 3 SECOND WHERE rowid > ({ids})")
+        store.note("logs", Change(amended=20))
 
 
 def besides(store: DuckStore, part: list[Any]) -> None:
@@ -304,12 +311,20 @@ def attributes(node: ast.AST) -> set[str]:
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
 
 
+#: SQL that changes rows of a table that somebody follows, or of one that is named beside it.
+CHANGES_ROWS = re.compile(
+    r"(?:UPDATE|DELETE FROM|INSERT INTO) (?:raw\.(?!archive|batches|files|log_segments|log_words)|(?:raw\.)?$)|^DELETE $"
+)
+#: Who tells the caller how many rows that were, who says so.
+TELLS_CALLER = {"archive.py:_gather_rests", "writing.py:insert"}
+
+
 def in_words_of_the_engine() -> list[tuple[str, ast.FunctionDef]]:
     """Functions that change rows of tables which the correlator reads, in SQL."""
     found = []
     for name, node in functions_of("collector", "store", "faultline"):
         texts = (t.value for t in ast.walk(node) if isinstance(t, ast.Constant) and isinstance(t.value, str))
-        if any(re.search(r"UPDATE (raw\.(?!archive|log_segments)|$)", text) for text in texts):
+        if any(CHANGES_ROWS.search(text) for text in texts):
             found.append((name, node))
     return found
 
@@ -335,8 +350,9 @@ OWN = {
 
 def test_whoever_changes_rows_says_so() -> None:
     found = in_words_of_the_engine()
-    assert len(found) >= 2
-    assert [name for name, node in found if not attributes(node) & {"rewrite", "_rewrite"}] == []
+    assert len(found) >= 7, [name for name, _ in found]
+    says = {"note", "_note_of"}
+    assert {name for name, node in found if not attributes(node) & says} == TELLS_CALLER
 
 
 def test_changes_of_rows_in_core_are_amendments() -> None:

@@ -1,21 +1,30 @@
-"""What every engine does behind the door (``store.door``). A second engine is one more entry of ``ENGINES`` and runs this as it is."""
+"""What every engine does behind the door (``store.door``). A second engine is one more entry of ``ENGINES`` and runs this as it is.
+
+Tests of ``plain`` ask for whole tables only: they hold for an engine that knows no SQL as well (``tests.store.memory_engine``).
+"""
 
 from __future__ import annotations
 
+import ast
+import gc
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import sqlalchemy as sa
 
 from parsers.record import frame
+from queries import kql
 from store import open_store, restore
-from store.door import Door, FileEntry, Writer
+from store.door import Added, Door, FileEntry, Writer
 from store.errors import EngineError, NoSuchTable, StoreError
 from store.functions import has, json_count, json_text, json_texts, one_of, same
-from store.questions import lines
+from store.line_frames import logs_for_storage
+from store.line_order import in_order
+from store.questions import intake, lines
 from store.tables import (
     ALIASES,
     BOOTS,
@@ -23,19 +32,22 @@ from store.tables import (
     FILES,
     INCIDENTS,
     LINES,
-    LOGS,
     MODEL_NODE_STATES,
     RUNS,
     SOURCES,
     STATES,
+    STREAMS,
     VERSIONS,
 )
+from tests.store.memory_engine import MemoryStore
 
 T0 = datetime(2026, 1, 1)
 ENGINES: dict[str, Callable[[Path], Door]] = {
     "duckdb-file": lambda folder: open_store(folder / "store"),
     "duckdb-memory": lambda folder: open_store(None),
 }
+#: The same, and one that knows no SQL.
+PLAIN: dict[str, Callable[[Path], Any]] = {**ENGINES, "plain-memory": lambda _: MemoryStore()}
 #: Engines that keep what they hold, as functions that open it again.
 KEEPING = ("duckdb-file",)
 
@@ -43,6 +55,13 @@ KEEPING = ("duckdb-file",)
 @pytest.fixture(params=ENGINES)
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     store = ENGINES[request.param](tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=PLAIN)
+def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+    store = PLAIN[request.param](tmp_path)
     yield store
     store.close()
 
@@ -71,43 +90,43 @@ def texts(store: Door) -> list[str]:
 # -- writing -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_stored_whole_with_what_goes_along(door: Door) -> None:
+def test_a_step_is_stored_whole_with_what_goes_along(plain: Door) -> None:
     def position(writer: Writer) -> None:
         writer.insert(FACTS, pl.DataFrame({"name": ["position"], "value": ["17"]}))
 
-    door.append({"logs": logs("a", "b")}, [entry("f")], also=position)
-    assert texts(door) == ["a", "b"]
-    assert door.fact("position") == "17"
-    assert [row["path"] for row in door.ask(sa.select(FILES.c.path))] == ["f"]
+    plain.append({"logs": logs("a", "b")}, [entry("f")], also=position)
+    assert texts(plain) == ["a", "b"]
+    assert plain.fact("position") == "17"
+    assert [row["path"] for row in plain.ask(sa.select(FILES.c.path))] == ["f"]
 
 
-def test_a_step_of_which_a_part_fails_stores_nothing(door: Door) -> None:
+def test_a_step_of_which_a_part_fails_stores_nothing(plain: Door) -> None:
     def failing(writer: Writer) -> None:
         raise ValueError("a fault of ours")
 
     with pytest.raises(ValueError, match="a fault of ours"):
-        door.append({"logs": logs("a")}, [entry("f")], also=failing)
+        plain.append({"logs": logs("a")}, [entry("f")], also=failing)
     with pytest.raises(EngineError):
-        door.append({"logs": logs("a")}, [entry("f"), entry("g", consumed="not a number")])
-    assert texts(door) == []
-    assert door.ask(sa.select(FILES)) == []
+        plain.append({"logs": logs("a")}, [entry("f"), entry("g", consumed="not a number")])
+    assert texts(plain) == []
+    assert plain.ask(sa.select(FILES)) == []
 
 
-def test_an_unfinished_last_line_is_replaced_when_it_has_grown(door: Door) -> None:
-    door.append({"logs": logs("whole", "half")}, [entry("f", tail="half")])
+def test_an_unfinished_last_line_is_replaced_when_it_has_grown(plain: Door) -> None:
+    plain.append({"logs": logs("whole", "half")}, [entry("f", tail="half")])
     more = logs("whole", "half and half")[1:]
-    door.append({"logs": more}, [entry("f", replaces_tail=True, tail_line=2)])
-    assert texts(door) == ["whole", "half and half"]
-    assert len(door.ask(sa.select(FILES))) == 1
+    plain.append({"logs": more}, [entry("f", replaces_tail=True, tail_line=2)])
+    assert texts(plain) == ["whole", "half and half"]
+    assert len(plain.ask(sa.select(FILES))) == 1
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_line_reads_as_it_came_wherever_it_lies(door: Door, sealed: bool) -> None:
+def test_a_line_reads_as_it_came_wherever_it_lies(plain: Door, sealed: bool) -> None:
     odd = ("plain", "tab\there", "quote ' and \" and %s and $1", "naïve ✓", "")
-    door.append({"logs": logs(*odd)})
+    plain.append({"logs": logs(*odd)})
     if sealed:
-        door.seal(least=1)
-    assert texts(door) == list(odd)
+        plain.seal(least=1)
+    assert texts(plain) == list(odd)
 
 
 def test_changes_of_one_writer_are_seen_in_it_and_stored_together(door: Door) -> None:
@@ -124,20 +143,61 @@ def test_changes_of_one_writer_are_seen_in_it_and_stored_together(door: Door) ->
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_rows_are_replaced_by_their_keys(door: Door, rows: int) -> None:
+def test_rows_are_replaced_by_their_keys(plain: Door, rows: int) -> None:
     names = [f"n{i}" for i in range(rows)]
     for value in ("first", "second"):
-        with door.write() as writer:
+        with plain.write() as writer:
             writer.replace(FACTS, ("name",), pl.DataFrame({"name": names, "value": [value] * rows}))
-    found = door.ask(sa.select(FACTS).where(FACTS.c.name.in_(names)).order_by(FACTS.c.name))
+    found = [row for row in plain.ask(sa.select(FACTS).order_by(FACTS.c.name)) if row["name"] in names]
     assert found == [{"name": name, "value": "second"} for name in names]
 
 
-def test_a_fact_is_set_over_itself(door: Door) -> None:
-    assert door.fact("lemons") is None
+def test_a_fact_is_set_over_itself(plain: Door) -> None:
+    assert plain.fact("lemons") is None
     for value in ("[]", '["gpu07"]'):
-        door.set_fact("lemons", value)
-    assert door.fact("lemons") == '["gpu07"]'
+        plain.set_fact("lemons", value)
+    assert plain.fact("lemons") == '["gpu07"]'
+
+
+def test_positions_of_streams_are_stored_with_their_step(plain: Door) -> None:
+    plain.open_intake()
+    for ranges in ("1-41", "1-41,43-50"):
+        row = {"agent": "gpu01", "stream": "syslog", "epoch": "e", "ranges": ranges, "received": T0}
+        plain.append({"logs": logs(ranges)}, also=lambda writer, row=row: writer.replace(STREAMS, ("agent", "stream", "epoch"), pl.DataFrame([row])))  # fmt: skip
+    assert plain.ask(intake.streams()) == [{"agent": "gpu01", "stream": "syslog", "epoch": "e", "ranges": "1-41,43-50"}]
+    assert len(texts(plain)) == 2
+
+
+class Heard:
+    """A listener that writes down what it is given."""
+
+    def __init__(self, store: Door) -> None:
+        self.store, self.rows, self.digested = store, [], 0
+        store.listeners.add(self)
+
+    def hear(self, added: Added) -> None:
+        self.rows += [(name, data["raw"].to_list()) for name, data in added]
+        # Two writers that wait for each other never end: whoever commits is told while others wait.
+        assert self.store.telling in (True, False)
+
+    def digest(self) -> None:
+        self.digested += 1
+
+
+def test_listeners_are_given_what_was_stored_and_nothing_else(plain: Door) -> None:
+    heard = Heard(plain)
+    plain.append({"logs": logs("a", "b")})
+    with pytest.raises(KeyError):
+        plain.append({"logs": logs("c")}, also=failing)
+    plain.set_fact("lemons", "[]")
+    assert (heard.rows, heard.digested, plain.telling) == ([("logs", ["a", "b"])], 1, False)
+    del heard
+    gc.collect()
+    assert not plain.listeners  # nobody held on to it
+
+
+def failing(_: Writer) -> None:
+    raise KeyError
 
 
 # -- asking --------------------------------------------------------------------------------------------------------------
@@ -199,18 +259,6 @@ def test_a_table_that_is_not_there_is_named(door: Door) -> None:
 
 def test_a_question_can_be_explained(door: Door) -> None:
     assert door.explain(lines.between("f", 1, 2))
-
-
-# -- following what is new -----------------------------------------------------------------------------------------------
-
-
-def test_new_rows_are_found_behind_a_mark(door: Door) -> None:
-    door.append({"logs": logs("a")})
-    mark = door.mark(["logs"])
-    assert door.ask(sa.select(LOGS.c.raw).where(door.stored_since(LOGS, mark))) == []
-    door.append({"logs": logs("b")})
-    assert [r["raw"] for r in door.ask(sa.select(LOGS.c.raw).where(door.stored_since(LOGS, mark)))] == ["b"]
-    assert door.mark(["logs"]).batch > mark.batch
 
 
 # -- looking after it ----------------------------------------------------------------------------------------------------
@@ -284,6 +332,83 @@ def test_who_holds_the_lease_writes_and_others_wait(door: Door) -> None:
     assert door.fact("mine") == "1"
 
 
+@pytest.mark.parametrize(("engine", "where"), [("duckdb-file", "store"), ("duckdb-memory", None)])
+def test_a_store_says_where_it_lies_and_what_it_holds(engine: str, where: str | None, tmp_path: Path) -> None:
+    with ENGINES[engine](tmp_path) as door:
+        door.append({"logs": logs("a", "b")})
+        assert (door.folder, door.read_only) == (where and tmp_path / where, False)
+        info = door.info()
+        assert (info["lines"], info["first"], info["last"]) == (2, T0 + timedelta(seconds=1), T0 + timedelta(seconds=2))
+        assert door.health().info == info and list(door.lost) == []
+
+
+def test_a_store_is_read_beside_nobody_and_not_written_to(kept: Door, tmp_path: Path) -> None:
+    kept.append({"logs": logs("a")})
+    kept.close()
+    with open_store(tmp_path / "store", read_only=True) as reading:
+        assert reading.read_only and texts(reading) == ["a"]
+        with pytest.raises(EngineError):
+            reading.append({"logs": logs("b")})
+        assert texts(reading) == ["a"]
+
+
+def test_a_person_sees_their_part_only_and_nothing_of_the_site(door: Door) -> None:
+    run = {"cluster": "mini", "start": T0, "end": T0 + timedelta(hours=1)}
+    with door.write() as writer:
+        writer.insert(RUNS, pl.DataFrame([{"run_key": "1", "job_id": 1, "user": "alice", **run}, {"run_key": "2", "job_id": 2, "user": "bob", **run}]))  # fmt: skip
+    question = sa.select(RUNS.c.run_key).order_by(RUNS.c.run_key)
+    hers = door.seen_by("alice")
+    assert hers.ask(question) == [{"run_key": "1"}] and hers.ask_frame(question).rows() == [("1",)]
+    assert hers.seen_by("bob").ask(question) == [{"run_key": "2"}]
+    assert [row["run_key"] for row in door.ask(question)] == ["1", "2"]
+    assert dict(hers.info()) == {}
+    with pytest.raises(NoSuchTable):
+        hers.ask(sa.select(FACTS))
+
+
+def test_kql_is_run_on_a_cursor_of_the_door(door: Door) -> None:
+    door.append({"logs": logs("a", "b")})
+    assert kql.run(door.cursor(), "Logs | where Message == 'b' | project Line").rows == [[2]]
+
+
+def test_lines_stored_in_a_hurry_are_found_before_and_after_their_filters_are_made(door: Door) -> None:
+    sealed = in_order(logs_for_storage(logs(*(f"word{n}" for n in range(600)))))
+    door.append({}, sealed=[sealed])
+    for _ in range(2):
+        assert kql.run(door.cursor(), "Logs | where Message has 'word599' | project Line").rows == [[600]]
+        door.add_filters()
+
+
+def test_a_store_that_is_well_stays_as_it_is_when_it_is_opened_anew(door: Door) -> None:
+    door.append({"logs": logs("a")})
+    mark = door.changes(("logs",)).until
+    door.reopen_if_broken()
+    door.migrate()
+    assert texts(door) == ["a"] and door.changes(("logs",), mark).nothing
+
+
+def test_a_writer_for_whom_somebody_waits_writes_as_ever(door: Door) -> None:
+    with pytest.raises(KeyError), door.others_tidy():
+        door.append({"logs": logs("a")})
+        raise KeyError
+    door.append({"logs": logs("b", file="g")})
+    assert texts(door) == ["a", "b"]
+
+
 def test_the_door_is_whole(door: Door) -> None:
     assert isinstance(door, Door)
     assert door.ask(sa.select(VERSIONS)) == []
+
+
+def test_every_part_of_the_door_is_tested_through_it() -> None:
+    """Each name of the protocol is used by a test of this suite, on something that is called as its fixtures are."""
+    suite = list(Path(__file__).parent.glob("test_door*.py"))
+    used = {
+        node.attr
+        for path in suite
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        and node.value.id in ("door", "kept", "plain", "store", "writer", "reading", "hers", "again", "back")
+    }  # fmt: skip
+    wanted = {name for part in (Door, Writer) for name in dir(part) if not name.startswith("_")}
+    assert wanted <= used, f"no test of the suite uses {sorted(wanted - used)}"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from parsers.record import frame
-from store.door import Door, Mark
+from store import open_store, restore
+from store.changes import Change, Mark
+from store.door import Door
 from store.errors import NoSuchTable
 from store.functions import PLACE, row_place
 from store.questions import intake, settling
@@ -20,7 +25,7 @@ from store.questions.event_lines import stamped
 from store.questions.hosts import boots_again
 from store.questions.source import ALL, Source
 from store.tables import ARCHIVE, BOOTS, LOGS, SETTINGS
-from tests.store.test_door import ENGINES, T0, logs
+from tests.store.test_door import ENGINES, KEEPING, PLAIN, T0, entry, failing, logs
 
 TABLES = ("logs", "boots")
 
@@ -32,53 +37,204 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     store.close()
 
 
+@pytest.fixture(params=PLAIN)
+def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+    store = PLAIN[request.param](tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=KEEPING)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+    store = ENGINES[request.param](tmp_path)
+    yield store
+    store.close()
+
+
 def boots(*hours: int, host: str = "gpu01", source: str = "scontrol_node") -> pl.DataFrame:
     times = [T0 + timedelta(hours=h) for h in hours]
     return frame("boots", [{"boot_time": t, "host": host, "cluster": "mini", "source": source} for t in times])
 
 
 def new(store: Door, since: Mark) -> list[str]:
-    question = sa.select(LOGS.c.raw).where(store.stored_since(LOGS, since)).order_by(LOGS.c.raw)
-    return [row["raw"] for row in store.ask(question)]
+    added = store.stored_since(LOGS, store.changes(("logs",), since))
+    return [row["raw"] for row in store.ask(sa.select(LOGS.c.raw).where(added).order_by(LOGS.c.raw))]
 
 
-def test_a_mark_made_after_another_says_what_one_made_from_nothing_says(door: Door) -> None:
-    """The cheap way, which looks behind an earlier mark only, through additions, deletions and lines that are put elsewhere."""
-    mark = door.mark(TABLES)
-    steps = (
-        lambda: door.append({"logs": logs("a", "b")}), lambda: None, lambda: door.append({"boots": boots(1), "logs": logs("c")}),
-        lambda: door.seal(least=1), lambda: door.append({"logs": logs("d")}),
-    )  # fmt: skip
-    for step in steps:
-        step()
-        mark = door.mark(TABLES, mark)
-        assert mark == door.mark(TABLES)
-    with door.write() as writer:
-        writer.change(sa.delete(LOGS).where(LOGS.c.raw == "d"))
-    assert door.mark(TABLES, mark) == door.mark(TABLES) != mark
+def here(store: Door) -> Mark:
+    """Up to where a reader is who has read all."""
+    return store.changes(TABLES).until
 
 
-def test_rows_that_were_only_added_count_the_same_in_both_ways(door: Door) -> None:
-    """Whoever follows tells from it whether there is anything but new rows."""
+def remove(store: Door, raw: str) -> None:
+    with store.write() as writer:
+        writer.change(sa.delete(LOGS).where(LOGS.c.raw == raw))
+
+
+def rename(store: Door, raw: str) -> None:
+    with store.write() as writer:
+        writer.amend(sa.update(LOGS).where(LOGS.c.raw == raw).values(host="gpu09"))
+
+
+#: What is done to a store with the lines a and b, and what a reader is told who has read those.
+CHANGED = {
+    "nothing": (lambda _: None, {}),
+    "lines": (lambda store: store.append({"logs": logs("c", "d")}), {"logs": Change(added=2)}),
+    "two tables": (lambda store: store.append({"boots": boots(1), "logs": logs("c")}), {"logs": Change(added=1), "boots": Change(added=1)}),
+    "an amendment": (lambda store: rename(store, "a"), {"logs": Change(amended=1)}),
+    "an amendment of nothing": (lambda store: rename(store, "z"), {}),
+    "a removal": (lambda store: remove(store, "a"), {"logs": Change(removed=1)}),
+    "tables that nobody follows": (lambda store: store.set_fact("lemons", "[]"), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_reader_is_told_what_changed(plain: Door, what: str) -> None:
+    plain.append({"logs": logs("a", "b")})
+    mark = here(plain)
+    change, told = CHANGED[what]
+    change(plain)
+    found = plain.changes(TABLES, mark)
+    assert found.tables == {"logs": Change(), "boots": Change()} | told
+    assert not found.too_old and found.nothing == (not told) and found.changed() == set(told)
+    assert found.until.instance == mark.instance and found.until.batch >= mark.batch
+    assert plain.changes(TABLES, found.until).nothing
+
+
+def test_lines_that_are_put_in_order_are_no_new_ones(door: Door) -> None:
     door.append({"logs": logs("a", "b")})
-    before = door.mark(TABLES)
-    door.append({"logs": logs("c")})
-    added = door.mark(TABLES, before)
-    (then, now) = (mark.tables["logs"] for mark in (before, added))
-    assert (now.rows - then.rows, now.added - then.added) == (1, 1)
-    with door.write() as writer:
-        writer.change(sa.delete(LOGS).where(LOGS.c.raw == "a"))
-    door.append({"logs": logs("e")})
-    gone = door.mark(TABLES, added).tables["logs"]
-    assert gone.rows - now.rows != gone.added - now.added
-    assert new(door, before) == ["c", "e"]
+    mark = here(door)
+    sealed = door.seal(least=1)
+    found = door.changes(TABLES, mark)
+    assert found.tables["logs"] == Change(moved=sealed.lines) and found.rows["logs"] == 2
+
+
+def test_who_was_never_there_is_told_how_much_there_is(plain: Door) -> None:
+    plain.append({"logs": logs("a", "b")})
+    found = plain.changes(TABLES)
+    assert (found.too_old, found.rows, found.changed()) == (True, {"logs": 2, "boots": 0}, set(TABLES))
+
+
+def test_who_was_never_there_reads_all(door: Door) -> None:
+    door.append({"logs": logs("a", "b")})
+    found = door.changes(TABLES)
+    question = sa.select(LOGS.c.raw).where(door.stored_since(LOGS, found)).order_by(LOGS.c.raw)
+    assert [row["raw"] for row in door.ask(question)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("mark", [Mark("another", 1), Mark("", 0)])
+def test_marks_of_another_instance_are_too_old(plain: Door, mark: Mark) -> None:
+    assert plain.changes(TABLES, mark).too_old
+    assert plain.changes(TABLES, here(plain)._replace(instance=mark.instance)).too_old
+    assert plain.changes(TABLES, here(plain)._replace(batch=10_000)).too_old  # of a time that has not been here
+
+
+def test_each_step_has_a_greater_number(plain: Door) -> None:
+    seen = [here(plain).batch]
+    for step in (lambda: plain.append({"logs": logs("a")}), lambda: rename(plain, "a"), lambda: remove(plain, "a")):
+        step()
+        seen.append(here(plain).batch)
+    assert seen == sorted(set(seen))
+
+
+def test_what_failed_is_no_change(plain: Door) -> None:
+    mark = here(plain)
+    with pytest.raises(KeyError):
+        plain.append({"logs": logs("a")}, also=failing)
+    assert plain.changes(TABLES, mark).nothing
+    plain.append({"logs": logs("b")})
+    assert plain.changes(TABLES, mark).tables["logs"] == Change(added=1)
+
+
+def test_what_failed_is_not_among_the_new_rows(door: Door) -> None:
+    mark = here(door)
+    with pytest.raises(KeyError):
+        door.append({"logs": logs("a")}, also=failing)
+    door.append({"logs": logs("b")})
+    assert new(door, mark) == ["b"]
+
+
+_STEPS = {
+    "append": lambda store, n: store.append({"logs": logs(f"a{n}", f"b{n}"), "boots": boots(n)}),
+    "seal": lambda store, n: store.seal(least=1),
+    "tail": lambda store, n: store.append({"logs": logs(f"t{n}")}, [entry("f", replaces_tail=True, tail_line=1)]),
+    "remove": lambda store, n: remove(store, f"b{n - 1}"),
+    "rename": lambda store, n: rename(store, f"a{n - 1}"),
+    "drop": lambda store, n: store.drop_before((T0 + timedelta(days=-1)).date()),
+}  # fmt: skip
+
+
+@settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=12), st.data())
+@pytest.mark.parametrize("engine", ENGINES)
+def test_whatever_happens_new_rows_are_found(
+    engine: str, tmp_path: Path, steps: list[str], data: st.DataObject
+) -> None:
+    """Readers from every moment on: the numbers add up to the rows that there are, and no added row is missed; where none was removed
+    or moved, exactly the added ones are found."""
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder, ENGINES[engine](Path(folder)) as store:
+        marks: list[tuple[Mark, int, set[str]]] = []
+        for number, step in enumerate(steps):
+            rows = {row["raw"] for row in store.ask(sa.select(LOGS.c.raw))}
+            marks.append((here(store), len(rows), rows))
+            _STEPS[step](store, number)
+        rows = {row["raw"] for row in store.ask(sa.select(LOGS.c.raw))}
+        at = data.draw(st.integers(0, len(marks) - 1))
+        for mark, count, before in (marks[at], marks[-1]):
+            found = store.changes(TABLES, mark)
+            change = found.tables["logs"]
+            assert found.rows["logs"] == len(rows) == count + change.added - change.removed
+            fresh = set(new(store, mark))
+            assert rows - before <= fresh
+            if not change.removed and not change.moved:
+                assert fresh == rows - before
+
+
+def test_a_mark_holds_after_reopening(kept: Door, tmp_path: Path) -> None:
+    mark = here(kept)
+    kept.append({"logs": logs("a")})
+    later = here(kept)
+    rename(kept, "a")
+    kept.close()
+    with ENGINES[KEEPING[0]](tmp_path) as again:
+        assert again.changes(TABLES, mark).tables["logs"] == Change(added=1, amended=1)
+        assert again.changes(TABLES, later).tables["logs"] == Change(amended=1)
+        assert new(again, mark) == ["a"] and new(again, later) == []
+        again.append({"logs": logs("b")})
+        assert new(again, later) == ["b"] and here(again).batch > later.batch
+
+
+def test_archived_lines_are_only_moved_and_dropped_ones_are_gone(kept: Door) -> None:
+    many = pl.concat([logs("old")] * 25_000)  # an engine may leave a day with few lines as it is
+    kept.append({"logs": pl.concat([many, logs("new", at=T0 + timedelta(days=9))])})
+    mark = here(kept)
+    assert kept.close_days(date(2026, 1, 10), hot_days=2).lines == many.height
+    found = kept.changes(TABLES, mark)
+    assert (found.tables["logs"], found.rows["logs"]) == (Change(moved=many.height), many.height + 1)
+    assert kept.drop_before(date(2026, 1, 5)).lines == many.height
+    found = kept.changes(TABLES, found.until)
+    assert (found.tables["logs"], found.rows["logs"]) == (Change(removed=many.height), 1)
+
+
+def test_a_copy_that_was_put_back_is_another_instance(kept: Door, tmp_path: Path) -> None:
+    kept.append({"logs": logs("a")})
+    mark = here(kept)
+    kept.backup(tmp_path / "copy")
+    kept.append({"logs": logs("b")})
+    restore(tmp_path / "copy", tmp_path / "back")
+    with open_store(tmp_path / "back") as back:
+        assert back.changes(TABLES, mark).too_old
+        assert here(back).instance != mark.instance
+        back.append({"logs": logs("c")})
+    assert new(kept, mark) == ["b"]
 
 
 def test_rows_of_an_alias_are_told_apart_by_the_same_mark(door: Door) -> None:
     door.append({"boots": boots(1)})
-    mark = door.mark(TABLES)
+    mark = here(door)
     door.append({"boots": boots(2)})
-    own, known = door.stored_since(BOOTS, mark), ~door.stored_since(KNOWN_BOOTS, mark)
+    changes = door.changes(TABLES, mark)
+    own, known = door.stored_since(BOOTS, changes), ~door.stored_since(KNOWN_BOOTS, changes)
     question = sa.select(BOOTS.c.boot_time, KNOWN_BOOTS.c.boot_time.label("known")).where(own, known)
     assert door.ask(question) == [{"boot_time": T0 + timedelta(hours=2), "known": T0 + timedelta(hours=1)}]
 
@@ -101,14 +257,14 @@ def test_a_boot_within_a_stretch_is_one_again_by_boots_before_it(door: Door) -> 
 
 def test_amended_rows_get_other_values_and_those_who_follow_are_told(door: Door) -> None:
     door.append({"logs": logs("a", "b")})
-    rewritten = door.rewritten
+    mark = here(door)
     (row,) = door.ask(sa.select(row_place(LOGS).label(PLACE)).where(LOGS.c.raw == "b"))
     with door.write() as writer:
         data = pl.DataFrame({PLACE: [row[PLACE]], "host": ["gpu09"], "time_quality": ["inferred"]})
         writer.amend_by(LOGS, (PLACE,), data)
     hosts = door.ask(sa.select(LOGS.c.raw, LOGS.c.host, LOGS.c.time_quality).order_by(LOGS.c.raw))
     assert [tuple(r.values()) for r in hosts] == [("a", "gpu02", None), ("b", "gpu09", "inferred")]
-    assert door.rewritten > rewritten
+    assert door.changes(TABLES, mark).tables["logs"] == Change(amended=1)
 
 
 def test_rows_under_another_name_of_a_host_get_the_nodes(door: Door) -> None:
@@ -136,14 +292,3 @@ def test_the_tables_of_the_way_in_are_made_once_and_keep_what_they_hold(door: Do
     for _ in range(2):
         door.open_intake()
         assert door.ask(intake.blind_count()) == [{"n": 0}]
-
-
-def test_a_writer_in_a_hurry_leaves_upkeep_to_others_only_meanwhile(door: Door) -> None:
-    def threshold() -> object:
-        return door.cursor().execute("SELECT current_setting('wal_autocheckpoint')").fetchone()
-
-    usual = threshold()
-    with pytest.raises(KeyError), door.others_tidy():
-        assert threshold() != usual
-        raise KeyError
-    assert threshold() == usual

@@ -18,6 +18,7 @@ from around import DAY, dense, hostile, insert, surroundings
 from told import ADVICE, ALSO, CHAIN, DOUBTS, EVENTS, GROUNDS, RIVALS, SPANS, TITLE
 
 from store.duckdb.asking import Asks
+from store.duckdb.visible import View
 
 HERE = Path(__file__).parent
 LATE = {"hosts/gpu02/syslog": "2026-11-21T00:31:18.146506", "hosts/gpu02/slurmd.log": "2026-11-21T00:31:18.146506"}
@@ -294,6 +295,9 @@ class FakeStore(Asks):
 
     def info(self) -> dict[str, object]:
         return {"cluster": "mini"}
+
+    def seen_by(self, user: str) -> View:
+        return View(self, user)
 
 
 def build(many: int = 0) -> FakeStore:

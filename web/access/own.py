@@ -1,17 +1,15 @@
 """The store as somebody sees it who may see their own jobs only.
 
-The SQL is that of everybody (``web.reading``); what differs is where it reads: in the catalog of ``store.duckdb.visible``, where only
+The SQL is that of everybody (``web.reading``); what differs is where it reads: in the part of the store (``Asks.seen_by``) where only
 this person's rows are. A new function of ``Reader`` is therefore right for them from the start, or fails. Documents are not
 there; they are read here, of rows that are, and told by ``web.access.telling``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from store import blocks, run_names
-from store.duckdb import visible
 from store.questions import incidents as incident_questions
 from store.questions import runs
 from web.access.telling import Telling
@@ -20,21 +18,13 @@ from web.shaping import document
 from web.timerange import Range
 
 
-class OwnStore(visible.View):
-    """A store of which only one user's part is there."""
-
-    def info(self) -> Mapping[str, Any]:
-        """What a store tells of itself is the site's; nothing of it is one user's."""
-        return {}
-
-
 class OwnReader(Reader):
     """Runs of one user, and the incidents that touched them."""
 
     own = True
 
     def __init__(self, whole: Reader, user: str) -> None:
-        super().__init__(OwnStore(whole.store, user))
+        super().__init__(whole.store.seen_by(user))
         self.user, self._whole = user, whole
 
     def runs(

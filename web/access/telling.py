@@ -30,8 +30,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from store.door import Question
-from store.duckdb.visible import WITHHELD
+from store.door import WITHHELD, Question
 from store.questions import events as event_questions
 from store.questions import sources
 from web.shaping import wire

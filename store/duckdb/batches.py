@@ -1,0 +1,69 @@
+"""The change log in the store itself: each transaction counts on, and one that changes rows of ``raw`` says how (``store.changes``).
+
+Two rows of ``model.facts`` hold the number: ``transactions``, which versions before count too, and ``batch``, which they do not. Where
+the two differ, one of those wrote in between and no entry tells what: then a new instance begins, as for a store without any, for
+one that lost commits (``store.duckdb.commit_mark``), and for a copy that was put back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+import duckdb
+
+from store.changes import Change, ChangeLog
+from store.duckdb.commit_mark import FACT as TRANSACTIONS
+
+BATCH, INSTANCE = "batch", "instance"
+#: SQL of the last batch, as a reader sees it.
+COUNT = f"SELECT coalesce(max(value::BIGINT), 0) FROM model.facts WHERE name = '{BATCH}'"
+
+
+def number_of(facts: Mapping[str, str]) -> int:
+    """How many transactions were committed since the store was made."""
+    return int(facts.get(TRANSACTIONS, 0))
+
+
+def known(connection: duckdb.DuckDBPyConnection, facts: Mapping[str, str]) -> ChangeLog | None:
+    """The log that goes on; None where a new instance has to begin."""
+    if INSTANCE not in facts or facts.get(BATCH) != facts.get(TRANSACTIONS):
+        return None
+    instance, floor = facts[INSTANCE].split(" ")
+    entries: dict[int, dict[str, Change]] = {}
+    for batch, table, *numbers in connection.execute("SELECT * FROM raw.batches ORDER BY batch").fetchall():
+        entries.setdefault(batch, {})[table] = Change(*numbers)
+    return ChangeLog(instance, int(floor), list(entries.items()))
+
+
+def begin(connection: duckdb.DuckDBPyConnection, batch: int) -> ChangeLog:
+    """A new instance whose changes are known after ``batch``, inside the caller's transaction."""
+    log = ChangeLog(uuid.uuid4().hex, batch)
+    connection.execute("DELETE FROM raw.batches")
+    connection.execute("DELETE FROM model.facts WHERE name IN (?, ?)", [BATCH, INSTANCE])
+    _name(connection, log)
+    return log
+
+
+def count_on(connection: duckdb.DuckDBPyConnection, log: ChangeLog, batch: int, changed: Mapping[str, Change]) -> None:
+    """At the end of a transaction: its number, and what it changed."""
+    facts = [TRANSACTIONS, BATCH]
+    done = connection.execute("UPDATE model.facts SET value = ? WHERE name IN (?, ?)", [str(batch), *facts]).fetchone()
+    if done != (2,):
+        connection.execute("DELETE FROM model.facts WHERE name IN (?, ?)", facts)
+        connection.execute(
+            "INSERT INTO model.facts VALUES (?, ?), (?, ?)", [facts[0], str(batch), facts[1], str(batch)]
+        )
+    if not changed:
+        return
+    values = [value for table, change in changed.items() for value in (batch, table, *change)]
+    connection.execute(f"INSERT INTO raw.batches VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * len(changed))}", values)
+    log.add(batch, changed)
+    if log.shorten():
+        connection.execute("DELETE FROM raw.batches WHERE batch <= ?", [log.floor])
+        connection.execute("DELETE FROM model.facts WHERE name = ?", [INSTANCE])
+        _name(connection, log)
+
+
+def _name(connection: duckdb.DuckDBPyConnection, log: ChangeLog) -> None:
+    connection.execute("INSERT INTO model.facts VALUES (?, ?)", [INSTANCE, f"{log.instance} {log.floor}"])
