@@ -42,6 +42,8 @@ class JobOutput:
         again = new.too_old or change.removed > 0
         if again:
             self._delivered.clear()  # retention took rows away: those that are left may have other places by now
+        if new.nothing:
+            self._seen = new.until  # what other tables took in meanwhile is of no matter
         if new.nothing or not new.rows[ARTIFACTS.name]:
             return 0
         if again:

@@ -20,7 +20,7 @@ from store.run_names import disputed
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
-    from store.duckdb.store import DuckStore
+    from store.door import Asks
 
 
 def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:
@@ -75,7 +75,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
 NAMED = 5
 
 
-def unproven_kernels(store: DuckStore) -> list[str]:
+def unproven_kernels(store: Asks) -> list[str]:
     """What of the kernel's lines other processes of their hosts can write too, since its ring was not collected: a line of text each
     for hosts whose logs keep no facility, and for the others."""
     found = store.ask(kernel_lines.without_ring())

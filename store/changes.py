@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-#: So many batches are remembered at least; who was there before them reads all. A day of a commit every four seconds.
-KEPT = 20_000
+#: So many batches are remembered at least; who was there before them reads all. An hour of three commits a second.
+KEPT = 10_000
 
 
 class Mark(NamedTuple):
@@ -60,10 +60,6 @@ class Changes:
     def nothing(self) -> bool:
         """No row was added, amended, removed or moved."""
         return not self.too_old and all(change == NOTHING for change in self.tables.values())
-
-    def changed(self) -> frozenset[str]:
-        """Tables of which anything changed; all where that is not known."""
-        return frozenset(name for name, change in self.tables.items() if self.too_old or change != NOTHING)
 
 
 class ChangeLog:

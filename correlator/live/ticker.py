@@ -123,6 +123,7 @@ class Ticker:
                 for c in found
             ]
             if new.nothing and all(c is before.get(c.cluster) for c in found):
+                self._seen = new.until
                 return TickReport(seconds=time.perf_counter() - begun)
             lines = growth(new.tables["logs"])
             said = self._say(found, before, moment, partly, storing)

@@ -37,48 +37,52 @@ class Follower:
         """What changed in some tables of ``raw`` after a mark, at least up to the batch ``committed``."""
         log = self._log
         with self._lock:
-            committed = max(committed, self._last)
-            too_old = since is None or not log.reaches(since, committed)
-            found = {} if too_old or since is None else log.between(since.batch, committed, tables)
-            changed = {table for table, change in found.items() if written(change)}
-            uncounted = {table for table in tables if table not in self._held}
-            batch, counts, ends = self._look(changed, uncounted) if changed or uncounted else (committed, {}, {})
-            self._last = max(batch, self._last)
-            for table, count in counts.items():
-                self._held[table] = batch, count
-            rows = {table: self._count(table, batch) for table in tables}
-            if too_old or since is None:
-                return Changes(Mark(log.instance, batch), {t: Change(n) for t, n in rows.items()}, rows, too_old=True)
-            found = log.between(since.batch, batch, tables)
-            self._ends |= ends
-            starts = {table: ends[table] - written(found[table]) for table in changed}
-        return Changes(Mark(log.instance, batch), found, rows, places=starts)
+            self._last = max(committed, self._last)
+            known = since is not None and log.reaches(since, self._last)
+            found: dict[str, Change] = {}
+            ends: dict[str, int] = {}
+            while True:  # while that is looked at more may be committed, to other tables too
+                uncounted = {table for table in tables if table not in self._held}
+                if found or uncounted:
+                    ends = self._look(found, uncounted)
+                if known and since is not None:
+                    found = {t: c for t, c in log.between(since.batch, self._last, tables).items() if c != NOTHING}
+                if all(table in ends for table, change in found.items() if written(change)):
+                    break
+            rows = {table: self._count(table) for table in tables}
+            until = Mark(log.instance, self._last)
+        if not known:
+            return Changes(until, {table: Change(count) for table, count in rows.items()}, rows, too_old=True)
+        starts = {table: ends[table] - written(change) for table, change in found.items() if written(change)}
+        return Changes(until, dict.fromkeys(tables, NOTHING) | found, rows, places=starts)
 
-    def _count(self, table: str, batch: int) -> int:
-        """How many rows a table has at a batch, by how many it had before."""
+    def _count(self, table: str) -> int:
+        """How many rows a table has at the last batch, by how many it had before."""
         then, count = self._held[table]
-        if then < batch:
-            count += growth(self._log.between(then, batch, (table,))[table])
-            self._held[table] = batch, count
+        if then < self._last:
+            count += growth(self._log.between(then, self._last, (table,))[table])
+            self._held[table] = self._last, count
         return count
 
-    def _look(self, ended: Collection[str], counted: Collection[str]) -> tuple[int, dict[str, int], dict[str, int]]:
-        """At one moment: the last batch, how many rows tables hold, and behind which number the rows of others end. That is sought
-        behind where it was the last time, since seeking it among all rows takes long; all are looked at where it lies before."""
-        hints = {table: self._ends.get(table, 0) for table in ended}
+    def _look(self, found: Mapping[str, Change], counted: Collection[str]) -> dict[str, int]:
+        """At one moment: the last batch, how many rows tables hold, and (the answer) behind which number the rows of those end of which
+        any were written. That is sought behind where it was the last time, since seeking it among all rows takes long; all are looked
+        at where it lies before."""
+        hints = {table: self._ends.get(table, 0) for table, change in found.items() if written(change)}
+        if not hints and not counted:
+            return {}
         while True:
-            ends = [f"(SELECT max(rowid) + 1 FROM raw.{t} WHERE rowid >= ?) AS end_{t}" for t in hints]
-            counts = [f"({_COUNTS.get(t, _COUNT.format(t))}) AS count_{t}" for t in counted]
-            (row,) = self._rows(f"SELECT {', '.join([f'({COUNT}) AS batch', *ends, *counts])}", list(hints.values()))
-            found = {table: row[f"end_{table}"] for table in hints}
-            if all(end is not None or not hints[table] for table, end in found.items()):
+            parts = [f"(SELECT max(rowid) + 1 FROM raw.{t} WHERE rowid >= ?) AS end_{t}" for t in hints]
+            parts += [f"({_COUNTS.get(t, _COUNT.format(t))}) AS count_{t}" for t in counted]
+            (row,) = self._rows(f"SELECT ({COUNT}) AS batch, {', '.join(parts)}", list(hints.values()))
+            ends = {table: row[f"end_{table}"] for table in hints}
+            if all(end is not None or not hints[table] for table, end in ends.items()):
                 break
-            hints = {table: hints[table] if end is not None else 0 for table, end in found.items()}
-        return (
-            int(row["batch"]),
-            {t: int(row[f"count_{t}"]) for t in counted},
-            {t: int(e or 0) for t, e in found.items()},
-        )
+            hints = {table: hints[table] if end is not None else 0 for table, end in ends.items()}
+        self._last = max(int(row["batch"]), self._last)
+        self._held |= {table: (self._last, int(row[f"count_{table}"])) for table in counted}
+        self._ends |= {table: int(end or 0) for table, end in ends.items()}
+        return {table: int(end or 0) for table, end in ends.items()}
 
 
 _COUNT = "SELECT count(*) FROM raw.{}"

@@ -80,6 +80,7 @@ class DuckStore(Asks):
         #: What they changed; None: another instance begins with the next one.
         self._log: ChangeLog | None = None
         self._follower: Follower | None = None
+        self._facts: dict[str, str] = {}
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
         target = ":memory:"
@@ -152,10 +153,11 @@ class DuckStore(Asks):
         made = self._connection.execute(known).fetchone() != (0,)
         facts = dict(self._connection.execute("SELECT name, value FROM model.facts").fetchall()) if made else {}
         self._count = batches.number_of(facts)
+        if self.read_only:  # the log is read by who asks for it
+            self._facts = facts
+            return
         self._log = batches.known(self._connection, facts)
-        if self.read_only:
-            self._follow(self._log or ChangeLog("", self._count))
-        elif self.folder is not None:
+        if self.folder is not None:
             told = commit_mark.compare(self.folder / DATABASE, self._count, aside)
             if told is not None:
                 self._log = None
@@ -242,6 +244,9 @@ class DuckStore(Asks):
 
     def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:
         """What changed in these tables of ``raw`` after a mark; cheap where nothing did."""
+        if self._follower is None:  # nobody writes: it stays as it is
+            with store_errors():
+                self._follow(batches.known(self.cursor(), self._facts) or ChangeLog("", self._count))
         assert self._follower is not None
         return self._follower.changes(self._count, tables, since)
 

@@ -86,6 +86,7 @@ class MemoryWriter:
             for row in self._rows(table):
                 if all(row[key] == given[key] for key in keys):
                     row |= given
+                    self._noted(table, Change(amended=1))
 
     def _noted(self, table: sa.Table, change: Change) -> None:
         if table.schema == "raw" and table.name in TABLES:
@@ -143,8 +144,12 @@ class MemoryStore:
                 writer.insert(METADATA.tables[f"raw.{name}"], data)
             if also is not None:
                 also(writer)
-        for listener in list(self.listeners):
+        listeners = list(self.listeners)
+        self.telling = True
+        for listener in listeners:
             listener.hear(added)
+        self.telling = False
+        for listener in listeners:
             listener.digest()
 
     def fact(self, name: str) -> str | None:

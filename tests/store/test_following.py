@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import sqlalchemy as sa
 
 from store import open_store
-from store.changes import Mark
+from store.changes import Change, ChangeLog, Mark
+from store.duckdb.following import Follower
 from store.duckdb.store import DuckStore
 from store.tables import METRICS
 
@@ -128,3 +131,20 @@ def test_a_writer_in_a_hurry_leaves_checkpoints_to_others_only_meanwhile() -> No
             assert threshold() != before
             raise KeyError
         assert threshold() == before
+
+
+def test_rows_that_are_committed_while_it_is_looked_at_are_not_left_out() -> None:
+    """The answer is of the moment of the look, and so are the places: also those of a table that only changed just before it."""
+    log = ChangeLog("store", 0, [(1, {"logs": Change(1)})])
+    asked: list[str] = []
+
+    def rows(sql: str, _: object) -> list[dict[str, Any]]:
+        asked.append(sql)
+        if len(asked) == 2:  # the first look counts, the second finds where lines end; another writer was faster
+            log.add(2, {"jobs": Change(3)})
+        names = re.findall(r"AS ((?:end|count)_\w+)", sql)
+        return [{"batch": 1 if len(asked) < 2 else 2, **dict.fromkeys(names, 5)}]
+
+    found = Follower(rows, log).changes(1, ("logs", "jobs"), Mark("store", 0))
+    assert found.until == Mark("store", 2)
+    assert found.tables == {"logs": Change(1), "jobs": Change(3)} and found.places == {"logs": 4, "jobs": 2}

@@ -1,7 +1,7 @@
 """What somebody who sees only their own jobs is told of the correlator's documents: field by field.
 
 A field that is not named here is not told, so a field that is added to a document stays inside until somebody decides. Lines of
-evidence are taken from the events that the person may see (``store.duckdb.visible``), never from the document. Sentences are told
+evidence are taken from the events that the person may see (``Asks.seen_by``), never from the document. Sentences are told
 where they name no job, account or path of others.
 
 | of an incident | is told |
