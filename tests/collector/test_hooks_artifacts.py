@@ -52,6 +52,12 @@ def env(home: Path, **more: str) -> dict[str, str]:
     return {**base, "SLURM_JOB_USER": "alice", "SLURM_JOB_NAME": "train", "SLURM_JOB_WORK_DIR": str(home), **more}
 
 
+@pytest.fixture(autouse=True)
+def _time_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not read in ten seconds is left out: on a busy machine that says nothing about the code."""
+    monkeypatch.setitem(artifacts.fetch.__kwdefaults__, "time_limit_s", 300.0)
+
+
 def one(home: Path, path: str) -> Artifact:
     """What becomes of a job with --output=PATH."""
     (artifact,) = collect(env(home, SLURM_JOB_STDOUT=path), NOBODYS)
