@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collector.hook_spool import spool_problem
+from faultline import installed
 from faultline.access import open_for_reading
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
@@ -31,12 +32,14 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     wrong: list[str] = []
     settings = load(config)
     print(f"configuration  {config or 'defaults'}")
+    wrong += _extensions()
     catalogue = patterns.load(settings.patterns)
     problems = catalogue.check()
     wrong += [f"catalogue: {p}" for p in problems]
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
+    wrong += [text for text in installed.wrong() if text not in wrong]  # what failed as the edges were tried, too
     barred, opened = _ways_in(settings, config)
     wrong += barred
     wrong += [f"hooks: {why}" for why in [spool_problem(settings.hooks.spool or settings.data / "hooks")] if why]
@@ -98,6 +101,18 @@ def unproven_kernels(store: Asks) -> list[str]:
 
 def _some(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:NAMED]) + (f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else "")
+
+
+def _extensions() -> list[str]:
+    """Loads what installed packages bring."""
+    wrong = []
+    try:
+        installed.load_all()
+    except ValueError as error:  # kinds of facts of one name
+        wrong.append(f"extensions: {error}")
+    for line in installed.counted():
+        print(f"extensions     {line}")
+    return wrong
 
 
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:

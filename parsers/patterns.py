@@ -23,7 +23,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from parsers import authority, plugins, quoting
+from parsers import authority, extensions, quoting
 from parsers.entities import tidy
 from parsers.pattern import BUILT_IN, GROUPS, Example, Pattern
 
@@ -209,13 +209,13 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
 
 def installed() -> list[Path]:
     """Files of patterns that other packages bring: entry points of the group ``faultline.patterns``, each a list of paths."""
-    found: list[Path] = []
-    for point, paths in plugins.loaded("faultline.patterns"):
-        try:
-            found += map(Path, paths)
-        except TypeError as error:
-            plugins.left_out(point, f"it is no list of paths: {error}")
-    return found
+    return [path for paths in extensions.load("faultline.patterns", _paths) for path in paths]
+
+
+def _paths(offered: object, extension: extensions.Extension) -> list[Path]:
+    if not isinstance(offered, (list, tuple)) or not all(isinstance(path, (str, Path)) for path in offered):
+        raise TypeError(f"is of type {type(offered).__name__}, not a list of paths")
+    return [Path(path) for path in offered]
 
 
 @cache  # compiling these 1,300 regexes takes half a second; they do not change while a process runs

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-from parsers import documents
+from parsers import documents, extensions
 from parsers.documents import counters, lldp_tables, sacct, tables
 from parsers.documents.hook import MAGIC as HOOK_MAGIC
 from parsers.documents.links_csv import columns as link_columns
@@ -79,15 +79,20 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
 
 
 def _of_package(inner: PurePosixPath, text: str) -> str | None:
-    """The kind that a family of an installed package claims; one that fails on a file has not recognised it."""
-    for document in documents.INSTALLED:
+    """The kind that a family of an installed package claims; one that fails on a file is named, and has not recognised it."""
+    for called, document in documents.INSTALLED.items():
         assert document.recognises is not None
         try:
             kind = document.recognises(inner, text)
-        except Exception:
+        except Exception as error:
+            extensions.warn_once(f"{called}: recognises({inner}) raised {extensions.described(error)}")
             continue
-        if kind in document.kinds and kind in documents.REGISTRY:
+        if kind in document.kinds:
             return kind
+        if kind is not None:
+            extensions.warn_once(
+                f"{called}: recognises({inner}) gave {kind!r}, which is none of its kinds: {', '.join(document.kinds)}"
+            )
     return None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastapi import APIRouter
 
-from parsers import plugins
+from parsers import extensions
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,18 @@ def all_pages() -> tuple[Page, ...]:
     """Built-in pages, then those of installed packages by name. One that does not load, or whose name is taken, is logged and
     left out: the others still show why a job died."""
     found = {page.name: page for page in BUILT_IN}
-    for point, page in plugins.loaded("faultline.pages"):
-        if not isinstance(page, Page) or page.name in found:
-            plugins.left_out(point, "it is no web.rooms.Page, or its name is taken")
-        else:
-            found[page.name] = page
+
+    def admit(offered: object, extension: extensions.Extension) -> None:
+        page = extensions.expect(offered, Page)
+        if page.name in found:
+            raise ValueError(f"the name {page.name!r} is taken")
+        if page.router is not None:
+            extensions.expect(page.router, APIRouter)
+        if page.templates is not None and not Path(page.templates).is_dir():
+            raise ValueError(f"templates {page.templates}: no such folder")
+        found[page.name] = page
+
+    extensions.load("faultline.pages", admit)
     return tuple(found.values())
 
 

@@ -9,7 +9,7 @@ import importlib
 from functools import lru_cache
 
 from collector.receivers.base import Receiver
-from parsers import plugins
+from parsers import extensions
 
 _BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_upload", "prometheus")
 
@@ -17,11 +17,16 @@ _BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_uploa
 @lru_cache(maxsize=1)
 def all_receivers() -> dict[str, Receiver]:
     """Every receiver by its kind; the built-in ones cannot be replaced, since spooled batches name them."""
-    found: dict[str, Receiver] = {}
-    for _, other in plugins.loaded("faultline.receivers"):
-        if isinstance(other, Receiver):
-            found[other.kind] = other
-    for name in _BUILT_IN:
-        receiver: Receiver = importlib.import_module(f"collector.receivers.{name}").RECEIVER
+    built_in: list[Receiver] = [
+        importlib.import_module(f"collector.receivers.{name}").RECEIVER for name in _BUILT_IN
+    ]  # fmt: skip
+    found = {receiver.kind: receiver for receiver in built_in}
+
+    def admit(offered: object, extension: extensions.Extension) -> None:
+        receiver = extensions.expect(offered, Receiver)
+        if receiver.kind in found:
+            raise ValueError(f"the kind {receiver.kind!r} is taken")
         found[receiver.kind] = receiver
+
+    extensions.load("faultline.receivers", admit)
     return found

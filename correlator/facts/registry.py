@@ -29,8 +29,8 @@ from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind, fill, undeclared
 from correlator.model.nouns import Fact, Revision
-from correlator.model.subjects import installed
-from parsers import plugins
+from correlator.model.subjects import installed, packages
+from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
@@ -52,10 +52,23 @@ def subjects() -> tuple[Any, ...]:
 @cache
 def detectors() -> tuple[Detector, ...]:
     """The detectors of all subjects; then single ones of installed packages (entry points of ``faultline.detectors``)."""
-    found: list[Detector] = [detector for subject in subjects() for detector in subject.DETECTORS]
-    for point in plugins.installed("faultline.detectors"):
-        found += point.load()
-    return tuple(found)
+    built_in = (detector for subject in BUILT_IN for detector in subject.DETECTORS)
+    return (*built_in, *_brought())
+
+
+@cache
+def _brought() -> Mapping[Detector, str]:
+    """The detectors of installed packages, with the names that messages give their entry points."""
+    found = {detector: called for called, module in packages().items() for detector in module.DETECTORS}
+    for called, single in extensions.load("faultline.detectors", _several):
+        found |= dict.fromkeys(single, called)
+    return found
+
+
+def _several(offered: object, extension: extensions.Extension) -> tuple[str, tuple[Detector, ...]]:
+    if not isinstance(offered, (list, tuple)) or not all(callable(detector) for detector in offered):
+        raise TypeError(f"is of type {type(offered).__name__}, not a list of functions")
+    return extension.called, tuple(offered)
 
 
 @cache
@@ -159,10 +172,21 @@ def brief_of(fact: Fact) -> str:
 
 
 def conclude(world: World) -> list[Fact]:
-    """Runs every detector; the result is sorted, so that it does not depend on detector internals."""
+    """Runs every detector; the result is sorted, so that it does not depend on detector internals. A detector of a package that
+    raises is left out of this pass: it is named in the log and among the doubts of every verdict."""
     world.declared = kinds()
     for detector in detectors():
-        world.conclude(detector(world))
+        called = _brought().get(detector)
+        if called is None:
+            world.conclude(detector(world))
+            continue
+        try:
+            world.conclude(detector(world))
+        except Exception as error:
+            name = getattr(detector, "__qualname__", repr(detector))
+            why = f"detector {name} of {called} raised {extensions.described(error)}"
+            extensions.warn_once(f"{why}; it is left out of this pass", error)
+            world.left_out.append(f"{why}: what it concludes is missing here.")
     world.facts.sort(key=lambda f: f.key)
     world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
     return world.facts

@@ -40,6 +40,7 @@ class World:
     driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
     ``kernel_clocks``: what the kernel's lines of hosts show of its clock (gather/kernel_lines.py).
     ``believed``: the controllers, where that was worked out for more than these events. ``declared``: all kinds of facts, by name.
+    ``left_out``: sentences that name the detectors that failed in this pass.
     """
 
     site: Site
@@ -63,6 +64,7 @@ class World:
     inventory: Inventory | None = None
     believed: Controllers | None = None
     declared: Mapping[str, Kind[Any]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.by_kind: dict[str, list[Event]] = defaultdict(list)

@@ -143,7 +143,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "evidence": [sentences.event_row(e, role) for e, role in evidence],
         "rivals": sentences.rival_rows(world, weigher, [verdict], root),
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.printed.words()])),
+        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.printed.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,

@@ -9,9 +9,11 @@ and every attribute of the fact by its name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypedDict, TypeVar, cast
+from string import Formatter
+from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 from correlator.model.nouns import Event, Fact
 from parsers.hostlist import fold
@@ -173,12 +175,40 @@ def literal(text: object) -> str:
     return str(text).replace("{", "{{").replace("}", "}}")
 
 
+#: What every template may name, besides the attributes of its own kind.
+_WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes", "count", "for_time"})
+
+
+def unfilled(kind: Kind[Any]) -> list[str]:
+    """What is wrong with the templates of a declaration: names that neither its attributes nor every template has."""
+    cause, known = kind.cause, _WORDS | set(get_type_hints(kind.attrs))
+    texts = {"brief": [kind.brief]}
+    if cause is not None:
+        texts |= {
+            "title": [cause.title], "short": [cause.short],
+            "advice": [text for advice in cause.advice for text in advice if text],
+        }  # fmt: skip
+    wrong = []
+    for where, templates in texts.items():
+        for template in templates:
+            try:
+                names = {
+                    re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(template) if name is not None
+                }
+            except ValueError as error:
+                wrong.append(f"{where} {template!r}: {error}")
+                continue
+            for name in sorted(names - known):
+                wrong.append(f"{where} {template!r} names {{{name}}}; there is {', '.join(sorted(known))}")
+    return wrong
+
+
 def fill(template: str, fact: Fact) -> str:
     """The template with the fact's own words in it."""
     if "{" not in template and "}" not in template:
         return template
     seconds, hosts = fact.duration, fact.attrs.get("hosts", ())
-    words: dict[str, object] = {
+    words: dict[str, object] = {  # their names stand in _WORDS
         "code": None, "behind": None, **fact.attrs,
         "host": fact.host or "an unnamed node", "device": fact.device or "the port",
         "what": f"switch {fact.host}" if fact.host else "what these nodes share", "runs": _runs(fact),

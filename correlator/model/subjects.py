@@ -7,23 +7,40 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from parsers import plugins
+from correlator.model.kinds import Kind, unfilled
+from parsers import extensions
 
 GROUP = "faultline.facts"
 
 
 @cache
+def packages() -> Mapping[str, ModuleType]:
+    """The modules of installed packages, by the names that messages give their entry points; found once, because asking what is
+    installed reads files. A module that cannot be used is named in the log and left out as a whole."""
+    return dict(extensions.load(GROUP, _admit))
+
+
 def installed() -> tuple[ModuleType, ...]:
-    """The modules of installed packages, by the names of their entry points; found once, because asking what is installed
-    reads files. Raises ``ValueError`` that names an entry point whose module declares nothing."""
-    found: list[ModuleType] = []
-    for point in plugins.installed(GROUP):
-        module = point.load()
-        missing = [name for name in ("KINDS", "DETECTORS") if not hasattr(module, name)]
-        if missing:
-            raise ValueError(f"entry point {point.name} of {GROUP}: {point.value} has no {' and no '.join(missing)}")
-        found.append(module)
-    return tuple(found)
+    """The modules of installed packages, by the names of their entry points."""
+    return tuple(packages().values())
+
+
+def _admit(offered: object, extension: extensions.Extension) -> tuple[str, ModuleType]:
+    module = extensions.expect(offered, ModuleType)
+    missing = [name for name in ("KINDS", "DETECTORS") if not hasattr(module, name)]
+    if missing:
+        raise ValueError(f"{module.__name__} has no {' and no '.join(missing)}")
+    for kind in module.KINDS:
+        extensions.expect(kind, Kind)
+        if wrong := unfilled(kind):
+            raise ValueError(f"kind {kind.name}: {'; '.join(wrong)}")
+    for detector in module.DETECTORS:
+        if not callable(detector):
+            raise TypeError(f"DETECTORS holds a {type(detector).__name__}, not a function")
+    for path in getattr(module, "EDGES", ()):
+        if not Path(path).is_file():
+            raise ValueError(f"EDGES names {path}, which is no file")
+    return extension.called, module
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from faultline.notify import alertmanager, command, email, webhook
 from faultline.notify.kind import Notifier
-from parsers import plugins
+from parsers import extensions
 
 GROUP = "faultline.notifiers"
 
@@ -12,10 +14,16 @@ GROUP = "faultline.notifiers"
 BUILT_IN = (webhook.NOTIFIER, alertmanager.NOTIFIER, command.NOTIFIER, email.NOTIFIER)
 
 
+@cache
 def notifiers() -> dict[str, Notifier]:
     """By name. A third party's cannot take the place of one of ours."""
     found = {notifier.name: notifier for notifier in BUILT_IN}
-    for point in plugins.installed(GROUP):
-        notifier = point.load()
-        found.setdefault(notifier.name, notifier)
+
+    def admit(offered: object, extension: extensions.Extension) -> None:
+        notifier = extensions.expect(offered, Notifier)
+        if notifier.name in found:
+            raise ValueError(f"the name {notifier.name!r} is taken")
+        found[notifier.name] = notifier
+
+    extensions.load(GROUP, admit)
     return found

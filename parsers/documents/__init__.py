@@ -7,7 +7,7 @@ module with a ``DOCUMENT`` and its name in ``_FAMILIES``. A third party's is an 
 
 from __future__ import annotations
 
-from parsers import plugins
+from parsers import extensions
 from parsers.documents import (
     counters,
     dcgm,
@@ -50,24 +50,26 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-def _installed() -> tuple[Document, ...]:
-    """Families of installed packages, by name. One that does not load, or that cannot say which files are its own, is logged
-    and left out: the others must go on."""
-    found = []
-    for point, document in plugins.loaded("faultline.documents"):
-        if isinstance(document, Document) and document.recognises is not None:
-            found.append(document)
-        else:
-            plugins.left_out(point, "it recognises no file")
-    return tuple(found)
-
-
-#: Families of installed packages.
-INSTALLED = _installed()
 #: Kind -> the family that reads it. The name of a built-in kind stays what it is.
-REGISTRY: dict[str, Document] = {kind: document for document in INSTALLED for kind in document.kinds} | {
-    kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds
-}
+REGISTRY: dict[str, Document] = {kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds}
+
+
+def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Document]:
+    """A family of an installed package, with its name for messages. Raises ``TypeError`` and ``ValueError``."""
+    document = extensions.expect(offered, Document)
+    if document.recognises is None:
+        raise ValueError("recognises no file: a document of a package needs recognises")
+    if isinstance(document.kinds, str) or not document.kinds:
+        raise ValueError("kinds must be a tuple of names")
+    for kind in document.kinds:
+        if kind in REGISTRY:
+            raise ValueError(f"the kind {kind!r} is taken")
+    REGISTRY.update(dict.fromkeys(document.kinds, document))
+    return extension.called, document
+
+
+#: Families of installed packages, by the names that messages give them.
+INSTALLED: dict[str, Document] = dict(extensions.load("faultline.documents", _admit))
 
 
 def read(kind: str, data: bytes, origin: Origin) -> Parsed:

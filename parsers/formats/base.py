@@ -36,7 +36,8 @@ SEVERITY_WORDS = {
 }  # fmt: skip
 #: A stamp of BSD's syslog in parts, as parsers/clock.py reads it.
 _BSD_PARTS = ("month", "day", "clock", "fraction", "year")
-_STAMPED = {**HEADER, "iso": pl.String, **dict.fromkeys(_BSD_PARTS, pl.String)}
+#: What a reader of single lines may say: HEADER's columns, and a stamp in place of ``time``.
+STAMPED = {**HEADER, "iso": pl.String, **dict.fromkeys(_BSD_PARTS, pl.String)}
 #: What one line says, by HEADER's names. LATER: only a reader of frames can tell.
 Row: TypeAlias = dict[str, Any]
 LATER: Row = {}
@@ -139,7 +140,7 @@ def as_frame(rows: list[Row], origin: Origin) -> pl.DataFrame:
         said = set().union(*some)
         part = pl.DataFrame([
             pl.Series(name, [row.get(name) for row in some], dtype=kind, strict=False) if name in said
-            else nothing(name, kind, len(some)) for name, kind in _STAMPED.items()
+            else nothing(name, kind, len(some)) for name, kind in STAMPED.items()
             if name in said or (name in _BSD_PARTS and stamp == "month")
         ])  # fmt: skip
         if some and stamp is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from parsers import plugins
+from parsers import extensions
 from parsers.formats.base import Format
+from parsers.formats.guarded import guarded
 
 _built_in: tuple[Format, ...] = ()
 
@@ -24,4 +25,4 @@ def register(built_in: tuple[Format, ...]) -> None:
 @lru_cache(maxsize=1)
 def all_formats() -> tuple[Format, ...]:
     """Every format in the order in which it is tried, those of installed packages first; the last accepts anything."""
-    return (*(found for _, found in plugins.loaded("faultline.formats") if isinstance(found, Format)), *_built_in)
+    return (*extensions.load("faultline.formats", guarded), *_built_in)

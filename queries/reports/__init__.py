@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from parsers import plugins
+from parsers import extensions
 from queries.reports.as_html import html
 from queries.reports.as_json import json_text
 from queries.reports.as_markdown import markdown
@@ -41,13 +41,14 @@ class ReportError(ValueError):
 def _registered() -> dict[str, Report]:
     """Built-in reports, then those of other packages. A broken package is named in the log and left out."""
     found = {report.name: report for report in BUILT_IN}
-    for point, report in plugins.loaded(GROUP):
-        if not isinstance(report, Report):
-            plugins.left_out(point, "it is not a queries.reports.Report")
-        elif report.name in found:
-            plugins.left_out(point, f"the name {report.name!r} is taken")
-        else:
-            found[report.name] = report
+
+    def admit(offered: object, extension: extensions.Extension) -> None:
+        report = extensions.expect(offered, Report)
+        if report.name in found:
+            raise ValueError(f"the name {report.name!r} is taken")
+        found[report.name] = report
+
+    extensions.load(GROUP, admit)
     return found
 
 

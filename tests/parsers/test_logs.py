@@ -78,9 +78,9 @@ def test_small_processes_do_not_load_the_log(module: str) -> None:
 def test_a_package_that_fails_is_named_on_stderr_where_nobody_set_the_log_up() -> None:
     """As in a worker process: stdout is for what was asked."""
     code = (
-        "from importlib.metadata import EntryPoint\nfrom parsers import plugins\n"
-        "plugins.entry_points = lambda group: [EntryPoint('theirs', 'no_such_module:FORMAT', group)]\n"
-        "assert list(plugins.loaded('faultline.formats')) == []\n"
+        "from importlib.metadata import EntryPoint\nfrom parsers import extensions\n"
+        "extensions.entry_points = lambda group: [EntryPoint('theirs', 'no_such_module:FORMAT', group)]\n"
+        "assert extensions.load('faultline.formats', lambda offered, extension: offered) == []\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "" and "theirs" in done.stderr and "No module named" in done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from parsers import plugins
+from parsers import extensions
 from queries import reports
 from queries.reports.model import SHOWN
 from queries.reports.wording import length, worded
@@ -303,11 +303,13 @@ def test_reports_of_other_packages_join_and_broken_ones_do_no_harm(
     mine = reports.Report("mine", "Mine", "Ours.", lambda reader: [])
     entries = [Entry("mine", mine), Entry("broken", ImportError("no such module")), Entry("odd", 3),
                Entry("usage", reports.Report("usage", "x", "x", lambda reader: []))]  # fmt: skip
-    monkeypatch.setattr(plugins, "entry_points", lambda group: entries if group == "faultline.reports" else [])
+    monkeypatch.setattr(extensions, "_warned", {})
+    monkeypatch.setattr(extensions, "_known", {})
+    monkeypatch.setattr(extensions, "entry_points", lambda group: entries if group == "faultline.reports" else [])
     found = reports._registered()
     assert found["mine"] is mine and found["usage"] is reports.REPORTS["usage"] and "broken" not in found
     logged = capsys.readouterr().err
-    assert all(word in logged for word in ("no such module", "not a queries.reports.Report", "is taken"))
+    assert all(word in logged for word in ("no such module", "of type int, not Report", "is taken"))
 
 
 def test_the_document_names_every_report_and_section(empty: DuckStore) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from parsers import plugins
+from parsers import extensions
 from queries.kql.engines.clickhouse import CLICKHOUSE
 from queries.kql.engines.duckdb import DUCKDB
 from queries.kql.engines.engine import Engine
@@ -15,7 +15,8 @@ GROUP = "faultline.kql_engines"
 @cache
 def engines() -> dict[str, Engine]:
     """Every engine by name: ours and those of installed packages (entry points whose object is an `Engine`)."""
-    return {e.name: e for e in (DUCKDB, CLICKHOUSE)} | {p.name: p.load() for p in plugins.installed(GROUP)}
+    others = extensions.load(GROUP, lambda offered, extension: (extension.name, extensions.expect(offered, Engine)))
+    return {e.name: e for e in (DUCKDB, CLICKHOUSE)} | dict(others)
 
 
 __all__ = ["CLICKHOUSE", "DUCKDB", "Engine", "engines"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 
-from parsers import plugins
+from parsers import extensions
 from queries.kql.functions import (
     aggregates,
     arrays,
@@ -75,13 +75,13 @@ def registry() -> Registry:
     made = Registry()
     for module in SUBJECTS:
         _admit(made, module.FUNCTIONS)
-    for point, named in plugins.loaded(GROUP):
-        try:
-            found = _functions_in(named)
-            _admit(made, found)
-            made.site.update({function.name: function for function in found})
-        except (TypeError, ValueError) as error:
-            plugins.left_out(point, str(error))
+
+    def admit(offered: object, extension: extensions.Extension) -> None:
+        found = _functions_in(offered)
+        _admit(made, found)
+        made.site.update({function.name: function for function in found})
+
+    extensions.load(GROUP, admit)
     return made
 
 

@@ -1,0 +1,124 @@
+"""What installed packages bring: the one loader of entry points, whatever their group.
+
+One rule holds for all groups. An extension that does not import, is of the wrong type or cannot work is named (group, name,
+value, package, reason) in the log and left out; everything else goes on. One that raises while it is used is named by
+:func:`warn_once`. ``faultline check`` prints what :func:`known` and
+:func:`warnings` have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: Group of entry points -> what one of them is called.
+GROUPS = {
+    "faultline.formats": "format", "faultline.documents": "document", "faultline.patterns": "patterns",
+    "faultline.facts": "kinds of facts", "faultline.detectors": "detectors", "faultline.kql_functions": "KQL functions",
+    "faultline.kql_engines": "KQL engine", "faultline.reports": "report", "faultline.notifiers": "notifier",
+    "faultline.receivers": "receiver", "faultline.pages": "page",
+}  # fmt: skip
+
+#: More different warnings than this help nobody.
+MOST_WARNINGS = 1000
+
+_known: dict[tuple[str, str, str], Extension] = {}
+_warned: dict[str, None] = {}
+
+
+@dataclass(frozen=True)
+class Extension:
+    """One entry point, and why it is left out; ``problem`` is empty where it is used."""
+
+    group: str
+    name: str
+    value: str
+    package: str
+    problem: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its name in messages: ``format bmc (our_package.bmc:BMC) of our-package``."""
+        return f"{GROUPS.get(self.group, self.group)} {self.name} ({self.value}) of {self.package}"
+
+    def __str__(self) -> str:
+        return f"{self.called}: {self.problem or 'loaded'}"
+
+
+def load(group: str, admit: Callable[[object, Extension], T]) -> list[T]:
+    """What the entry points of ``group`` offer, by name. ``admit`` gives what is used of an object, or raises ``TypeError`` or
+    ``ValueError`` with the reason why it cannot be used."""
+    found = []
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+        extension = Extension(group, point.name, point.value, _package(point))
+        problem = ""
+        try:
+            offered = point.load()
+        except Exception as error:  # a broken package must not stop the others
+            problem = f"does not load: {described(error)}"
+        else:
+            try:
+                found.append(admit(offered, extension))
+            except (TypeError, ValueError) as error:
+                problem = str(error)
+            except Exception as error:
+                problem = described(error)
+        if problem:
+            extension = replace(extension, problem=f"{problem}; it is left out")
+            warn_once(str(extension))
+        _known[group, point.name, point.value] = extension
+    return found
+
+
+def of_type(kind: type[T]) -> Callable[[object, Extension], T]:
+    """Admits objects of one class."""
+
+    def admit(found: object, extension: Extension) -> T:
+        return expect(found, kind)
+
+    return admit
+
+
+def expect(found: object, kind: type[T]) -> T:
+    """``found``, which must be of this class. Raises ``TypeError`` that names both classes."""
+    if not isinstance(found, kind):
+        raise TypeError(f"is of type {type(found).__name__}, not {kind.__name__}")
+    return found
+
+
+def known() -> list[Extension]:
+    """Every entry point that was asked for in this process, by group and name."""
+    return [_known[key] for key in sorted(_known)]
+
+
+def warn_once(text: str, error: Exception | None = None) -> None:
+    """Logs a warning, with the traceback of ``error`` if that is given; the same words are logged once in a process."""
+    if text not in _warned and len(_warned) < MOST_WARNINGS:
+        _warned[text] = None
+        # Loaded only here: the log's library costs worker processes 12 MB, and most sites have no packages that fail.
+        import structlog
+
+        from parsers import logs
+
+        if not logs.is_set_up():  # a worker process
+            logs.set_up()
+        structlog.get_logger().warning(text, exc_info=error)
+
+
+def warnings() -> list[str]:
+    """What was logged in this process, in its order."""
+    return list(_warned)
+
+
+def described(error: BaseException) -> str:
+    """The class and the words of an exception: ``KeyError: 'gpu'``."""
+    return f"{type(error).__name__}: {error}"
+
+
+def _package(point: EntryPoint) -> str:
+    dist = getattr(point, "dist", None)
+    return dist.name if dist is not None else "an unnamed package"

@@ -1,0 +1,191 @@
+"""Packages with mistakes: each is named, with its entry point and the reason, and nothing else stops.
+
+The package is real: modules and metadata in a folder of the path, and another process that finds them by their entry points.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Python = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Callable[[str, Mapping[str, Mapping[str, str]]], Python]:
+    """Installs a package of one module with these entry points (group -> name -> attribute); gives what runs code beside it."""
+
+    def install(code: str, points: Mapping[str, Mapping[str, str]]) -> Python:
+        (tmp_path / "harbour.py").write_text(code, encoding="utf-8")
+        info = tmp_path / "harbour_site-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: harbour-site\nVersion: 1.0\n")
+        lines = []
+        for group, named in points.items():
+            lines += [f"[faultline.{group}]", *(f"{name} = {value}" for name, value in named.items()), ""]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "FAULTLINE_SERVER": ""}
+
+        def python(text: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-c", text], env=environment, cwd=tmp_path, capture_output=True, text=True
+            )
+
+        return python
+
+    return install
+
+
+#: Group -> attribute of the module below that is wrong, and the reason that is given.
+WRONG = {
+    "formats": ("NUMBER", "is of type int, not Format"),
+    "documents": ("SILENT", "recognises no file"),
+    "patterns": ("NUMBER", "is of type int, not a list of paths"),
+    "facts": ("NUMBER", "is of type int, not module"),
+    "detectors": ("NUMBER", "is of type int, not a list of functions"),
+    "kql_functions": ("NUMBER", "3 is no queries.kql.functions.declaration.Function"),
+    "kql_engines": ("NUMBER", "is of type int, not Engine"),
+    "reports": ("NUMBER", "is of type int, not Report"),
+    "notifiers": ("NUMBER", "is of type int, not Notifier"),
+    "receivers": ("NUMBER", "is of type int, not Receiver"),
+    "pages": ("INCIDENTS", "the name 'incidents' is taken"),
+}
+
+MODULE = """
+from parsers.documents.document import Document
+from queries.kql.functions.declaration import Body, Function
+from web.rooms import Page
+
+NUMBER = 3
+SILENT = Document(("harbour_list",), None)
+INCIDENTS = Page("incidents")
+GOOD = Function("harbour_tier", "The tier.", Body("s", "string", str.upper))
+"""
+
+CHECK = "import sys; from faultline.cli import run; sys.exit(run(['check']))"
+
+
+def test_check_names_every_extension_that_does_not_load_whatever_its_group(
+    package: Callable[[str, Mapping[str, Mapping[str, str]]], Python],
+) -> None:
+    points: dict[str, dict[str, str]] = {
+        group: {f"odd_{group}": f"harbour:{attribute}", f"gone_{group}": "harbour:GONE"}
+        for group, (attribute, _) in WRONG.items()
+    }
+    points["kql_functions"]["good"] = "harbour:GOOD"
+    done = package(MODULE, points)(CHECK)
+    assert done.returncode == 1, done.stderr[-3000:]
+    lines = done.stdout.splitlines()
+    wrong = [line for line in lines if line.startswith("WRONG")]
+    assert not [
+        group for group, (attribute, reason) in WRONG.items()
+        if not any(f" odd_{group} (harbour:{attribute}) of harbour-site: {reason}" in line for line in wrong)
+    ]  # fmt: skip
+    gone = "does not load: AttributeError: module 'harbour' has no attribute 'GONE'; it is left out"
+    assert not [g for g in WRONG if not any(f" gone_{g} (harbour:GONE) of harbour-site: {gone}" in w for w in wrong)]
+    assert len(wrong) == 2 * len(WRONG)
+    (counted,) = (line for line in lines if line.startswith("extensions"))
+    assert counted.startswith("extensions     harbour-site: ") and "3 kql functions" in counted and "2 pages" in counted
+
+
+#: Something that raises while it is used: what is done in a process beside it, and what comes of it.
+FAILING = """
+from pathlib import Path
+from typing import TypedDict
+
+import polars as pl
+
+from correlator.model.kinds import Cause, Kind
+from parsers.documents.document import Document
+from parsers.formats.base import Format, by_line
+
+class Wipe(TypedDict):
+    size: str
+
+WIPE = Kind("scratch.wiped", "storage", "Wiped.", Wipe, cause=Cause("scratch.wiped", "infra.storage", "{gb} wiped", "x"))
+
+import types
+TEMPLATE = types.ModuleType("template")
+TEMPLATE.KINDS, TEMPLATE.DETECTORS = (WIPE,), []
+
+def wipes(world):
+    raise KeyError("gb")
+
+DETECTING = types.ModuleType("detecting")
+DETECTING.KINDS, DETECTING.DETECTORS = (), [wipes]
+
+def row(text, origin):
+    a, b, c = text.split("|")
+    return {"format": "door", "source": "door", "hostname": "h1", "message": c}
+
+DOOR = Format("door", "a door", "^DOOR", by_line(row))
+
+def frames(frame, origin):
+    raise RuntimeError("no frame today")
+
+FRAMES = Format("frames", "a frame", "^FRAME", frames)
+
+def recognises(path, text):
+    return {"a": "harbour_lists", "b": None}[path.stem]
+
+LISTS = Document(("harbour_list",), lambda kind, data, origin: None, recognises)
+"""
+
+USE = """
+import json
+from pathlib import Path
+from correlator.engine import correlate
+from collector.ingest import Ingest
+from parsers.engine import LineParser
+from parsers.record import Origin
+from parsers.recognise import recognise
+from store import open_store
+lines = [b"DOOR|1|first", b"DOOR without", b"DOOR without 2", b"FRAME 1", b"FRAME 2"]
+logs = LineParser().parse(lines, Origin())
+found = {"raw": logs["raw"].to_list(), "formats": logs["format"].to_list(), "host": logs["host"].to_list()}
+found["kinds"] = [recognise(Path(name), b"one\\ntwo\\n").kind for name in ("a.txt", "b.txt", "c.txt")]
+with open_store(None) as store:
+    Ingest(store).run([Path(%r) / "faultline/capture/mgmt_flap_long"])
+    (cluster,) = correlate(store)
+found["doubts"] = [verdict["doubts"] for verdict in cluster.verdicts.values()]
+print(json.dumps(found))
+"""
+
+
+def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
+    package: Callable[[str, Mapping[str, Mapping[str, str]]], Python],
+) -> None:
+    done = package(
+        FAILING,
+        {
+            "formats": {"door": "harbour:DOOR", "frames": "harbour:FRAMES"},
+            "documents": {"lists": "harbour:LISTS"},
+            "facts": {"detecting": "harbour:DETECTING", "template": "harbour:TEMPLATE"},
+        },
+    )(USE % str(ROOT))
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["raw"] == ["DOOR|1|first", "DOOR without", "DOOR without 2", "FRAME 1", "FRAME 2"]
+    assert found["formats"][0] == "door" and len({*found["formats"][1:]} & {"door", "frames"}) == 0
+    assert found["kinds"] == ["lines", "lines", "lines"]
+    named = "detector wipes of kinds of facts detecting (harbour:DETECTING) of harbour-site raised KeyError: 'gb'"
+    assert found["doubts"] and all(any(named in doubt for doubt in doubts) for doubts in found["doubts"])
+    for words in (
+        "format door (harbour:DOOR) of harbour-site raised ValueError: not enough values to unpack",
+        "format door (harbour:DOOR) of harbour-site: no format says 'hostname', which is dropped; there is time,",
+        "format frames (harbour:FRAMES) of harbour-site raised RuntimeError: no frame today",
+        "document lists (harbour:LISTS) of harbour-site: recognises(a.txt) gave 'harbour_lists', which is none of its kinds",
+        "document lists (harbour:LISTS) of harbour-site: recognises(c.txt) raised KeyError: 'c'",
+        "template (harbour:TEMPLATE) of harbour-site: kind scratch.wiped: title '{gb} wiped' names {gb}; there is behind,",
+        named,
+    ):
+        assert done.stderr.count(words) == 1, (words, done.stderr[-3000:])
