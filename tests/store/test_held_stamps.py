@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from structlog.testing import capture_logs
 
 from correlator.engine import correlate
 from parsers.record import TABLES
@@ -56,8 +58,16 @@ def older(folder: Path) -> None:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> DuckStore:
+def logged() -> Iterator[list[Any]]:
+    """The entries of the log since the test began."""
+    with capture_logs() as entries:
+        yield entries
+
+
+@pytest.fixture
+def opened(tmp_path: Path, logged: list[Any]) -> DuckStore:
     older(tmp_path)
+    logged.clear()
     return open_store(tmp_path)
 
 
@@ -75,7 +85,7 @@ def test_stamps_that_came_before_they_were_are_held(opened: DuckStore) -> None:
     }
 
 
-def test_nothing_of_2099_tops_a_list_and_it_is_told(opened: DuckStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_of_2099_tops_a_list_and_it_is_told(opened: DuckStore, logged: list[Any]) -> None:
     with opened as store:
         correlate(store)
         assert store.info()["last"] < LATER
@@ -85,15 +95,13 @@ def test_nothing_of_2099_tops_a_list_and_it_is_told(opened: DuckStore, caplog: p
             newest = run(connection, f"{table} | summarize max(Time)").rows[0][0]
             assert newest is None or "2099" not in str(newest), table
         connection.close()
-    assert any(
-        "2 lines of this store are stamped after they came" in r.getMessage() for r in caplog.get_records("setup")
-    )
+    assert [(entry["lines"], "stamped after they came" in entry["event"]) for entry in logged] == [(2, True)]
 
 
-def test_it_is_done_once(opened: DuckStore, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_done_once(opened: DuckStore, tmp_path: Path, logged: list[Any]) -> None:
     with opened as store:
         assert store.fact(FACT) == "2"
-    caplog.clear()
+    logged.clear()
     with open_store(tmp_path) as store:
         assert store.rows("SELECT count(*) AS n FROM raw.logs WHERE list_contains(tags, 'future')") == [{"n": 2}]
-    assert not caplog.records
+    assert not logged
