@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from collector.exchange import Packed
+from collector.identity.entry import host_of_line, named_in_line
 from collector.json_objects import merged
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
@@ -29,7 +30,6 @@ from store.line_frames import CODED, logs_for_storage
 
 #: A line may arrive so much after it was written before it counts as late, seconds.
 LATE_S = 60.0
-_LOCAL = ("localhost", "localhost.localdomain")
 
 _RUN_TYPES: dict[str, Any] = {
     "lines": pl.UInt32, "received": pl.Int64, "host": pl.String, "file": pl.String, "time": pl.Int64, "read": pl.Int64,
@@ -173,7 +173,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         if len(runs) < len(rows):
             some = some[np.repeat(np.arange(len(runs), dtype=np.uint32), runs["lines"].to_numpy())]
         spread = rows.hstack(some)
-    values = _overlay(said, _own_host(rows["host"]), newest, runs)
+    values = _overlay(said, named_in_line(rows["host"]), newest, runs)
     if runs["file"][0] is None and not {"file", "transport"} & set(differs):
         del values["file"]
         spread = spread.with_columns(**values)
@@ -261,18 +261,10 @@ def _complete(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(**missing).select(*_RUN_TYPES)
 
 
-def _own_host(hosts: pl.Series) -> pl.Expr:
-    """The host that a line names, unless that is what every host calls itself."""
-    sizes = hosts.str.len_bytes()
-    if not any((sizes == len(name)).any() for name in _LOCAL):  # nearly always, and a fifth of the work
-        return pl.col("host")
-    return pl.when(~pl.col("host").str.to_lowercase().is_in(_LOCAL)).then("host")
-
-
 def _overlay(said: dict[str, pl.Expr], own_host: pl.Expr, newest: Any, runs: pl.DataFrame) -> dict[str, pl.Expr]:
     us = pl.Datetime("us")
     received, read, time = (said[name].cast(us) for name in ("received", "read", "time"))
-    host = pl.coalesce(own_host, said["host"], "host")
+    host = host_of_line(own_host, said["host"])
     # A line with nothing but an uptime has no time: its boot may become known, unless the sender knew it.
     waits = pl.col("time").is_null()
     unstamped = pl.col("time_quality") == "received"

@@ -21,11 +21,11 @@ from collector.agent.failure import Denied
 from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host
 from collector.agent.strangers import quoted
+from collector.identity.identity import Identity
 from parsers import documents
 from parsers.documents import fields
 from parsers.documents.hook import read_spool
 from parsers.record import Origin, frame
-from store.cluster_names import renamed
 from store.door import Asks, Door, FileEntry
 from store.questions import files, job_rows
 
@@ -45,8 +45,8 @@ class HookSpool:
     cluster: str | None = None
     keep: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
-    #: Other names of the cluster (``store.cluster_names``).
-    other_names: dict[str, str] = field(default_factory=dict)
+    #: Who knows the cluster's other names; None: it has none.
+    identity: Identity | None = None
     _read_elsewhere: bool = False
     _refused: str = ""
 
@@ -75,7 +75,9 @@ class HookSpool:
                     entries.append(entry)
                 done.append(name)
             if entries:
-                rows = {name: renamed(pl.concat(parts), self.other_names) for name, parts in tables.items()}
+                rows = {name: pl.concat(parts) for name, parts in tables.items()}
+                if self.identity is not None:
+                    rows = {name: self.identity.called(data) for name, data in rows.items()}
                 store.append(rows, entries)
             for name in done:
                 self._remove(name)

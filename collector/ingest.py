@@ -20,9 +20,11 @@ from typing import Any
 import polars as pl
 
 from collector import files as reading
-from collector import hostnames, tree
+from collector import tree
 from collector.claims import Claims
-from collector.hostnames import HostNames
+from collector.identity.clusters import TreeCluster, named_in_file, named_in_tree
+from collector.identity.hosts import HostNames
+from collector.identity.identity import settle
 from collector.line_files import FileResult, LineFile, LineFiles, digest_of
 from collector.workers import ParserPool
 from parsers import clock, documents, future
@@ -31,12 +33,9 @@ from parsers.future import EXACT
 from parsers.recognise import PACKED, Recognition, recognise
 from parsers.record import Origin, frame
 from store.door import Door, FileEntry
-from store.functions import PLACE
 from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS
 from store.questions import files as file_rows
-from store.questions import settling
-from store.tables import LOGS
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
 #: Whole segments are stored in order at once, which saves writing them twice.
@@ -58,7 +57,6 @@ KEEP_HEAD, KEEP_TAIL = 64 * 1024, 256 * 1024
 CLOCK_BEHIND = timedelta(days=2 * 365)
 
 _FULL_DATE = re.compile(rb"(20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d)")
-_CLUSTER_NAME = re.compile(rb"(?mi)^ClusterName\s*=\s*(\S+)")
 
 
 @dataclass
@@ -134,14 +132,14 @@ class Ingest:
         self._newest: datetime | None = None
         self._latest = datetime.max
         self._names = HostNames()
-        #: What the tree's own files call its cluster, and what it is to be called; None if they name none or several.
-        self._own_cluster: tuple[str, str] | None = None
+        #: None if the tree's own files name no cluster or several.
+        self._own_cluster: TreeCluster | None = None
 
     def run(self, paths: list[Path]) -> Report:
         found = self._look(tree.walk(paths))
-        named = _clusters(found)
+        named = named_in_tree((item.what.kind, item.clusters) for item in found)
         cluster = self.options.cluster or next(iter(named), None)
-        self._own_cluster = (named[0], cluster) if len(named) == 1 and cluster else None
+        self._own_cluster = TreeCluster(named[0], cluster) if len(named) == 1 and cluster else None
         self._clock([date for item in found for date in item.dates])
         known = {(e["path"], e["cluster"]): e for e in self.store.ask(file_rows.read_files())}
         self._names = HostNames.read(self.store)
@@ -198,7 +196,14 @@ class Ingest:
             try:
                 head = reading.head_of(entry.path)
                 what = recognise(_nameable(entry.path), head, _nameable(entry.root))
-                found.append(_Found(entry.path, what, _clusters_in(what, head), _newest_dates(entry.path, what, head)))
+                found.append(
+                    _Found(
+                        entry.path,
+                        what,
+                        named_in_file(what.kind, head, len(head) < reading.HEAD),
+                        _newest_dates(entry.path, what, head),
+                    )
+                )
             except reading.BROKEN as error:
                 self._note(_Found(entry.path, Recognition("unreadable")), "unreadable", [f"cannot be read: {error}"])
         return found
@@ -341,7 +346,9 @@ class Ingest:
         """Stores all rows so far, with the entries of files that are done and of those under way."""
         entries = [*self._entries, *(file.entry for file in self._under_way.values())]
         if entries or self._rows:
-            tables = {name: self._of_cluster(pl.concat(parts)) for name, parts in self._pending.items()}
+            tables = {name: pl.concat(parts) for name, parts in self._pending.items()}
+            if self._own_cluster is not None:
+                tables = {name: self._own_cluster.place(data) for name, data in tables.items()}
             self.store.append({name: self._names.normal(data) for name, data in tables.items()}, entries)
         for file in self._under_way.values():  # what the old tail was is settled
             file.entry = replace(file.entry, replaces_tail=False)
@@ -349,15 +356,6 @@ class Ingest:
         self._pending.clear()
         self._entries.clear()
         self._rows = 0
-
-    def _of_cluster(self, data: pl.DataFrame) -> pl.DataFrame:
-        """With the cluster called as all of the tree is: by ``--cluster``, where accounting and environments of the same tree
-        say another name of it, or say it in lower case as Slurm does."""
-        if self._own_cluster is None or "cluster" not in data.columns:
-            return data
-        said, called = self._own_cluster
-        own = pl.col("cluster").str.to_lowercase() == said.lower()
-        return data.with_columns(pl.when(own).then(pl.lit(called)).otherwise("cluster").alias("cluster"))
 
     def _note(self, item: _Found, status: str, warnings: list[str]) -> None:
         self.report.files.append(FileResult(item.path, item.what.kind, item.what.kind, status, warnings=warnings))
@@ -424,35 +422,6 @@ def _unparsed(logs: pl.DataFrame) -> int:
     return logs.filter(pl.col("tags").list.contains("unparsed")).height if logs.height else 0
 
 
-def _clusters_in(what: Recognition, head: bytes) -> tuple[str, ...]:
-    """What a file calls its cluster, once for each time it says it."""
-    if what.kind in ("slurm_conf", "scontrol_config"):
-        match = _CLUSTER_NAME.search(head)
-        return (match[1].decode("utf-8", "replace"),) if match else ()
-    if what.kind == "sacct":
-        lines = head.decode("utf-8", "replace").splitlines()
-        header = lines[0].split("|") if lines else []
-        if "Cluster" not in header:
-            return ()
-        place = header.index("Cluster")
-        whole = lines[1:] if len(head) < reading.HEAD else lines[1:-1]
-        return tuple(cells[place] for line in whole if len(cells := line.split("|")) > place and cells[place])
-    if what.kind in ("hook_env", "hook_spool"):
-        match = re.search(rb"SLURM_CLUSTER_NAME=([^\0\n]+)", head)
-        return (match[1].decode("utf-8", "replace"),) if match else ()
-    return ()
-
-
-def _clusters(found: list[_Found]) -> list[str]:
-    """What the tree's own files call its cluster, the likeliest first: slurm.conf's word is the only one, else all that
-    accounting and environments of jobs name."""
-    for item in found:
-        if item.what.kind in ("slurm_conf", "scontrol_config") and item.clusters:
-            return list(item.clusters)
-    names = Counter(name for item in found for name in item.clusters)
-    return sorted(names, key=lambda n: (-names[n], n))
-
-
 def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime, ...]:
     """Of the full dates that a log or accounting shows, the newest that is past, and the newest that may be another zone or this machine's clock
     being behind: stamps without a year belong near the newest of the tree."""
@@ -478,60 +447,4 @@ def _ends(path: Path, head: bytes) -> Iterator[bytes]:
             yield from _FULL_DATE.findall(stream.read(reading.HEAD))
 
 
-def settle(store: Door) -> HostNames:
-    """Applies what was learned later to rows that waited for it, and says what hosts are called. Idempotent; the order of
-    ingests does not matter."""
-    _settle_cluster(store)
-    names = hostnames.settle(store)
-    _settle_boot_times(store)
-    return names
-
-
-def _settle_cluster(store: Door) -> None:
-    named = store.ask(settling.named_clusters())
-    if len(named) == 1:
-        store.name_cluster(named[0]["cluster"])
-
-
-#: Kernel stamps of one boot agree with the wall clock within this; more apart is another boot.
-SAME_BOOT_S = 60.0
-
-
-def _settle_boot_times(store: Door) -> None:
-    """Boot times from lines that have both clocks; then times for lines that have only the kernel's."""
-    waiting = store.ask(settling.lines_with_uptime_only())
-    if not waiting:
-        return
-    boots: dict[tuple[Any, Any], list[float]] = defaultdict(list)
-    both = store.ask(settling.boots_by_lines())
-    finest: dict[tuple[Any, Any], int] = {}
-    for row in both:
-        key = (row["cluster"], row["host"])
-        finest[key] = min(finest.get(key, 10**9), row["resolution_us"] or 10**6)
-    for row in both:
-        key = (row["cluster"], row["host"])
-        if (row["resolution_us"] or 10**6) == finest[key]:
-            boots[key].append(row["boot"])
-    for row in store.ask(settling.boots()):
-        key = (row["cluster"], row["host"])
-        if not any(abs(row["boot"] - known) <= SAME_BOOT_S for known in boots[key]):
-            boots[key].append(row["boot"])
-    latest = {(r["cluster"], r["host"]): r["last"] for r in store.ask(settling.last_lines_of_hosts())}
-    updates = []
-    for row in waiting:
-        key = (row["cluster"], row["host"])
-        known = sorted(boots.get(key, ()))
-        fitting = [b for b in known if b + row["uptime"] <= latest.get(key, float("inf")) + 60.0]
-        if fitting:
-            close = [b for b in fitting if fitting[-1] - b <= SAME_BOOT_S]
-            boot = sorted(close)[len(close) // 2]
-            updates.append((row[PLACE], datetime.fromtimestamp(boot + row["uptime"], UTC).replace(tzinfo=None)))
-    if not updates:
-        return
-    data = pl.DataFrame(updates, schema={PLACE: pl.Int64, "time": pl.Datetime("us")}, orient="row")
-    data = data.with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64))
-    with store.write() as writer:
-        writer.amend_by(LOGS, (PLACE,), data)
-
-
-__all__ = ["FileResult", "Ingest", "Options", "Report", "settle"]
+__all__ = ["FileResult", "Ingest", "Options", "Report"]

@@ -27,8 +27,7 @@ import structlog
 from collector import decoding
 from collector.carry import Carry
 from collector.decoding import Job
-from collector.hostnames import HostNames
-from collector.ingest import settle
+from collector.identity.identity import Identity
 from collector.ledger import Ledger, Step
 from collector.merging import cut, fitting, numbered_on
 from collector.pieces import Counts, Piece, apart, expected, held, unanswered
@@ -41,12 +40,10 @@ from collector.spool import NOTHING_LEFT, Spool
 from collector.storing import Storing, Transaction
 from collector.supervised import Supervised
 from collector.workers import Worker, WorkerDied, WorkerFault
-from store.cluster_names import renamed
 from store.door import Door
 from store.errors import StoreError
 from store.line_frames import coded
 from store.line_order import SEGMENT_ROWS, in_order
-from store.questions import job_rows
 
 log = structlog.get_logger()
 
@@ -108,14 +105,14 @@ def _missing(known: Position | None, spool: Spool) -> str | None:
 class Pipeline:
     """Runs in a thread of its own between ``start`` and ``stop``. ``on_stored(lines)`` is called after each commit."""
 
-    def __init__(self, store: Door, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), cluster: str | None = None,
+    def __init__(self, store: Door, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), identity: Identity | None = None,
                  quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
-        self.store, self.spool, self.cluster = store, spool, cluster
-        self.names = HostNames.read(store)
-        #: Whose stamps were ahead, and were told to be.
+        self.store, self.spool = store, spool
+        #: To which cluster and node rows belong.
+        self.identity = identity or Identity(store)
+        self.identity.begin()
+        #: Whose stamps were ahead, and were reported to be.
         self._ahead: set[str] = set()
-        #: Other names of the cluster, by which accounting and configuration call it (``store.cluster_names``).
-        self.other_names: dict[str, str] = {}
         self.ledger = Ledger(store, spool.id)
         self.quarantine = Quarantine(quarantine or spool.folder.parent / "quarantine")
         self.counts = Counts()
@@ -124,8 +121,6 @@ class Pipeline:
         self._told = -TELL_S
         #: Nothing under way is trusted since then; the store may refuse that, too (``_reset``).
         self._must_reset = False
-        #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
-        self.unsettled = True  # the store may know the name already
         self._on_stored = on_stored
         self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
         #: Why a worker failed over a piece, until all that is under way was taken apart.
@@ -423,9 +418,9 @@ class Pipeline:
         for piece in pieces:
             self._describe(piece, step)
         tables = self._counted(pieces, step)
-        learned = self._learn_cluster(tables)
+        learned = self.identity.learn(tables)
         for name, data in tables.items():
-            tables[name] = self._placed(data if name == "logs" else renamed(data, self.other_names))
+            tables[name] = self.identity.place(name, data)
         sealed, rest = self._cut(tables, whole)
         made = Transaction(step, pieces, tables, list(map(in_order, sealed)), rest, learned)
         for piece in pieces:
@@ -455,14 +450,8 @@ class Pipeline:
         self._fault = None
         self._thread.well()
         stored = [*made.sealed, *([made.tables["logs"]] if "logs" in made.tables else ())]
-        for logs in stored:
-            # Until the cluster's name is known its lines wait for no round: when it is learned, all are named.
-            late = self.cluster is not None and logs["cluster"].null_count()
-            self.unsettled = self.unsettled or bool(late or logs["time"].null_count())
-            self.counts.lines += logs.height
-        self.unsettled = self.unsettled or made.learned or not made.tables.keys() <= {"logs"}
-        if made.learned:
-            self.names = settle(self.store)  # at once: what was stored before the name was known is of the same cluster
+        self.counts.lines += sum(map(len, stored))
+        self.identity.stored(stored, others=not made.tables.keys() <= {"logs"}, learned=made.learned)
         self._carry.keep_only(made.step.carried)
         self.spool.commit(made.step.position)
         self._unstored -= 1
@@ -484,7 +473,7 @@ class Pipeline:
         parts = [data for data in (self._carry.rows, tables.pop("logs", None)) if data is not None]
         if not parts:
             return [], None
-        logs = self._placed(pl.concat(map(coded, parts)))
+        logs = self.identity.place("logs", pl.concat(map(coded, parts)))
         sealed, rest = cut(logs)
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
@@ -537,27 +526,6 @@ class Pipeline:
                     "stamps that lie after the moment at which their lines came are held; correct the clock that is wrong",
                     sender=name, stream=file,
                 )  # fmt: skip
-
-    def _learn_cluster(self, tables: dict[str, pl.DataFrame]) -> bool:
-        """The cluster's name, once accounting or configuration says it; a service of several clusters learns none."""
-        if self.cluster is not None:
-            return False
-        parts = [tables[name]["cluster"] for name in ("jobs", "settings", "logs") if name in tables]
-        names = set(pl.concat(parts).drop_nulls().unique().to_list()) if parts else set()
-        if len(names) != 1:
-            return False
-        (name,) = names
-        if self.store.ask(job_rows.named_clusters(other_than=name)):
-            return False
-        self.cluster = name
-        return True
-
-    def _placed(self, data: pl.DataFrame) -> pl.DataFrame:
-        """With the cluster's name where a row has none, once it is known, and hosts by their nodes' names."""
-        data = self.names.normal(data)
-        if self.cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
-            return data
-        return data.with_columns(pl.col("cluster").fill_null(self.cluster))
 
     def _tidy(self) -> None:
         """With nothing under way, what was given out is what the ledger knows; now and then, old keys go."""

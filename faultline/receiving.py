@@ -22,6 +22,7 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
 from collector.connections import Connections
+from collector.identity.identity import Identity
 from collector.intake import Intake
 from collector.inventory import Inventory
 from collector.pipeline import Pipeline
@@ -104,12 +105,14 @@ class Receiving(Collector):
         #: What listens besides HTTP, for people: "syslog udp 127.0.0.1:5514".
         self.listening: list[str] = []
 
-    def attach(self, store: Door, on_stored: Callable[[int], None] | None = None) -> Pipeline:
-        """The store is open: what is spooled goes into it from now on."""
+    def attach(
+        self, store: Door, identity: Identity | None = None, on_stored: Callable[[int], None] | None = None
+    ) -> Pipeline:
+        """The store is open: what is spooled goes into it from now on. ``identity``: who knows its names; None: nobody yet."""
         quarantine: Path = self.config.data / "quarantine"
         self.pipeline = Pipeline(
-            store, self.spool, workers=self.config.ingest.workers, patterns=self.config.patterns, cluster=self.config.cluster,
-            quarantine=quarantine, on_stored=on_stored,
+            store, self.spool, workers=self.config.ingest.workers, patterns=self.config.patterns,
+            identity=identity or Identity(store, self.config.cluster), quarantine=quarantine, on_stored=on_stored,
         )  # fmt: skip
         self.intake.ledger = self.pipeline.ledger
         self.inventory = Inventory(store, self.pipeline.ledger)

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
-from collector.ingest import settle
+from collector.identity.identity import Identity
 from collector.inventory import utc_now
 from collector.job_output import JobOutput
 from collector.pipeline import Pipeline
@@ -39,12 +39,10 @@ from faultline.notify.targets import telling_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
 from parsers.watched import WatchedCatalogue
-from store import cluster_names
 from store.door import Door
 from store.errors import StoreError
 from store.files import remove_left
 from store.line_order import SEGMENT_ROWS
-from store.questions import sources
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
@@ -80,9 +78,12 @@ class Service(Collector):
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
+        #: Which cluster and node rows belong to: what the pipeline and the hooks' spool go by.
+        self.identity = Identity(store, config.cluster)
         self.spool = HookSpool(
-            config.hooks.spool or config.data / "hooks", places, config.cluster, receiving.keep if receiving else None
-        )
+            config.hooks.spool or config.data / "hooks", places, config.cluster, receiving.keep if receiving else None,
+            identity=self.identity,
+        )  # fmt: skip
         self._output: JobOutput | None = None
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
@@ -105,8 +106,8 @@ class Service(Collector):
     def start(self) -> None:
         """Takes in and answers from now on; what is stored is first looked at beside that, by the first ``tick``."""
         if self.receiving is not None:
-            self.receiving.attach(self.store)
-        self._unite()
+            self.receiving.attach(self.store, self.identity)
+        self.identity.unite()
         for problem in two_names(self.store, self.config.cluster):
             log.warning(problem)
         for problem in self.store.lost:
@@ -274,38 +275,9 @@ class Service(Collector):
         return self.receiving is not None and self.receiving.spool.waiting_unpacked > BEHIND_BYTES
 
     def _settle(self, taken: bool) -> None:
-        """Applies what was learned to rows that waited for it, and tells the pipeline the cluster's name once it is known."""
-        pipeline = self._pipeline
-        if not taken and not (pipeline is not None and pipeline.unsettled):
-            return
-        if pipeline is not None:
-            pipeline.unsettled = False
-        self._unite()
-        names = settle(self.store)
-        if pipeline is not None and names != pipeline.names:
-            pipeline.names = names
-            pipeline.unsettled = True  # lines under way meanwhile were stored under the names of before
-        if pipeline is not None and pipeline.cluster is None:  # after a restart, and from hooks
-            known = self.store.ask(sources.JOB_CLUSTERS)
-            pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
-            pipeline.unsettled = pipeline.unsettled or pipeline.cluster is not None  # for lines stored meanwhile
-
-    def _unite(self) -> None:
-        """What accounting calls the configured cluster otherwise gets its name, where nothing speaks for a second cluster."""
-        found, known = cluster_names.unite(self.store, self.config.cluster), self.spool.other_names
-        if found == known:
-            return
-        for name in found.keys() - known.keys():
-            log.info("one cluster under two names", cluster=self.config.cluster, accounting=name)
-        for name in known.keys() - found.keys():
-            log.warning(
-                "what was taken for another name of the cluster has lines of its own",
-                cluster=self.config.cluster,
-                name=name,
-            )
-        self.spool.other_names = found
-        if self.receiving is not None and self.receiving.pipeline is not None:
-            self.receiving.pipeline.other_names = found
+        """Applies what was learned to rows that waited for it."""
+        if taken or self.identity.is_unsettled:
+            self.identity.settle()
 
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.hostnames import HostNames
+from collector.identity.hosts import HostNames
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from parsers.record import conform

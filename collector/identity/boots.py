@@ -1,0 +1,75 @@
+"""Which boot a line belongs to that says only for how long its machine is up, once the boot is known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from store.door import Door
+from store.functions import PLACE
+from store.questions import settling
+from store.tables import LOGS
+
+#: Kernel stamps of one boot agree with the wall clock within this; more apart is another boot.
+SAME_BOOT_S = 60.0
+#: A cluster and a host.
+Machine = tuple[Any, Any]
+Row = Mapping[str, Any]
+
+
+def settle(store: Door) -> None:
+    """Gives lines that have only the machine's own clock their time, where its boot is known. Idempotent."""
+    waiting = store.ask(settling.lines_with_uptime_only())
+    if not waiting:
+        return
+    known = boots_of(store.ask(settling.boots_by_lines()), store.ask(settling.boots()))
+    times = times_of(waiting, known, store.ask(settling.last_lines_of_hosts()))
+    if not times:
+        return
+    data = pl.DataFrame(times, schema={PLACE: pl.Int64, "time": pl.Datetime("us")}, orient="row")
+    data = data.with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64))
+    with store.write() as writer:
+        writer.amend_by(LOGS, (PLACE,), data)
+
+
+def boots_of(by_lines: Iterable[Row], reported: Iterable[Row]) -> dict[Machine, list[float]]:
+    """When machines booted, epoch seconds in no order: by their finest lines that have both clocks (``by_lines``), and boots that
+    were reported where no line tells of the same one."""
+    lines = list(by_lines)
+    finest: dict[Machine, int] = {}
+    for row in lines:
+        finest[_machine(row)] = min(finest.get(_machine(row), 10**9), row["resolution_us"] or 10**6)
+    boots: dict[Machine, list[float]] = defaultdict(list)
+    for row in lines:
+        if (row["resolution_us"] or 10**6) == finest[_machine(row)]:
+            boots[_machine(row)].append(row["boot"])
+    for row in reported:
+        mine = boots[_machine(row)]
+        if not any(abs(row["boot"] - known) <= SAME_BOOT_S for known in mine):
+            mine.append(row["boot"])
+    return boots
+
+
+def times_of(
+    waiting: Iterable[Row], boots: Mapping[Machine, list[float]], last: Iterable[Row]
+) -> list[tuple[int, datetime]]:
+    """(place, naive UTC) of each waiting line whose boot is known: the newest boot after which the line does not lie behind
+    the machine's ``last`` line; of several stamps of that boot the median."""
+    latest = {_machine(row): row["last"] for row in last}
+    found = []
+    for row in waiting:
+        known = sorted(boots.get(_machine(row), ()))
+        fitting = [b for b in known if b + row["uptime"] <= latest.get(_machine(row), float("inf")) + SAME_BOOT_S]
+        if fitting:
+            close = [b for b in fitting if fitting[-1] - b <= SAME_BOOT_S]
+            boot = sorted(close)[len(close) // 2]
+            found.append((row[PLACE], datetime.fromtimestamp(boot + row["uptime"], UTC).replace(tzinfo=None)))
+    return found
+
+
+def _machine(row: Row) -> Machine:
+    return row["cluster"], row["host"]

@@ -1,0 +1,125 @@
+"""What a running service knows of names, in one object: which cluster its rows belong to, and which node a host's name means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+import structlog
+
+from collector.identity import boots, clusters, hosts
+from collector.identity.hosts import HostNames
+from store import cluster_names
+from store.door import Door
+
+log = structlog.get_logger()
+
+
+def settle(store: Door) -> HostNames:
+    """Applies what was learned later to rows that waited for it, and says what hosts are called. Idempotent; the order in
+    which rows and knowledge came does not matter."""
+    clusters.settle(store)
+    names = hosts.settle(store)
+    boots.settle(store)
+    return names
+
+
+class Identity:
+    """Places rows on their way in (``begin``, ``learn``, ``place``, ``stored``: the thread that stores) and settles those that came
+    before what they needed was known (``unite``, ``settle``: one other thread). Everything is learned from the store and its
+    rows: after a restart a new one knows what this one knew, once it has settled."""
+
+    def __init__(self, store: Door, configured: str | None = None) -> None:
+        """``configured``: the cluster's name in the configuration; None: it is learned, if there is one only."""
+        self._store, self._configured = store, configured
+        self._cluster = configured
+        self._names = HostNames()
+        self._other_names: dict[str, str] = {}
+        self._is_unsettled = False
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster of rows that name none; None while it is not known."""
+        return self._cluster
+
+    @property
+    def names(self) -> HostNames:
+        """Which node a host's name means."""
+        return self._names
+
+    @property
+    def other_names(self) -> Mapping[str, str]:
+        """Other names of the cluster, by which accounting and configuration call it (``store.cluster_names``)."""
+        return self._other_names
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether stored rows may wait for a boot time, a node's name or their cluster's."""
+        return self._is_unsettled
+
+    # -- rows on their way in --------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Rows are going to be placed: reads what the store knows. Rows stored before may wait for it."""
+        self._names = HostNames.read(self._store)
+        self._is_unsettled = True
+
+    def place(self, table: str, data: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a table with their hosts by nodes' names, and with the cluster's name where they have none and it is known, or
+        another one of it; lines say their own."""
+        data = self._names.normal(data if table == "logs" else self.called(data))
+        if self._cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
+            return data
+        return data.with_columns(pl.col("cluster").fill_null(self._cluster))
+
+    def called(self, data: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the cluster by its one name."""
+        return cluster_names.renamed(data, self._other_names)
+
+    def learn(self, tables: Mapping[str, pl.DataFrame]) -> bool:
+        """Learns the cluster's name from rows on their way in; True if it was not known before."""
+        if self._cluster is None:
+            self._cluster = clusters.only_one_in(tables, self._store)
+            return self._cluster is not None
+        return False
+
+    def stored(self, lines: Iterable[pl.DataFrame], *, others: bool, learned: bool) -> None:
+        """Rows were stored: ``lines``, and rows of ``others`` tables, from which more may be learned; ``learned``: they told the
+        cluster's name. What was stored before that is settled at once. Until then lines of no cluster wait for no round."""
+        late = any(
+            (self._cluster is not None and data["cluster"].null_count()) or data["time"].null_count() for data in lines
+        )
+        if late or others or learned:
+            self._is_unsettled = True
+        if learned:
+            self._names = settle(self._store)
+
+    # -- late knowledge --------------------------------------------------------------------------------------------
+
+    def unite(self) -> None:
+        """What accounting calls the configured cluster otherwise gets its name, where nothing speaks for a second cluster."""
+        found, known = cluster_names.unite(self._store, self._configured), self._other_names
+        if found == known:
+            return
+        for name in found.keys() - known.keys():
+            log.info("one cluster under two names", cluster=self._configured, accounting=name)
+        for name in known.keys() - found.keys():
+            log.warning(
+                "what was taken for another name of the cluster has lines of its own",
+                cluster=self._configured,
+                name=name,
+            )
+        self._other_names = found
+
+    def settle(self) -> None:
+        """Applies what was learned to stored rows. Unsettled afterwards, if rows may have been stored meanwhile by what was known
+        before."""
+        self._is_unsettled = False
+        self.unite()
+        names = settle(self._store)
+        if names != self._names:
+            self._names = names
+            self._is_unsettled = True
+        if self._cluster is None:  # after a restart, and from hooks
+            self._cluster = clusters.only_one_of_jobs(self._store)
+            self._is_unsettled = self._is_unsettled or self._cluster is not None
