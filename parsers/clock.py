@@ -1,4 +1,4 @@
-"""Which moment a stamp means: years, zones, folds and uptimes that the line itself does not say.
+"""Which moment a stamp means: years, zones (``parsers.zones``), folds and uptimes that the line itself does not say.
 
 Everything works on whole columns and looks at one line at a time (never at its neighbours), so that cutting a file into
 batches elsewhere changes no time. Results are naive UTC in microseconds; what could not be read is null.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 import polars as pl
 
 from parsers import regexes
 from parsers.record import Origin
+from parsers.zones import is_utc, to_utc, to_wall
 
 #: A stamp may lie this far after the reference before its year is taken to be the one before (clocks run ahead).
 AHEAD = timedelta(days=1)
@@ -33,7 +32,6 @@ MONTHS = {
     "янв": 1, "фев": 2, "мар": 3, "апр": 4, "мая": 5, "июн": 6, "июл": 7, "авг": 8, "сен": 9, "окт": 10, "ноя": 11, "дек": 12,
     **{f"{month}{sign}": month for month in range(1, 13) for sign in "月월"},
 }  # fmt: skip
-_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "Zulu")
 _ISO = (
     r"^(?P<day>\d{4}-\d{1,2}-\d{1,2})[T ](?P<clock>\d{1,2}:\d{2}:\d{2})(?:[.,:](?P<fraction>\d+))?"
     r"\s*(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})?$"
@@ -50,37 +48,6 @@ def reference_of(origin: Origin) -> datetime:
     """The moment (naive UTC) against which years and boots are inferred: the origin's, else received, else now."""
     moment = origin.reference or origin.received or datetime.now(UTC).replace(tzinfo=None)
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-
-@lru_cache(maxsize=64)
-def known_zone(name: str) -> str:
-    """``name`` if it is an IANA zone here, else UTC: a misspelt zone must not lose lines."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return "UTC"
-    return name
-
-
-def is_utc(zone: str) -> bool:
-    """Whether wall clock times of ``zone`` are UTC as they are."""
-    return known_zone(zone) in _UTC
-
-
-def to_utc(local: pl.Series, zone: str) -> pl.Series:
-    """Wall clock times of ``zone`` as UTC. The hour that occurs twice is read as its first pass, the hour that does
-    not exist as if clocks had not been moved (02:30 -> one hour later)."""
-    zone = known_zone(zone)
-    if is_utc(zone):
-        return local
-    aware = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-    times = aware.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    lost = times.is_null() & local.is_not_null()
-    if lost.any():
-        later = (local + timedelta(hours=1)).dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        # Skipped hour: the wall clock one hour on is the same instant seen from the old offset.
-        times = times.zip_with(~lost, later.dt.convert_time_zone("UTC").dt.replace_time_zone(None))
-    return times
 
 
 def _offset_us(zone: pl.Expr) -> pl.Expr:
@@ -279,10 +246,7 @@ def marks(times: pl.Series, texts: pl.Series, origin: Origin) -> dict[int, list[
     if not is_utc(origin.timezone):
         at = times.is_not_null().arg_true()
         wall, later = (
-            moment.dt.replace_time_zone("UTC")
-            .dt.convert_time_zone(known_zone(origin.timezone))
-            .dt.replace_time_zone(None)
-            for moment in (times.gather(at), times.gather(at).dt.offset_by("1h"))
+            to_wall(moment, origin.timezone) for moment in (times.gather(at), times.gather(at).dt.offset_by("1h"))
         )
         twice = at.filter(wall == later)
         if len(twice):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from parsers.clock import AHEAD, BOOT_AHEAD, is_utc, known_zone, reference_of
+from parsers.clock import AHEAD, BOOT_AHEAD, reference_of
 from parsers.compiled import part
 from parsers.head import INFERRED, RECEIVED, WRITTEN, Row
 from parsers.lines import Array
@@ -32,6 +32,7 @@ from parsers.scan import (
     number,
     two_digits,
 )
+from parsers.zones import is_utc, known_zone, to_wall
 
 _SECOND, _DAY = 1_000_000, 86_400_000_000
 _HOUR = 3600 * _SECOND
@@ -105,7 +106,7 @@ def _stretches(zone: str) -> Array:
 def _offsets(seconds: Array, zone: str) -> Array:
     """Microseconds east of UTC at moments in seconds since 1970."""
     moments = pl.Series(seconds * _SECOND).cast(pl.Datetime("us"))
-    shown = moments.dt.replace_time_zone("UTC").dt.convert_time_zone(zone).dt.replace_time_zone(None)
+    shown = to_wall(moments, zone)
     east: Array = (shown - moments).to_physical().to_numpy()
     return east
 

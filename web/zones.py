@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 from parsers.moments import later
+from parsers.zones import find
 
 UTC_NAME = "UTC"
 #: No name of IANA's database is longer than 32 letters.
@@ -21,18 +20,10 @@ _LONGEST = 64
 _shown: ContextVar[str] = ContextVar("zone", default=UTC_NAME)
 
 
-@lru_cache(maxsize=64)
-def _zone(name: str) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # unknown, no name at all, or a path out of the database
-        return None
-
-
 def chosen(*told: str | None) -> str:
     """The first of these names that the time zone database knows; UTC where none is."""
     for name in told:
-        if name and len(name) <= _LONGEST and _zone(name):
+        if name and len(name) <= _LONGEST and find(name):
             return name
     return UTC_NAME
 
@@ -67,7 +58,7 @@ def name_at(moment: datetime | None = None) -> str:
 
 def _offset(moment: datetime, name: str) -> timedelta:
     """East of UTC; at the edges of the calendar as a day within them."""
-    zone = _zone(name) or UTC
+    zone = find(name) or UTC
     try:
         aware = moment.replace(tzinfo=UTC).astimezone(zone)
     except OverflowError:

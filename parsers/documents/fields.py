@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+
+from parsers.zones import UTC_ZONE, find, utc_of
 
 _EMPTY = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "invalid"})
 _EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?")
@@ -37,20 +38,11 @@ def local_time(text: str | None, timezone: str = "UTC") -> datetime | None:
         return epoch_time(float(value))
     try:
         moment = datetime.fromisoformat(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=_zone(timezone), fold=0)
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
+        zone = find(timezone) or UTC_ZONE
+        moment = utc_of(moment, zone) if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         return None
     return moment if moment.year > 1970 else None
-
-
-@lru_cache(maxsize=64)
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return ZoneInfo("UTC")
 
 
 def epoch_time(seconds: float | int | None) -> datetime | None:

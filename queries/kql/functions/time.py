@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from datetime import UTC, datetime
+from datetime import datetime
 
+from parsers.zones import find, utc_of, wall_of
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
@@ -193,23 +194,16 @@ def _zones(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return constant(sorted(zoneinfo.available_timezones()), "dynamic")
 
 
-def _zone(name: str) -> zoneinfo.ZoneInfo | None:
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return None
-
-
 def utc_to_local(moment: datetime, zone: str) -> datetime | None:
     """UTC as the wall clock of a zone; null for a zone nobody knows."""
-    found = _zone(zone)
-    return moment.replace(tzinfo=UTC).astimezone(found).replace(tzinfo=None) if found else None
+    found = find(zone)
+    return wall_of(moment, found) if found else None
 
 
 def local_to_utc(moment: datetime, zone: str) -> datetime | None:
     """The wall clock of a zone as UTC."""
-    found = _zone(zone)
-    return moment.replace(tzinfo=found).astimezone(UTC).replace(tzinfo=None) if found else None
+    found = find(zone)
+    return utc_of(moment, found) if found else None
 
 
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"
