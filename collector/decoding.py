@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from collector import event_time
 from collector.exchange import Packed
 from collector.identity.entry import host_of_line, named_in_line
 from collector.json_objects import merged
@@ -261,34 +263,20 @@ def _complete(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(**missing).select(*_RUN_TYPES)
 
 
-def _overlay(said: dict[str, pl.Expr], own_host: pl.Expr, newest: Any, runs: pl.DataFrame) -> dict[str, pl.Expr]:
-    us = pl.Datetime("us")
-    received, read, time = (said[name].cast(us) for name in ("received", "read", "time"))
+def _overlay(said: dict[str, pl.Expr], own_host: pl.Expr, newest: datetime, runs: pl.DataFrame) -> dict[str, pl.Expr]:
+    """What the transport knew, by column: of a host and a time what the line says comes first."""
     host = host_of_line(own_host, said["host"])
-    # A line with nothing but an uptime has no time: its boot may become known, unless the sender knew it.
-    waits = pl.col("time").is_null()
-    unstamped = pl.col("time_quality") == "received"
+    known = {name for name in _RUN_TYPES if runs[name].null_count() < len(runs)}
     out = {
         "host": host,
-        "received_time": pl.when(pl.col("received_time") == pl.lit(newest, us)).then(received).otherwise("received_time"),
         "file": pl.coalesce(said["file"], pl.concat_str(said["transport"].fill_null("?").str.replace(r"/.*", ""), pl.lit(":"), host.fill_null("?"))),
         "_transport": said["transport"],
+        **event_time.at_entry(
+            said["time"], said["read"], said["received"], newest=newest, sender_knows=bool(known & {"time", "read"})
+        ),
     }  # fmt: skip
-    if runs["time"].null_count() < len(runs) or runs["read"].null_count() < len(runs):
-        out["time"] = (
-            pl.when(unstamped & waits)
-            .then(time)
-            .when(unstamped)
-            .then(pl.coalesce(time, read, received))
-            .otherwise("time")
-        )
-        out["time_quality"] = pl.when(unstamped & time.is_not_null()).then(pl.lit("line")).otherwise("time_quality")
-        out["resolution_us"] = pl.when(unstamped & time.is_not_null()).then(1_000).otherwise("resolution_us")
-        out["sender_time"] = pl.coalesce("sender_time", read)
-    else:
-        out["time"] = pl.when(unstamped & ~waits).then(received).otherwise("time")
     for name in ("severity", "unit", "pid", "facility"):
-        if runs[name].null_count() < len(runs):
+        if name in known:
             out[name] = pl.coalesce(name, said[name])
     return out
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from correlator.clocks import clocks, pairs
-from correlator.clocks.accounting_zones import Books, node_failures
-from correlator.clocks.accounting_zones import printed as printed_in
+from correlator.clocks import clocks
+from correlator.clocks.clocks import Books, node_failures, printed_in
 from correlator.conclusions import Conclusions
 from correlator.detections import detections
 from correlator.edges import load as edge_files
@@ -101,13 +100,13 @@ def conclude_cluster(
     books = Books(printed := printed_in(store, cluster, speakers), lambda: node_failures(store, cluster, printed))
     events = event_rows.with_unstamped(stamped, store, cluster, speakers)
     told = clocks.compared(
-        ruling(events, believed), pairs.Known(inventory.cabling, telemetry.begun(store, cluster, printed)), books
+        ruling(events, believed), clocks.Known(inventory.cabling, telemetry.begun(store, cluster, printed)), books
     )
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
         events = event_rows.with_unstamped(stamped, store, cluster, speakers, told.zones.printed)
     others = disowned(events, believed)
-    events = list(ruling(clocks.correct(events, told.offsets, told.zones), believed))
+    events = list(ruling(told.corrected(events), believed))
     runs = run_rows.gather(store, cluster, events, told.zones.printed)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
     conclude(world)

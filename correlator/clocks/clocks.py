@@ -3,8 +3,12 @@
 Everyday differences (NTP keeps hosts within milliseconds, RFC 3164 writes whole seconds) are part of every event's
 sigma. Here it is about clocks that were seconds to hours off: a cause would seem to follow its effect. An offset is
 believed when the host's own time daemon told it, or when two independent pairs of lines agree on it
-(``clock_pairs.py``); it is applied to events, never to the stored lines. Stamps in another zone are put right before
-(``zones.py``): what is left then is a clock's.
+(``pairs.py``); it is applied to events, never to the stored lines. Stamps in another zone are put right before
+(``offsets.py``): what is left then is a clock's.
+
+This is the room's only door: ``printed_in`` says in which zones accounting was written, ``compared`` (all events) or
+``compared_further`` (a tick's) which clocks and zones were off, ``Clocks.corrected`` moves events and ``Printed.corrected``
+rows about jobs. What a line's time is when it comes in, ``collector.event_time`` and ``parsers.clock`` say.
 """
 
 from __future__ import annotations
@@ -16,10 +20,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from statistics import median
 
-from correlator.clocks.accounting_zones import NO_BOOKS, Books
+from correlator.clocks.accounting_zones import NO_BOOKS, NOTHING_PRINTED, Books, Printed, node_failures
+from correlator.clocks.accounting_zones import printed as printed_in
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.clocks.pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
+from correlator.clocks.zone_votes import hours_off
 from correlator.model.nouns import Event
 
 
@@ -36,6 +42,10 @@ class Clocks:
     def of_zones(found: Zones) -> Clocks:
         """What is known before clocks are compared."""
         return Clocks(list(found.offsets), [], found)
+
+    def corrected(self, events: Iterable[Event]) -> list[Event]:
+        """Events in true time, in their total order; what was moved says by how much in ``clock_offset``."""
+        return correct(events, self.offsets, self.zones)
 
     @property
     def furthest(self) -> float:
@@ -224,14 +234,23 @@ def _between(times: list[float], low: float, high: float) -> bool:
 
 
 __all__ = [
+    "NOTHING",
+    "NOTHING_PRINTED",
+    "NO_BOOKS",
     "NO_ZONES",
+    "Books",
     "Clocks",
+    "Known",
     "Offset",
+    "Printed",
     "Zones",
     "ahead",
     "compared",
     "compared_further",
     "correct",
+    "hours_off",
+    "node_failures",
     "offsets",
+    "printed_in",
     "without_stamp",
 ]

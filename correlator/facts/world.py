@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from correlator.clocks.accounting_zones import Printed
-from correlator.clocks.offset import Offset
+from correlator.clocks.clocks import Offset, Printed
 from correlator.gather import kernel_lines
 from correlator.gather.standing import Controllers, controllers, heard
 from correlator.model.kinds import Kind

@@ -31,7 +31,7 @@ from store.questions.source import ALL, Source
 from store.questions.times import AS_WRITTEN
 
 if TYPE_CHECKING:
-    from correlator.clocks.accounting_zones import Printed
+    from correlator.clocks.clocks import Printed
     from store.door import Asks
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than

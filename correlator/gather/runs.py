@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from correlator.clocks.accounting_zones import NOTHING_PRINTED, Printed
+from correlator.clocks.clocks import NOTHING_PRINTED, Printed
 from correlator.gather.ownership import differ, dispute
 from correlator.gather.run_endings import (
     END_STATES,

@@ -9,9 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from correlator.clocks.accounting_zones import NOTHING_PRINTED, Printed
-from correlator.clocks.clocks import ahead
-from correlator.clocks.offset import Offset
+from correlator.clocks.clocks import NOTHING_PRINTED, Offset, Printed, ahead
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.moments import moment_of
 from store.questions import hosts, job_output, job_rows

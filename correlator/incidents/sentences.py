@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any
 
-from correlator.clocks.zone_votes import hours_off
+from correlator.clocks.clocks import hours_off
 from correlator.edges.conditions.common import name_of
 from correlator.evidence.chains import Rejection
 from correlator.evidence.weigh import Weigher, describe_cause

@@ -20,8 +20,7 @@ import numpy as np
 import polars as pl
 
 from correlator.clocks import clocks
-from correlator.clocks.accounting_zones import Books
-from correlator.clocks.pairs import Known
+from correlator.clocks.clocks import Books, Known
 from correlator.conclusions import Conclusions
 from correlator.edges.conditions.common import derived_values
 from correlator.edges.load import Rules
@@ -321,7 +320,7 @@ class Window:
         """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
         if not off.offsets:
             return read
-        moved = clocks.correct(read, off.offsets, off.zones)
+        moved = off.corrected(read)
         return [e for e in moved if e.time >= self.cut or clocks.without_stamp(e)]
 
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:

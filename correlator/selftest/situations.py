@@ -143,7 +143,7 @@ def _world(store: Door, cluster: str, case: Case) -> World:
     speakers = speakers_of(controllers(stamped.events, ()))
     events = event_rows.with_unstamped(stamped, store, cluster, speakers)
     off = clocks.compared(events)
-    events = clocks.correct(events, off.offsets, off.zones)
+    events = off.corrected(events)
     runs = run_rows.gather(store, cluster, events)
     settings = {name: f"{value:g}" for name, value in case.settings.items() if name not in JOB_SETTINGS}
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
