@@ -6,7 +6,6 @@ much to compare each with each, and nothing is lost where each link is looked at
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -17,9 +16,6 @@ from correlator.site.site import Site
 
 #: Host and device of the node's end; the device is empty where only the host is known.
 Place = tuple[str, str]
-
-#: A switch's description of a port that names the node and its NIC, as the detectors read it.
-_DESCRIBED = re.compile(r"\((?P<host>[\w.-]+)\s+(?P<device>[\w./-]+)\)")
 
 
 def by_link(events: Iterable[Event], site: Site) -> dict[Place, list[Event]]:
@@ -53,7 +49,7 @@ def place_of(event: Event, site: Site, alias: link_facts.Aliases | None = None) 
         return peer, alias.of(peer, device, event.time)
     if not event.kind.startswith("switch."):
         return host, alias.of(host, device, event.time)
-    described = _DESCRIBED.search(event.message)
+    described = link_facts.DESCRIBED.search(event.message)
     if described and described["host"] in site.hosts:
         return described["host"], described["device"]
     far, name = site.far_end(host, device, event.time) or (host, device)

@@ -209,7 +209,7 @@ def test_what_a_full_disk_was() -> None:
 
 def test_a_node_of_the_cloud_that_never_came_up_did_not_fall_silent() -> None:
     late = event("slurm.node_down", 0, "ctl", "error: node n1 not resumed by ResumeTimeout(300), setting DOWN and POWERED_DOWN",
-                 source="slurmctld", nodes=["n1"])  # fmt: skip
+                 source="slurmctld", nodes=["n1"], secs=300)  # fmt: skip
     where = world([late, *node_fail(0)], [run(1, ["n1", "n2"], -310, 0, "NODE_FAIL")])
     weigher = Weigher(where, EDGES)
     (incident,) = gather(where, weigher, list(judged(where).values()))

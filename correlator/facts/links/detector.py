@@ -38,7 +38,8 @@ COMING_UP_S = 1.0
 #: Promotion to the switch: this share of its nodes, and at least so many (correlation.md, explaining away upwards).
 PROMOTE_SHARE, PROMOTE_MIN = 0.6, 3
 
-_DESCRIBED = re.compile(r"\((?P<host>[\w.-]+)\s+(?P<device>[\w./-]+)\)")
+#: A switch's description of a port that names the node and its NIC.
+DESCRIBED = re.compile(r"\((?P<host>[\w.-]+)\s+(?P<device>[\w./-]+)\)")
 
 
 class Aliases:
@@ -96,7 +97,7 @@ def _end(world: World, event: Event, alias: Aliases) -> tuple[str, str, str | No
     if event.kind == "fabric.sm_event":
         peer = str(event.entities.get("peer_node") or "")
         return (peer, alias.of(peer, device, event.time), SUBNET_MANAGER, device) if peer in world.site.hosts else None
-    described = _DESCRIBED.search(event.message)
+    described = DESCRIBED.search(event.message)
     if described and described["host"] in world.site.hosts:
         return (described["host"], described["device"], event.host, device)
     cable = world.site.far_end(event.host, device, event.time)

@@ -35,10 +35,6 @@ from parsers.reasons import split_reason
 SAME_START_S = 10.0
 
 
-#: A node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing fell silent.
-_UNRESUMED = re.compile(r"not resumed by ResumeTimeout\((?P<seconds>\d+)\)")
-
-
 def node_downs(world: World) -> list[Fact]:
     """``node.down``: slurmctld gave the node up. ``admin.down``: somebody set it so."""
     facts: list[Fact] = []
@@ -48,9 +44,11 @@ def node_downs(world: World) -> list[Fact]:
             reasons[host].append(event)
     for event in world.by_kind.get("slurm.node_down", ()):
         by_admin = _by_admin(event)
-        waited = _UNRESUMED.search(event.message)
+        # The ResumeTimeout of a node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing
+        # fell silent. No other pattern of this event has seconds.
+        waited = event.entities.get("secs")
         for host in hosts_of(event):
-            unresumed = waited["seconds"] if waited else None
+            unresumed = None if waited is None else str(waited)
             if by_admin:
                 admin = _given(reasons.get(host, ()), event.time, {"said_by": event.source, "unresumed": unresumed})
                 facts.append(ADMIN_DOWN.fact(event.time, None, event.sigma, host, attrs=admin, events=(event,)))
