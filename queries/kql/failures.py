@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import structlog
 
@@ -16,6 +18,7 @@ _RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.ConversionException, "a value does not fit the type it is converted to"),
     (duckdb.PermissionException, "queries read the store only, no files and no network"),
 )
+_NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? (?:does not exist|is not)")
 REFUSED = "kql: "  # how our own error('...') calls in SQL begin
 
 
@@ -32,6 +35,8 @@ def engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | No
     if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
         return CannotExpress("the engine cannot express this query")
     if isinstance(problem, duckdb.CatalogException):
+        if function := _NO_FUNCTION.search(message):
+            return CannotExpress(f"the engine has no function {function[1]}()")
         return KqlRuntimeError("a table that the query needs is not in this store")
     if regex := re2_message(message):
         return KqlRuntimeError(f"a regular expression of the query cannot be read: {regex}")

@@ -20,6 +20,9 @@ import duckdb
 import pytest
 
 from queries.kql import KqlBindError, KqlError, run, validate
+from queries.kql.failures import engine_error
+from queries.kql.functions import python
+from queries.kql.functions.calling import BODY_PREFIX
 from queries.kql.functions.declaration import LINEAR, Body, Cost, Function, Kind, Template
 from queries.kql.functions.registry import GROUP, SUBJECTS, registry
 
@@ -141,6 +144,21 @@ def test_one_function_is_offered_as_well_as_a_tuple(installed: Install) -> None:
     assert run(duckdb.connect(), "print answer(), the_answer()").rows == [[42, 42]]
 
 
+def test_a_function_of_sql_that_does_not_exist_is_named(installed: Install) -> None:
+    installed(f"{DECLARE}Function('ours', 'Ours.', Template('s', 'string', 'nulif({{0}}, {{0}})'))\n")
+    with pytest.raises(KqlError, match=re.escape("the engine has no function nulif()")):
+        run(duckdb.connect(), "print ours('one')")
+
+
+def test_a_body_that_raises_is_named_with_its_exception(installed: Install) -> None:
+    installed(f"{DECLARE}Function('second', 'Ours.', Body('s', 'string', lambda text: text.split(',')[1]))\n")
+    con = duckdb.connect()
+    python.give(con, f"SELECT {BODY_PREFIX}second_0('x')")
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(f"SELECT {BODY_PREFIX}second_0('one')")
+    assert str(engine_error(caught.value, False, None)) == "second() raised IndexError: list index out of range"
+
+
 @pytest.mark.parametrize(
     ("name", "refusal"), [("geo_line_length", "not implemented yet"), ("estimate_data_size", "cannot be answered here")]
 )
@@ -165,8 +183,11 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
         ({"overloads": (Template("s", "string", "{0}"),), "bind": lambda c, node, scope: None}, "not both"),
         ({"overloads": (Body("s", "string", str.upper),), "cost": LINEAR}, "its cost is WALL"),
         ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.AGGREGATE}, "needs bind"),
+        ({"overloads": (Template("r q", "real", "{0} / {1}"),)}, "'q' is no kind of argument"),
+        ({"overloads": (Template("r", "float", "{0}"),)}, "'float' is no type of a result"),
+        ({"overloads": (Template("r r", "real", "{0} / {2}"),)}, "the hole {2} is for argument 3, but there are 2"),
     ],
 )
 def test_a_declaration_that_cannot_work_is_refused(arguments: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(ValueError, match=re.escape(reason)):
         Function("ours", "Ours.", *arguments.pop("overloads", ()), **{"cost": Cost.WALL, **arguments})

@@ -28,6 +28,11 @@ from queries.kql.values import Value
 
 Bind = Callable[[Binder, ast.Call, Scope], Value]
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_HOLE = re.compile(r"\{(\d+)\}")
+_ARGUMENT = re.compile(r"[sSzxlnrimbtpgdDha][?*]?")
+_RESULTS = frozenset(
+    {"0", "bool", "int", "long", "real", "decimal", "string", "datetime", "timespan", "guid", "dynamic"}
+)
 _CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
@@ -106,6 +111,9 @@ class Function:
                 raise ValueError(f"'{spelling}' is no name of a function: letters, digits and _, not a digit first")
         if bool(overloads) == (bind is not None):
             raise ValueError(f"{name}: give ways to call it (Template, Body) or bind, not both")
+        for overload in overloads:
+            if reason := _wrong(overload):
+                raise ValueError(f"{name}: {reason}")
         if cost is LINEAR and any(isinstance(o, Body) for o in overloads):
             raise ValueError(f"{name}: a body in Python may take any time; its cost is WALL")
         if kind is not Kind.SCALAR and bind is None:
@@ -113,3 +121,18 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<{self.kind.value} function {self.name}>"
+
+
+def _wrong(overload: Template | Body) -> str:
+    """Why a way to call a function cannot work; empty where it can."""
+    kinds = overload.arguments.split()
+    for kind in kinds:
+        if not _ARGUMENT.fullmatch(kind):
+            return f"{kind!r} is no kind of argument; there is s S z x l n r i m b t p g d D h a, with ? or * behind it"
+    if overload.result.removesuffix("!") not in _RESULTS:
+        return f"{overload.result!r} is no type of a result; there is {', '.join(sorted(_RESULTS))}"
+    if isinstance(overload, Template) and not any(kind.endswith("*") for kind in kinds):
+        for hole in _HOLE.findall(overload.sql):
+            if int(hole) >= len(kinds):
+                return f"the hole {{{hole}}} is for argument {int(hole) + 1}, but there are {len(kinds)}"
+    return ""

@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 
 from queries.kql.dialect import PHYSICAL
+from queries.kql.failures import REFUSED
 from queries.kql.functions.calling import BODY_PREFIX
 from queries.kql.functions.declaration import Body
 from queries.kql.functions.registry import registry
@@ -32,6 +33,7 @@ class _Wrapped:
 
     body: Body
     decoded: Callable[[int, int], bool]
+    site: str = ""  #: the function's name, where an installed package declares it
 
     def __call__(self, *cells: Any) -> Any:
         """One row."""
@@ -39,7 +41,12 @@ class _Wrapped:
         values = [json.loads(c) if c is not None and self.decoded(i, count) else c for i, c in enumerate(cells)]
         if not self.body.nulls and any(v is None for v in values):
             return None
-        out = self.body.run(*values)
+        try:
+            out = self.body.run(*values)
+        except Exception as error:
+            if not self.site:
+                raise
+            raise ValueError(f"{REFUSED}{self.site}() raised {type(error).__name__}: {error}") from error
         if out is None or self.body.result != "dynamic":
             return out
         return to_json(out)
@@ -90,7 +97,7 @@ def _wrapped(name: str, place: int) -> Any:
     """One object for the life of the process: the engine keeps only a bare pointer once the cursor is closed."""
     body = _body(name, place)
     assert body is not None
-    return _Wrapped(body, _decoded(body.arguments.split()))
+    return _Wrapped(body, _decoded(body.arguments.split()), name if name in registry().site else "")
 
 
 def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:
