@@ -52,7 +52,7 @@ def _close(data: Path, raw: int) -> None:
         before, used, begun = _peak_kb(), time.process_time(), time.perf_counter()
         done = archive.close_days(store, date.max, least=1)
         used, begun = time.process_time() - used, time.perf_counter() - begun
-        grown = _peak_kb() - before
+        changed = _peak_kb() - before
         left = store.rows("SELECT count(*) AS n FROM raw.logs")[0]["n"]
         filters = store.rows("SELECT coalesce(sum(octet_length(filter)), 0)::BIGINT AS n FROM raw.log_segments")[0]["n"]
         cursor = store.cursor()
@@ -62,7 +62,7 @@ def _close(data: Path, raw: int) -> None:
         ).fetchall()[0]
     size = (data / DATABASE).stat().st_size
     print(f"  archived            {done.lines:,} lines of {done.days} days in {done.files} files, {left:,} stay in DuckDB; "
-          f"{begun:.1f} s, {used / max(1, done.lines) * 1e6:.1f} CPU-s a million lines, peak RSS +{grown / 1e3:.0f} MB")  # fmt: skip
+          f"{begun:.1f} s, {used / max(1, done.lines) * 1e6:.1f} CPU-s a million lines, peak RSS +{changed / 1e3:.0f} MB")  # fmt: skip
     print(
         f"  closed              {(done.bytes + filters) / raw:10.3f} bytes on disk per raw byte: {done.bytes / raw:.3f} lines, {filters / raw:.3f} text filters"
     )

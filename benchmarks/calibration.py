@@ -74,9 +74,9 @@ def with_answers(
 ) -> dict[str, list[tuple[float, bool]]]:
     """Made cases and those that operators answered, and in print what the answers change."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    told = answered(standing(rows))
-    both = {family: [*made.get(family, ()), *told.get(family, ())] for family in sorted({*made, *told})}
-    for family, pairs in sorted(told.items()):
+    reported = answered(standing(rows))
+    both = {family: [*made.get(family, ()), *reported.get(family, ())] for family in sorted({*made, *reported})}
+    for family, pairs in sorted(reported.items()):
         confirmed = sum(right for _, right in pairs)
         print(
             f"{family}: {len(pairs)} answers of operators, {confirmed} confirmed, beside {len(made.get(family, ()))} made cases"

@@ -92,8 +92,8 @@ def judged(folder: Path, truth: Path, place: Path) -> dict[str, Any]:
     (place / "result.json").write_text(json.dumps(found))
     ours = subprocess.run([sys.executable, folder / "convert.py", place / "result.json"], capture_output=True, text=True, check=True)  # fmt: skip
     (place / "score.json").write_text(ours.stdout)
-    told = subprocess.run([sys.executable, folder / "score.py", truth, place / "score.json", "--json"], capture_output=True, text=True, check=True)  # fmt: skip
-    metrics: dict[str, Any] = json.loads(told.stdout)["metrics"]
+    reported = subprocess.run([sys.executable, folder / "score.py", truth, place / "score.json", "--json"], capture_output=True, text=True, check=True)  # fmt: skip
+    metrics: dict[str, Any] = json.loads(reported.stdout)["metrics"]
     return metrics | {"ingest_s": round(ingested - begun, 1), "correlate_s": round(concluded - ingested, 2)}
 
 
@@ -311,22 +311,22 @@ def make(folder: Path, lines: int, jobs: int) -> None:
     )
 
 
-def make_bursts(folder: Path, ticks: int, apart: float) -> None:
+def make_bursts(folder: Path, ticks: int, separate: float) -> None:
     """Writes the rows of each tick as Parquet: in a process of its own, so that its memory is not the correlator's."""
     day = Day(8)
     day.job_id = 10_000_000
     for number in range(ticks):
-        low = 86_400 + apart * (number + 1)
+        low = 86_400 + separate * (number + 1)
         day.fill(low, low + 10, 2_000, 10_000)
         for table, rows in (("logs", day.logs), ("jobs", day.jobs)):
             frame(table, rows).write_parquet(folder / f"{number}-{table}.parquet")
         day.logs, day.jobs = [], []
 
 
-def speed(lines: int, jobs: int, ticks: int, apart: float) -> int:
+def speed(lines: int, jobs: int, ticks: int, separate: float) -> int:
     with tempfile.TemporaryDirectory(prefix="faultline-bench-") as scratch:
         folder = Path(scratch)
-        made = ["--lines", str(lines), "--jobs", str(jobs), "--ticks", str(ticks), "--apart", str(apart)]
+        made = ["--lines", str(lines), "--jobs", str(jobs), "--ticks", str(ticks), "--apart", str(separate)]
         subprocess.run([sys.executable, __file__, "--make", folder, *made], check=True)
         # What the database may keep: more only keeps pages in memory that no tick asks for again.
         limit = os.environ.setdefault("FAULTLINE_MEMORY", DATABASE_MEMORY)
@@ -338,7 +338,7 @@ def speed(lines: int, jobs: int, ticks: int, apart: float) -> int:
             print(
                 f"memory         peak {peak_mb():,.0f} MB resident after it, the database's cache included (goal 1,024 MB); FAULTLINE_MEMORY={limit}"
             )
-            rows = tick_times(store, ticker, folder, ticks, apart)
+            rows = tick_times(store, ticker, folder, ticks, separate)
             walls, cpus = sorted(r[0] for r in rows), sorted(r[1] for r in rows)
             worst = math.ceil(0.95 * len(walls)) - 1  # the nearest rank
             print(f"tick           10 s of 100,000 lines/s, 10,000 events: wall p50 {walls[len(walls) // 2] * 1e3:.0f} ms, p95 {walls[worst] * 1e3:.0f} ms;"
@@ -372,12 +372,12 @@ BURSTS_APART_S = 7_200.0
 
 
 def tick_times(
-    store: DuckStore, ticker: Ticker, made: Path, ticks: int, apart: float
+    store: DuckStore, ticker: Ticker, made: Path, ticks: int, separate: float
 ) -> list[tuple[float, float, float]]:
     """Of each tick wall and CPU seconds, and the CPU seconds of storing its events before."""
     rows = []
     for number in range(ticks):
-        low = 86_400 + apart * (number + 1)
+        low = 86_400 + separate * (number + 1)
         plain_lines(store, 990_000, low, low + 10)
         burst = {table: pl.read_parquet(made / f"{number}-{table}.parquet") for table in ("logs", "jobs")}
         _, storing, _ = timed(partial(store.add, burst))

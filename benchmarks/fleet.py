@@ -94,11 +94,11 @@ def counters(sequence: int) -> str:
     )
 
 
-async def agent(node: Node, port: int, options: argparse.Namespace, told: Told) -> None:
+async def agent(node: Node, port: int, options: argparse.Namespace, reported: Told) -> None:
     """Sends what its node says for as long as it is asked to; a batch that is refused goes again when the service said."""
     begun = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    told.connects.append(time.perf_counter() - begun)
+    reported.connects.append(time.perf_counter() - begun)
     # Up to when the node's lines are sent: in the beginning each node is somewhere else in its second.
     sent, until, sequence = begun - random.random() * options.every, begun + options.seconds, 0
     while sent + options.every < until:
@@ -109,13 +109,13 @@ async def agent(node: Node, port: int, options: argparse.Namespace, told: Told) 
         while True:
             writer.write(request)
             status, wait = await answer(reader)
-            told.statuses[status] += 1
+            reported.statuses[status] += 1
             if status == "200":
                 break
             await asyncio.sleep(wait * (1 + 0.2 * random.random()))
-        told.waits.append(time.perf_counter() - asked)
-        told.lines += count
-    told.behind.append(max(0.0, time.perf_counter() - until))
+        reported.waits.append(time.perf_counter() - asked)
+        reported.lines += count
+    reported.behind.append(max(0.0, time.perf_counter() - until))
     writer.close()
 
 
@@ -129,16 +129,16 @@ async def answer(reader: asyncio.StreamReader) -> tuple[str, float]:
 
 def fleet(agents: int, port: int, lines: list[str], options: argparse.Namespace, answers: Any) -> None:
     """All agents, in a process of their own."""
-    told, used = Told(), time.process_time()
+    reported, used = Told(), time.process_time()
     nodes = [Node(number, lines) for number in range(agents)]
 
     async def all_of_them() -> list[Any]:
-        running = (agent(node, port, options, told) for node in nodes)
+        running = (agent(node, port, options, reported) for node in nodes)
         return await asyncio.gather(*running, return_exceptions=True)
 
     failed = [e for e in asyncio.run(all_of_them()) if e is not None]
-    told.statuses.update(type(e).__name__ for e in failed)
-    answers.put((told, time.process_time() - used))
+    reported.statuses.update(type(e).__name__ for e in failed)
+    answers.put((reported, time.process_time() - used))
 
 
 def run(agents: int, lines: list[str], options: argparse.Namespace) -> None:
@@ -160,22 +160,22 @@ def measure(agents: int, service: Service, watched: Watched, lines: list[str], o
     answers = context.Queue()
     before, begun = watched.cpu(), time.perf_counter()
     context.Process(target=fleet, args=(agents, service.http, lines, options, answers)).start()
-    told, senders = answers.get()
-    taken_s, spent = time.perf_counter() - begun, watched.cpu()
-    while service.stored() < told.lines + 1:
+    reported, senders = answers.get()
+    taken_s, seconds_used = time.perf_counter() - begun, watched.cpu()
+    while service.stored() < reported.lines + 1:
         time.sleep(POLL_S)
         if service.process.poll() is not None:
             raise SystemExit("the service ended: see its log")
     stored_s = time.perf_counter() - begun
     counted = service.query("Logs | count") - 1  # the line that warmed it up
-    assert counted == told.lines, (counted, told.lines)
-    used = {pid: cpu - before.get(pid, 0.0) for pid, cpu in spent.items()}
-    own, batches = used.get(service.process.pid, 0.0), len(told.waits)
+    assert counted == reported.lines, (counted, reported.lines)
+    used = {pid: cpu - before.get(pid, 0.0) for pid, cpu in seconds_used.items()}
+    own, batches = used.get(service.process.pid, 0.0), len(reported.waits)
     print(f"{agents:,} agents, {options.lines} lines every {options.every:g} s each: {agents / options.every:,.0f} batches/s wanted, {options.workers} parser process(es)")  # fmt: skip
-    print(f"  acknowledged        {batches / taken_s:10,.0f} batches/s, {told.lines / taken_s:,.0f} lines/s   answers: {dict(told.statuses)}")  # fmt: skip
-    told_waits("acknowledged in", told.waits, "a batch each")
-    told_waits("connected in", told.connects, "all at once")
-    told_waits("the last line after", told.behind, "an agent each")
+    print(f"  acknowledged        {batches / taken_s:10,.0f} batches/s, {reported.lines / taken_s:,.0f} lines/s   answers: {dict(reported.statuses)}")  # fmt: skip
+    told_waits("acknowledged in", reported.waits, "a batch each")
+    told_waits("connected in", reported.connects, "all at once")
+    told_waits("the last line after", reported.behind, "an agent each")
     print(f"  CPU of a batch      {own / batches * 1e3:10.2f} ms of the service, {(sum(used.values()) - own) / batches * 1e3:.2f} ms of the parsers meanwhile")  # fmt: skip
     print(f"  CPU meanwhile       service {own / taken_s:.2f} cores, parsers {(sum(used.values()) - own) / taken_s:.2f}, agents {senders / taken_s:.2f}")  # fmt: skip
     print(

@@ -67,15 +67,15 @@ class IncidentPage:
         )
         sums = [0.0] * 4
         for name in ASKED:
-            told = [
+            reported = [
                 at * 1e3
                 for times in (self.loaded[name], self.quiet[name])
                 for at in (_part(times, 0.5), _part(times, 0.95))
             ]
-            sums = [total + own for total, own in zip(sums, told, strict=True)]
+            sums = [total + own for total, own in zip(sums, reported, strict=True)]
             print(
-                "    {:17} {:6.0f} / {:4.0f}   idle {:6.0f} / {:4.0f}".format(name, *told),
-                f"  {told[0] / told[2]:.1f} times at p50",
+                "    {:17} {:6.0f} / {:4.0f}   idle {:6.0f} / {:4.0f}".format(name, *reported),
+                f"  {reported[0] / reported[2]:.1f} times at p50",
             )
         print("    {:17} {:6.0f} / {:4.0f}   idle {:6.0f} / {:4.0f}".format("together", *sums),
               f"  {sums[0] / sums[2]:.1f} times at p50, {sums[1] / sums[3]:.1f} at p95")  # fmt: skip

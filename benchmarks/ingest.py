@@ -81,8 +81,8 @@ def batches(count: int) -> Iterator[bytes]:
 def memory(pid: int) -> tuple[int, int]:
     """RSS and PSS of a process, bytes."""
     try:
-        told = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-        return int(told["Rss"].split()[0]) * 1024, int(told["Pss"].split()[0]) * 1024
+        reported = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+        return int(reported["Rss"].split()[0]) * 1024, int(reported["Pss"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return 0, 0
 
@@ -347,7 +347,7 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     stored_s = time.perf_counter() - begun
     if page is not None:
         page.stop()
-    spent = {pid: used - before.get(pid, 0.0) for pid, used in watched.cpu().items()}
+    seconds_used = {pid: used - before.get(pid, 0.0) for pid, used in watched.cpu().items()}
     counted, events = service.query("Logs | count"), service.query('Logs | where Event != "other" | count')
     assert counted == all_lines + 1, (counted, all_lines)
     raw = sum(map(len, data))
@@ -359,7 +359,7 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
         f"  stored and counted  {lines / stored_s:10,.0f} lines/s   ({stored_s:.1f} s; taken in after {sent_s:.1f} s)"
     )
     print(f"  started with        {sum(before.values()):10.1f} s of CPU, which are not counted")
-    report(lines, spent, service, watched, collected)
+    report(lines, seconds_used, service, watched, collected)
     if lone is not None:
         told_waits("a line beside them", lone.waits, "single lines over HTTP")
     print(f"  events found        {events:10,}")
@@ -374,14 +374,14 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def report(lines: int, spent: dict[int, float], service: Service, watched: Watched, collected: list[Any]) -> None:
+def report(lines: int, used: dict[int, float], service: Service, watched: Watched, collected: list[Any]) -> None:
     """What it cost. ``collected``: of each sender the seconds until each batch was acknowledged, and its CPU seconds."""
-    cpu, own = sum(spent.values()), spent.get(service.process.pid, 0.0)
+    cpu, own = sum(used.values()), used.get(service.process.pid, 0.0)
     each = f"{lines / cpu:10,.0f} lines per CPU-second, {cpu / lines * 1e6:.1f} us each"
     print(
         f"  CPU                 {each}   ({cpu:.1f} s: service {own:.1f}, parsers {cpu - own:.1f}; senders {sum(c for _, c in collected):.1f} s)"
     )
-    waits = [wait for told, _ in collected for wait in told]
+    waits = [wait for reported, _ in collected for wait in reported]
     if waits:
         told_waits("acknowledged in", waits, f"{BATCH:,} lines a batch")
     print(

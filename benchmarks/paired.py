@@ -48,8 +48,8 @@ Figures = dict[str, float]
 
 def used() -> float:
     """CPU seconds of this process and of its children that have ended."""
-    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in spent)
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def cost(work: Callable[[], object]) -> float:
@@ -85,10 +85,10 @@ def compile_time(root: Path, folder: Path) -> Figures:
     _, catalog, texts = written_queries()
     for text in texts:
         compile_script(f"{text}\n// first", catalog)
-    spent = {n: [cost(partial(compile_script, f"{t}\n// {n}", catalog)) for t in texts] for n in range(ASKED)}
+    used = {n: [cost(partial(compile_script, f"{t}\n// {n}", catalog)) for t in texts] for n in range(ASKED)}
     return {
-        "KQL, compile a new text, median text": median(map(median, zip(*spent.values(), strict=True))),
-        "KQL, compile new texts, all": median(map(sum, spent.values())),
+        "KQL, compile a new text, median text": median(map(median, zip(*used.values(), strict=True))),
+        "KQL, compile new texts, all": median(map(sum, used.values())),
     }
 
 
@@ -193,7 +193,7 @@ def ingest(root: Path, folder: Path) -> Figures:
 
     # What a run spent is given to the function that prints it.
     given: list[float] = []
-    benchmark.report = lambda lines, spent, *rest: given.append(sum(spent.values()))
+    benchmark.report = lambda lines, used, *rest: given.append(sum(used.values()))
     found: Figures = {}
     data = list(benchmark.batches(INGESTED_LINES))
     for way in WAYS:

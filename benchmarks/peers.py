@@ -71,13 +71,13 @@ def lines_of(count: int) -> list[bytes]:
     made, part, lines = Cluster(load()).lines(count), max(1, count // (3 * CHAINS)), []
     for number in range(CHAINS):
         host = HOSTS[number]
-        for said in (
+        for stated in (
             f"{host} kernel: igb 0000:01:00.0 eno1: Link is Down",
             f"{host} slurmd[812]: error: Unable to register: Unable to contact slurm controller (connect failure)",
             f"mgmt00 slurmctld[411]: error: Nodes {host} not responding",
         ):
             lines += islice(made, part)
-            lines.append(f"Jun  1 00:00:00 {said}".encode())
+            lines.append(f"Jun  1 00:00:00 {stated}".encode())
     return [*lines, *made]
 
 
@@ -85,8 +85,8 @@ def of_children(work: Callable[[], None]) -> float:
     """CPU seconds of the processes that ``work`` starts and waits for."""
 
     def used() -> float:
-        told = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return told.ru_utime + told.ru_stime
+        reported = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return reported.ru_utime + reported.ru_stime
 
     before = used()
     work()

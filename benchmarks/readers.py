@@ -38,7 +38,7 @@ from collector.columnar import objects, otlp_json, otlp_protobuf  # noqa: E402
 from collector.receivers import all_receivers  # noqa: E402
 from collector.receivers.base import Request  # noqa: E402
 from collector.spool import Spool  # noqa: E402
-from parsers import fast_headers, likely  # noqa: E402
+from parsers import fast_headers, prefilter  # noqa: E402
 from parsers.engine import LineParser  # noqa: E402
 from parsers.patterns import load  # noqa: E402
 from store import open_store  # noqa: E402
@@ -226,9 +226,9 @@ HEADERS: dict[str, tuple[str, Callable[[Line], str]]] = {
 def of_header(name: str, lines: list[str]) -> Iterator[Sent]:
     """As many lines as ``lines`` with one header, of texts that mean nothing."""
     who, written = HEADERS[name]
-    said = [text.replace("{n}", "7").replace("{m}", "4711").replace("{h}", "gpu-0007").replace("{x}", "3f2a") for text in templates(load())[0][who]]  # fmt: skip
+    stated = [text.replace("{n}", "7").replace("{m}", "4711").replace("{h}", "gpu-0007").replace("{x}", "3f2a") for text in templates(load())[0][who]]  # fmt: skip
     made = [
-        Line(number, BEGUN + timedelta(milliseconds=5 * number), HOSTS[number * 7 % len(HOSTS)], said[number % len(said)])
+        Line(number, BEGUN + timedelta(milliseconds=5 * number), HOSTS[number * 7 % len(HOSTS)], stated[number % len(stated)])
         for number in range(len(lines))
     ]  # fmt: skip
     return as_text([written(line) for line in made])
@@ -241,7 +241,7 @@ def _formats_alone(buffer: Any, _origin: Any, *, header: bool = False) -> Any:
     del header
     found = fast_headers.none_taken(buffer)
     if len(buffer):
-        found.formats[:] = likely.formats_of(buffer, np.arange(len(buffer)))
+        found.formats[:] = prefilter.formats_of(buffer, np.arange(len(buffer)))
     return found
 
 

@@ -135,9 +135,9 @@ def stored(store: DuckStore) -> dict[str, list[str]]:
     }
 
 
-def _differences(told: Mapping[str, list[str]], whole: Mapping[str, list[str]], tick: int) -> list[str]:
+def _differences(reported: Mapping[str, list[str]], whole: Mapping[str, list[str]], tick: int) -> list[str]:
     found = []
-    for table, rows in told.items():
+    for table, rows in reported.items():
         only, other = sorted(set(rows) - set(whole[table])), sorted(set(whole[table]) - set(rows))
         if rows != whole[table]:
             found.append(f"after tick {tick} {table}: {len(only)} rows of the ticks, {len(other)} of the full pass\n  - {only[:1]}\n  + {other[:1]}")  # fmt: skip
@@ -162,10 +162,10 @@ def soak(rows: Rows, seed: int, ticks: int) -> Outcome:
             found.ticks += 1
             found.partly += report.worked and not report.full
             if last or (often and number % 5 == 4):
-                told = stored(store)
+                reported = stored(store)
                 correlate(store)
                 whole = stored(store)
-                found.differs += _differences(told, whole, number)
+                found.differs += _differences(reported, whole, number)
                 found.incidents, found.verdicts = len(whole["incidents"]), sum("'document', '" in r for r in whole["runs"])  # fmt: skip
         store.close()
     return found

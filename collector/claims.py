@@ -19,7 +19,7 @@ from store.door import Asks
 from store.questions import job_rows
 
 #: Whose word about a job's user counts (as ``correlator.gather.ownership`` has it): a task prolog's is any user's.
-_TOLD_BY = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook")
+_ACCOUNTING_SOURCES = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook")
 
 
 @dataclass
@@ -33,9 +33,14 @@ class Claims:
 
     def learn(self, store: Asks, fresh: Iterable[pl.DataFrame]) -> None:
         """What the store, and rows of ``jobs`` on their way into it, say of users."""
-        known = store.ask(job_rows.users_of_jobs(_TOLD_BY))
+        known = store.ask(job_rows.users_of_jobs(_ACCOUNTING_SOURCES))
         for rows in fresh:
-            known += rows.filter(pl.col("source").is_in(_TOLD_BY)).select("job_id", "uid", "user").unique().to_dicts()
+            known += (
+                rows.filter(pl.col("source").is_in(_ACCOUNTING_SOURCES))
+                .select("job_id", "uid", "user")
+                .unique()
+                .to_dicts()
+            )
         for row in known:
             if row["uid"] is not None:
                 self._uids[row["job_id"]].add(row["uid"])

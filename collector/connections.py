@@ -48,7 +48,7 @@ LOOK_S = 1.0
 #: Accepted in one turn of the loop; then others get theirs.
 TURN = 64
 #: So long after the last refusal it is told as a trouble, seconds.
-TOLD_S = 10.0
+LOG_AGAIN_S = 10.0
 #: Errors of accept() and open() that mean that there are no more handles, or no memory for one.
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -129,16 +129,16 @@ class Connections:
         #: opened; refused (no room, and nobody to send away); evicted (sent away for others); by time limit and its word.
         self.counts: Counter[str] = Counter()
         self.held = 0
-        self._exhausted_at = self._refused_at = -TOLD_S
+        self._exhausted_at = self._refused_at = -LOG_AGAIN_S
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def trouble(self) -> str | None:
         """Why connections are turned away, in words; None if they are not."""
         now = time.monotonic()
-        if now - self._exhausted_at < TOLD_S:
+        if now - self._exhausted_at < LOG_AGAIN_S:
             return "the service is out of file handles; connections are turned away (raise LimitNOFILE= of the service)"
-        if now - self._refused_at < TOLD_S:
+        if now - self._refused_at < LOG_AGAIN_S:
             return (
                 f"{len(self.places):,} connections are open; more are turned away "
                 "(most and per_address in [connections] say how many may be)"

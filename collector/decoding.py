@@ -166,7 +166,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
     rows = group.parse(parser, newest)
     # What all runs say alike is said once; only the rest is spread over the lines.
     differs = [name for name in Run._fields if name != "lines" and runs[name].n_unique() > 1]
-    said = {
+    columns = {
         name: pl.col(f"_{name}") if name in differs else pl.lit(runs[name][0], _RUN_TYPES[name]) for name in Run._fields
     }  # fmt: skip
     spread = rows
@@ -175,7 +175,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         if len(runs) < len(rows):
             some = some[np.repeat(np.arange(len(runs), dtype=np.uint32), runs["lines"].to_numpy())]
         spread = rows.hstack(some)
-    values = _overlay(said, named_in_line(rows["host"]), newest, runs)
+    values = _overlay(columns, named_in_line(rows["host"]), newest, runs)
     if runs["file"][0] is None and not {"file", "transport"} & set(differs):
         del values["file"]
         spread = spread.with_columns(**values)
@@ -183,9 +183,9 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
     else:
         spread = spread.with_columns(**values)
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
-        spread = _with_fields(spread.with_columns(said["fields"].alias("_fields"), said["tags"].alias("_tags")))
+        spread = _with_fields(spread.with_columns(columns["fields"].alias("_fields"), columns["tags"].alias("_tags")))
     spread = future.held_lines(spread, pl.lit(newest, pl.Datetime("us")), pl.col("received_time"))
-    spread = _by_channel(spread, rows["host"], said["host"], group.origin.source)
+    spread = _by_channel(spread, rows["host"], columns["host"], group.origin.source)
     return spread.select([*rows.columns, "_transport"])
 
 
@@ -226,8 +226,8 @@ def _by_account(rows: pl.DataFrame, means: pl.Series) -> pl.DataFrame:
     """``rows`` with claims in the place of what a shipper of the journal says that a person's process wrote."""
     some = rows.select("entities", "event").with_row_index("row").filter(means)
     some = some.filter(pl.col("entities").str.contains_any(list(accounts.MARKS), ascii_case_insensitive=True))
-    at = [row for row, told, event in some.select("row", "entities", "event").iter_rows()
-          if not speakers.may_speak("person", event) and accounts.writer(json.loads(told))]  # fmt: skip
+    at = [row for row, entities, event in some.select("row", "entities", "event").iter_rows()
+          if not speakers.may_speak("person", event) and accounts.writer(json.loads(entities))]  # fmt: skip
     if not at:
         return rows
     mask = np.zeros(len(rows), np.bool_)
@@ -263,21 +263,23 @@ def _complete(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(**missing).select(*_RUN_TYPES)
 
 
-def _overlay(said: dict[str, pl.Expr], own_host: pl.Expr, newest: datetime, runs: pl.DataFrame) -> dict[str, pl.Expr]:
+def _overlay(
+    columns: dict[str, pl.Expr], own_host: pl.Expr, newest: datetime, runs: pl.DataFrame
+) -> dict[str, pl.Expr]:
     """What the transport knew, by column: of a host and a time what the line says comes first."""
-    host = host_of_line(own_host, said["host"])
+    host = host_of_line(own_host, columns["host"])
     known = {name for name in _RUN_TYPES if runs[name].null_count() < len(runs)}
     out = {
         "host": host,
-        "file": pl.coalesce(said["file"], pl.concat_str(said["transport"].fill_null("?").str.replace(r"/.*", ""), pl.lit(":"), host.fill_null("?"))),
-        "_transport": said["transport"],
+        "file": pl.coalesce(columns["file"], pl.concat_str(columns["transport"].fill_null("?").str.replace(r"/.*", ""), pl.lit(":"), host.fill_null("?"))),
+        "_transport": columns["transport"],
         **event_time.at_entry(
-            said["time"], said["read"], said["received"], newest=newest, sender_knows=bool(known & {"time", "read"})
+            columns["time"], columns["read"], columns["received"], newest=newest, sender_knows=bool(known & {"time", "read"})
         ),
     }  # fmt: skip
     for name in ("severity", "unit", "pid", "facility"):
         if name in known:
-            out[name] = pl.coalesce(name, said[name])
+            out[name] = pl.coalesce(name, columns[name])
     return out
 
 
@@ -308,12 +310,14 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
     group, firsts = numbered(key)
     received, written = (stored[name].cast(pl.Int64) for name in ("received_time", "time"))
     # A time taken from the receiver says nothing about lateness.
-    timed = _said(repeated["time_quality"], lambda quality: quality not in (None, "received")) & _not_null(written)
-    unparsed = _said(repeated["format"], lambda form: form == "plain") & _said(
+    timed = _codes_that_fit(repeated["time_quality"], lambda quality: quality not in (None, "received")) & _not_null(
+        written
+    )
+    unparsed = _codes_that_fit(repeated["format"], lambda form: form == "plain") & _codes_that_fit(
         repeated["source"], lambda name: name is None
     )
-    means = _said(repeated["event"], lambda event: event not in (None, "other"))
-    boots = _said(repeated["event"], lambda event: event == "kernel.boot")
+    means = _codes_that_fit(repeated["event"], lambda event: event not in (None, "other"))
+    boots = _codes_that_fit(repeated["event"], lambda event: event == "kernel.boot")
     ahead = rows.select(future.is_held().fill_null(False)).to_series().arg_true().to_numpy()
     found = tally(
         group, len(firsts), received.to_numpy(), written.fill_null(0).to_numpy(), timed,
@@ -347,7 +351,7 @@ def _of_each(values: pl.Series, group: Array, firsts: Array, direction: slice) -
     return _where(at >= 0, values[np.maximum(at, 0)])
 
 
-def _said(column: Codes, fits: Callable[[str | None], bool]) -> Array:
+def _codes_that_fit(column: Codes, fits: Callable[[str | None], bool]) -> Array:
     """In which rows the text of a column ``fits``."""
     some: Array = np.array([fits(name) for name in column.names.to_list()], np.bool_)[column.which]
     return some

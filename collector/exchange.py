@@ -49,10 +49,10 @@ class Packed:
         coded, count = coded or {}, len(frame)
         own = [column for column in frame.get_columns() if column.name not in coded]
         some = [column for column in own if not count or column.null_count() < count] or own[:1]
-        told = {column.name for column in some} | coded.keys()
-        nulls = [(at, name, kind) for at, (name, kind) in enumerate(frame.schema.items()) if name not in told]
+        coded_names = {column.name for column in some} | coded.keys()
+        nulls = [(at, name, kind) for at, (name, kind) in enumerate(frame.schema.items()) if name not in coded_names]
         table = _once(pl.DataFrame(some).rechunk())
-        for at, name in enumerate(name for name in frame.columns if name in told):
+        for at, name in enumerate(name for name in frame.columns if name in coded_names):
             if name in coded:
                 table = table.add_column(at, _field(name), _dictionary(coded[name]))
         return cls(table.combine_chunks(), nulls)
@@ -169,18 +169,18 @@ class Exchange:
 
     def receive(self) -> Any:
         """Raises ``EOFError`` or ``OSError`` when the other side is gone."""
-        told = _Message(*pickle.loads(self.pipe.recv_bytes()))
-        self._free.extend(told.read)
-        for number in told.gone:
+        message = _Message(*pickle.loads(self.pipe.recv_bytes()))
+        self._free.extend(message.read)
+        for number in message.gone:
             self._theirs.pop(number, None)  # unmapped when nothing lies in it any more
-        if told.new:
+        if message.new:
             handle = recv_handle(self.pipe)
             try:
-                self._theirs[told.room] = mmap.mmap(handle, told.new)
+                self._theirs[message.room] = mmap.mmap(handle, message.new)
             finally:
                 os.close(handle)
-        buffers = self._in_room(told) if told.room else [self._piped(size) for size in told.sizes]
-        return pickle.loads(told.head, buffers=buffers)
+        buffers = self._in_room(message) if message.room else [self._piped(size) for size in message.sizes]
+        return pickle.loads(message.head, buffers=buffers)
 
     def _room(self, size: int) -> tuple[int, int, list[int]]:
         """A room for so many bytes that nobody reads (0: there is none), its size if it is new, and those given up for it."""
@@ -211,12 +211,12 @@ class Exchange:
     def _drop(self, number: int) -> None:
         os.close(self._rooms.pop(number).handle)
 
-    def _in_room(self, told: _Message) -> list[memoryview]:
-        whole = np.frombuffer(self._theirs[told.room], np.uint8)
+    def _in_room(self, message: _Message) -> list[memoryview]:
+        whole = np.frombuffer(self._theirs[message.room], np.uint8)
         # Whatever is made of the buffers holds this array: when it goes, the last of them is gone.
-        weakref.finalize(whole, self._read.append, told.room).atexit = False
+        weakref.finalize(whole, self._read.append, message.room).atexit = False
         buffers, at = [], 0
-        for size in told.sizes:
+        for size in message.sizes:
             buffers.append(whole[at : at + size].data)
             at += _aligned(size)
         return buffers

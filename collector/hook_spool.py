@@ -118,17 +118,17 @@ class HookSpool:
         self._read_elsewhere = not ours
         return ours
 
-    def tell_lost(self) -> None:
+    def report_lost(self) -> None:
         """Tells what hooks could not hand over as blind periods. What ``keep`` raises stops it; the next call goes on."""
         if self.keep is None or self._read_elsewhere or not self._may_read():
             return
-        told = self._spool.begin_anew()
-        count, at = self._spool.given_up(told)
+        lost = self._spool.begin_anew()
+        count, at = self._spool.given_up(lost)
         if count:
             self.keep(
                 _blind(at, words_given_up(self.folder, count), count), f"hooks gave up {self.folder} {count} {at}"
             )
-            self._spool.remove(told)
+            self._spool.remove(lost)
         for name in self._spool.unfinished():
             self.keep(
                 _blind(time.time(), words_unfinished(self._spool, name), 1), f"hook unfinished {self.folder / name}"

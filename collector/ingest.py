@@ -328,8 +328,8 @@ class Ingest:
         parsed = documents.read(item.what.kind, data, origin)
         result.warnings += parsed.warnings
         result.lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        said = parsed.rows("logs")
-        result.events, result.unparsed = _events(said), _unparsed(said)
+        stated = parsed.rows("logs")
+        result.events, result.unparsed = _events(stated), _unparsed(stated)
         tables = future.held_tables(parsed.tables, self._latest, origin.reference or self._latest, None)
         self._queue(tables)
         return result

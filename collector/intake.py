@@ -139,12 +139,12 @@ class Intake:
         """What of the last requests failed for want of memory, in words."""
         return NO_MEMORY if time.monotonic() - self._no_memory_at < NO_MEMORY_S else None
 
-    def tell_blind(self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None,
+    def report_blind(self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None,
                    size: int | None) -> asyncio.Future[Position] | None:  # fmt: skip
         """Something was not seen between two moments (seconds since 1970): kept like everything that is received. The future
         is done when it is on disk; None where the spool has no room for it."""
-        told = {"from": start, "to": end, "reason": reason, "lines": lines, "bytes": size}
-        record = {"blind": told, "host": host, "source": source, "stream": stream, "agent": "this service"}
+        period = {"from": start, "to": end, "reason": reason, "lines": lines, "bytes": size}
+        record = {"blind": period, "host": host, "source": source, "stream": stream, "agent": "this service"}
         try:
             done = self.put("ingest", json.dumps(record).encode(), {"form": "records"})
         except SpoolFull:
@@ -202,7 +202,7 @@ class Intake:
         begun = time.perf_counter()
         try:
             sender = self.allowed(headers, bool(scope.get(CERTIFICATE)))
-            scope[LIMITS] = sender.limits.told() if sender is not None and sender.limits else None
+            scope[LIMITS] = sender.limits.as_meta() if sender is not None and sender.limits else None
             if route.stream is not None:
                 answer = await route.stream(self, scope, headers, _chunks(receive))
             else:

@@ -58,9 +58,9 @@ class Inventory:
                 continue
             if silent <= patience(source):
                 continue
-            heard = now - newest[source.host] <= UP_WITHIN
-            if heard or source.host in slurm_up:
-                why = "other sources of the node speak" if heard else f"Slurm says the node is {slurm_up[source.host]}"
+            is_up = now - newest[source.host] <= UP_WITHIN
+            if is_up or source.host in slurm_up:
+                why = "other sources of the node speak" if is_up else f"Slurm says the node is {slurm_up[source.host]}"
                 text = f"{source.source or 'lines'} of {source.host} silent for {words(silent)}; {why}"
                 found.append(Alert(source.host, source.source, source.file, source.last_seen, text))
         return sorted(found, key=lambda alert: (alert.since, alert.host, alert.file))
@@ -87,8 +87,8 @@ def quarantine(store: Asks, limit: int = 200) -> list[dict[str, Any]]:
 
 def patience(source: Source) -> timedelta:
     """How long a source may say nothing."""
-    usual = timedelta(seconds=min((source.gap_s or 0.0) * SILENT_GAPS, 86400.0))
-    return max(SILENT_AT_LEAST, usual)
+    expected = timedelta(seconds=min((source.gap_s or 0.0) * SILENT_GAPS, 86400.0))
+    return max(SILENT_AT_LEAST, expected)
 
 
 def words(span: timedelta) -> str:

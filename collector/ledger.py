@@ -184,16 +184,16 @@ class Ledger:
         self._known = known
         self._rows: dict[tuple[Any, ...], int] = {key: row for row, key in enumerate(known.select(*KEY).iter_rows())}
         #: Of which frame ``sources`` was made, and what.
-        self._told: tuple[pl.DataFrame, dict[SourceKey, Source]] | None = None
+        self._cached: tuple[pl.DataFrame, dict[SourceKey, Source]] | None = None
 
     @property
     def sources(self) -> dict[SourceKey, Source]:
         """Every source by its key, as it is now."""
-        if self._told is None or self._told[0] is not self._known:
+        if self._cached is None or self._cached[0] is not self._known:
             known = self._known
             made = (Source(*row) for row in known.select(*SOURCES).iter_rows())
-            self._told = (known, {source.key: source for source in made})
-        return self._told[1]
+            self._cached = (known, {source.key: source for source in made})
+        return self._cached[1]
 
     def met(self, step: Step, host: str, cluster: str | None, seen: datetime, *, boots: int = 0, boot_id: str | None = None,
             boot_time: datetime | None = None, status: str | None = None) -> None:  # fmt: skip
@@ -233,7 +233,7 @@ class Ledger:
             writer.replace(tables.NODES, ("host",), pl.DataFrame(nodes, schema=_NODES))
         if step.blind:
             writer.insert(
-                tables.BLIND, pl.DataFrame([{n: told[n] for n in _BLIND} for told in step.blind], schema=_BLIND)
+                tables.BLIND, pl.DataFrame([{n: period[n] for n in _BLIND} for period in step.blind], schema=_BLIND)
             )
         if step.quarantine:
             last = {entry["id"]: {n: entry[n] for n in _QUARANTINE} for entry in step.quarantine}

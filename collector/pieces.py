@@ -72,7 +72,7 @@ class Counts:
     poison: int = 0
 
 
-def apart(worker: Worker, jobs: Sequence[Job], at: int = 0) -> list[Outcome]:
+def isolate_failures(worker: Worker, jobs: Sequence[Job], at: int = 0) -> list[Outcome]:
     """What becomes of jobs of which one fails: they are halved until it stands alone, which is poison then. ``at``: the place
     of the first one in its piece."""
     if not jobs:
@@ -89,4 +89,4 @@ def apart(worker: Worker, jobs: Sequence[Job], at: int = 0) -> list[Outcome]:
     if len(jobs) == 1:
         return [Outcome(poison=[(at, reason[-500:])])]
     middle = len(jobs) // 2
-    return apart(worker, jobs[:middle], at) + apart(worker, jobs[middle:], at + middle)
+    return isolate_failures(worker, jobs[:middle], at) + isolate_failures(worker, jobs[middle:], at + middle)

@@ -30,8 +30,8 @@ from collector.decoding import Job
 from collector.identity.identity import Identity
 from collector.ledger import Ledger, Step
 from collector.merging import cut, fitting, numbered_on
-from collector.pieces import Counts, Piece, apart, expected, held, unanswered
-from collector.priority import stand_back
+from collector.pieces import Counts, Piece, expected, held, isolate_failures, unanswered
+from collector.priority import lower_priority
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
 from collector.segment_file import Position, Record
@@ -75,7 +75,7 @@ TIDY_S = 600.0
 #: After an error that nobody foresaw.
 RETRY_S = 5.0
 #: The same again is logged so often, seconds.
-TELL_S = 60.0
+LOG_AGAIN_S = 60.0
 #: Of so many hosts the log says that their clock is ahead; the page of sources says it of all.
 MOST_AHEAD = 200
 
@@ -118,7 +118,7 @@ class Pipeline:
         self.counts = Counts()
         #: An error that nobody foresaw, until something was stored again.
         self._fault: str | None = None
-        self._told = -TELL_S
+        self._fault_logged_at = -LOG_AGAIN_S
         #: Nothing under way is trusted since then; the store may refuse that, too (``_reset``).
         self._must_reset = False
         self._on_stored = on_stored
@@ -200,7 +200,7 @@ class Pipeline:
     # -- the loop ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        stand_back()
+        lower_priority()
         # Started here, not by whoever starts us: they stand back, too, and the kernel ends a worker with the thread that made it.
         for worker in self._workers:
             worker.start()
@@ -224,8 +224,8 @@ class Pipeline:
 
     def _log_fault(self, error: Exception) -> None:
         """With where it happened, once a minute at most while it goes on."""
-        if time.monotonic() - self._told >= TELL_S:
-            self._told = time.monotonic()
+        if time.monotonic() - self._fault_logged_at >= LOG_AGAIN_S:
+            self._fault_logged_at = time.monotonic()
             log.error("pipeline", error=self._fault, exc_info=error)
 
     def _round(self) -> None:
@@ -398,7 +398,7 @@ class Pipeline:
         while self._pieces and not self._stopping.is_set():
             piece = self._pieces[0]
             if not piece.done:
-                piece.take(apart(self._workers[0], piece.jobs))
+                piece.take(isolate_failures(self._workers[0], piece.jobs))
             self._commit([piece], whole=False)
 
     # -- storing -------------------------------------------------------------------------------------------------
@@ -489,14 +489,14 @@ class Pipeline:
             for place, reason in outcome.poison:
                 step.quarantine.append(self.quarantine.put(piece.records[place], self.spool.id, reason, now))
                 log.error("batch set aside", id=step.quarantine[-1]["id"], reason=reason)
-            for told in outcome.blind:
-                moments = {n: None if told[n] is None else moment_of(told[n]) for n in ("start", "end", "received")}
-                step.blind.append({**told, **moments})
-            for said in outcome.status:
-                if said["host"]:
+            for period in outcome.blind:
+                moments = {n: None if period[n] is None else moment_of(period[n]) for n in ("start", "end", "received")}
+                step.blind.append({**period, **moments})
+            for status in outcome.status:
+                if status["host"]:
                     self.ledger.met(
-                        step, said["host"], said["cluster"], moment_of(said["received"]), boot_id=said["boot_id"],
-                        boot_time=moment_of(said["boot_time"]) if said["boot_time"] else None, status=said["status"],
+                        step, status["host"], status["cluster"], moment_of(status["received"]), boot_id=status["boot_id"],
+                        boot_time=moment_of(status["boot_time"]) if status["boot_time"] else None, status=status["status"],
                     )  # fmt: skip
         step.replayed += [
             str(r.meta["replay"]) for place, r in enumerate(piece.records) if r.meta.get("replay") and place not in bad
@@ -508,15 +508,15 @@ class Pipeline:
         for piece in pieces:
             for name, data in piece.tables:
                 tables.setdefault(name, []).append(data)
-        stats = [told for piece in pieces for told in piece.stats]
+        stats = [counted for piece in pieces for counted in piece.stats]
         if stats:
             tables["logs"] = numbered_on(tables["logs"], self.ledger.lines)
-            told = decoding.summed(stats)
-            self.ledger.count(step, told)
-            self._tell_ahead(told.filter(pl.col("ahead") > 0))
+            counted = decoding.summed(stats)
+            self.ledger.count(step, counted)
+            self._log_stamps_ahead(counted.filter(pl.col("ahead") > 0))
         return {name: pl.concat(parts) for name, parts in tables.items()}
 
-    def _tell_ahead(self, stats: pl.DataFrame) -> None:
+    def _log_stamps_ahead(self, stats: pl.DataFrame) -> None:
         """Says once of a host that its stamps are held (parsers.future)."""
         for host, file in stats.select("host", "file").iter_rows():
             name = host or file or "?"

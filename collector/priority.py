@@ -26,7 +26,7 @@ def go_first() -> None:
         _nicer(-BEHIND)
 
 
-def stand_back() -> None:
+def lower_priority() -> None:
     """Lets the threads that answer go before this one, and before those and the processes that it starts from now on.
 
     For life: without privileges nobody is made less nice again.

@@ -50,17 +50,17 @@ class Limits:
     def __bool__(self) -> bool:
         return bool(self.hosts or self.clusters or self.kinds)
 
-    def told(self) -> dict[str, Any]:
+    def as_meta(self) -> dict[str, Any]:
         """For the record of a batch in the spool."""
         return {"name": self.name, "hosts": self.hosts, "clusters": self.clusters, "kinds": self.kinds}
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Limits | None:
         """Those of a batch's sender; None where it is bound to nothing."""
-        told = meta.get("limits")
-        if not isinstance(told, dict):
+        limits = meta.get("limits")
+        if not isinstance(limits, dict):
             return None
-        return cls(str(told["name"]), *(tuple(map(str, told[part])) for part in ("hosts", "clusters", "kinds")))
+        return cls(str(limits["name"]), *(tuple(map(str, limits[part])) for part in ("hosts", "clusters", "kinds")))
 
     def refused(self, decoded: Decoded) -> str | None:
         """Why what a batch came to may not be stored; None where it may."""
@@ -136,33 +136,35 @@ class Sender:
         return self.expires is not None and self.expires <= now
 
     @classmethod
-    def of_token(cls, token: str, told: Mapping[str, Any], name: str) -> Sender:
+    def of_token(cls, token: str, document: Mapping[str, Any], name: str) -> Sender:
         """A token of the configuration with what stands beside it. Raises ``SenderError``."""
-        return cls.read(name, {"hash": digest_of(token), **told})
+        return cls.read(name, {"hash": digest_of(token), **document})
 
     @classmethod
-    def read(cls, name: str, told: object) -> Sender:
+    def read(cls, name: str, document: object) -> Sender:
         """As a file of senders holds it. Raises ``SenderError``."""
-        if not isinstance(told, Mapping) or not str(told.get("hash", "")).startswith("sha256:"):
+        if not isinstance(document, Mapping) or not str(document.get("hash", "")).startswith("sha256:"):
             raise SenderError("not written by `faultline access`; make it anew with it")
-        if unknown := set(told) - {"hash", "ends", "expires", "hosts", "clusters", "data"}:
+        if unknown := set(document) - {"hash", "ends", "expires", "hosts", "clusters", "data"}:
             raise SenderError(f"{min(unknown)} is unknown; there are expires, hosts, clusters and data")
-        expires = told.get("expires")
+        expires = document.get("expires")
         if expires is not None and not (isinstance(expires, datetime) and expires.tzinfo is not None):
             raise SenderError("expires is no time with a zone, such as 2027-11-24T00:00:00Z")
-        hosts, clusters, kinds = (_texts(part, told.get(part, ())) for part in ("hosts", "clusters", "data"))
+        hosts, clusters, kinds = (_texts(part, document.get(part, ())) for part in ("hosts", "clusters", "data"))
         if odd := set(kinds) - set(KINDS):
             raise SenderError(f"data {min(odd)!r} is unknown; there are {', '.join(KINDS)}")
         limits = Limits(name, hosts, clusters, kinds)
-        return cls(name, str(told["hash"]), expires and expires.astimezone(UTC), limits, str(told.get("ends", "")))
+        return cls(
+            name, str(document["hash"]), expires and expires.astimezone(UTC), limits, str(document.get("ends", ""))
+        )
 
     def written(self) -> dict[str, Any]:
         """For a file of senders."""
-        told: dict[str, Any] = {"hash": self.digest, "ends": self.ends}
+        document: dict[str, Any] = {"hash": self.digest, "ends": self.ends}
         if self.expires is not None:
-            told["expires"] = self.expires
+            document["expires"] = self.expires
         parts = {"hosts": self.limits.hosts, "clusters": self.limits.clusters, "data": self.limits.kinds}
-        return told | {name: list(values) for name, values in parts.items() if values}
+        return document | {name: list(values) for name, values in parts.items() if values}
 
 
 def _texts(name: str, given: object) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ class Spool:
         try:  # a full or read-only disk is a state, and told
             self._open_segment(self._segment)
         except OSError as error:
-            self._broken = self._said(error)
+            self._broken = self._error_text(error)
         self._arrived = threading.Event()
         self._thread = Supervised("spool", self._run)
         self._thread.start()
@@ -261,9 +261,9 @@ class Spool:
         now = time.monotonic()
         if now - self._free[0] > 0.25:
             try:
-                said = os.statvfs(self.folder)
-                self._free = (now, said.f_bavail * said.f_frsize)
-                self._read_only = bool(said.f_flag & os.ST_RDONLY)
+                disk = os.statvfs(self.folder)
+                self._free = (now, disk.f_bavail * disk.f_frsize)
+                self._read_only = bool(disk.f_flag & os.ST_RDONLY)
             except OSError:
                 self._free = (now, 0)
         return self._free[1]
@@ -319,7 +319,7 @@ class Spool:
                 self._open_segment(self._segment + 1)
                 self._broken = None
         except OSError as error:
-            self._broken = self._said(error)
+            self._broken = self._error_text(error)
 
     def _write(self, batch: list[_Waiting]) -> None:
         try:
@@ -365,7 +365,7 @@ class Spool:
         self.synced = Position(self._segment, offset)
         return positions
 
-    def _said(self, error: BaseException) -> str:
+    def _error_text(self, error: BaseException) -> str:
         if isinstance(error, OSError):
             what = NOTHING_LEFT.get(error.errno or 0, os.strerror(error.errno or errno.EIO))
         else:
@@ -373,7 +373,7 @@ class Spool:
         return f"{self.folder}: {what}; nothing is accepted until it can be written"
 
     def _failed(self, error: BaseException, batch: list[_Waiting]) -> None:
-        self._broken = self._said(error)
+        self._broken = self._error_text(error)
         self._retry_at = time.monotonic() + PROBE_S
         for item in batch:
             item.done.set_exception(SpoolBroken(self._broken))

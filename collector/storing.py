@@ -19,7 +19,7 @@ import structlog
 from collector.carry import Carry
 from collector.ledger import Ledger, Step
 from collector.pieces import Counts, Piece
-from collector.priority import stand_back
+from collector.priority import lower_priority
 from collector.supervised import Supervised
 from store.door import Door
 from store.errors import StoreError
@@ -103,7 +103,7 @@ class Storing:
             self._thread.join()
 
     def _run(self) -> None:
-        stand_back()
+        lower_priority()
         while (given := self._given.get()) is not None:
             made, done = given
             try:

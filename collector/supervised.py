@@ -79,15 +79,15 @@ class Supervised:
             ) as error:  # memory, handles, our own mistakes: whatever it is, others rely on this thread
                 now = time.monotonic()
                 self._failures.append(now)
-                said = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}"
                 with contextlib.suppress(BaseException):
-                    self.trouble = f"the thread {self.name!r} failed: {said}"
-                    log.error("a thread failed and is started anew", thread=self.name, error=said)
+                    self.trouble = f"the thread {self.name!r} failed: {reason}"
+                    log.error("a thread failed and is started anew", thread=self.name, error=reason)
                 with contextlib.suppress(BaseException):
                     if self._failed is not None:
                         self._failed(error)
                 if len(self._failures) == MOST_FAILURES and now - self._failures[0] < WITHIN_S:
-                    self.trouble = f"the thread {self.name!r} failed {MOST_FAILURES} times: {said}"
+                    self.trouble = f"the thread {self.name!r} failed {MOST_FAILURES} times: {reason}"
                     give_up(self.trouble)
                     return
                 time.sleep(PAUSE_S)

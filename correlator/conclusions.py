@@ -38,7 +38,7 @@ class Conclusions:
     rates: BaseRates | None = None
     clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
-    voices: frozenset[str] = frozenset()
+    reporting_hosts: frozenset[str] = frozenset()
     controllers: frozenset[str] = frozenset()
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
     #: Whose lines are shown without the event that they claim.
@@ -51,7 +51,7 @@ class Conclusions:
     #: Since when each host is known, the longest causal window and printed timeout; ``window.longest_window`` works them out once.
     seen: dict[str, float] = field(default_factory=dict)
     longest: float | None = None
-    printed: float = 0.0
+    logged_timeout: float = 0.0
     #: How many incidents that end runs are rooted on each node.
     roots: Roots = field(default_factory=Roots)
     #: Where it was looked what became of others that a cause reached, and from which effect on that is not known yet.
@@ -60,4 +60,4 @@ class Conclusions:
     #: Events that were read, with their columns.
     lines: event_rows.Lines | None = None
     #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
-    spent: list[object] = field(default_factory=list)
+    to_free: list[object] = field(default_factory=list)

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from correlator.clocks import clocks
-from correlator.clocks.clocks import Books, node_failures, printed_in
+from correlator.clocks.clocks import Books, accounting_time_in, node_failures
 from correlator.conclusions import Conclusions
 from correlator.detections import detections
 from correlator.edges import load as edge_files
@@ -97,24 +97,29 @@ def conclude_cluster(
     nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
     believed = controllers(stamped.events, inventory.settings, nodes)
     speakers = speakers_of(believed)
-    books = Books(printed := printed_in(store, cluster, speakers), lambda: node_failures(store, cluster, printed))
+    books = Books(
+        accounting_time := accounting_time_in(store, cluster, speakers),
+        lambda: node_failures(store, cluster, accounting_time),
+    )
     events = event_rows.with_unstamped(stamped, store, cluster, speakers)
-    told = clocks.compared(
-        ruling(events, believed), clocks.Known(inventory.cabling, telemetry.begun(store, cluster, printed)), books
+    clock_offsets = clocks.compared(
+        ruling(events, believed),
+        clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time)),
+        books,
     )
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
-    if told.zones.printed:
-        events = event_rows.with_unstamped(stamped, store, cluster, speakers, told.zones.printed)
+    if clock_offsets.zones.accounting_time:
+        events = event_rows.with_unstamped(stamped, store, cluster, speakers, clock_offsets.zones.accounting_time)
     others = disowned(events, believed)
-    events = list(ruling(told.corrected(events), believed))
-    runs = run_rows.gather(store, cluster, events, told.zones.printed)
-    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
+    events = list(ruling(clock_offsets.corrected(events), believed))
+    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time)
+    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), clock_offsets, inventory=inventory, believed=believed)  # fmt: skip
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts_of(LINK_OUTAGE.name), world.facts_of(NODE_DOWN.name))
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
-    found.seen, found.weighed, found.clocks, found.spent, found.disowned = seen, [], told, [], others
+    found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     found.unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))
@@ -174,8 +179,8 @@ def gather_world(
         legs=telemetry.bonds(store, cluster),
         kernel_clocks=kernel_lines.asked(store, cluster),
         clocks=off.offsets,
-        printed=off.zones.printed,
-        voices=before.voices if before else telemetry.voices(store, cluster),
+        accounting_time=off.zones.accounting_time,
+        reporting_hosts=before.reporting_hosts if before else telemetry.reporting_hosts(store, cluster),
         asked=True,
         inventory=inventory,
         believed=believed,
@@ -190,7 +195,8 @@ def _in_true_time(progress: Mapping[tuple[int, int], list[tuple[float, float]]],
     if not zones.offsets:
         return dict(progress)
     return {
-        run: [(at - zones.ahead_in_output(run[0], at), pace) for at, pace in told] for run, told in progress.items()
+        run: [(at - zones.ahead_in_output(run[0], at), pace) for at, pace in samples]
+        for run, samples in progress.items()
     }
 
 
@@ -207,9 +213,9 @@ class Weighed:
         world = self.world
         return Conclusions(
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
-            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, voices=world.voices,
+            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, reporting_hosts=world.reporting_hosts,
             controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
-            looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, spent=[self],
+            looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, to_free=[self],
         )  # fmt: skip
 
     def incident_documents(self, stories: Iterable[Incident]) -> list[dict[str, Any]]:
@@ -286,16 +292,16 @@ def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, date
         for table, rows in tables.items():
             writer.change(changes.all_rows(table))
             writer.insert(table, rows)
-    store.set_fact(lemons.FACT, lemons.told((c.cluster, c.lemons) for c in found))
+    store.set_fact(lemons.FACT, lemons.written((c.cluster, c.lemons) for c in found))
     store.set_fact(false_claims.FACT, disowned_fact(found))
 
 
 def disowned_fact(found: Iterable[Conclusions]) -> str:
     """Whose lines are shown without the event that they claim, of all clusters, as the store keeps it."""
-    told = [(c.cluster, one) for c in found for one in c.disowned]
+    reported = [(c.cluster, one) for c in found for one in c.disowned]
     return false_claims.fact(
-        ((cluster, one[1]) for cluster, one in told if one[0] == "slurmctld"),
-        ((cluster, one[1], one[2]) for cluster, one in told if one[0] == "sender"),
+        ((cluster, one[1]) for cluster, one in reported if one[0] == "slurmctld"),
+        ((cluster, one[1], one[2]) for cluster, one in reported if one[0] == "sender"),
     )
 
 

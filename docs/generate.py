@@ -91,13 +91,13 @@ def _tests(tests: list[dict[str, Any]]) -> str:
     """In one line: the delays with the settings that they go with, and how many tests there are on lines."""
 
     def delays(hold: bool) -> str:
-        told = [
+        reported = [
             f"{t['lag']}"
             + (f" at {' and '.join(f'{n}={v}' for n, v in t['settings'].items())}" if "settings" in t else "")
             for t in tests
             if "lag" in t and t["holds"] is hold
         ]
-        return ", ".join(told)
+        return ", ".join(reported)
 
     lines = sum("lines" in t for t in tests)
     on_lines = f"; {lines} on log lines" if lines else ""

@@ -65,8 +65,8 @@ def open_for_reading(data: Path) -> Door:
 
 def open_for_writing(data: Path) -> Door:
     """A store to write to, in a folder that is shut to others. Raises ``CommandError``."""
-    for told in private.begin(data):
-        print(f"faultline: {told}", file=sys.stderr)
+    for warning in private.begin(data):
+        print(f"faultline: {warning}", file=sys.stderr)
     try:
         return open_store(data)
     except StoreError as error:
@@ -210,8 +210,8 @@ class Remote:
         return whole
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
-        told = json.loads(self._ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))
-        lines = {event["id"]: event["lines"] for event in told.get("evidence", ()) if event.get("lines")}
+        document = json.loads(self._ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))
+        lines = {event["id"]: event["lines"] for event in document.get("evidence", ()) if event.get("lines")}
         for event in evidence:
             if event["id"] in lines:
                 event["lines"] = lines[event["id"]]

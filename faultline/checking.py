@@ -83,20 +83,20 @@ def unproven_kernels(store: Asks) -> list[str]:
     for hosts whose logs keep no facility, and for the others."""
     found = store.ask(kernel_lines.without_ring())
     bare, by_facility = ([row["host"] for row in found if row["facility"] is known] for known in (False, True))
-    told = []
+    reported = []
     if bare:
-        told.append(
+        reported.append(
             f"kernel lines of {_some(bare)}: collected only from logs that keep no facility, where `logger -t kernel` of any user looks "
             "the same, so no cause that only they tell is sure: collect the kernel's ring (the agent's kmsg) or the journal, or let "
             "rsyslog write kern.* into /var/log/kern.log and collect that"
         )
     if by_facility:
-        told.append(
+        reported.append(
             f"kernel lines of {_some(by_facility)}: known by facility kern only, which any process that writes to /dev/log by itself can "
             "claim: collect the kernel's ring (the agent's kmsg) or the journal, or let rsyslog drop them: "
             'if $inputname == "imuxsock" and $syslogfacility == 0 then stop'
         )
-    return told
+    return reported
 
 
 def _some(hosts: Sequence[str]) -> str:

@@ -221,14 +221,14 @@ def query(
     ] = False,
 ) -> int:
     """Run KQL: one query or several statements, whose answers are printed one after the other."""
-    from faultline import asking
+    from faultline import query
 
     if listing or history:
-        asking.list_saved() if listing else asking.show_history()
+        query.list_saved() if listing else query.show_history()
         return 0
     choice(format, ("table", "json", "ndjson", "csv", "parquet"))
-    text = asking.query_text(kql, file, saved)
-    return asking.ask(text, asking.Asking(data, server, format, tuple(parameter or ()), max_rows, timeout, explain))
+    text = query.query_text(kql, file, saved)
+    return query.ask(text, query.Asking(data, server, format, tuple(parameter or ()), max_rows, timeout, explain))
 
 
 @app.command(epilog="Example: faultline incidents --since 24h --format json")
@@ -290,7 +290,7 @@ def why(
 ) -> int:
     """The verdict on one job run, its evidence, and why rival causes were rejected."""
     from faultline.access import choose
-    from faultline.asking import explain_job
+    from faultline.query import explain_job
 
     choice(format, ("text", "json"))
     access = choose(data, server)
@@ -348,7 +348,7 @@ def sources(
 ) -> int:
     """Who sends what: last seen, lag, rate, what was not seen. Exit 1 if a source is silent or a batch was set aside."""
     from faultline.access import choose
-    from faultline.listing import list_sources
+    from faultline.sources import list_sources
 
     choice(format, ("table", "json"))
     if only is not None:

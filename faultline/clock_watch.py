@@ -78,8 +78,10 @@ class ClockWatch:
         if path is None:
             return None, None
         try:
-            told = json.loads(path.read_text(encoding="ascii"))
-            return datetime.fromisoformat(told["seen"]), told["jumped"] and datetime.fromisoformat(told["jumped"])
+            document = json.loads(path.read_text(encoding="ascii"))
+            return datetime.fromisoformat(document["seen"]), document["jumped"] and datetime.fromisoformat(
+                document["jumped"]
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None, None
 
@@ -100,5 +102,5 @@ class ClockWatch:
         return None if self.store.folder is None else self.store.folder / FILE
 
 
-def _days(apart: timedelta) -> str:
-    return f"{apart.days:,} days" if apart.days else f"{apart.total_seconds() / 3600:.1f} hours"
+def _days(difference: timedelta) -> str:
+    return f"{difference.days:,} days" if difference.days else f"{difference.total_seconds() / 3600:.1f} hours"

@@ -196,9 +196,9 @@ class Ingest(_Section):
 
 def _bound(tokens: tuple[str | dict[str, Any], ...]) -> tuple[Sender, ...]:
     found = []
-    for place, told in enumerate((one for one in tokens if not isinstance(one, str)), 1):
-        rest = {name: value for name, value in told.items() if name not in ("token", "name")}
-        token, name = told.get("token"), str(told.get("name", f"[ingest] tokens, table {place}"))
+    for place, entry in enumerate((one for one in tokens if not isinstance(one, str)), 1):
+        rest = {name: value for name, value in entry.items() if name not in ("token", "name")}
+        token, name = entry.get("token"), str(entry.get("name", f"[ingest] tokens, table {place}"))
         if not isinstance(token, str) or not token or "hash" in rest:
             raise ValueError(f"{name}: a table needs token = '...', beside name, expires, hosts, clusters and data")
         try:
@@ -326,8 +326,8 @@ class Config(_Section):
     @property
     def site(self) -> dict[str, object]:
         """What the site tells of itself, as the correlator takes it: values of Slurm, and what interfaces are for."""
-        told = {FABRIC_SETTING: self.interfaces.fabric, MANAGEMENT_SETTING: self.interfaces.management}
-        return {**self.slurm, **told}
+        settings = {FABRIC_SETTING: self.interfaces.fabric, MANAGEMENT_SETTING: self.interfaces.management}
+        return {**self.slurm, **settings}
 
     @property
     def address(self) -> tuple[str, int]:

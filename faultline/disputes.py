@@ -25,7 +25,7 @@ EVERY_S = 5.0
 class Disputes(Collector):
     def __init__(self, store: Door) -> None:
         self.store = store
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._open = 0
         self._looked_at = -EVERY_S
 
@@ -38,9 +38,9 @@ class Disputes(Collector):
         found = run_names.disputed(self.store)
         self._open = len(found)
         for text in found:
-            if text not in self._told:
+            if text not in self._reported:
                 log.warning(text)
-        self._told = set(found)
+        self._reported = set(found)
 
     def collect(self) -> Iterator[Metric]:
         """What Prometheus sees of disputes."""

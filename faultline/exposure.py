@@ -29,10 +29,10 @@ def is_loopback(host: str) -> bool:
         found = [ipaddress.ip_address(host.strip("[]").partition("%")[0])]
     except ValueError:
         try:
-            told = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return False
-        found = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in told]
+        found = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in resolved]
     return all((getattr(one, "ipv4_mapped", None) or one).is_loopback for one in found)
 
 
@@ -61,7 +61,7 @@ def _needs(needs: list[str]) -> str:
     )
 
 
-def told_at_start(config: Config) -> list[str]:
+def startup_warnings(config: Config) -> list[str]:
     """What of the addresses is open."""
     return [*_of_address(config), *_of_receivers(config)]
 
@@ -70,9 +70,9 @@ def wrong_and_open(config: Config, file: Path | None, users: Users | None) -> tu
     """What ``serve`` would refuse; and what is open, be it meant or not."""
     needs = [] if config.insecure else missing(config)
     wrong = [f"{config.listen}: {_needs(needs)}"] if needs else []
-    told = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
-    told += _of_senders(config)
-    return wrong, [*told_at_start(config), *told, *(_of_people(users) if users is not None else ())]
+    open_to_all = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
+    open_to_all += _of_senders(config)
+    return wrong, [*startup_warnings(config), *open_to_all, *(_of_people(users) if users is not None else ())]
 
 
 def _of_address(config: Config) -> Iterator[str]:

@@ -19,7 +19,7 @@ def offer(config: Config, gate: Gate | None, address: str) -> str | None:
     if not may_begin(access):
         return f"Nobody can sign in yet; {begun_by_hand(access, access.users)}"
     try:
-        return _told(config, gate.first.make(), address)
+        return _invitation(config, gate.first.make(), address)
     except OSError as error:
         return f"Nobody can sign in yet, and {config.data} takes no link: {error.strerror}; {begun_by_hand(access, access.users)}"
 
@@ -41,10 +41,10 @@ def again(config: Config) -> str:
         raise CommandError(
             f"{config.data}: takes no link: {error.strerror}; run it as root, or as the service's user"
         ) from error
-    return _told(config, secret, config.pages)
+    return _invitation(config, secret, config.pages)
 
 
-def _told(config: Config, secret: str, address: str) -> str:
+def _invitation(config: Config, secret: str, address: str) -> str:
     pages = (config.public_url or address).rstrip("/")
     return (
         f"Nobody can sign in yet. The first administrator makes a password here, once, within {LASTING_S / 60:.0f} minutes:\n"

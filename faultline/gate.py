@@ -38,9 +38,9 @@ def gate_of(config: Config) -> Gate | None:
 
 def people_of(access: Access) -> Users:
     """Raises ``CommandError`` where a file that ``[access]`` names cannot be used."""
-    told = access.provider
-    if told is not None and told.secret_file is not None and not told.secret_file.is_file():
-        raise CommandError(f"[access.provider] secret_file {told.secret_file}: there is no such file")
+    provider = access.provider
+    if provider is not None and provider.secret_file is not None and not provider.secret_file.is_file():
+        raise CommandError(f"[access.provider] secret_file {provider.secret_file}: there is no such file")
     if access.users is not None and not access.users.exists() and may_begin(access):
         return Users(access.users)  # the first administrator makes it
     try:

@@ -37,14 +37,14 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
         correlate(store, settings=settings.site, edge_paths=settings.edges)
         size = store.info()["lines"]
     _print(report)
-    _tell(report)
+    _print_report(report)
     sys.stderr.write(f"{size:,} log lines in the store; records of jobs, nodes and links lie in tables of their own\n")
     if report.troubled and not report.by_source():
         raise CommandError("nothing could be read")
     return 1 if report.troubled else 0
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: Report) -> None:
     """Warnings, one line each, names of files as they can be shown. Of files that were left alone the first are named: who
     fills a folder with links fills no terminal."""
     left = 0

@@ -178,8 +178,8 @@ class Receiving(Collector):
         seconds = CounterMetricFamily(
             "faultline_intake_seconds", "Seconds from a request to its answer, by protocol.", labels=("protocol",)
         )
-        for protocol, spent in sorted(self.intake.answer_s.items()):
-            seconds.add_metric((protocol,), spent)
+        for protocol, answer_seconds in sorted(self.intake.answer_s.items()):
+            seconds.add_metric((protocol,), answer_seconds)
         yield seconds
 
     def replay(self, identity: str) -> bool:

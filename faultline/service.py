@@ -26,7 +26,7 @@ from collector.identity.identity import Identity
 from collector.inventory import utc_now
 from collector.job_output import JobOutput
 from collector.pipeline import Pipeline
-from collector.priority import stand_back
+from collector.priority import lower_priority
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.live.ticker import Ticker
@@ -35,7 +35,7 @@ from faultline.clock_watch import ClockWatch
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.disputes import Disputes
-from faultline.notify.targets import telling_of
+from faultline.notify.targets import dispatcher_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
 from parsers.watched import WatchedCatalogue
@@ -56,7 +56,7 @@ AUDIT_FILE = "audit.ndjson"
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
 #: What was concluded is told this often.
-TELL_SECONDS = 5.0
+NOTIFY_SECONDS = 5.0
 #: While more bytes than this wait in the spool, unpacked, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
 #: The first look at all that is stored may take minutes. Pages say that it is under way once it took so long, seconds.
@@ -64,7 +64,7 @@ LOOK_S = 2.0
 #: A conclusion under way when the service is told to stop has this long, seconds.
 PATIENCE_S = 10.0
 #: The same failure of a round is logged so often.
-TELL_AGAIN_S = 60.0
+LOG_AGAIN_S = 60.0
 
 
 class Service(Collector):
@@ -85,7 +85,7 @@ class Service(Collector):
             identity=self.identity,
         )  # fmt: skip
         self._output: JobOutput | None = None
-        threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
+        threads = SchedulerThreads(10, pool_kwargs={"initializer": lower_priority})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._pacing = Pacing()
@@ -93,15 +93,15 @@ class Service(Collector):
         self._looking_since: datetime | None = None
         #: What the last round failed with, and when that was logged.
         self._tick_fault: str | None = None
-        self._tick_told_at = 0.0
+        self._tick_logged_at = 0.0
         #: Jobs of the scheduler whose last run failed, and with what; and when that was logged.
         self._faults: dict[str, str] = {}
-        self._faults_told: dict[str, float] = {}
+        self._faults_logged: dict[str, float] = {}
         self.scheduler.add_listener(self._job_ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
         self.patterns = WatchedCatalogue(config.patterns)
         self.clock = ClockWatch(store)
         self.disputes = Disputes(store)
-        self.telling = telling_of(config, store, self._silent_sources)
+        self.dispatcher = dispatcher_of(config, store, self._silent_sources)
 
     def start(self) -> None:
         """Takes in and answers from now on; what is stored is first looked at beside that, by the first ``tick``."""
@@ -116,7 +116,7 @@ class Service(Collector):
         for folder in {report.folder for report in self.config.reports}:
             remove_left(folder.glob(".*.draft"), "reports")
         self.scheduler.add_job(
-            self._tick_told,
+            self._tick_or_log,
             "interval",
             id="concluding",
             seconds=TICK_SECONDS,
@@ -124,12 +124,12 @@ class Service(Collector):
             coalesce=True,
             next_run_time=datetime.now(UTC),
         )
-        if self.telling.targets:
+        if self.dispatcher.targets:
             self.scheduler.add_job(
-                self.telling.round,
+                self.dispatcher.round,
                 "interval",
                 id="telling",
-                seconds=TELL_SECONDS,
+                seconds=NOTIFY_SECONDS,
                 max_instances=1,
                 coalesce=True,
                 misfire_grace_time=None,
@@ -177,14 +177,14 @@ class Service(Collector):
             stored=self._stored_lines(),
         )  # fmt: skip
 
-    def _tick_told(self) -> None:
+    def _tick_or_log(self) -> None:
         """A round of the scheduler's: one that fails is told, once a minute at most, and made again a second later."""
         try:
             self.tick()
         except Exception as error:
             now = time.monotonic()
-            if self._tick_fault is None or now - self._tick_told_at >= TELL_AGAIN_S:
-                self._tick_told_at = now
+            if self._tick_fault is None or now - self._tick_logged_at >= LOG_AGAIN_S:
+                self._tick_logged_at = now
                 log.error(
                     "nothing is concluded at the moment", error=f"{type(error).__name__}: {error}", exc_info=error
                 )
@@ -200,11 +200,11 @@ class Service(Collector):
             if self._faults.pop(name, None) is not None:
                 log.info("a job goes through again", job=name)
             return
-        said, now = f"{type(error).__name__}: {error}".splitlines()[0], time.monotonic()
-        if name not in self._faults or now - self._faults_told.get(name, 0.0) >= TELL_AGAIN_S:
-            self._faults_told[name] = now
-            log.error("a job failed; it is run again when it is due", job=name, error=said, exc_info=error)
-        self._faults[name] = f"the job {name!r} failed: {said}"
+        reason, now = f"{type(error).__name__}: {error}".splitlines()[0], time.monotonic()
+        if name not in self._faults or now - self._faults_logged.get(name, 0.0) >= LOG_AGAIN_S:
+            self._faults_logged[name] = now
+            log.error("a job failed; it is run again when it is due", job=name, error=reason, exc_info=error)
+        self._faults[name] = f"the job {name!r} failed: {reason}"
 
     @property
     def ended(self) -> str | None:
@@ -248,7 +248,7 @@ class Service(Collector):
             self._output = JobOutput(self.store, receiving.keep, lambda: ledger.keys)
         try:
             self._output.round()
-            self.spool.tell_lost()
+            self.spool.report_lost()
         except (SpoolFull, SpoolBroken, OSError) as error:
             log.warning("what hooks brought or lost waits until the spool takes it", error=str(error))
 
@@ -333,7 +333,12 @@ def build_app(service: Service) -> Any:
     app.state.receiving = service.receiving
     app.state.looking_since = service.looking_since
     app.state.troubles = service.troubles
-    for part in (service, service.disputes, service.receiving, service.telling if service.telling.targets else None):
+    for part in (
+        service,
+        service.disputes,
+        service.receiving,
+        service.dispatcher if service.dispatcher.targets else None,
+    ):
         if part is not None:
             app.state.metrics.add(part)
 

@@ -21,7 +21,7 @@ import structlog
 import uvicorn
 
 from collector import supervised
-from collector.priority import go_first, stand_back
+from collector.priority import go_first, lower_priority
 from faultline import exposure, first, private, tls
 from faultline.config import Config
 from faultline.connections import Server, connections_of
@@ -74,8 +74,8 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     """
     logs.set_up()
     exposure.refuse(config)
-    for told in [*private.begin(config.data), *exposure.told_at_start(config)]:
-        log.warning(told)
+    for warning in [*private.begin(config.data), *exposure.startup_warnings(config)]:
+        log.warning(warning)
     sys.setswitchinterval(SWITCH_S)
     go_first()
     gate, secured = gate_of(config), tls.options(config.tls)
@@ -98,12 +98,12 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
     ).start()
     with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
-        signal.signal(signal.SIGTERM, _told_to_stop)
+        signal.signal(signal.SIGTERM, _request_stop)
     supervised.give_up = supervised.end_process
     watch.start()
     try:
         server.run(sockets=[listener])
-    except ToldToStop:
+    except StopRequested:
         pass
     except SystemExit:  # uvicorn's way of saying that the start failed
         if front.failure is None:
@@ -135,12 +135,12 @@ def _server(config: Config, front: Front, receiving: Receiving, secured: Mapping
     return Server(settings, receiving.intake.connections)
 
 
-class ToldToStop(BaseException):
+class StopRequested(BaseException):
     """SIGTERM: after uvicorn has closed its connections it raises the signal again, and we are to end in order."""
 
 
-def _told_to_stop(_number: int, _frame: object) -> None:
-    raise ToldToStop
+def _request_stop(_number: int, _frame: object) -> None:
+    raise StopRequested
 
 
 class _Parts:
@@ -196,7 +196,7 @@ class _Parts:
 def _open_unless_held(config: Config) -> Door | None:
     """The store; None while a process that is no service holds it."""
     try:
-        with ThreadPoolExecutor(1, initializer=stand_back) as beside:
+        with ThreadPoolExecutor(1, initializer=lower_priority) as beside:
             return beside.submit(_open, config.data).result()
     except StoreHeld as held:
         if held.address is not None:

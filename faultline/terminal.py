@@ -140,7 +140,7 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
 def chain(out: Console, hops: list[dict[str, Any]], events: dict[str, dict[str, Any]]) -> None:
     """Cause and effect in turn, each with its raw line; between them the lag, what was allowed, and why."""
     out.print(Text("\nChain of evidence", style="bold"))
-    told: set[str] = set()
+    shown: set[str] = set()
     for step, hop in enumerate(hops):
         for end in ("cause", "effect"):
             if end == "effect":
@@ -150,8 +150,8 @@ def chain(out: Console, hops: list[dict[str, Any]], events: dict[str, dict[str, 
                 say(out, f"{hop['edge']}: {hop['lag_s']:+.3f} s, {window}", 5, style="cyan")
                 say(out, hop["text"], 5, style="dim")
             event = events.get(hop[end] or "")
-            if event is not None and event["id"] not in told:
-                told.add(event["id"])
+            if event is not None and event["id"] not in shown:
+                shown.add(event["id"])
                 line(out, event)
             elif event is None and (end == "effect" or step == 0):
                 say(out, _measured(hop, end), 2)
@@ -176,7 +176,7 @@ def line(out: Console, event: dict[str, Any]) -> None:
     head = f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"
     beside = sys.stdout.isatty() and len(head) + 3 + len(place) <= out.width
     out.print(Text.assemble(head, (f"   {place}" if beside else "", "dim")))
-    for text in _said(event):
+    for text in _event_lines(event):
         out.print(Text(f"     {text}"), soft_wrap=True)  # the terminal breaks it, so that copying it does not
     if not beside:
         out.print(Text(f"     {place}", style="dim"), soft_wrap=True)
@@ -192,19 +192,19 @@ def advised(out: Console, advice: list[dict[str, Any]]) -> None:
             out.print(Text(f"      {item['command']}"), soft_wrap=True)
 
 
-def _said(event: dict[str, Any]) -> list[str]:
+def _event_lines(event: dict[str, Any]) -> list[str]:
     """The words of an event; of a long block its beginning and its end, and its own line in any case."""
     rows = event.get("lines") or []
     if not rows:
         return [event["message"]]
     own = next((place for place, row in enumerate(rows) if row["line"] == event["line"]), 0)
     shown = [p for p in range(len(rows)) if p < BLOCK_LINES or p >= len(rows) - BLOCK_LINES or abs(p - own) <= 1]
-    said: list[str] = []
+    lines: list[str] = []
     for before, place in zip([-1, *shown], shown, strict=False):
         if place > before + 1:
-            said.append(f"... {place - before - 1} lines")
-        said.append(rows[place]["text"].rstrip())
-    return said
+            lines.append(f"... {place - before - 1} lines")
+        lines.append(rows[place]["text"].rstrip())
+    return lines
 
 
 def listing(out: Console, heading: str, rows: list[str]) -> None:

@@ -50,13 +50,13 @@ def options(tls: Tls | None) -> dict[str, Any]:
     try:
         context.load_cert_chain(tls.certificate, tls.key)
     except (OSError, ssl.SSLError) as error:
-        raise CommandError(f"[tls] certificate {tls.certificate}, key {tls.key}: {_said(error)}") from error
+        raise CommandError(f"[tls] certificate {tls.certificate}, key {tls.key}: {_error_text(error)}") from error
     found: dict[str, Any] = {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
     if tls.client_ca is not None:
         try:
             context.load_verify_locations(tls.client_ca)
         except (OSError, ssl.SSLError) as error:
-            raise CommandError(f"[tls] client_ca {tls.client_ca}: {_said(error)}") from error
+            raise CommandError(f"[tls] client_ca {tls.client_ca}: {_error_text(error)}") from error
         found |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": ssl.CERT_OPTIONAL}
     return found
 
@@ -70,8 +70,8 @@ def proxied(config: Config) -> dict[str, Any]:
 
 def only_of_proxies(app: App, config: Config) -> App:
     """``app``, to whom nobody but a named proxy says who asks: the headers of it are taken from all other requests."""
-    told = (config.user_header, config.access.groups_header if config.access is not None else None)
-    claims = {name.lower().encode("latin-1", "replace") for name in told if name}
+    headers = (config.user_header, config.access.groups_header if config.access is not None else None)
+    claims = {name.lower().encode("latin-1", "replace") for name in headers if name}
     believed = Networks(config.access.proxies if config.access is not None else config.proxies)
 
     async def door(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -82,5 +82,5 @@ def only_of_proxies(app: App, config: Config) -> App:
     return door if claims else app
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)

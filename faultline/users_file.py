@@ -64,7 +64,7 @@ def _change(users: Users, action: str, name: str, password: str, days: float, sc
         token, users.senders[name] = fresh_sender(expires, limits)
         print(token)
         print(
-            f"faultline: it is shown this once; {told_of_sender(users.senders[name], datetime.now(UTC))}",
+            f"faultline: it is shown this once; {describe_sender(users.senders[name], datetime.now(UTC))}",
             file=sys.stderr,
         )
     elif action == "token":
@@ -94,12 +94,12 @@ def _list(users: Users) -> None:
         old = "an old hash: made anew at the next sign-in where the service owns this file, else by `access password`"
         print("password", name, old if is_old(kept) else "argon2id", sep="\t")
     for name, token in sorted(users.tokens.items()):
-        print("token", name, told(token, datetime.now(UTC)), sep="\t")
+        print("token", name, describe_token(token, datetime.now(UTC)), sep="\t")
     for name, sender in sorted(users.senders.items()):
-        print("sender", name, told_of_sender(sender, datetime.now(UTC)), sep="\t")
+        print("sender", name, describe_sender(sender, datetime.now(UTC)), sep="\t")
 
 
-def told_of_sender(sender: Sender, now: datetime) -> str:
+def describe_sender(sender: Sender, now: datetime) -> str:
     """To what it is bound and when it ends."""
     limits = sender.limits
     bound = [f"{name} {' '.join(some)}" for name, some in (("hosts", limits.hosts), ("clusters", limits.clusters), ("data", limits.kinds)) if some]  # fmt: skip
@@ -116,7 +116,7 @@ def _ends(token: Token | Sender, now: datetime) -> str:
     )
 
 
-def told(token: Token, now: datetime) -> str:
+def describe_token(token: Token, now: datetime) -> str:
     ends = _ends(token, now)
     return ", ".join([f"scope {token.scope}", ends, *([f"...{token.ends}"] if token.ends else [])])
 

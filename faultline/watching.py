@@ -33,8 +33,8 @@ class Watch:
         self._receiving, self._service = receiving, service
         self._ending = threading.Event()
         self._thread = supervised.Supervised("watch", self._run)
-        self._said: str | None = None
-        self._said_at = 0.0
+        self._logged: str | None = None
+        self._logged_at = 0.0
 
     def start(self) -> None:
         self._thread.start()
@@ -56,18 +56,18 @@ class Watch:
             supervised.give_up(ended)
         # Before the store is open that is no news: the address says so, and who started the service was told.
         pipeline = self._receiving.pipeline
-        self.tell(self._receiving.trouble() if pipeline is not None else self._receiving.spool.trouble)
+        self.record(self._receiving.trouble() if pipeline is not None else self._receiving.spool.trouble)
 
-    def tell(self, trouble: str | None) -> None:
+    def record(self, trouble: str | None) -> None:
         """Logs what is new, the same again once a minute, and that it is over. Numbers in it (sizes) make it no other."""
         now = time.monotonic()
         if trouble is None:
-            if self._said is not None:
+            if self._logged is not None:
                 log.info("batches are taken in and stored again")
-            self._said = None
-        elif _words(trouble) != self._said or now - self._said_at >= AGAIN_S:
+            self._logged = None
+        elif _words(trouble) != self._logged or now - self._logged_at >= AGAIN_S:
             log.error("not all is taken in or stored", reason=trouble)
-            self._said, self._said_at = _words(trouble), now
+            self._logged, self._logged_at = _words(trouble), now
 
 
 def _words(text: str) -> str:

@@ -87,19 +87,19 @@ def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )
 
 
-def heard(said: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``said`` with claims in the place of events of which the writers of their lines may not speak."""
-    if not said.entries or origin.source in JOB_SOURCES:  # of these the patterns were asked that may mean them
-        return said
-    at = pl.Series(said.with_event, dtype=pl.UInt32)
+def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
+    """``events`` with claims in the place of events of which the writers of their lines may not speak."""
+    if not events.entries or origin.source in JOB_SOURCES:  # of these the patterns were asked that may mean them
+        return events
+    at = pl.Series(events.with_event, dtype=pl.UInt32)
     columns = (frame[name][at].to_list() for name in ("source", "unit", "facility", "format"))
-    entries = list(said.entries)
+    entries = list(events.entries)
     claims = []
-    for number, (entry, source, unit, facility, form) in enumerate(zip(said.entries, *columns, strict=True)):
+    for number, (entry, source, unit, facility, form) in enumerate(zip(events.entries, *columns, strict=True)):
         if not _may_mean(entry.event, entry.of_site, source, unit, facility, form):
             entries[number] = claim(entry)
             claims.append(number)
-    return without(said, entries, claims) if claims else said
+    return without(events, entries, claims) if claims else events
 
 
 @lru_cache(maxsize=16_384)
@@ -117,15 +117,15 @@ def _may_mean(
     return source != "syslog" or of_system(unit) or (unit is None and facility is None)
 
 
-def without(said: Events, entries: list[Pattern], claims: list[int]) -> Events:
-    """``said`` with these ``entries``, of which those of the numbers ``claims`` are claims: they are about no job."""
-    place = {line: number for number, line in enumerate(said.lines)}
-    jobs, tags = list(said.jobs), dict(said.tags)
+def without(events: Events, entries: list[Pattern], claims: list[int]) -> Events:
+    """``events`` with these ``entries``, of which those of the numbers ``claims`` are claims: they are about no job."""
+    place = {line: number for number, line in enumerate(events.lines)}
+    jobs, tags = list(events.jobs), dict(events.tags)
     for number in claims:
-        line = said.with_event[number]
+        line = events.with_event[number]
         jobs[place[line]] = None
         tags[line] = entries[number].tags
-    return said._replace(entries=entries, jobs=jobs, tags=tags)
+    return events._replace(entries=entries, jobs=jobs, tags=tags)
 
 
 def silenced(rows: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
@@ -133,9 +133,9 @@ def silenced(rows: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
     odd = mask & (rows["event"] != "other").fill_null(False)
     if not odd.any():
         return rows
-    told = pl.concat_list(pl.col("tags").fill_null([]), pl.concat_str(pl.lit(CLAIMS), "event"))
+    claimed = pl.concat_list(pl.col("tags").fill_null([]), pl.concat_str(pl.lit(CLAIMS), "event"))
     return rows.with_columns(
-        pl.when(odd).then(told).otherwise("tags").alias("tags"),
+        pl.when(odd).then(claimed).otherwise("tags").alias("tags"),
         pl.when(odd).then(pl.lit("other")).otherwise("event").alias("event"),
         pl.when(odd).then(None).otherwise("job_id").alias("job_id"),
     )

@@ -36,7 +36,7 @@ _ISO = (
     r"^(?P<day>\d{4}-\d{1,2}-\d{1,2})[T ](?P<clock>\d{1,2}:\d{2}:\d{2})(?:[.,:](?P<fraction>\d+))?"
     r"\s*(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})?$"
 )
-_USUAL = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))?", re.ASCII)
+_ISO_STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))?", re.ASCII)
 #: Zone names that switches print and that mean one offset only (hours).
 ZONES = {
     "UTC": 0.0, "GMT": 0.0, "Z": 0.0, "CET": 1.0, "CEST": 2.0, "MET": 1.0, "MEST": 2.0, "EET": 2.0, "EEST": 3.0, "EST": -5.0,
@@ -92,7 +92,7 @@ def _one_by_one(stamps: pl.Series) -> pl.DataFrame:
     easts: list[int | None] = []
     resolutions: list[int | None] = []
     for stamp in stamps.to_list():
-        found = _USUAL.fullmatch(stamp) if stamp is not None else None
+        found = _ISO_STAMP.fullmatch(stamp) if stamp is not None else None
         wall = east = resolution = None
         if found is not None:
             day, second, fraction, sign, hours, minutes = found.groups()

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import authority, clock, events, fast_headers, future, levels, likely, quoting, regexes
+from parsers import authority, clock, events, fast_headers, future, levels, prefilter, quoting, regexes
 from parsers.compiled import once, release
 from parsers.fast_headers import FastHeaders
 from parsers.formats import BUILT_IN, all_formats
@@ -67,9 +67,9 @@ def _use_all(catalogue: Catalogue | None = None) -> None:
     """Calls every compiled function."""
     lines = [line.encode() for line in SAMPLES] * (FEW // len(SAMPLES) + 1)
     LineParser(catalogue)._parsed(LineBuffer.of_data(b"\n".join(lines)), Origin(), 1)
-    told = codes(pl.Series(["", "a", None]))  # what workers do with rows
-    counted(told.which, len(told.names))
-    group, firsts = numbered(told.which)
+    example = codes(pl.Series(["", "a", None]))  # what workers do with rows
+    counted(example.which, len(example.names))
+    group, firsts = numbered(example.which)
     some = np.zeros(len(group), np.bool_)
     tally(group, len(firsts), group, group, some, some, some, some, group, 0)
 
@@ -161,7 +161,7 @@ class LineParser:
         taken, frame = fast.taken, fast.frame
         for form in self._plug_ins:  # these are asked before the built-in formats
             asked = accepted(form, texts).to_numpy()
-            fast.formats[asked & taken] = likely.ANY
+            fast.formats[asked & taken] = prefilter.ANY
             taken &= ~asked
         if taken.all():
             return frame
@@ -204,14 +204,14 @@ class LineParser:
             messages = messages.str.slice(0, SEARCHED)
         found = self._found(messages, frame["source"], origin.source in JOB_SOURCES)
         if self.header_entities:
-            said = events.with_headers(frame, fast, found, origin)
+            line_events = events.with_headers(frame, fast, found, origin)
         else:
-            said = events.alone(frame, fast, found, origin, self._memory)
-        said = quoting.heard(authority.heard(said, frame, origin), frame, origin)
+            line_events = events.alone(frame, fast, found, origin, self._memory)
+        line_events = quoting.mark_claims(authority.mark_claims(line_events, frame, origin), frame, origin)
         written = levels.written(frame["severity"], frame["source"], messages)
         if (sure := written > levels.SURE).any():
             frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))
-        frame = events.added(frame, said, origin)
+        frame = events.added(frame, line_events, origin)
         return frame.with_columns(levels.filled(frame["severity"], written))
 
     def _found(self, messages: pl.Series, sources: pl.Series, of_job: bool) -> Found:
@@ -223,7 +223,7 @@ class LineParser:
 
 def _accepted(form: Format, lines: Array, texts: pl.Series, formats: Array) -> Array:
     """Those of ``lines`` that pass the format's test. ``formats``: of all lines the bits of those that may read it."""
-    asked: Array = lines[formats[lines] & likely.bit(form) != 0]
+    asked: Array = lines[formats[lines] & prefilter.bit(form) != 0]
     return asked[accepted(form, texts[asked]).to_numpy()] if len(asked) else asked
 
 
@@ -291,10 +291,10 @@ def _uptimes(seconds: pl.Series) -> pl.Series:
     if seconds.null_count() == len(seconds):
         return texts
     at = seconds.is_not_null().arg_true()
-    said = (
+    uptimes = (
         seconds[at].alias("s").to_frame().select(pl.concat_str(pl.lit('{"uptime_s": '), "s", pl.lit("}"))).to_series()
     )
-    return texts.scatter(at, said)
+    return texts.scatter(at, uptimes)
 
 
 def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:

@@ -59,13 +59,13 @@ def nodes_of(nodelist: str) -> list[str]:
 def tidy(raw: dict[str, Any]) -> dict[str, Any]:
     """Named groups as they matched (None: not at all) -> entities. Groups ``job``, ``step``, ``nodelist``, ``node`` and
     ``speed``/``unit`` stand for several entities each; unknown names stay texts."""
-    out = _told({}, ((*_reading(written), value) for written, value in raw.items()))
+    out = _with_values({}, ((*_reading(written), value) for written, value in raw.items()))
     if not _REWRITTEN.isdisjoint(out):
         _rewrite(out)
     return out
 
 
-def _told(out: dict[str, Any], parts: Iterable[tuple[str, Callable[[str], Any] | None, Any]]) -> dict[str, Any]:
+def _with_values(out: dict[str, Any], parts: Iterable[tuple[str, Callable[[str], Any] | None, Any]]) -> dict[str, Any]:
     """``out`` and what the parts say: the name of an entity, how its text is read, and what was written."""
     for name, reader, value in parts:
         if value is None:
@@ -92,7 +92,7 @@ class Reading:
         self._names = tuple(_reading(name)[0] for name in groups)
         self._readers = tuple(_reading(name)[1] for name in groups)
         self._fixed = fixed
-        self._always = _told({}, ((*_reading(name), value) for name, value in fixed.items()))
+        self._always = _with_values({}, ((*_reading(name), value) for name, value in fixed.items()))
         # A group takes the place of what is fixed under its name: only a match tells what of it is said.
         self._overlap = not groups.keys().isdisjoint(fixed)
         # What readers say beside the entity of the group's own name is never rewritten.
@@ -101,9 +101,9 @@ class Reading:
     def __call__(self, found: re.Match[str]) -> dict[str, Any]:
         values = found.group(*self._numbers) if len(self._numbers) > 1 else tuple(map(found.group, self._numbers))
         if self._overlap:
-            said = zip(self._written, values, strict=True)
-            return tidy({**self._fixed, **{name: value for name, value in said if value is not None}})
-        out = _told(self._always.copy(), zip(self._names, self._readers, values, strict=True))
+            written_values = zip(self._written, values, strict=True)
+            return tidy({**self._fixed, **{name: value for name, value in written_values if value is not None}})
+        out = _with_values(self._always.copy(), zip(self._names, self._readers, values, strict=True))
         if self._rewritten:
             _rewrite(out)
         return out

@@ -29,10 +29,10 @@ _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are
 #: So many texts are remembered, and as many that came before them; longer ones than this are not.
 _REMEMBERED, _LONGEST = 4_096, 512
 #: A text, the source of its line, the job that it names, and whether a job is known to have printed it.
-_Said = tuple[str, str | None, str | None, bool]
+_TextKey = tuple[str, str | None, str | None, bool]
 
 
-class _Saying:
+class _TextMeaning:
     """What a text means on every line that consists of it: its entities are made and written once.
 
     ``jobs``: the job that the text names. What the pattern ``found`` takes its place, and both that of a line's header.
@@ -62,41 +62,45 @@ class _Saying:
 
     def on(self, uptime: float | None, extra: dict[str, Any], step_tag: str | None) -> dict[str, Any]:
         """Its entities on a line whose header says more."""
-        said = {} if uptime is None else {"uptime_s": uptime}
-        return self._device | said | extra | self._jobs | _of_step(step_tag) | self._found
+        uptime_entity = {} if uptime is None else {"uptime_s": uptime}
+        return self._device | uptime_entity | extra | self._jobs | _of_step(step_tag) | self._found
 
 
 class Memory:
     """What the texts of the last batches meant: the same ones come again and again. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._young: dict[_Said, _Saying | None] = {}
-        self._old: dict[_Said, _Saying | None] = {}
+        self._young: dict[_TextKey, _TextMeaning | None] = {}
+        self._old: dict[_TextKey, _TextMeaning | None] = {}
 
-    def known(self, said: _Said, make: Callable[[], _Saying | None]) -> _Saying | None:
+    def known(self, key: _TextKey, make: Callable[[], _TextMeaning | None]) -> _TextMeaning | None:
         """What was ``made`` of a text, now or before; None for a text that means nothing."""
         # Another thread may put others in their place; what is in them stays in them.
         young, old = self._young, self._old
-        if said in young:
-            return young[said]
-        saying = old[said] if said in old else make()
-        if len(said[0]) <= _LONGEST:
+        if key in young:
+            return young[key]
+        text_meaning = old[key] if key in old else make()
+        if len(key[0]) <= _LONGEST:
             if len(young) >= _REMEMBERED:
                 self._young, self._old = {}, young
-            self._young[said] = saying
-        return saying
+            self._young[key] = text_meaning
+        return text_meaning
 
 
 def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, memory: Memory) -> Events:
     """The lines that mean something, with what the rest of each says."""
-    numbers, sayings = _sayings(frame, found, memory, origin.source in JOB_SOURCES)
+    numbers, text_meanings = _text_meanings(frame, found, memory, origin.source in JOB_SOURCES)
     which = numbers[found.which]
     lines, which = found.rows[which >= 0], which[which >= 0]
-    said = [sayings[number] for number in which.tolist()]
+    meanings = [text_meanings[number] for number in which.tolist()]
     uptimes, extras, steps = (frame[name][lines] for name in ("uptime_s", "extra", "step_tag"))
-    texts = [saying.text(uptime) for saying, uptime in zip(said, uptimes.to_list(), strict=True)]
-    jobs = [_job_number(saying.job, origin) for saying in said]
-    tags = {line: saying.tags for line, saying in zip(lines.tolist(), said, strict=True) if saying.tags}
+    texts = [text_meaning.text(uptime) for text_meaning, uptime in zip(meanings, uptimes.to_list(), strict=True)]
+    jobs = [_job_number(text_meaning.job, origin) for text_meaning in meanings]
+    tags = {
+        line: text_meaning.tags
+        for line, text_meaning in zip(lines.tolist(), meanings, strict=True)
+        if text_meaning.tags
+    }
     more = fast.has_extra(lines)
     odd = steps.is_not_null() | (extras.is_not_null() & ~extras.str.starts_with(_NUMBERS))
     own = np.flatnonzero(more | odd.fill_null(False).to_numpy())
@@ -104,40 +108,40 @@ def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, 
     for at, uptime, extra, step in zip(own.tolist(), *headers, strict=True):
         line = int(lines[at])
         header = fast.extra(line) if more[at] else {} if extra is None else json.loads(extra)
-        merged = said[at].on(uptime, header, step)
+        merged = meanings[at].on(uptime, header, step)
         texts[at], jobs[at] = dumps(merged), _job_number(merged.get("job_id"), origin)
-        tags[line] = said[at].entry.tags + tags_of(merged)
-    return Events(lines.tolist(), texts, jobs, lines.tolist(), [saying.entry for saying in said], tags)
+        tags[line] = meanings[at].entry.tags + tags_of(merged)
+    return Events(lines.tolist(), texts, jobs, lines.tolist(), [text_meaning.entry for text_meaning in meanings], tags)
 
 
-def _sayings(frame: pl.DataFrame, found: Found, memory: Memory, of_job: bool) -> tuple[Array, list[_Saying]]:
+def _text_meanings(frame: pl.DataFrame, found: Found, memory: Memory, of_job: bool) -> tuple[Array, list[_TextMeaning]]:
     """By different text the number of its meaning (below zero: none), and what each means."""
     sources, jobs = (frame[name][found.firsts].to_list() for name in ("source", "_job"))
     numbers = np.full(len(found.firsts), -1, np.int64)
-    sayings: list[_Saying] = []
-    for at, said in enumerate(zip(found.texts, sources, jobs, repeat(of_job), strict=False)):
-        saying = memory.known(said, partial(_meant, found, at, said))
-        if saying is not None:
-            numbers[at] = len(sayings)
-            sayings.append(saying)
-    return numbers, sayings
+    text_meanings: list[_TextMeaning] = []
+    for at, key in enumerate(zip(found.texts, sources, jobs, repeat(of_job), strict=False)):
+        text_meaning = memory.known(key, partial(_meant, found, at, key))
+        if text_meaning is not None:
+            numbers[at] = len(text_meanings)
+            text_meanings.append(text_meaning)
+    return numbers, text_meanings
 
 
-def _meant(found: Found, at: int, said: _Said) -> _Saying | None:
+def _meant(found: Found, at: int, key: _TextKey) -> _TextMeaning | None:
     means = found.meaning(at)
     if means is None:
         return None
-    text, source, job, _ = said
-    return _Saying(means[0], subjects.of(text, source), job_ids(job) if job else {}, means[1])
+    text, source, job, _ = key
+    return _TextMeaning(means[0], subjects.of(text, source), job_ids(job) if job else {}, means[1])
 
 
 def with_headers(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin) -> Events:
     """As :func:`alone`, and what the header says: of every line that has any."""
     means = {at: (entry, entities) for at, _, entry, entities in found.meanings}
     known = {line: means[at] for line, at in zip(found.rows.tolist(), found.which.tolist(), strict=True) if at in means}
-    said = pl.any_horizontal(pl.col("uptime_s", "step_tag", "extra", "_job", *_HEADERS).is_not_null())
+    has_header = pl.any_horizontal(pl.col("uptime_s", "step_tag", "extra", "_job", *_HEADERS).is_not_null())
     odd = pl.col("source").is_null() | (pl.col("source") == "kernel")
-    odd_ones = frame.select((said | odd).arg_true()).to_series().to_numpy()
+    odd_ones = frame.select((has_header | odd).arg_true()).to_series().to_numpy()
     rows = np.union1d(np.union1d(odd_ones, np.flatnonzero(fast.taken)), list(known)).astype(np.int64)
     names = ("message", "uptime_s", "_job", "step_tag", "extra", *_HEADERS)
     columns = [frame[name][rows].to_list() for name in names]
@@ -188,12 +192,12 @@ def added(frame: pl.DataFrame, events: Events, origin: Origin) -> pl.DataFrame:
         levels = pl.Series([entry.severity for entry in events.entries], dtype=pl.String)
         own = severities[at]
         severities = severities.scatter(at, own.zip_with(own.is_not_null(), levels))
-    said, numbers = frame["entities"], frame["job_id"]
+    entities, numbers = frame["entities"], frame["job_id"]
     if events.lines:
         at = pl.Series(events.lines, dtype=pl.UInt32)
-        said = said.scatter(at, pl.Series(events.texts, dtype=pl.String))
+        entities = entities.scatter(at, pl.Series(events.texts, dtype=pl.String))
         numbers = numbers.scatter(at, pl.Series(events.jobs, dtype=pl.Int64))
-    return frame.with_columns(severities, said, numbers, named, _tags(frame, events.tags, origin))
+    return frame.with_columns(severities, entities, numbers, named, _tags(frame, events.tags, origin))
 
 
 def _job_number(text: Any, origin: Origin) -> int | None:
@@ -211,8 +215,8 @@ def _tags(frame: pl.DataFrame, tags: Tags, origin: Origin) -> pl.Series:
     """The tags of events (given), of the header, and of an odd time. Few lines have any."""
     written = frame["tag"]
     if written.null_count() < len(written):
-        said = written.is_not_null().arg_true()
-        for at, text in zip(said.to_list(), written[said].to_list(), strict=True):
+        tagged = written.is_not_null().arg_true()
+        for at, text in zip(tagged.to_list(), written[tagged].to_list(), strict=True):
             tags[at] = (*tags.get(at, ()), *text.split(","))
     for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
         tags[at] = (*tags.get(at, ()), *names)

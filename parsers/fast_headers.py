@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import header_scanner, journal_scanner, likely, stamps
+from parsers import header_scanner, journal_scanner, prefilter, stamps
 from parsers.compiled import compiled, part
 from parsers.formats import slurm, syslog
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
@@ -63,7 +63,7 @@ _KIND = np.dtype([("plain", np.bool_), ("kernel", np.bool_), ("slurm", np.bool_)
 class FastHeaders:
     """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` only on
     request and ``extra`` of single lines only. The columns mean nothing for lines that were not taken. ``formats`` are the
-    bits of those that may read such a line (parsers/likely.py). ``message`` is where in the buffer the message begins."""
+    bits of those that may read such a line (parsers/prefilter.py). ``message`` is where in the buffer the message begins."""
 
     taken: Array
     frame: pl.DataFrame
@@ -96,34 +96,34 @@ class FastHeaders:
             return self._of_journal(row)
         if row["format"] == OUTPUT:
             return self._of_output(row)
-        said: dict[str, Any] = {}
+        stated: dict[str, Any] = {}
         priority = row["priority"]
         if priority >= 0:
-            said = {"pri": priority, "facility_num": priority // 8, "severity_num": priority % 8}
+            stated = {"pri": priority, "facility_num": priority // 8, "severity_num": priority % 8}
         if row["system"]:
-            said["device_os"] = SYSTEMS[row["system"]]
+            stated["device_os"] = SYSTEMS[row["system"]]
         if row["format"] == RFC5424:
-            said["version"] = 1
+            stated["version"] = 1
             if row["msgid_length"] >= 0:
-                said["msgid"] = self._text(row, "msgid")
+                stated["msgid"] = self._text(row, "msgid")
             if row["data_length"] > 0:
-                said["sd"] = syslog.structured_data(self._text(row, "data"))
-        return said
+                stated["sd"] = syslog.structured_data(self._text(row, "data"))
+        return stated
 
     def _of_journal(self, row: dict[str, int]) -> dict[str, Any]:
         places = {"program": "unit", "boot_id": "msgid", "unit": "data"}
-        said = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
-        return said | {"program": "kernel"} if row["program"] == KERNEL else said
+        stated = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
+        return stated | {"program": "kernel"} if row["program"] == KERNEL else stated
 
     def _of_output(self, row: dict[str, int]) -> dict[str, Any]:
-        said = {"pid": row["pid"]} if row["pid"] >= 0 else {}
+        stated = {"pid": row["pid"]} if row["pid"] >= 0 else {}
         if row["data_length"] > 0:
-            said["gpu"] = int(self._text(row, "data"))
+            stated["gpu"] = int(self._text(row, "data"))
         if row["msgid_length"] > 0:  # "rank3", or what the launcher calls it
             role = self._text(row, "msgid")
             kind = role.rstrip("0123456789")
-            said["rank" if kind == "rank" else "local_rank"] = int(role[len(kind) :])
-        return said
+            stated["rank" if kind == "rank" else "local_rank"] = int(role[len(kind) :])
+        return stated
 
     def _text(self, row: dict[str, int], name: str) -> str:
         return self.buffer.text(row[name], row[f"{name}_length"])
@@ -133,7 +133,7 @@ def none_taken(buffer: LineBuffer) -> FastHeaders:
     """No line is taken."""
     rows = np.zeros(len(buffer), ROW)
     frame = pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
-    return FastHeaders(rows["format"] > 0, frame, buffer, rows, np.full(len(buffer), likely.ANY))
+    return FastHeaders(rows["format"] > 0, frame, buffer, rows, np.full(len(buffer), prefilter.ANY))
 
 
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> FastHeaders:
@@ -169,16 +169,16 @@ def _clear_all(rows: Array, lines: Array) -> None:
 
 def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:
     """Reads what programs print of the lines without a plain header; says of these which formats may read them."""
-    formats = np.full(len(buffer), likely.ANY)
+    formats = np.full(len(buffer), prefilter.ANY)
     others = np.flatnonzero(rows["format"] == 0)
     if not len(others):
         return formats
-    formats[others] = found = likely.formats_of(buffer, others)
+    formats[others] = found = prefilter.formats_of(buffer, others)
     of_job = origin.source in JOB_SOURCES
     if of_job or origin.source is None:  # lines of what is known to be another log mean something else
-        found &= likely.asked(origin)
+        found &= prefilter.asked(origin)
         read_output(
-            buffer.data, buffer.starts, buffer.ends, others, found, likely.READERS, rows, clock_of(origin), of_job
+            buffer.data, buffer.starts, buffer.ends, others, found, prefilter.READERS, rows, clock_of(origin), of_job
         )
     return formats
 

@@ -37,8 +37,8 @@ EXACT, UNZONED = timedelta(minutes=10), timedelta(hours=14, minutes=15)
 
 def _too_far(rows: pl.DataFrame, limit: pl.Expr) -> pl.Series:
     """Which rows of ``logs`` have a stamp that is too far ahead of ``limit``."""
-    said = pl.col("time_quality") != "received"
-    ahead = rows.select((said & (pl.col("time") > limit + EXACT)).fill_null(False).alias("ahead")).to_series()
+    own_time = pl.col("time_quality") != "received"
+    ahead = rows.select((own_time & (pl.col("time") > limit + EXACT)).fill_null(False).alias("ahead")).to_series()
     if not ahead.any():
         return ahead
     # A container may have a zone of its own, and what runs in it prints its stamps.

@@ -50,7 +50,7 @@ from parsers.scan import (
     digits,
     is_capital,
     is_digit,
-    is_printed,
+    is_printable,
     letters,
     meaning,
     number,
@@ -310,7 +310,7 @@ def slurm_level(data: Array, at: int, default: int) -> int:
 def _name_end(data: Array, at: int) -> int:
     """Where a name ends, of host or program: neither colons nor brackets are part of one."""
     end = at
-    while is_printed(data[end]) and data[end] != COLON and data[end] != OPEN and data[end] != CLOSE:
+    while is_printable(data[end]) and data[end] != COLON and data[end] != OPEN and data[end] != CLOSE:
         end += 1
     return end
 

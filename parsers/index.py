@@ -28,7 +28,7 @@ from parsers.lines import Array, each_once, joined
 from parsers.needles import SHORT, Needles, Often, Sought, insert, search_row
 from parsers.pattern import Pattern
 from parsers.patterns import Catalogue, meaning
-from parsers.required import Clause, needs, telling
+from parsers.required import Clause, needs, selectivity
 
 #: So many lines tell which texts are rare; an index made of fewer is made anew when a batch has several times more.
 _SAMPLE, _SEVERAL = 8_000, 8
@@ -100,28 +100,30 @@ class PatternIndex:
         which = np.empty(len(rows), np.int64)
         places = _different(edges, data, rows, _distinct(sources[rows])[1], which)
         texts, whose = messages[rows[places]].fill_null("").to_list(), sources[rows[places]].to_list()
-        begins, stops, likely = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
+        begins, stops, candidates = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
         return Found(
             rows,
             which,
             rows[places],
             texts,
-            lambda at: meaning(self._meanings(texts[at], whose[at], likely[begins[at] : stops[at]]), of_job),
+            lambda at: meaning(self._meanings(texts[at], whose[at], candidates[begins[at] : stops[at]]), of_job),
         )
 
-    def _meanings(self, text: str, source: str | None, likely: list[int]) -> Iterator[tuple[Pattern, dict[str, Any]]]:
+    def _meanings(
+        self, text: str, source: str | None, candidates: list[int]
+    ) -> Iterator[tuple[Pattern, dict[str, Any]]]:
         """What those that fit ``text`` of the regexes of these numbers say. A number is raised by that of all regexes where more
         than the regex has to be asked."""
         regexes, count = self._regexes, len(self._regexes)
         refused = None
-        said = quoting.told(text, source)
-        for number in likely:
+        message = quoting.as_readable(text, source)
+        for number in candidates:
             doubtful = number >= count
             entry, regex, reading = regexes[number - count if doubtful else number]
-            found = quoting.search(entry, regex, said)
+            found = quoting.search(entry, regex, message)
             if found is None or entry is refused:
                 continue
-            if not doubtful or _accepts(entry, said.text):
+            if not doubtful or _accepts(entry, message.text):
                 yield entry, reading(found)
             else:
                 refused = entry
@@ -169,7 +171,7 @@ class _Sample:
         """The key among the clauses that a regex needs (the rarest, of those the most telling) and, behind it, those
         that are worth looking for where the key was found: rare ones, and those that leave fewer to be tried."""
         holding = {clause: self._holding(clause) for clause in clauses}
-        ranked = sorted(clauses, key=lambda clause: (holding[clause].bit_count(), -telling(clause)))
+        ranked = sorted(clauses, key=lambda clause: (holding[clause].bit_count(), -selectivity(clause)))
         left = holding[ranked[0]] if ranked else 0
         found = ranked[:1]
         for clause in ranked[1:]:

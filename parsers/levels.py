@@ -42,7 +42,7 @@ _KNOWN = {word: SEVERITIES.index(name) + 1 for word, name in SEVERITY_WORDS.item
 _LONGEST = max(map(len, _KNOWN))
 _LETTERS = {"i": "info", "w": "warning", "e": "error", "f": "crit", "d": "debug", "n": "notice", "c": "crit"}
 #: Names of a logfmt member that tell the level; of those that stand before it.
-_TELLING = ("level", "lvl", "severity")
+_LEVEL_NAMES = ("level", "lvl", "severity")
 
 
 def _table() -> Array:
@@ -76,9 +76,9 @@ def filled(severities: pl.Series, found: Array) -> pl.Series:
     at = np.flatnonzero(found)
     if not len(at):
         return severities
-    said = _NAMES[(found[at] % SURE).astype(np.uint32)]
+    rows_with_level = _NAMES[(found[at] % SURE).astype(np.uint32)]
     own = severities[at]
-    return severities.scatter(at, own.zip_with(own.is_not_null(), said))
+    return severities.scatter(at, own.zip_with(own.is_not_null(), rows_with_level))
 
 
 @compiled

@@ -406,23 +406,23 @@ def _tally(
     late: int, found: Array,
 ) -> None:  # fmt: skip
     for row in range(len(group)):
-        told = found[group[row]]
+        entry = found[group[row]]
         moment, time = received[row], written[row]
-        if told.lines == 0:
-            told.first_seen = told.last_seen = moment
-        told.lines += 1
-        told.events += means[row]
-        told.unparsed += unparsed[row]
-        told.boots += boots[row]
-        told.bytes += sizes[row]
-        told.first_seen, told.last_seen = min(told.first_seen, moment), max(told.last_seen, moment)
-        told.last_timed = timed[row]
+        if entry.lines == 0:
+            entry.first_seen = entry.last_seen = moment
+        entry.lines += 1
+        entry.events += means[row]
+        entry.unparsed += unparsed[row]
+        entry.boots += boots[row]
+        entry.bytes += sizes[row]
+        entry.first_seen, entry.last_seen = min(entry.first_seen, moment), max(entry.last_seen, moment)
+        entry.last_timed = timed[row]
         if timed[row]:
             lag = moment - time
-            told.last_time = max(told.last_time, time) if told.timed else time
-            told.max_lag = max(told.max_lag, lag) if told.timed else lag
-            told.timed, told.lag = True, lag
-            told.late += lag > late
+            entry.last_time = max(entry.last_time, time) if entry.timed else time
+            entry.max_lag = max(entry.max_lag, lag) if entry.timed else lag
+            entry.timed, entry.lag = True, lag
+            entry.late += lag > late
 
 
 @compiled

@@ -136,10 +136,10 @@ def _windows(small: Array, inside: Array, width: int, often: Array) -> Iterator[
             continue
         ends = range(parity, len(small) + 1, 2)
         known = [min(end + 1, len(small)) - max(end + 1 - width, 0) for end in ends]
-        likely = [end for end, count in zip(ends, known, strict=True) if count == max(known)]
-        slots = [_slots_at(small, end, width) for end in likely]
-        at = min(range(len(likely)), key=lambda place: int(often[slots[place]].sum()))
-        yield slots[at], likely[at]
+        best_ends = [end for end, count in zip(ends, known, strict=True) if count == max(known)]
+        slots = [_slots_at(small, end, width) for end in best_ends]
+        at = min(range(len(best_ends)), key=lambda place: int(often[slots[place]].sum()))
+        yield slots[at], best_ends[at]
 
 
 def _slots_at(small: Array, end: int, width: int) -> Array:

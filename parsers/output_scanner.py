@@ -63,13 +63,13 @@ class Readers(NamedTuple):
 
 @compiled
 def read_output(
-    data: Array, starts: Array, ends: Array, lines: Array, likely: Array, readers: Readers, rows: Array, clock: Clock, of_job: bool
+    data: Array, starts: Array, ends: Array, lines: Array, candidates: Array, readers: Readers, rows: Array, clock: Clock, of_job: bool
 ) -> None:  # fmt: skip
-    """Reads those of ``lines`` that are plain. ``likely``: for each a bit for each format that may read it; ``of_job``:
+    """Reads those of ``lines`` that are plain. ``candidates``: for each a bit for each format that may read it; ``of_job``:
     whether they are known to be a job's."""
     for at in range(len(lines)):
         start, end, row = starts[lines[at]], ends[lines[at]], rows[lines[at]]
-        format_ = likely[at] & (~likely[at] + _ONE)  # the lowest bit
+        format_ = candidates[at] & (~candidates[at] + _ONE)  # the lowest bit
         if format_ == readers.plain:
             taken = _plain(data, start, row, of_job)
         elif format_ == readers.marked:

@@ -77,9 +77,9 @@ class Catalogue:
         """The first entry that fits ``message`` and its tidied entities. For one message; parsers/index.py is for many. ``of_job``:
         it is known that a job printed it."""
         lower = message.lower()
-        likely = (entry for entry in self.entries if any(literal in lower for literal in entry.literals))
+        candidates = (entry for entry in self.entries if any(literal in lower for literal in entry.literals))
         means = (
-            (entry, tidy(found)) for entry in likely if (found := quoting.match(entry, message, source)) is not None
+            (entry, tidy(found)) for entry in candidates if (found := quoting.match(entry, message, source)) is not None
         )
         return meaning(means, of_job)
 

@@ -58,7 +58,7 @@ _SURE = ("job", "node", "nodelist", "node_names", "short_node", "affected_node",
 _FILLER = re.compile(r"[^\s/.:-]")
 
 
-class Told(NamedTuple):
+class ReadableMessage(NamedTuple):
     """A message of ``source`` with what it repeats made unreadable, letter by letter: ``text``; where that is: ``spans``."""
 
     message: str
@@ -86,7 +86,7 @@ def _carriers(source: str | None) -> tuple[_Carrier, ...]:
     )
 
 
-def told(message: str, source: str | None) -> Told:
+def as_readable(message: str, source: str | None) -> ReadableMessage:
     """``message`` as patterns are to read it."""
     spans = []
     for carrier in _carriers(source):
@@ -95,61 +95,61 @@ def told(message: str, source: str | None) -> Told:
                 if (found := regex.search(message)) is not None:
                     spans += [found.span(number) for number in range(1, regex.groups + 1) if found[number]]
     if not spans:
-        return Told(message, message, source)
+        return ReadableMessage(message, message, source)
     text = message
     for begin, end in spans:
         text = text[:begin] + _FILLER.sub("x", text[begin:end]).replace(":", "x") + text[end:]
-    return Told(message, text, source, tuple(spans))
+    return ReadableMessage(message, text, source, tuple(spans))
 
 
-def search(entry: Pattern, regex: re.Pattern[str], said: Told) -> Any | None:
+def search(entry: Pattern, regex: re.Pattern[str], message: ReadableMessage) -> Any | None:
     """The match (what is asked of one: ``group``, ``groupdict``) of a regex of ``entry`` if the words that it finds are the writer's own."""
     if entry.anywhere:
-        return regex.search(said.message)
-    found = regex.search(said.text)
-    if found is None or not (found.start() == 0 or _in_place(entry, found.start(), said)):
+        return regex.search(message.message)
+    found = regex.search(message.text)
+    if found is None or not (found.start() == 0 or _in_place(entry, found.start(), message)):
         return None
-    return _Unhidden(found, said) if said.spans else found
+    return _Unhidden(found, message) if message.spans else found
 
 
 def match(entry: Pattern, message: str, source: str | None) -> dict[str, Any] | None:
     """Raw entities if a message of ``source`` means the event of ``entry``, else None."""
     if not entry.fits(source):
         return None
-    readable = told(message, source)
+    readable = as_readable(message, source)
     found = next((found for regex in entry.regexes if (found := search(entry, regex, readable))), None)
     if found is None or (entry.unless is not None and entry.unless.search(readable.text)):
         return None
     return {**entry.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
 
-def _in_place(entry: Pattern, start: int, said: Told) -> bool:
-    if said.source not in _PLACED or entry.event.startswith(_OF_SWITCHES):
+def _in_place(entry: Pattern, start: int, message: ReadableMessage) -> bool:
+    if message.source not in _PLACED or entry.event.startswith(_OF_SWITCHES):
         return True
-    head = _HEAD.match(said.text)
+    head = _HEAD.match(message.text)
     end = head.end() if head else 0
     if start <= end:
         return True
     if entry.after is None:
         return False
-    more = entry.after.match(said.text, end) or entry.after.match(said.text)
+    more = entry.after.match(message.text, end) or entry.after.match(message.text)
     return more is not None and start <= more.end()
 
 
 class _Unhidden:
     """A match in a text of which parts were made unreadable, with its groups as they were written."""
 
-    def __init__(self, found: re.Match[str], said: Told) -> None:
-        self._found, self._said = found, said
+    def __init__(self, found: re.Match[str], message: ReadableMessage) -> None:
+        self._found, self._message = found, message
         self._unsure = {number for name, number in found.re.groupindex.items() if name.rstrip("_") in _SURE}
 
     def _written(self, number: int) -> str | None:
         begin, end = self._found.span(number)
         if begin < 0:
             return None
-        if number in self._unsure and any(begin < stop and first < end for first, stop in self._said.spans):
+        if number in self._unsure and any(begin < stop and first < end for first, stop in self._message.spans):
             return None
-        return self._said.message[begin:end]
+        return self._message.message[begin:end]
 
     def group(self, *numbers: int) -> Any:
         """As ``re.Match.group``, for numbers of groups."""
@@ -186,20 +186,20 @@ def may_mean(event: str, source: str | None, unit: str | None, first: bool, step
     return event.startswith(tuple(families))
 
 
-def heard(said: Events, frame: pl.DataFrame, origin: Origin) -> Events:
+def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
     """``said`` with claims in the place of events of which the programs of their lines do not speak."""
-    if not said.entries or origin.source in JOB_SOURCES:
-        return said
-    at = pl.Series(said.with_event, dtype=pl.UInt32)
+    if not events.entries or origin.source in JOB_SOURCES:
+        return events
+    at = pl.Series(events.with_event, dtype=pl.UInt32)
     columns = (frame[name][at].to_list() for name in ("source", "unit", "pid", "step_tag"))
     claims = [
         number
-        for number, (entry, source, unit, pid, step) in enumerate(zip(said.entries, *columns, strict=True))
+        for number, (entry, source, unit, pid, step) in enumerate(zip(events.entries, *columns, strict=True))
         if not entry.anywhere and not may_mean(entry.event, source, unit, pid is None or pid == 1, step is not None)
     ]
     if not claims:
-        return said
-    entries = list(said.entries)
+        return events
+    entries = list(events.entries)
     for number in claims:
         entries[number] = authority.claim(entries[number])
-    return authority.without(said, entries, claims)
+    return authority.without(events, entries, claims)

@@ -35,10 +35,10 @@ def needs(regex: re.Pattern[str]) -> tuple[Clause, ...]:
     """Of each of these clauses one text (in small letters) is in the small letters of every text that ``regex`` matches;
     the most telling clauses first. Empty where nothing is sure."""
     found = set(_clauses(list(_parser.parse(regex.pattern, regex.flags))))
-    return tuple(sorted(found, key=lambda clause: (-telling(clause), clause)))
+    return tuple(sorted(found, key=lambda clause: (-selectivity(clause), clause)))
 
 
-def telling(clause: Clause) -> float:
+def selectivity(clause: Clause) -> float:
     """How rarely one of the texts of ``clause`` is met: the longer the rarer, words of every log count little."""
     return min(_weight(text) for text in clause) - len(clause) / 32
 
@@ -59,19 +59,19 @@ def _clauses(parsed: list[Any]) -> Iterator[Clause]:
         if spelled is not None and len(runs) * len(spelled) <= MOST:
             runs = {before + after for before, after in product(runs, spelled)}
             continue
-        yield from _telling_ones(runs)
+        yield from _selective_clauses(runs)
         runs = {""}
         code, value = part
         if spelled is not None:
-            yield from _telling_ones(spelled)
+            yield from _selective_clauses(spelled)
         elif code is _codes.BRANCH:
             yield from _one_of([list(_clauses(list(way))) for way in value[1]])
         elif code in _REPEATS and value[0] > 0:
             yield from _clauses(list(value[2]))
-    yield from _telling_ones(runs)
+    yield from _selective_clauses(runs)
 
 
-def _telling_ones(runs: set[str]) -> Iterator[Clause]:
+def _selective_clauses(runs: set[str]) -> Iterator[Clause]:
     if min(map(len, runs)) >= SHORTEST:
         yield _shortest(runs)
 
@@ -84,7 +84,7 @@ def _shortest(texts: set[str]) -> Clause:
 def _one_of(ways: list[list[Clause]]) -> Iterator[Clause]:
     """What an alternative needs: the most telling clause of each of its ways, all in one."""
     if all(ways):
-        texts = {text for clauses in ways for text in max(clauses, key=telling)}
+        texts = {text for clauses in ways for text in max(clauses, key=selectivity)}
         if len(texts) <= MOST:
             yield _shortest(texts)
 

@@ -52,7 +52,7 @@ def is_capital(byte: int) -> bool:
 
 
 @part
-def is_printed(byte: int) -> bool:
+def is_printable(byte: int) -> bool:
     """Any ASCII character but the blank."""
     return 32 < byte < 127
 
@@ -102,9 +102,9 @@ def two_digits(data: Array, at: int) -> int:
 
 
 @part
-def printed(data: Array, at: int) -> int:
+def printable_end(data: Array, at: int) -> int:
     """Where the word ends that begins there."""
     end = at
-    while is_printed(data[end]):
+    while is_printable(data[end]):
         end += 1
     return end

@@ -87,16 +87,16 @@ def block(near: Sequence[Row], line: int) -> list[Row]:
     if own is None:
         return []
     speaker = _speaker(own)
-    said = [
+    lines = [
         row
         for row in near
         if line - BEFORE <= row["line"] <= line + BEHIND and (speaker is None or _speaker(row) == speaker)
     ]
-    at = next(place for place, row in enumerate(said) if row["line"] == line)
+    at = next(place for place, row in enumerate(lines) if row["line"] == line)
     behind = at + 1
-    while behind < len(said) and _goes_on(said[behind], own):
+    while behind < len(lines) and _goes_on(lines[behind], own):
         behind += 1
-    return said[_first(said, at) : behind][:LONGEST]
+    return lines[_first(lines, at) : behind][:LONGEST]
 
 
 def _speaker(row: Row) -> tuple[object, ...] | None:
@@ -107,15 +107,15 @@ def _speaker(row: Row) -> tuple[object, ...] | None:
     return ("kernel", row["host"]) if row["source"] == "kernel" else None
 
 
-def _first(said: Sequence[Row], at: int) -> int:
+def _first(lines: Sequence[Row], at: int) -> int:
     """The place of the block's first line: a traceback's head, the line with a header; else ``at`` itself."""
-    if said[at]["format"] == "continuation":
-        return next((place for place in range(at - 1, -1, -1) if said[place]["format"] != "continuation"), at)
+    if lines[at]["format"] == "continuation":
+        return next((place for place in range(at - 1, -1, -1) if lines[place]["format"] != "continuation"), at)
     head = at
-    if said[at]["source"] in _JOB:
+    if lines[at]["source"] in _JOB:
         joined = False
         for place in range(at - 1, -1, -1):
-            text = _text(said[place])
+            text = _text(lines[place])
             if _HEAD.match(text.lstrip()):
                 head, joined = place, False
             elif _JOINED.match(text):

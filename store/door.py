@@ -59,7 +59,7 @@ class FileEntry:
 class Listener(Protocol):
     """Who is given rows as they are added, so that they need not be asked for."""
 
-    def hear(self, added: Added) -> None:
+    def on_added(self, added: Added) -> None:
         """Called as soon as they are stored, transaction by transaction; other writers wait meanwhile."""
 
     def digest(self) -> None:
@@ -211,7 +211,7 @@ class Door(Asks, Protocol):
         """Who is given new rows, as long as somebody else holds on to them."""
 
     @property
-    def telling(self) -> bool:
+    def is_notifying(self) -> bool:
         """Whether rows are being committed of which the listeners were not told yet."""
 
     def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:

@@ -76,12 +76,12 @@ def _ranks(hosts: pl.Series) -> Any:
     """The place of each line's host among all hosts by name; no host comes before all."""
     codes = hosts.cast(pl.Categorical(pl.Categories("faultline_host")))
     numbers = codes.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
-    said = np.zeros(int(numbers.max(initial=0)) + 1, np.bool_)
-    said[numbers] = True
-    said[0] = False
-    known = np.flatnonzero(said)
-    where = np.empty(len(said), np.int64)
+    stated = np.zeros(int(numbers.max(initial=0)) + 1, np.bool_)
+    stated[numbers] = True
+    stated[0] = False
+    known = np.flatnonzero(stated)
+    where = np.empty(len(stated), np.int64)
     where[numbers] = np.arange(len(numbers))  # one line of each
-    ranks = np.zeros(len(said), np.int64)
+    ranks = np.zeros(len(stated), np.int64)
     ranks[known] = codes[where[known]].cast(pl.String).rank("dense").to_numpy()
     return ranks[numbers]

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from correlator.learning import feedback
 from store.errors import EngineError
 from web.api import Read
-from web.feedback import Given, asker, told_of
+from web.feedback import Given, asker, record_feedback
 from web.forms import posted
 from web.pages import kept_of, linked
 from web.problems import ProblemError
@@ -71,7 +71,7 @@ def keep(request: Request, page: str, keys: Sequence[str], form: dict[str, str])
     try:
         for key in keys:
             feedback.give(request.app.state.store, key, answer)
-            told_of(request, key, answer)
+            record_feedback(request, key, answer)
     except feedback.FeedbackError as error:
         raise ProblemError(422, f"The answer was not kept: {error}.", do=AGAIN) from error
     except EngineError as error:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
-from web.access import reads
+from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
 from web.access.people import Role
@@ -90,13 +90,13 @@ def incident_hosts(document: Mapping[str, Any], row: Mapping[str, Any]) -> list[
 
 
 #: More spared jobs than this say nothing more on a time axis.
-SPARED_LANES = 8
+SURVIVOR_LANES = 8
 
 
-def incident_jobs(document: Mapping[str, Any], spared: int | None = None) -> list[str]:
-    """Jobs that were hit, those that were slowed, and (at most ``spared`` of) those that were not touched and say so."""
+def incident_jobs(document: Mapping[str, Any], survivor_count: int | None = None) -> list[str]:
+    """Jobs that were hit, those that were slowed, and (at most ``survivor_count`` of) those that were not touched and say so."""
     parts = [*(document.get("jobs") or []), *({"job_id": key} for key in document.get("slowed_jobs") or [])]
-    parts += (document.get("unaffected_jobs") or [])[:spared]
+    parts += (document.get("unaffected_jobs") or [])[:survivor_count]
     return list(dict.fromkeys(str(item.get("job_id")) for item in parts if item.get("job_id")))
 
 
@@ -109,7 +109,7 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
         raise ProblemError(
             404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead."
         ) from error
-    hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SPARED_LANES))
+    hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SURVIVOR_LANES))
     return axes.build(
         row, events=read.events(start=start, end=end, hosts=hosts, of=row), states=read.node_states(hosts, start, end, of=row),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
@@ -202,7 +202,7 @@ def lines(
         rows, more = read.lines(
             within, host=host, source=source, job=job, file=file, search=q, cluster=cluster, limit=limit
         )
-    reads.of_lines(request, [row["job_id"] for row in rows if row["source"] in reads.PRINTED])
+    read_audit.of_lines(request, [row["job_id"] for row in rows if row["source"] in read_audit.OUTPUT_SOURCES])
     return {"lines": wire(rows), "truncated": more}
 
 
@@ -233,7 +233,7 @@ def kql_problem(error: Exception, limit: float) -> ProblemError | None:
 async def query(request: Request, read: Read, question: Question) -> Response:
     """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
     if not (question.validate_only or question.explain):
-        reads.of_query(request, question.query)
+        read_audit.of_query(request, question.query)
     metrics, turns, began = request.app.state.metrics, request.app.state.turns, time.perf_counter()
     asked = Asked(read.store.cursor())
     client = client_of(request)

@@ -23,7 +23,7 @@ from web import answering, api, feedback, pages, repairs, rooms, sources, sugges
 from web.access import login
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
-from web.access.reads import Reads
+from web.access.read_audit import ReadAudit
 from web.access.rights import allowed
 from web.methods import as_get, methods_of
 from web.metrics import CONTENT_TYPE, Metrics
@@ -153,8 +153,8 @@ def operations(app: FastAPI) -> None:
     @app.get("/readyz", include_in_schema=False)
     def readyz() -> dict[str, Any]:
         try:
-            told: list[str] = getattr(app.state, "troubles", list)()
-            return {"status": "ready", "rows": app.state.reader.ready(), **({"troubles": told} if told else {})}
+            troubles: list[str] = getattr(app.state, "troubles", list)()
+            return {"status": "ready", "rows": app.state.reader.ready(), **({"troubles": troubles} if troubles else {})}
         except EngineError as error:
             raise ProblemError(
                 503, f"The store does not answer: {error}", do="Wait, or run faultline check."
@@ -206,7 +206,7 @@ def create_app(
         if page.router is not None:
             app.include_router(page.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
-    app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), Reads()
+    app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), ReadAudit()
     if gate is not None:
         gate.audit = app.state.audit
         guard(app, gate)

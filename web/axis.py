@@ -139,10 +139,10 @@ def settle_ends(builder: Builder) -> None:
     for band in builder.bands:
         if band["kind"] != "job" or band["open"]:
             continue
-        said = [
+        ends = [
             item["t"] for item in builder.marks if item["lane"] == band["lane"] and item["glyph"] in {"kill", "end"}
         ]
-        near = [at for at in said if 0 <= at - band["end"] <= 1]
+        near = [at for at in ends if 0 <= at - band["end"] <= 1]
         band["pm"] = [band["end"], band["end"] + 1]
         band["told"] = bool(near)
         if near:
@@ -298,11 +298,11 @@ def build(
     add_spans(builder, spans, end)
     known = add_runs(builder, runs, end)
     stored = {str(event["event_id"]): event for event in events}
-    told = {str(item.get("id")): item for item in doc.get("events") or []}
-    for key in [*told, *[key for key in stored if key not in told]]:
+    events_by_id = {str(item.get("id")): item for item in doc.get("events") or []}
+    for key in [*events_by_id, *[key for key in stored if key not in events_by_id]]:
         # The document says what an event means; the store knows its job, its file and its count.
-        said = {name: value for name, value in told.get(key, {}).items() if value is not None}
-        event = {**stored.get(key, {}), **said}
+        values = {name: value for name, value in events_by_id.get(key, {}).items() if value is not None}
+        event = {**stored.get(key, {}), **values}
         found = mark(builder, event, event_lane(builder, event, known))
         if found:
             builder.marks.append(found)
@@ -313,7 +313,7 @@ def build(
     builder.marks.sort(key=lambda item: (item["t"], item["id"]))
     low, high = builder.at(start) or 0.0, builder.at(end) or 0.0
     marks = {item["id"]: item for item in builder.marks}
-    steps = chain_steps(doc, told)
+    steps = chain_steps(doc, events_by_id)
     heads = {str(item["event"].get("id")) for item in steps}
     keep = {item["lane"] for item in builder.marks if item["id"] in heads}
     lanes = builder.sorted_lanes()

@@ -60,14 +60,14 @@ def give(request: Request, read: Read, key: str, given: Given) -> dict[str, Any]
         kept = feedback.give(request.app.state.store, key, answer)
     except feedback.FeedbackError as error:
         raise ProblemError(422, str(error), do="Correct the answer and send it again.") from error
-    told_of(request, key, answer)
+    record_feedback(request, key, answer)
     found: dict[str, Any] = wire(kept)
     return found
 
 
-def told_of(request: Request, key: str, answer: feedback.Answer) -> None:
+def record_feedback(request: Request, key: str, answer: feedback.Answer) -> None:
     """Writes down who answered a verdict; ``signed`` is false where the name is only what was typed."""
-    audit_of(request).tell(
+    audit_of(request).record(
         "feedback", answer.author, address_of(request), run=key, answer=answer.answer, signed=bool(asker(request))
     )
 

@@ -21,7 +21,7 @@ NOUNS = {
 }  # fmt: skip
 
 #: The bands that tell of trouble or of what could not be seen, the worst first, in the words of the fold.
-TOLD = {
+TROUBLE_WORDS = {
     "down": "DOWN", "no_carrier": "no carrier", "disabled": "disabled", "silent": "not responding", "drain": "draining",
     "bad": "trouble", "blind": "not seen", "late": "lines came late",
 }  # fmt: skip
@@ -32,9 +32,9 @@ def behaviour(lane: Row, marks: Iterable[Row], bands: Iterable[Row]) -> str:
     kinds = {band["kind"] for band in bands}
     if lane["layer"] == "job":
         return ", ".join(sorted({str(band["state"]) for band in bands if band["kind"] == "job"}))
-    told = [words for kind, words in TOLD.items() if kind in kinds]
-    if told:
-        return ", ".join(told)
+    words_of_kinds = [words for kind, words in TROUBLE_WORDS.items() if kind in kinds]
+    if words_of_kinds:
+        return ", ".join(words_of_kinds)
     return ", ".join(sorted({str(mark["event"]) for mark in marks if mark["role"] != "context"}))
 
 

@@ -24,7 +24,7 @@ from store.questions import runs as run_questions
 from store.run_names import named_runs
 from web import api, job_files, suggesting
 from web import axis as axes
-from web.access import reads
+from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
 from web.feedback import asker, remembered
@@ -248,7 +248,7 @@ def jobs(
 
 
 #: That Slurm told of a lost node accuses none of a run's nodes.
-TELLS_OF_A_NODE = {"slurm.job_node_fail", "job.node_failure"}
+NODE_FAILURE_EVENTS = {"slurm.job_node_fail", "job.node_failure"}
 #: Accounting knows a run's end to the second; Slurm sets the node's state in the same moment.
 SAME_END = timedelta(seconds=2)
 
@@ -260,9 +260,9 @@ def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str,
     states = read.node_states(names, begin, end + SAME_END if end else None, of=row) if begin else []
     out = []
     for name in names:
-        said = [item for item in evidence if item.get("host") == name and item.get("event") not in TELLS_OF_A_NODE]
+        lines = [item for item in evidence if item.get("host") == name and item.get("event") not in NODE_FAILURE_EVENTS]
         lost = [item for item in states if item["host"] == name and state_kind(item["state"] or "") in OUT_OF_SERVICE]
-        out.append({"name": name, "evidence": said, "states": lost, "told": bool(said or lost)})
+        out.append({"name": name, "evidence": lines, "states": lost, "told": bool(lines or lost)})
     return out
 
 
@@ -283,7 +283,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         for item in artifacts
     }
     brought |= ({"output"} if output else set()) | ({"environment"} if variables else set())
-    reads.of_run(request, row["run_key"], row["user"], brought)
+    read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=read.attempts(row), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
@@ -332,7 +332,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
         if named and (row := read.one(question)):
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
-    reads.of_lines(request, [line["job_id"] for line in lines if line["source"] in reads.PRINTED])
+    read_audit.of_lines(request, [line["job_id"] for line in lines if line["source"] in read_audit.OUTPUT_SOURCES])
     found: dict[str, Any] = {
         "incidents": read.incidents(within, search=text, limit=FOUND)[0] if text else [],
         "runs": read.runs(within, search=text, limit=FOUND)[0] if text else [],

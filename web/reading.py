@@ -114,7 +114,7 @@ class Reader:
         ))  # fmt: skip
         more = len(rows) > limit
         rows = rows[:limit]
-        self._told(rows)
+        self._read_documents(rows)
         return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
 
     def incident(self, incident_id: str) -> Row:
@@ -122,11 +122,11 @@ class Reader:
         if row is None:
             near = {"suggestions": suggesting.incidents(self, incident_id)}
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.", extra=near)
-        self._told([row])
+        self._read_documents([row])
         row["document"]["recurrence"] = self._recurrence(row)
         return row
 
-    def _told(self, rows: Sequence[Row]) -> None:
+    def _read_documents(self, rows: Sequence[Row]) -> None:
         """Reads the incidents' documents, with jobs called as in the whole store."""
         names = {cluster: run_names.differing(self, cluster) for cluster in {row["cluster"] for row in rows}}
         for row in rows:
@@ -274,13 +274,13 @@ class Reader:
             return dict(found)
         if len(rows) > 1 and rows[0]["host"] == name:
             several = {"suggestions": suggesting.listed("node", "/nodes/", [{"found": row["name"]} for row in rows])}
-            said = f"{len(rows)} clusters have a node {name}: {', '.join(row['name'] for row in rows)}."
-            raise ProblemError(404, said, do="Say which one is meant.", extra=several)
+            problem = f"{len(rows)} clusters have a node {name}: {', '.join(row['name'] for row in rows)}."
+            raise ProblemError(404, problem, do="Say which one is meant.", extra=several)
         if (silent := self._without_events(name)) is not None:
             return silent
         near = {"suggestions": suggesting.nodes(self, name)}
-        said = f"No line and no Slurm record names a node {name}."
-        raise ProblemError(404, said, do="See the list of nodes.", extra=near)
+        problem = f"No line and no Slurm record names a node {name}."
+        raise ProblemError(404, problem, do="See the list of nodes.", extra=near)
 
     def _without_events(self, host: str) -> Row | None:
         """A host of which there are lines, none of them an event."""

@@ -164,12 +164,12 @@ def sentences(texts: object) -> str:
     return " ".join(text[:1].upper() + text[1:] + ("" if text[-1:] in ".!?" else ".") for text in stripped if text)
 
 
-SPARED = re.compile(r"\s+Jobs? [^.]* (?:was|were) untouched\.\s*$")
+UNTOUCHED_JOBS = re.compile(r"\s+Jobs? [^.]* (?:was|were) untouched\.\s*$")
 
 
 def brief(title: object) -> str:
     """An incident's sentence for a list: without the jobs that it did not touch."""
-    return SPARED.sub("", str(title or ""))
+    return UNTOUCHED_JOBS.sub("", str(title or ""))
 
 
 def short_file(path: object) -> str:

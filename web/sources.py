@@ -212,7 +212,7 @@ def replay(request: Request, identity: str) -> dict[str, Any]:
         raise ProblemError(
             404, f"No batch {identity[:60]!r} is set aside.", do="See /api/v1/sources for those that are."
         )
-    audit_of(request).tell("replay", asker(request), address_of(request), batch=identity)
+    audit_of(request).record("replay", asker(request), address_of(request), batch=identity)
     return {"status": "spooled", "id": identity}
 
 

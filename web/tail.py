@@ -19,7 +19,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from queries import kql
-from web.access import reads
+from web.access import read_audit
 from web.api import MOST_BYTES, Asked, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire
@@ -89,7 +89,7 @@ class Tail:
         return fresh, bool(result.truncated)
 
 
-def _told(event: str, data: Any) -> str:
+def _sse_event(event: str, data: Any) -> str:
     return f"event: {event}\ndata: {json.dumps(wire(data), ensure_ascii=False)}\n\n"
 
 
@@ -128,12 +128,12 @@ async def _in_turn(request: Request, work: Callable[[Asked], Any]) -> Any:
 async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
     client, tails = client_of(request), _open(request)
     if (full := tails.full(client)) is not None:  # many came in the same moment
-        yield _told("error", {"detail": full})
+        yield _sse_event("error", {"detail": full})
         return
     tails.of[client] += 1
     try:
-        async for told in _looks(request, tail):
-            yield told
+        async for event in _looks(request, tail):
+            yield event
     finally:
         tails.of[client] -= 1
 
@@ -155,15 +155,15 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
             problem = kql_problem(error, LOOK_S)
             if problem is None:
                 log.exception("a tail ended")
-            yield _told(
+            yield _sse_event(
                 "error",
                 {"detail": problem.detail if problem else "The store could not be asked; open the stream again."},
             )
             return
         for row in rows:
-            yield _told("line", row)
+            yield _sse_event("line", row)
         if truncated:
-            yield _told("truncated", {"most": MOST, "every_s": EVERY_S})
+            yield _sse_event("truncated", {"most": MOST, "every_s": EVERY_S})
         quiet = 0.0 if rows else quiet + EVERY_S
         if quiet >= HEARTBEAT_S:
             quiet = 0.0
@@ -201,7 +201,7 @@ async def tail(request: Request, filter: str = "") -> StreamingResponse:
         if problem is None:
             raise
         raise _in_the_filter(problem, followed.query(), filter) from error
-    reads.of_query(request, f"tail {filter}")
+    read_audit.of_query(request, f"tail {filter}")
     return StreamingResponse(
         _stream(request, followed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )

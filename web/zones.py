@@ -20,9 +20,9 @@ _LONGEST = 64
 _shown: ContextVar[str] = ContextVar("zone", default=UTC_NAME)
 
 
-def chosen(*told: str | None) -> str:
+def chosen(*choices: str | None) -> str:
     """The first of these names that the time zone database knows; UTC where none is."""
-    for name in told:
+    for name in choices:
         if name and len(name) <= _LONGEST and find(name):
             return name
     return UTC_NAME

@@ -145,12 +145,12 @@ class Cluster:
         elif rack.switch_form == "sonic":
             text = f"{stamp:%b %e %H:%M:%S}.{stamp.microsecond:06d} {switch} NOTICE swss#orchagent: :- updatePortOperStatus: Port {port} oper state set from {'down to up' if up else 'up to down'}"
         else:
-            told = (
+            reported = (
                 "%ETHPORT-5-IF_UP: Interface {} is up in mode trunk"
                 if up
                 else "%ETHPORT-5-IF_DOWN_LINK_FAILURE: Interface {} is down (Link failure)"
             )
-            text = f"{stamp:%b %e %H:%M:%S} {switch} : {stamp:%Y %b %e %H:%M:%S}.{stamp.microsecond // 1000:03d} UTC: {told.format(port)}"
+            text = f"{stamp:%b %e %H:%M:%S} {switch} : {stamp:%Y %b %e %H:%M:%S}.{stamp.microsecond // 1000:03d} UTC: {reported.format(port)}"
         self.lines[f"switches/{switch}/syslog"].append((at, text))
 
     def port(self, node: str, rail: int | None) -> tuple[str, str]:
@@ -257,15 +257,15 @@ class Cluster:
         lines of daemons is lost or stands twice. Lines lie in the order in which they were written, not quite sorted."""
         r = self.random
         for node, since, until in self.dead:
-            for name, said in self.lines.items():
+            for name, stated in self.lines.items():
                 if name.startswith(f"nodes/{node}/"):
-                    said[:] = [(at, text) for at, text in said if not since < at < until]
+                    stated[:] = [(at, text) for at, text in stated if not since < at < until]
         files = {
-            name: [text for _, text in sorted((at + r.uniform(0, 0.4), text) for at, text in said)]
-            for name, said in self.lines.items()
+            name: [text for _, text in sorted((at + r.uniform(0, 0.4), text) for at, text in stated)]
+            for name, stated in self.lines.items()
             if not name.startswith("jobs/")
         }
-        files |= {name: [text for _, text in said] for name, said in self.lines.items() if name.startswith("jobs/")}
+        files |= {name: [text for _, text in stated] for name, stated in self.lines.items() if name.startswith("jobs/")}
         for name, lines in files.items():
             if not name.startswith("jobs/"):
                 files[name] = [

@@ -51,11 +51,11 @@ class Hardware:
     # -- truth --------------------------------------------------------------------------------------------------------
     def incident(self, kind: str, category: str, accept: list[str], host: str, start: float, end: float, *, device: str | None = None, severity: str = "impact",
                  hosts: list[str] | None = None, switch: str | None = None) -> dict[str, Any]:  # fmt: skip
-        told = {"id": f"T{len(self.incidents) + 1:03d}", "kind": kind, "severity": severity, "category": category, "switch": switch,
+        reported = {"id": f"T{len(self.incidents) + 1:03d}", "kind": kind, "severity": severity, "category": category, "switch": switch,
                 "root_cause": {"event_type": accept[0], "accept": accept, "host": host, "device": device}, "start": start, "end": end,
                 "hosts": hosts or [host], "jobs": [], "jobs_slowed": [], "jobs_not_affected": []}  # fmt: skip
-        self.incidents.append(told)
-        return told
+        self.incidents.append(reported)
+        return reported
 
     def ends(
         self,
@@ -152,9 +152,9 @@ class Hardware:
         node, at = self.random.choice(job.nodes), job.end - self.down_delay()
         back = self.back_by(job, self.random.uniform(20, 400))
         self.link(node, None, at, back, self.random.choice((1, 2, 3, 3)))
-        told = self.incident("management_link", "infra.network", LINK, node, at, back, device="eth0", switch=None)
+        reported = self.incident("management_link", "infra.network", LINK, node, at, back, device="eth0", switch=None)
         self.set_down(job, [node], back=back)
-        self.ends(job, "NODE_FAIL", "infra.network", told)
+        self.ends(job, "NODE_FAIL", "infra.network", reported)
 
     def fabric_link(self, job: Job) -> None:
         node, rail = self.random.choice(job.nodes), self.random.randrange(4)
@@ -180,8 +180,8 @@ class Hardware:
             hca = rack.rails[rail] if rack.fabric == "ib" else f"mlx5_{rail}"
             job.err += [RETRIES.format(host=peer, gpu=2 * rail, hca=hca),
                         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, remote process exited or there was a network error", *self.srun(job, peer)]  # fmt: skip
-        told = self.incident("fabric_link", "infra.network", LINK, node, at, until, device=rack.rails[rail])
-        self.ends(job, "FAILED", "infra.network", told, code=134 if watchdog else 1)
+        reported = self.incident("fabric_link", "infra.network", LINK, node, at, until, device=rack.rails[rail])
+        self.ends(job, "FAILED", "infra.network", reported, code=134 if watchdog else 1)
 
     def gpu(self, job: Job) -> None:
         node, r = self.random.choice(job.nodes), self.random
@@ -211,14 +211,14 @@ class Hardware:
                     f"{other}:101:202 [0] NCCL WARN socketProgress: Connection closed by remote peer {node}<50000>"
                 )
         kind = {79: LOST, 119: ["gpu_xid_119", "gpu_xid_120"]}.get(code, ECC)
-        told = self.incident(f"xid{code}", "infra.gpu", kind, node, at, job.end, device=pci.split(":")[1])
+        reported = self.incident(f"xid{code}", "infra.gpu", kind, node, at, job.end, device=pci.split(":")[1])
         if r.random() < 0.4:
             self.c.ctl(
                 job.end + r.uniform(1, 200),
                 f"update_node: node {node} reason set to: NHC: check_nvsmi_healthmon: GPU {pci}.0 unhealthy",
             )
             self.c.ctl(job.end + 201, f"update_node: node {node} state set to DRAINED")
-        self.ends(job, "FAILED", "infra.gpu", told)
+        self.ends(job, "FAILED", "infra.gpu", reported)
 
     def bus(self, job: Job) -> None:
         node, r = self.random.choice(job.nodes), self.random
@@ -233,8 +233,8 @@ class Hardware:
             f"NVRM: Xid (PCI:{pci}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         )
         job.err += ["RuntimeError: CUDA error: unspecified launch failure", *self.srun(job, node)]
-        told = self.incident("bus", "infra.gpu", ["pcie_aer", *LOST], node, at, job.end, device=pci.split(":")[1])
-        self.ends(job, "FAILED", "infra.gpu", told)
+        reported = self.incident("bus", "infra.gpu", ["pcie_aer", *LOST], node, at, job.end, device=pci.split(":")[1])
+        self.ends(job, "FAILED", "infra.gpu", reported)
 
     def panic(self, job: Job) -> None:
         node, at = self.random.choice(job.nodes), job.end - self.down_delay()
@@ -254,9 +254,9 @@ class Hardware:
             if silent
             else ["kernel_panic", "node_panic", "node_reboot"]
         )
-        told = self.incident("power" if silent else "panic", "infra.node", kind, node, at, back)
+        reported = self.incident("power" if silent else "panic", "infra.node", kind, node, at, back)
         self.set_down(job, [node], back=back)
-        self.ends(job, "NODE_FAIL", "infra.node", told)
+        self.ends(job, "NODE_FAIL", "infra.node", reported)
 
     def _dead(self, node: str, at: float, until: float) -> None:
         """A dead machine writes nothing, and its links are down at the switch."""
@@ -283,9 +283,9 @@ class Hardware:
         self.c.system(at + 0.2, node, "systemd", "slurmd.service: Main process exited, code=dumped, status=11/SEGV", 27)
         self.c.system(at + 0.21, node, "systemd", "slurmd.service: Failed with result 'core-dump'.", 27)
         self.c.slurmd(back - 1, node, f"slurmd version {self.c.version} started")
-        told = self.incident("slurmd_dies", "infra.scheduler", ["slurmd_crash"], node, at, back)
+        reported = self.incident("slurmd_dies", "infra.scheduler", ["slurmd_crash"], node, at, back)
         self.set_down(job, [node], back=back)
-        self.ends(job, "NODE_FAIL", "infra.scheduler", told)
+        self.ends(job, "NODE_FAIL", "infra.scheduler", reported)
 
     def munge_dies(self, job: Job) -> None:
         node, at = self.random.choice(job.nodes), job.end - self.down_delay()
@@ -297,9 +297,9 @@ class Hardware:
                 at + (job.end - at) * step,
                 f"error: slurm_receive_msgs: [[{node}]:6818] failed: Socket timed out on send/recv operation",
             )
-        told = self.incident("munge_dies", "infra.node", ["munge_failure", "node_unresponsive"], node, at, back)
+        reported = self.incident("munge_dies", "infra.node", ["munge_failure", "node_unresponsive"], node, at, back)
         self.set_down(job, [node], back=back)
-        self.ends(job, "NODE_FAIL", "infra.node", told)
+        self.ends(job, "NODE_FAIL", "infra.node", reported)
 
     def admin_sets_down(self, job: Job) -> None:
         node = self.random.choice(job.nodes)
@@ -309,8 +309,8 @@ class Hardware:
         back = self.back_by(job, 900)
         self.c.ctl(back, f"update_node: node {node} state set to IDLE")
         job.err.append(f"srun: error: Node failure on {node}")
-        told = self.incident("admin_sets_down", "infra.scheduler", ["admin_action"], node, job.end, back)
-        self.ends(job, "NODE_FAIL", "infra.scheduler", told)
+        reported = self.incident("admin_sets_down", "infra.scheduler", ["admin_action"], node, job.end, back)
+        self.ends(job, "NODE_FAIL", "infra.scheduler", reported)
 
     def local_disk(self, job: Job) -> None:
         node, r = self.random.choice(job.nodes), self.random
@@ -326,7 +326,7 @@ class Hardware:
             [f"OSError: [Errno 30] Read-only file system: '/local/{job.id}/cache.bin'"] if r.random() < 0.7 else []
         )
         job.err += self.srun(job, node, "Exited with exit code 1" if job.err else "Killed")
-        told = self.incident(
+        reported = self.incident(
             "local_disk",
             "infra.node",
             ["local_disk_error", "nvme_error", "filesystem_error"],
@@ -335,7 +335,7 @@ class Hardware:
             job.end,
             device="nvme1",
         )
-        self.ends(job, "FAILED", "infra.node", told)
+        self.ends(job, "FAILED", "infra.node", reported)
 
     def prolog(self, job: Job) -> None:
         node = self.random.choice(job.nodes)
@@ -350,6 +350,6 @@ class Hardware:
             self.c.slurmd(job.end, node, f"Could not launch job {job.id} and not able to requeue it, cancelling job")
         back = self.back_by(job, 1200)
         self.c.ctl(back, f"update_node: node {node} state set to IDLE")
-        told = self.incident("prolog", "infra.scheduler", ["prolog_failure"], node, job.start, job.end)
-        self.ends(job, "CANCELLED", "infra.scheduler", told)
+        reported = self.incident("prolog", "infra.scheduler", ["prolog_failure"], node, job.start, job.end)
+        self.ends(job, "CANCELLED", "infra.scheduler", reported)
         job.state = "CANCELLED by 0"

@@ -43,8 +43,8 @@ class HardBreaker(Breaker):
         peer = next(n for n in job.nodes if n != node)
         job.err += [f"{peer}:52111:52444 [0] NCCL WARN NET/MRC: no path to peer 10.2.0.7<41000> left after retries: network error",
                     "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, remote process exited or there was a network error", *self.srun(job, peer)]  # fmt: skip
-        told = self.incident("nic_lost", "infra.network", LINK, node, at, job.end)
-        self.ends(job, "FAILED", "infra.network", told)
+        reported = self.incident("nic_lost", "infra.network", LINK, node, at, job.end)
+        self.ends(job, "FAILED", "infra.network", reported)
 
     def leaf(self, rack: Rack) -> None:
         """A leaf of the fabric: all rails of a rack, or one plane of it, which nobody dies of."""
@@ -60,7 +60,7 @@ class HardBreaker(Breaker):
             for rail in rails:
                 self.link(node, rail, at + r.uniform(0, 1.5), until + r.uniform(0, 5), ends)
         name = rack.leaves[plane]
-        told = self.incident(
+        reported = self.incident(
             "leaf",
             "infra.network",
             ["switch_failure", "plane_failure"],
@@ -75,12 +75,12 @@ class HardBreaker(Breaker):
             if len(job.nodes) == 1:
                 self.touched.add(job.id)
                 continue
-            told["severity"] = "impact"
+            reported["severity"] = "impact"
             job.err += [
                 "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, remote process exited or there was a network error",
                 *self.srun(job, job.nodes[0]),
             ]
-            self.ends(job, "FAILED", "infra.network", told)
+            self.ends(job, "FAILED", "infra.network", reported)
 
     # -- many at once -------------------------------------------------------------------------------------------------
     def rack_power(self, rack: Rack) -> None:
@@ -100,7 +100,7 @@ class HardBreaker(Breaker):
                 up + 14,
                 f"validate_node_specs: Node {node} unexpectedly rebooted boot_time={int(up - 27)} last response={int(at - r.uniform(0, self.c.timeout / 3))}",
             )
-        told = self.incident(
+        reported = self.incident(
             "rack_power",
             "infra.node",
             POWER,
@@ -110,10 +110,10 @@ class HardBreaker(Breaker):
             hosts=nodes,
             severity="impact" if jobs else "degraded",
         )
-        told["root_cause"]["host"] = None
+        reported["root_cause"]["host"] = None
         for job in jobs:
             self.set_down(job, [n for n in job.nodes if n in nodes])
-            self.ends(job, "NODE_FAIL", "infra.node", told)
+            self.ends(job, "NODE_FAIL", "infra.node", reported)
 
     def controller_link(self) -> None:
         """The controller hears nobody."""
@@ -125,12 +125,12 @@ class HardBreaker(Breaker):
             (at, form.format(self._t(at)[11:], "Down")),
             (until, form.format(self._t(until)[11:], "Up 10 Gbps, Flow Control: RX/TX")),
         ]
-        told = self.incident(
+        reported = self.incident(
             "controller_link", "infra.network", LINK, "ctl01", at, until, device="eth0", hosts=["ctl01"]
         )
         for job in jobs:
             self.set_down(job, list(job.nodes), back=until + self.random.uniform(5, 60))
-            self.ends(job, "NODE_FAIL", "infra.network", told)
+            self.ends(job, "NODE_FAIL", "infra.network", reported)
 
     # -- one job ------------------------------------------------------------------------------------------------------
     def hot_straggler(self, job: Job) -> None:
@@ -142,11 +142,11 @@ class HardBreaker(Breaker):
                 node,
                 HOT.format(cpu=r.randrange(64), n=n * 411 + 7),
             )
-        told = self.incident(
+        reported = self.incident(
             "hot_straggler", "infra.gpu", ["gpu_thermal", "node_thermal"], node, job.slow_from, job.end
         )
         self._limit(job)
-        self.ends(job, "TIMEOUT", "infra.gpu", told)
+        self.ends(job, "TIMEOUT", "infra.gpu", reported)
 
     def straggler(self, job: Job) -> None:
         """Slow to the end, and nothing that anybody collects tells why."""
@@ -175,7 +175,7 @@ class HardBreaker(Breaker):
         self.c.ctl(job.end - 0.001, f"Killing {job.pj} on failed node {node}")
         job.err.append(f"srun: error: Node failure on {node}")
         self.c.ctl(self.back_by(job, 300), f"update_node: node {node} state set to IDLE")
-        told = self.incident(
+        reported = self.incident(
             "quick_reboot",
             "infra.node",
             ["node_reboot", "node_power", "node_unresponsive", "kernel_panic"],
@@ -183,7 +183,7 @@ class HardBreaker(Breaker):
             at,
             job.end,
         )
-        self.ends(job, "NODE_FAIL", "infra.node", told)
+        self.ends(job, "NODE_FAIL", "infra.node", reported)
 
     def requeued(self, job: Job) -> None:
         """The link of a node ends the first run; the second one is good, or fails by the program's own error."""
@@ -194,13 +194,13 @@ class HardBreaker(Breaker):
         node, at = r.choice(job.nodes), first - self.down_delay()
         back = first + r.uniform(5, 60)
         self.link(node, None, at, back - 3, 3)
-        told = self.incident("requeued", "infra.network", LINK, node, at, back, device="eth0")
+        reported = self.incident("requeued", "infra.network", LINK, node, at, back, device="eth0")
         self.c.ctl(first - 0.001, f"requeue job {job.pj} due to failure of node {node}")
         self.c.ctl(first, f"error: Nodes {node} not responding, setting DOWN")
         self.c.ctl(back, f"node {node} returned to service")
         self.c.ctl(back + 1, f"error: Registered {job.pj} StepId={job.id}.extern in state NODE_FAIL on node {node}")
         job.err.append(f"srun: error: Node failure on {node}")
-        self.ends(job, "NODE_FAIL", "infra.network", told)
+        self.ends(job, "NODE_FAIL", "infra.network", reported)
         again = Job(
             job.id,
             job.nodes,
@@ -284,9 +284,9 @@ class HardBreaker(Breaker):
         self.c.system(at - 0.1, node, "systemd", "Stopping slurmd.service - Slurm node daemon...", 30)
         self.c.slurmd(at, node, "Slurmd shutdown completing")
         self.c.slurmd(back - 1, node, f"slurmd version {self.c.version} started")
-        told = self.incident("slurmd_stopped", "infra.scheduler", ["admin_action", "slurmd_crash"], node, at, back)
+        reported = self.incident("slurmd_stopped", "infra.scheduler", ["admin_action", "slurmd_crash"], node, at, back)
         self.set_down(job, [node], back=back)
-        self.ends(job, "NODE_FAIL", "infra.scheduler", told)
+        self.ends(job, "NODE_FAIL", "infra.scheduler", reported)
 
     def lemon(self) -> str | None:
         """One node whose GPU fails under three jobs of different users."""

@@ -186,10 +186,10 @@ def templates(catalogue: Catalogue) -> tuple[dict[str, list[str]], dict[str, lis
     events: dict[str, list[str]] = {who: [] for who in ordinary}
     for entry in catalogue.entries:
         who = next((_SPEAKERS[source] for source in sorted(entry.sources) if source in _SPEAKERS), "node")
-        said = "systemd: " if who == "node" else "EOS|Ebra: " if who == "switch" else ""
-        events[who] += [said + example.text for example in entry.examples if "\n" not in example.text]
+        stated = "systemd: " if who == "node" else "EOS|Ebra: " if who == "switch" else ""
+        events[who] += [stated + example.text for example in entry.examples if "\n" not in example.text]
         near[who] += [
-            said + text for text in entry.counters if "\n" not in text and catalogue.match(text, None) is None
+            stated + text for text in entry.counters if "\n" not in text and catalogue.match(text, None) is None
         ]
     for who, texts in ordinary.items():
         near[who] += [text for text in texts if any(literal in text.lower() for literal in catalogue.literals)]
@@ -231,9 +231,9 @@ class Cluster:
             return str(self._rng.randrange(1_000, 9_999_999))
         return self._rng.choice(HOSTS) if kind == "h" else f"{self._rng.randrange(2**24):06x}"
 
-    def _syslog(self, host: str, said: str) -> str:
+    def _syslog(self, host: str, stated: str) -> str:
         at, rng = self._at, self._rng
-        program, _, text = said.partition(": ")
+        program, _, text = stated.partition(": ")
         pid = rng.randrange(100, 99_999)
         tag = f"{program}:" if program == "kernel" else f"{program}[{pid}]:"
         kind = rng.random()
@@ -269,9 +269,9 @@ class Cluster:
     def _step(self, host: str, text: str) -> str:
         return self._slurm(host, f"[{self._rng.randrange(10**6)}.{self._rng.choice(('batch', 'extern', '0'))}] {text}")
 
-    def _switch(self, host: str, said: str) -> str:
+    def _switch(self, host: str, stated: str) -> str:
         at = self._at
-        system, _, text = said.partition("|")
+        system, _, text = stated.partition("|")
         stamp = f"{at:%b} {at.day:2d} {at:%H:%M:%S}"
         if system == "NX-OS":
             return f"<189>: {at:%Y} {stamp} UTC: {text}"

@@ -196,7 +196,7 @@ class Breaker(Hardware):
                 back + self.random.uniform(0, 5),
                 self.random.choice((1, 3, 3)),
             )
-        told = self.incident(
+        reported = self.incident(
             "rack_switch",
             "infra.network",
             ["switch_failure"],
@@ -208,9 +208,9 @@ class Breaker(Hardware):
         )
         for job in jobs:
             self.set_down(job, job.nodes, back=back + 4.0)
-            self.ends(job, "NODE_FAIL", "infra.network", told)
+            self.ends(job, "NODE_FAIL", "infra.network", reported)
         if not jobs:
-            told["severity"] = "degraded"
+            reported["severity"] = "degraded"
 
     def storage(self) -> None:
         r = self.random
@@ -226,7 +226,7 @@ class Breaker(Hardware):
                 node,
                 f"Lustre: {target}-osc-ffff8f: Connection restored to 10.3.0.5@o2ib (at 10.3.0.5@o2ib)",
             )
-        told = self.incident(
+        reported = self.incident(
             "storage",
             "infra.storage",
             ["lustre_ost_outage"],
@@ -255,8 +255,8 @@ class Breaker(Hardware):
                 f"OSError: [Errno 5] Input/output error: '/lustre/work/{job.user}/ckpt/{job.id}.pt'",
                 *self.srun(job, job.nodes[0]),
             ]
-            told["severity"] = "impact"
-            self.ends(job, "FAILED", "infra.storage", told)
+            reported["severity"] = "impact"
+            self.ends(job, "FAILED", "infra.storage", reported)
 
     def controller_restarts(self) -> None:
         at = BEGIN + self.random.uniform(0.2, 0.9) * HOURS * 3600

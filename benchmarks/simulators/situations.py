@@ -74,9 +74,9 @@ def _peers(at: float) -> Event:
 
 def fabric_loss(r: random.Random, host: str) -> Situation:
     late = r.uniform(30, 125)
-    told = [_peers(late)] if r.random() < 0.8 else [_out(late, "job.exit_error", r.choice(DEAD))]
+    reported = [_peers(late)] if r.random() < 0.8 else [_out(late, "job.exit_error", r.choice(DEAD))]
     return Situation("fabric_loss", ("infra.network", host), "FAILED", late + r.uniform(0.5, 6),
-                     [*_link(r, host, "ib0", 0, late + r.uniform(20, 300), r.choice((1, 2, 3))), *told])  # fmt: skip
+                     [*_link(r, host, "ib0", 0, late + r.uniform(20, 300), r.choice((1, 2, 3))), *reported])  # fmt: skip
 
 
 def management_loss(r: random.Random, host: str) -> Situation:
@@ -87,9 +87,9 @@ def management_loss(r: random.Random, host: str) -> Situation:
 
 def gpu_fault(r: random.Random, host: str) -> Situation:
     code, late = r.choice((48, 79, 94, 95, 79, 119)), r.uniform(1, 30)
-    told = [event("gpu.xid", 0, host, f"NVRM: Xid {code}", pci="0000:3a:00", xid=code)]
+    reported = [event("gpu.xid", 0, host, f"NVRM: Xid {code}", pci="0000:3a:00", xid=code)]
     if r.random() < 0.6:
-        told.append(
+        reported.append(
             _out(
                 late,
                 "job.cuda_error",
@@ -98,7 +98,7 @@ def gpu_fault(r: random.Random, host: str) -> Situation:
                 else "CUDA error: unspecified launch failure",
             )
         )
-    return Situation("gpu_fault", ("infra.gpu", host), "FAILED", late + 1, told)
+    return Situation("gpu_fault", ("infra.gpu", host), "FAILED", late + 1, reported)
 
 
 def nvlink(r: random.Random, host: str) -> Situation:
@@ -115,8 +115,8 @@ def nvlink(r: random.Random, host: str) -> Situation:
 
 def panic(r: random.Random, host: str) -> Situation:
     late = r.uniform(205, 505)
-    told = [event("kernel.panic", 0, host, "Kernel panic - not syncing")] if r.random() < 0.8 else []
-    return Situation("panic", ("infra.node", host), "NODE_FAIL", late, [*told, *_set_down(late, host)])
+    reported = [event("kernel.panic", 0, host, "Kernel panic - not syncing")] if r.random() < 0.8 else []
+    return Situation("panic", ("infra.node", host), "NODE_FAIL", late, [*reported, *_set_down(late, host)])
 
 
 def heat(r: random.Random, host: str) -> Situation:
@@ -150,14 +150,14 @@ def storage(r: random.Random, host: str) -> Situation:
 def own_error(r: random.Random, host: str) -> Situation:
     """The program's own fault: it says so, or it only dies; sometimes the other ranks then lose their peer."""
     late = r.uniform(1, 60)
-    told = (
+    reported = (
         [_out(late, "job.exit_error" if "fault" not in (text := r.choice(OWN)) else "job.segfault", text)]
         if r.random() < 0.8
         else [_out(late, "job.exit_error", r.choice(DEAD))]
     )
     if r.random() < 0.3:
-        told.append(_peers(late + r.uniform(0.5, 3)))
-    return Situation("own_error", ("app.error", None), "FAILED", late + 4, told)
+        reported.append(_peers(late + r.uniform(0.5, 3)))
+    return Situation("own_error", ("app.error", None), "FAILED", late + 4, reported)
 
 
 def lost_peers(r: random.Random, host: str) -> Situation:
@@ -189,26 +189,26 @@ def own_slowness(r: random.Random, host: str) -> Situation:
 def reset_together(r: random.Random, host: str) -> Situation:
     """Power of many nodes; the job's nodes are among them."""
     late = r.uniform(205, 505)
-    told = [
+    reported = [
         event("slurm.node_reboot", late + 300 + i, "ctl", f"Node {n} unexpectedly rebooted", source="slurmctld", nodes=[n], boot_time=T0 + late + 260 + i,
               last_response=T0 - r.uniform(0, 90)) for i, n in enumerate([host, *(x for x in NODES if x != host)][:r.choice((1, 6))])
     ]  # fmt: skip
-    return Situation("reset_together", ("infra.node", None), "NODE_FAIL", late, [*told, *_set_down(late, host)])
+    return Situation("reset_together", ("infra.node", None), "NODE_FAIL", late, [*reported, *_set_down(late, host)])
 
 
 def _beside_it(r: random.Random, late: float, hit: float) -> tuple[list[Run], list[Event]]:
     """Other runs on several nodes, of which each is hit with a probability of ``hit``."""
-    runs, told = [], []
+    runs, reported = [], []
     for job in range(2, 2 + r.choice((1, 2, 3, 5, 8))):
         nodes = r.sample(NODES, 2)
         if r.random() < hit:
             at = late + r.uniform(-10, 20)
             runs.append(run(job, nodes, -3000, at + 2, "FAILED"))
-            told.append(event("job.nccl_error", at, None, "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)",
+            reported.append(event("job.nccl_error", at, None, "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)",
                               source="job_stderr", job_id=job))  # fmt: skip
         else:
             runs.append(run(job, nodes, -3000, 3000, "COMPLETED"))
-    return runs, told
+    return runs, reported
 
 
 def shared_link_loss(r: random.Random, host: str) -> Situation:
@@ -216,9 +216,14 @@ def shared_link_loss(r: random.Random, host: str) -> Situation:
     late = r.uniform(30, 125)
     lost = [n for n in NODES if n == host or r.random() < 0.9]
     links = [e for n in lost for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + 200, 1)]
-    others, told = _beside_it(r, late, 1.0 if r.random() < 0.85 else r.uniform(0.1, 0.9))
+    others, reported = _beside_it(r, late, 1.0 if r.random() < 0.85 else r.uniform(0.1, 0.9))
     return Situation(
-        "shared_link_loss", ("infra.network", None), "FAILED", late + 2, [*links, *told, _peers(late)], others=others
+        "shared_link_loss",
+        ("infra.network", None),
+        "FAILED",
+        late + 2,
+        [*links, *reported, _peers(late)],
+        others=others,
     )
 
 
@@ -227,8 +232,8 @@ def absorbed_link_loss(r: random.Random, host: str) -> Situation:
     late = r.uniform(30, 125)
     links = [e for n in NODES for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + r.uniform(5, 200), 1)]
     others, _ = _beside_it(r, late, 0.0)
-    told = [_out(late, "job.exit_error", r.choice(DEAD if r.random() < 0.7 else OWN))]
-    return Situation("absorbed_link_loss", ("app.error", None), "FAILED", late + 2, [*links, *told], others=others)
+    reported = [_out(late, "job.exit_error", r.choice(DEAD if r.random() < 0.7 else OWN))]
+    return Situation("absorbed_link_loss", ("app.error", None), "FAILED", late + 2, [*links, *reported], others=others)
 
 
 def absorbed_switch_loss(r: random.Random, host: str) -> Situation:
@@ -236,7 +241,7 @@ def absorbed_switch_loss(r: random.Random, host: str) -> Situation:
     late = r.uniform(205, 505)
     links = [e for n in NODES for e in _link(r, n, "eth0", r.uniform(0, 1.0), late + r.uniform(5, 200), 1)]
     others, _ = _beside_it(r, late, 0.0)
-    told = (
+    reported = (
         [event("kernel.panic", r.uniform(0, late - 205), host, "Kernel panic - not syncing")]
         if r.random() < 0.5
         else []
@@ -247,7 +252,7 @@ def absorbed_switch_loss(r: random.Random, host: str) -> Situation:
         ("infra.node", host),
         "NODE_FAIL",
         late,
-        [*links, *told, *_set_down(late, host)],
+        [*links, *reported, *_set_down(late, host)],
         others=others,
     )
 
@@ -305,8 +310,8 @@ def make(seed: int) -> tuple[Situation, World]:
         "voices": frozenset(n for n in NODES if n not in mute),
     }
     # One that shared the very node or its rail would have been ended with it.
-    apart = [n for n in NODES if n != nodes[0]]
-    others = situation.others or [run(2, r.sample(apart, 2), -3000, 3000, "COMPLETED")]
+    separate = [n for n in NODES if n != nodes[0]]
+    others = situation.others or [run(2, r.sample(separate, 2), -3000, 3000, "COMPLETED")]
     # A day of quiet around it: base rates need exposure.
     quiet = [event("sys.service_started", at, "ctl", "chrony", source="syslog") for at in (-43200.0, 43200.0)]
     settings = {"SlurmdTimeout": 300} if r.random() < 0.9 else {"KillWait": 30}

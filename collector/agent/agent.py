@@ -81,11 +81,11 @@ class Agent:
         self._unsynced: list[Callable[[], None]] = []
         self._flushed_at = float("-inf")
         self._status_at = float("-inf")
-        self._told: dict[str, tuple[str, str]] = {}
+        self._reported_status: dict[str, tuple[str, str]] = {}
         self._disk_trouble: str | None = None
         self._breathe = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._restart = self._told_to_end = False
+        self._restart = self._end_requested = False
         self.fast: list[Runner] = []
         self.slow: list[SlowLane] = []
         self.sender: Sender | None = None
@@ -101,7 +101,7 @@ class Agent:
                 self._sleep(self.turn())
         finally:
             self.finish()
-        if self._restart and not self._told_to_end:
+        if self._restart and not self._end_requested:
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         return 0
 
@@ -132,7 +132,7 @@ class Agent:
 
     def end(self, *_: object) -> None:
         """``stop`` for good: also when it comes while the agent starts anew."""
-        self._told_to_end = True
+        self._end_requested = True
         self.stop()
 
     def stop(self) -> None:
@@ -177,7 +177,7 @@ class Agent:
             name, reading = self._inbox.get_nowait()
             taken += len(reading.body)
             self._take(name, reading)
-        self._tell_status(now, last)
+        self._send_status(now, last)
         sender = self.sender
         behind = sender is not None and (sender.trouble is not None or self.spool.waiting > 0)
         wait = self.config.flush_s * (BEHIND_FLUSH if behind else 1.0)
@@ -258,16 +258,20 @@ class Agent:
         runners = [*self.fast, *(lane.runner for lane in self.slow)]
         return {runner.kind.name: runner.seen() for runner in runners}
 
-    def _tell_status(self, monotonic: float, last: bool) -> None:
+    def _send_status(self, monotonic: float, last: bool) -> None:
         states = self.statuses()
         shown = {name: (s.state, s.detail) for name, s in states.items()}
         # Not the words of the trouble: they differ at every try.
         shown["delivery"] = ("trouble" if self.sender is not None and self.sender.trouble else "ok", "")
         settled = all(s.detail != "not started" for s in states.values()) or monotonic - self._status_at > 5.0
         due = monotonic - self._status_at >= STATUS_EVERY_S
-        if not last and not due and (shown == self._told or not settled or monotonic - self._status_at < 1.0):
+        if (
+            not last
+            and not due
+            and (shown == self._reported_status or not settled or monotonic - self._status_at < 1.0)
+        ):
             return
-        self._told, self._status_at = shown, monotonic
+        self._reported_status, self._status_at = shown, monotonic
         self._take("agent", Reading(wire.record(
             status=self._status(states), stream="agent", read=wire.stamp(self.context.now())), 0))  # fmt: skip
         self._write_local_status()

@@ -227,22 +227,22 @@ class Changes:
 
     every: float = 3600.0
     _last: Samples = field(default_factory=dict)
-    _told_at: float = float("-inf")
+    _sent_at: float = float("-inf")
 
     def of(self, samples: Samples, now: float) -> Samples:
         """``samples`` that are new or differ; each counter (``*_total``) that grew has its growth beside it as
         ``*_increase``. A counter that fell was set back (driver reload): its growth is what it shows now.
         """
-        everything = now - self._told_at >= self.every
+        everything = now - self._sent_at >= self.every
         if everything:
-            self._told_at = now
-        told: Samples = {}
+            self._sent_at = now
+        changed: Samples = {}
         for key, value in samples.items():
             before = self._last.get(key)
             if everything or before != value:
-                told[key] = value
+                changed[key] = value
             if before is not None and before != value and key[0].endswith("_total"):
                 name = key[0].removesuffix("_total") + "_increase"
-                told[(name, key[1])] = value - before if value >= before else value
+                changed[(name, key[1])] = value - before if value >= before else value
         self._last = dict(samples)
-        return told
+        return changed

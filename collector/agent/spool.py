@@ -436,7 +436,7 @@ class Spool:
         if not done:
             return
         self._write_state()
-        self._dropped = [told for told in self._dropped if told[1] > self.acknowledged]
+        self._dropped = [entry for entry in self._dropped if entry[1] > self.acknowledged]
         for segment in done:
             self._forget(segment)
 

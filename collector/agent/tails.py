@@ -33,7 +33,7 @@ class Tail:
     handle: int
     place: Place
     source: str | None
-    grown_at: float
+    grew_at: float
     left_at: float | None = None
     finished: bool = False
     #: The file's size and its time of change at the last look, and when that size was seen first.
@@ -94,7 +94,7 @@ class Tail:
             text, used = data[:cut], cut + (2 if self._wide else 1)
         if self._wide:
             text = text.decode(self._wide, "replace").removeprefix("\ufeff").encode()
-        self.grown_at = monotonic
+        self.grew_at = monotonic
         # Dense JSON of one record: one object for all lines costs as much as one line.
         body = wire.lines_record(
             self.head(), text, offset=self.place.offset, read=wire.stamp(now), tags=tags
@@ -111,7 +111,7 @@ class Tail:
         if end >= size:
             self._nulls = (begin, size, self.changed_ns)
             return None
-        self.place, self.grown_at = self.place.moved(self.handle, end, now), monotonic
+        self.place, self.grew_at = self.place.moved(self.handle, end, now), monotonic
         why = f"{self.place.path}: {end - begin} NULs in the place of lines behind byte {begin}"
         body = wire.blind("files", self.source, since, now, why, path=self.place.path)
         return Reading(body, 0, {self.place.key(): self.place.as_json()})

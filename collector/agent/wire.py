@@ -64,11 +64,11 @@ def blind(
     return record(blind=about, stream=stream, source=source, **fields)
 
 
-def own_words(host: str, stream: str, said: str, now: float, **quotations: str) -> bytes:
-    """A line of the agent's own. ``said`` holds words and numbers of ours only; what strangers chose (names, paths) goes into
+def own_words(host: str, stream: str, message: str, now: float, **quotations: str) -> bytes:
+    """A line of the agent's own. ``message`` holds words and numbers of ours only; what strangers chose (names, paths) goes into
     ``quotations``, as ``strangers.quoted`` gives it."""
-    told = "".join(f" {name}={text}" for name, text in quotations.items())
-    line = f"{stamp(now)} {host} faultline-agent[{os.getpid()}]: {stream}: {said}{told}"
+    pairs = "".join(f" {name}={text}" for name, text in quotations.items())
+    line = f"{stamp(now)} {host} faultline-agent[{os.getpid()}]: {stream}: {message}{pairs}"
     about = head(stream=stream, source="faultline-agent", timezone="UTC")
     return lines_record(about, " ".join(line.split()).encode("utf-8", "replace"), read=stamp(now))
 

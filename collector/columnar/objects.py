@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.columnar import otlp_nodes as n
+from collector.columnar import json_tokens as n
 from collector.columnar import otlp_tables as t
+from collector.columnar.json_tokens import read, read_lines, whole_number
 from collector.columnar.otlp_fields import MOST, Written
-from collector.columnar.otlp_nodes import read, read_lines, whole_number
 from collector.columnar.otlp_tables import Array, Tables, padded
 from parsers.compiled import compiled, part
 from parsers.lines import LineBuffer, codes, line_ends

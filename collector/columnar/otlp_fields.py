@@ -52,8 +52,10 @@ def fields(
     """
     every = sorted({name for name in names if name is not None}.union(*about))
     ranks = {name: rank for rank, name in enumerate(every)}
-    said, keys = _said([f"{json.dumps(name, ensure_ascii=False)}: " for name in every])
-    told, spans = _said([_told(name, resource[name]) for resource in about for name in sorted(resource)])
+    name_texts, keys = _joined_texts([f"{json.dumps(name, ensure_ascii=False)}: " for name in every])
+    members, spans = _joined_texts(
+        [_member_text(name, resource[name]) for resource in about for name in sorted(resource)]
+    )
     spans = np.column_stack(([ranks[name] for resource in about for name in sorted(resource)], spans)).astype(np.int64)
     edges = np.cumsum([0, *map(len, about)])
     rank = np.array([-1 if name is None else ranks[name] for name in names] or [-1], np.int64)[named]
@@ -67,16 +69,30 @@ def fields(
     if most > _MOST_BYTES:
         raise ValueError(f"the fields of {len(rows):,} records may come to {most:,} bytes")
     out, places = np.empty(most + t.BEHIND, np.uint8), np.empty((len(rows), 2), np.int64)
-    _write(tables.texts, tables.records, attributes, rows, rank, said, keys, told, spans, edges, fractions, out, places)
+    _write(
+        tables.texts,
+        tables.records,
+        attributes,
+        rows,
+        rank,
+        name_texts,
+        keys,
+        members,
+        spans,
+        edges,
+        fractions,
+        out,
+        places,
+    )
     out.flags.writeable = False
     return LineBuffer(out, places[:, 0], places[:, 0] + places[:, 1]).texts(places[:, 0], places[:, 1])
 
 
-def _told(name: str, value: Any) -> str:
+def _member_text(name: str, value: Any) -> str:
     return json.dumps({name: value}, ensure_ascii=False, sort_keys=True)[1:-1]
 
 
-def _said(texts: Sequence[str]) -> tuple[Array, Array]:
+def _joined_texts(texts: Sequence[str]) -> tuple[Array, Array]:
     """Texts behind each other, and where each begins with its size."""
     parts = [text.encode() for text in texts]
     sizes = np.array([len(part) for part in parts], np.int64)
@@ -189,7 +205,7 @@ def _ordered(record: Array, rank: Array, own: Array) -> int:
 
 @compiled
 def _write(
-    texts: Array, records: Array, attributes: Array, rows: Array, rank: Array, said: Array, keys: Array, told: Array, spans: Array,
+    texts: Array, records: Array, attributes: Array, rows: Array, rank: Array, names: Array, keys: Array, members: Array, spans: Array,
     edges: Array, fractions: Array, out: Array, places: Array,
 ) -> None:  # fmt: skip
     own = np.empty(MOST, np.int64)
@@ -205,11 +221,11 @@ def _write(
             if mine < count and general < last and rank[own[mine]] == spans[general, 0]:
                 general += 1
             if mine == count or (general < last and spans[general, 0] < rank[own[mine]]):
-                to = _copied(told, spans[general, 1], spans[general, 2], out, to)
+                to = _copied(members, spans[general, 1], spans[general, 2], out, to)
                 general += 1
             else:
                 number = own[mine]
-                to = _copied(said, keys[rank[number], 0], keys[rank[number], 1], out, to)
+                to = _copied(names, keys[rank[number], 0], keys[rank[number], 1], out, to)
                 to = _value(texts, attributes[number], fractions, out, to)
                 mine += 1
         places[at, 0], places[at, 1] = begin, -1

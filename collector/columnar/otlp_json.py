@@ -1,4 +1,4 @@
-"""A request of OTLP logs in JSON, walked from node to node (:mod:`collector.columnar.otlp_nodes`).
+"""A request of OTLP logs in JSON, walked from node to node (:mod:`collector.columnar.json_tokens`).
 
 Names given twice or with escapes, values of other types than they have in the model, numbers of more than 18 digits: those
 are for the thorough reader.
@@ -6,9 +6,9 @@ are for the thorough reader.
 
 from __future__ import annotations
 
-from collector.columnar import otlp_nodes as n
+from collector.columnar import json_tokens as n
 from collector.columnar import otlp_tables as t
-from collector.columnar.otlp_nodes import DIGITS, read, whole_number
+from collector.columnar.json_tokens import DIGITS, read, whole_number
 from collector.columnar.otlp_tables import Array, Tables, walked
 from parsers.compiled import compiled, part
 
@@ -103,13 +103,13 @@ def _attribute(data: Array, nodes: Array, node: int, found: Array) -> bool:
 @part
 def _attributes(data: Array, nodes: Array, node: int, attributes: Array, count: int) -> tuple[int, bool]:
     """A record's attributes from row ``count`` on: the row behind them, and whether all are as usual."""
-    usual, end, node = True, nodes[node, n.NEXT], node + 1
+    is_plain, end, node = True, nodes[node, n.NEXT], node + 1
     while node < end:
         # Where no row is left the last one is written over: there will be another walk with enough of them.
         row = attributes[min(count, len(attributes) - 1)]
-        usual = _attribute(data, nodes, node, row) and usual
+        is_plain = _attribute(data, nodes, node, row) and is_plain
         count, node = count + 1, nodes[node, n.NEXT]
-    return count, usual
+    return count, is_plain
 
 
 @part
@@ -117,8 +117,8 @@ def _moment(data: Array, node: Array) -> int:
     """Nanoseconds, as digits in a text, a number, or nothing at all; -1 if it is something else."""
     if node[n.IS] == NULL or (node[n.IS] == TEXT and node[n.SIZE] == 0):
         return 0
-    usual = node[n.IS] == TEXT or node[n.IS] == INTEGER or node[n.IS] == OTHER
-    return _digits(data, node[n.BEGIN], node[n.SIZE], DIGITS + 1) if usual else -1
+    is_plain = node[n.IS] == TEXT or node[n.IS] == INTEGER or node[n.IS] == OTHER
+    return _digits(data, node[n.BEGIN], node[n.SIZE], DIGITS + 1) if is_plain else -1
 
 
 @part
@@ -140,33 +140,33 @@ def _record(data: Array, nodes: Array, node: int, found: Array, attributes: Arra
     """Writes a log record down, its attributes from row ``count`` on; gives the row behind them. ``found`` is zeros but for
     what is known before."""
     found[t.FIRST] = count
-    seen, usual, end = 0, nodes[node, n.IS] == n.OBJECT, nodes[node, n.NEXT]
-    node = node + 1 if usual else end
+    seen, is_plain, end = 0, nodes[node, n.IS] == n.OBJECT, nodes[node, n.NEXT]
+    node = node + 1 if is_plain else end
     while node < end:
         name, held = nodes[node, n.NAMED], node + 1
         kind, begin, size = nodes[held, n.IS], nodes[held, n.BEGIN], nodes[held, n.SIZE]
-        usual = usual and name != n.ESCAPED and not (name >= 0 and seen >> name & 1)
+        is_plain = is_plain and name != n.ESCAPED and not (name >= 0 and seen >> name & 1)
         seen |= 1 << name if name >= 0 else 0
         if name in (n.TIME, n.OBSERVED):
             moment = _moment(data, nodes[held])
             found[t.TIME if name == n.TIME else t.OBSERVED] = moment
-            usual = usual and moment >= 0
+            is_plain = is_plain and moment >= 0
         elif name == n.SEVERITY:
             found[t.NUMBER] = _severity(data, nodes[held])
-            usual = usual and found[t.NUMBER] >= 0
+            is_plain = is_plain and found[t.NUMBER] >= 0
         elif name == n.WORD:
             found[t.WORD], found[t.WORD_SIZE] = begin, size if kind == TEXT else 0
-            usual = usual and (kind in (TEXT, NULL))
+            is_plain = is_plain and (kind in (TEXT, NULL))
         elif name == n.BODY:
             kind, found[t.BODY], found[t.BODY_SIZE] = _any_value(data, nodes, held)
-            usual = usual and (kind in (TEXT, NULL))
+            is_plain = is_plain and (kind in (TEXT, NULL))
         elif name == n.ATTRIBUTES and kind == n.LIST:
             count, well = _attributes(data, nodes, held, attributes, count)
-            usual = usual and well
+            is_plain = is_plain and well
         elif name == n.ATTRIBUTES:
-            usual = usual and kind == NULL
+            is_plain = is_plain and kind == NULL
         node = nodes[held, n.NEXT]
-    found[t.COUNT], found[t.STRANGE] = count - found[t.FIRST], not usual
+    found[t.COUNT], found[t.STRANGE] = count - found[t.FIRST], not is_plain
     return count
 
 

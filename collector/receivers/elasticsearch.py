@@ -34,7 +34,7 @@ from collector.receivers.base import (
     moment_of,
 )  # fmt: skip
 from collector.receivers.wrapped import Wrapped, loads
-from collector.receivers.wrapped_columns import WrappedColumns, usual
+from collector.receivers.wrapped_columns import WrappedColumns, plain_wrappers
 from parsers import documents
 from parsers.documents.jobcomp_json import is_record
 from parsers.lines import codes
@@ -150,13 +150,13 @@ def _single(request: Request) -> Batch:
 
 
 def _hello(_request: Request) -> Batch:
-    said = {
+    answer = {
         "name": "faultline",
         "cluster_name": "faultline",
         "version": {"number": _VERSION},
         "tagline": "You Know, for Search",
     }
-    return Batch(None, Answer(200, json.dumps(said).encode(), headers=_HEADER))
+    return Batch(None, Answer(200, json.dumps(answer).encode(), headers=_HEADER))
 
 
 def _health(_request: Request) -> Batch:
@@ -165,8 +165,8 @@ def _health(_request: Request) -> Batch:
 
 def _license(_request: Request) -> Batch:
     """Filebeat and Logstash write to what has an active one only."""
-    said = {"license": {"uid": "faultline", "type": "basic", "mode": "basic", "status": "active"}}
-    return Batch(None, Answer(200, json.dumps(said).encode(), headers=_HEADER))
+    answer = {"license": {"uid": "faultline", "type": "basic", "mode": "basic", "status": "active"}}
+    return Batch(None, Answer(200, json.dumps(answer).encode(), headers=_HEADER))
 
 
 def _arrangement(request: Request) -> Batch:
@@ -174,13 +174,13 @@ def _arrangement(request: Request) -> Batch:
     nothing comes of one. It is said to be accepted, since they refuse to start otherwise; ``note`` says what it is worth."""
     if request.method in ("PUT", "POST"):
         index = request.path.rpartition("/")[2]
-        said = {
+        answer = {
             "acknowledged": True,
             "shards_acknowledged": True,
             "index": index,
             "note": "accepted and not used: documents are kept as they come",
         }
-        return Batch(None, Answer(200, json.dumps(said).encode(), headers=_HEADER))
+        return Batch(None, Answer(200, json.dumps(answer).encode(), headers=_HEADER))
     return Batch(None, _problem(404, "none is kept here: documents are stored as they come"))
 
 
@@ -202,9 +202,9 @@ def _decode(payload: Payload, into: Decoded) -> None:
     else:
         try:
             found = columns.on_lines(body, loads)
-            told = _actions(found, index) if found is not None else None
-            if found is not None and told is not None:
-                _documents(found, told, payload, into, lines)
+            actions = _actions(found, index) if found is not None else None
+            if found is not None and actions is not None:
+                _documents(found, actions, payload, into, lines)
             else:
                 for action, document in _pairs(body, index):
                     if action.verb in _KEPT:
@@ -214,7 +214,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
     lines.done()
 
 
-class _Told(NamedTuple):
+class _BulkActions(NamedTuple):
     """What the actions of a bulk request say, each a line in front of its document: ``streams[which[i]]`` is where document
     ``i`` goes, None for one that is not kept."""
 
@@ -222,10 +222,10 @@ class _Told(NamedTuple):
     which: Array
 
 
-def _actions(found: Objects, index: str) -> _Told | None:
+def _actions(found: Objects, index: str) -> _BulkActions | None:
     """None for a request whose lines are not all pairs, which are read one by one. Raises ``Refused``."""
     rows = np.arange(0, len(found), 2)
-    told: dict[str | None, int] = {}
+    stream_numbers: dict[str | None, int] = {}
     which = np.full(len(rows), -1, np.int64)
     if len(found) % 2:
         return None
@@ -239,7 +239,7 @@ def _actions(found: Objects, index: str) -> _Told | None:
         if not plain.any():
             continue
         names = codes(found.texts(np.where(found.kinds(named) == t.TEXT, named, -1)[plain]))
-        numbers = [told.setdefault(name or index, len(told)) for name in names.names.to_list()]
+        numbers = [stream_numbers.setdefault(name or index, len(stream_numbers)) for name in names.names.to_list()]
         which[plain] = np.array(numbers)[names.which]
     known: dict[bytes, _Action] = {}
     for at in np.flatnonzero(which < 0).tolist():
@@ -247,20 +247,20 @@ def _actions(found: Objects, index: str) -> _Told | None:
         action = known[line] if line in known else known.setdefault(line, _action(line, index))
         if action.verb == "delete":
             return None
-        which[at] = told.setdefault(action.stream if action.verb in _KEPT else None, len(told))
-    return _Told(list(told), which)
+        which[at] = stream_numbers.setdefault(action.stream if action.verb in _KEPT else None, len(stream_numbers))
+    return _BulkActions(list(stream_numbers), which)
 
 
-def _documents(found: Objects, told: _Told, payload: Payload, into: Decoded, lines: WrappedColumns) -> None:
+def _documents(found: Objects, actions: _BulkActions, payload: Payload, into: Decoded, lines: WrappedColumns) -> None:
     """The documents of a bulk request: most of them at once, what is out of the ordinary one by one."""
     rows = np.arange(1, len(found), 2)
-    kept = np.array([stream is not None for stream in told.streams])[told.which]
-    fits = (usual(found) & ~found.with_any([top == "jobid" for top in found.tops]))[rows]
+    kept = np.array([stream is not None for stream in actions.streams])[actions.which]
+    fits = (plain_wrappers(found) & ~found.with_any([top == "jobid" for top in found.tops]))[rows]
     for at in np.flatnonzero(kept & ~fits).tolist():
         lines.row = 2 * at + 1
-        _document(found.text(lines.row), str(told.streams[told.which[at]]), payload, into, lines)
-    streams = [f"elasticsearch:{stream}" for stream in told.streams]
-    lines.add_all(found, rows[kept & fits], streams, told.which[kept & fits])
+        _document(found.text(lines.row), str(actions.streams[actions.which[at]]), payload, into, lines)
+    streams = [f"elasticsearch:{stream}" for stream in actions.streams]
+    lines.add_all(found, rows[kept & fits], streams, actions.which[kept & fits])
 
 
 def _document(line: bytes, index: str, payload: Payload, into: Decoded, lines: Wrapped) -> None:

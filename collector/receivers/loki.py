@@ -106,12 +106,12 @@ def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
             times.append(stamp // 1000)
     if lines:
         run, group = _described(labels, lines[0], to)
-        said = {
+        stated = {
             name: pl.lit(value)
             for name, value in run._asdict().items()
             if name not in ("lines", "time") and value is not None
         }
-        to.into.add_table(lines, pl.DataFrame({"time": times}).with_columns(**said), **group)
+        to.into.add_table(lines, pl.DataFrame({"time": times}).with_columns(**stated), **group)
 
 
 def _described(labels: dict[str, str], line: bytes, to: _To) -> tuple[Run, dict[str, Any]]:

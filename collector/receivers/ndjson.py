@@ -33,7 +33,7 @@ from collector.receivers.base import (
     moment_of,
 )  # fmt: skip
 from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
-from collector.receivers.wrapped_columns import WrappedColumns, parted, usual
+from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wrappers
 from parsers import documents
 from parsers.lines import codes, numbered
 from parsers.recognise import archive_of
@@ -156,7 +156,7 @@ class _Reading:
 
 def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> None:
     """All records of a body: those that are alike and those of somebody else's making many at once, the others one by one."""
-    foreign = usual(found) & ~found.with_any([top in _OURS for top in found.tops]) & (not to.own)
+    foreign = plain_wrappers(found) & ~found.with_any([top in _OURS for top in found.tops]) & (not to.own)
     alike = AlikeColumns(found)
     rows = np.flatnonzero(~foreign)
     are_alike = alike.fits[rows]
@@ -220,7 +220,7 @@ class _Alike:
         if self._lines:
             lines = list(map(_text_of, self._lines))
             run, group = _described(len(lines), lines, self._full, self._to)
-            times = ((*told, len(list(same))) for told, same in groupby(self._times))
+            times = ((*moment, len(list(same))) for moment, same in groupby(self._times))
             runs = [run._replace(lines=count, time=time, read=read) for time, read, count in times]
             self._to.into.add(lines, *runs, **group)
         self._rest, self._lines, self._times = None, [], []
@@ -233,13 +233,15 @@ class AlikeColumns:
         self._found = found
         attributes = found.tables.attributes
         other = [name != top or name in _OURS - {"raw"} for name, top in zip(found.names, found.tops, strict=True)]
-        told = np.array([not odd and name not in _OWN for odd, name in zip(other, found.names, strict=True)] or [False])
+        is_rest = np.array(
+            [not odd and name not in _OWN for odd, name in zip(other, found.names, strict=True)] or [False]
+        )
         is_odd = np.array(other or [True])[attributes[:, KEY]]
-        is_odd |= told[attributes[:, KEY]] & (attributes[:, KIND] != TEXT)
+        is_odd |= is_rest[attributes[:, KEY]] & (attributes[:, KIND] != TEXT)
         none = np.full(len(found), -1)
         self._own = found.slots(sorted(_OWN))
         self.fits = ~found.marked() & ~found.owners(is_odd) & (found.kinds(self._own.get("raw", none)) == TEXT)
-        names = [name for name, is_told in zip(found.names, told.tolist(), strict=False) if is_told]
+        names = [name for name, is_wanted in zip(found.names, is_rest.tolist(), strict=False) if is_wanted]
         if len(names) > _MOST_NAMES:
             self.fits[:] = False
         self._rest = found.slots(names) if self.fits.any() else {}
@@ -248,10 +250,10 @@ class AlikeColumns:
         """Gives on ``rows``, between which there are only objects of somebody else's making."""
         lines = self._found.texts(self._own["raw"][rows]).cast(pl.Binary).to_list()
         together = np.zeros(len(rows), np.int64)
-        told = {name: codes(self._found.texts(held[rows])) for name, held in self._rest.items()}
-        for part in told.values():
+        coded = {name: codes(self._found.texts(held[rows])) for name, held in self._rest.items()}
+        for part in coded.values():
             together = numbered(together)[0].astype(np.int64) * (int(part.which.max()) + 1) + part.which
-        words = {name: (part.which, part.names.to_list()) for name, part in told.items()}
+        words = {name: (part.which, part.names.to_list()) for name, part in coded.items()}
         which, firsts = numbered(together)
         ends = np.append(np.flatnonzero((np.diff(which) != 0) | (np.diff(rows) != 1)) + 1, len(rows))
         runs = []
@@ -420,10 +422,10 @@ def _described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to:
     }  # fmt: skip
 
 
-def _blind(told: dict[str, Any], received: int) -> dict[str, Any]:
+def _blind(period: dict[str, Any], received: int) -> dict[str, Any]:
     return {
-        "start": micros(told.get("from")), "end": micros(told.get("to")), "reason": whole(str(told.get("reason") or "not said")),
-        "lines": _number(told, "lines"), "bytes": _number(told, "bytes"), "received": received,
+        "start": micros(period.get("from")), "end": micros(period.get("to")), "reason": whole(str(period.get("reason") or "not said")),
+        "lines": _number(period, "lines"), "bytes": _number(period, "bytes"), "received": received,
     }  # fmt: skip
 
 

@@ -110,8 +110,8 @@ def _problem(status: int, text: str, content_type: str = "") -> Answer:
     HTTP status."""
     if "json" in content_type.lower():
         return answer_json({"code": 3, "message": text}, status)
-    said = text.encode()[:127].decode("utf-8", "ignore").encode()
-    return Answer(status, b"\x08\x03\x12" + bytes([len(said)]) + said, "application/x-protobuf")
+    text_bytes = text.encode()[:127].decode("utf-8", "ignore").encode()
+    return Answer(status, b"\x08\x03\x12" + bytes([len(text_bytes)]) + text_bytes, "application/x-protobuf")
 
 
 # -- decoding ------------------------------------------------------------------------------------------------------
@@ -258,11 +258,11 @@ def _give_on(rows: Array, table: pl.DataFrame, read: dict[int, _Read], to: _To) 
               one.run.fields, one.line) for one in read.values()], schema=table.schema, orient="row",
         )  # fmt: skip
         table = pl.concat([table, own])[np.argsort(np.concatenate((rows, list(read))), kind="stable")]
-    said = {"received": pl.lit(to.payload.received, pl.Int64), "transport": pl.lit("otlp")}
+    columns = {"received": pl.lit(to.payload.received, pl.Int64), "transport": pl.lit("otlp")}
     for (source, job), part in table.partition_by(
         "source", "job", maintain_order=True, as_dict=True, include_key=False
     ).items():
-        to.into.add_table(part["line"].to_list(), part.drop("line").with_columns(**said), source=source, job_id=job)
+        to.into.add_table(part["line"].to_list(), part.drop("line").with_columns(**columns), source=source, job_id=job)
 
 
 def _resources(tables: Tables, as_json: bool) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Prometheus endpoints that are asked: node_exporter, dcgm-exporter and whatever speaks the text format.
 
 What is asked comes from the configuration (``[[scrape]]``). A target that does not answer is a blind period, told once it
-answers again or after ``TELL_AFTER`` failures.
+answers again or after ``REPORT_AFTER`` failures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-TELL_AFTER = 10
+REPORT_AFTER = 10
 #: What a target can do instead of answering; and this side, when it has no room.
 NO_ANSWER = (OSError, ValueError, urllib.error.URLError, http.client.HTTPException, Refused)
 NO_ROOM = (SpoolFull, SpoolBroken)
@@ -65,24 +65,24 @@ class Scraper:
                 body = await asyncio.to_thread(fetch, self.target.url, self.target.timeout_s)
                 batch = self.intake.put("prometheus", body, {"host": self.host, "url": self.target.url})
                 await asyncio.shield(batch)  # what was given to the spool is written, also if we are told to stop
-                self._tell(time.time())
+                self._report(time.time())
             except (*NO_ROOM, *NO_ANSWER) as error:
                 self._since = self._since or time.time()
                 self._failures += 1
                 if self._failures == 1:
                     log.warning("scrape failed", url=self.target.url, reason=str(error))
-                if self._failures % TELL_AFTER == 0:
-                    self._tell(time.time())
+                if self._failures % REPORT_AFTER == 0:
+                    self._report(time.time())
                     self._since = time.time()
             except Exception as error:  # no memory, or our own mistake: it is asked again
                 log.error("scrape failed", url=self.target.url, error=f"{type(error).__name__}: {error}")
             due = max(due + self.target.interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
 
-    def _tell(self, now: float) -> None:
+    def _report(self, now: float) -> None:
         if self._since is not None:
             reason = f"{self.target.url} did not answer"
-            self.intake.tell_blind(self.host, "prometheus", self.target.url, self._since, now, reason, None, None)
+            self.intake.report_blind(self.host, "prometheus", self.target.url, self._since, now, reason, None, None)
         self._since, self._failures = None, 0
 
     async def close(self) -> None:

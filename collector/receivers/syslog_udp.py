@@ -93,7 +93,7 @@ class DatagramListener:
             "UDP datagrams dropped in the kernel: its receive buffer was full" if drops
             else "no room in the spool: UDP datagrams refused"
         )  # fmt: skip
-        done = self.gatherer.intake.tell_blind("", "syslog", str(self), start, now, reason, count, size or None)
+        done = self.gatherer.intake.report_blind("", "syslog", str(self), start, now, reason, count, size or None)
         if done is None:
             return
         log.warning("UDP datagrams were lost", listener=str(self), count=count, since_start=known, reason=reason)

@@ -220,12 +220,12 @@ class Wrapped:
         # 1, 1.0 and true are equal and not written alike.
         key = (rest, *values, *map(type, values))
         try:
-            told = self._fields.get(key)
+            fields = self._fields.get(key)
         except TypeError:
             return _json(dict(zip(rest, values, strict=True)))
-        if told is None:
-            told = self._fields[key] = _json(dict(zip(rest, values, strict=True)))
-        return told
+        if fields is None:
+            fields = self._fields[key] = _json(dict(zip(rest, values, strict=True)))
+        return fields
 
 
 def _named(flat: dict[str, Any], program: str) -> Named:
@@ -276,8 +276,8 @@ def _flat(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first(flat: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    said = (str(flat[name]) for name in names if isinstance(flat.get(name), str | int))
-    return next((whole(text) for text in said if text), None)
+    texts = (str(flat[name]) for name in names if isinstance(flat.get(name), str | int))
+    return next((whole(text) for text in texts if text), None)
 
 
 def whole(text: str) -> str:

@@ -46,7 +46,7 @@ _COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def usual(objects: Objects) -> Array:
+def plain_wrappers(objects: Objects) -> Array:
     """Which objects are wrappers around a line that can be read with others."""
     attributes = objects.tables.attributes
     is_named = np.array([name in _NAMED for name in objects.names] or [False])[attributes[:, t.KEY]]
@@ -97,16 +97,16 @@ class WrappedColumns(Wrapped):
     ) -> tuple[pl.DataFrame, pl.Series]:
         """What is said of where each line comes from, and by which process it was written."""
         asked = (HOST, PATH, SEVERITY, FACILITY, *((SOURCE, JOB) if self._says_source else ()))
-        said = [codes(objects.texts(_first_said(objects, slots, names))) for names in asked]
-        units = codes(objects.texts(_first_said(objects, slots, UNIT)))
+        coded = [codes(objects.texts(_first_stated(objects, slots, names))) for names in asked]
+        units = codes(objects.texts(_first_stated(objects, slots, UNIT)))
         programs = [program_of(unit or "") for unit in units.names.to_list()]
         numbers = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in programs))}
         of_unit = np.array([numbers[name] for name, _ in programs], np.int64)
         together = of_unit[units.which]
-        for part in (which, *[column.which for column in said]):
+        for part in (which, *[column.which for column in coded]):
             together = numbered(together)[0].astype(np.int64) * (int(part.max()) + 1) + part
         combined, firsts = numbered(together)
-        words = [column.names[column.which[firsts]].to_list() for column in said]
+        words = [column.names[column.which[firsts]].to_list() for column in coded]
         named = []
         for at, unit in enumerate(units.which[firsts].tolist()):
             host, path, severity, facility, *own = (word[at] for word in words)
@@ -159,12 +159,12 @@ class WrappedColumns(Wrapped):
                 known = streams.of(path, _Head(table["line"], begin, group))
                 source, job = source or known.source, known.job_id if job is None else job
             keys.append((source, job if source in JOB_OUTPUT else None))
-        said = {"received": pl.lit(self._payload.received, pl.Int64), "transport": pl.lit(self._transport)}
+        columns = {"received": pl.lit(self._payload.received, pl.Int64), "transport": pl.lit(self._transport)}
         numbers = {key: at for at, key in enumerate(dict.fromkeys(keys))}
         of_line = np.array([numbers[key] for key in keys])[group]
         for (source, job), rows in zip(numbers, parted(of_line, len(numbers)), strict=True):
             part = table if len(numbers) == 1 else table[rows]
-            self._into.add_table(part["line"].to_list(), part.drop("line", "group").with_columns(**said), source=source,
+            self._into.add_table(part["line"].to_list(), part.drop("line", "group").with_columns(**columns), source=source,
                                  cluster=self._cluster, timezone=self._timezone, job_id=job)  # fmt: skip
 
 
@@ -197,16 +197,16 @@ def _first(objects: Objects, slots: dict[str, Array], names: Sequence[str], kind
     return found
 
 
-def _first_said(objects: Objects, slots: dict[str, Array], names: Sequence[str]) -> Array:
+def _first_stated(objects: Objects, slots: dict[str, Array], names: Sequence[str]) -> Array:
     """As :func:`_first`: the first that is a number, or a text with something in it."""
     attributes = objects.tables.attributes
-    said = {}
+    found_at = {}
     for name in names:
         if name in slots:
             empty = (attributes[slots[name], t.KIND] == t.TEXT) & (attributes[slots[name], t.VALUE_SIZE] == 0)
-            said[name] = np.where(empty, -1, slots[name])
+            found_at[name] = np.where(empty, -1, slots[name])
     none = {"": np.full(len(next(iter(slots.values()))), -1, np.int64)}
-    return _first(objects, said or none, names, (t.TEXT, t.INTEGER))
+    return _first(objects, found_at or none, names, (t.TEXT, t.INTEGER))
 
 
 def _fields(objects: Objects, rows: Array) -> pl.Series:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from store.door import Asks
 
 #: Sources of rows about jobs that print local time without a zone (parsers/documents).
-PRINTED = ("sacct", "jobcomp", "scontrol", "squeue")
+ACCOUNTING_SOURCES = ("sacct", "jobcomp", "scontrol", "squeue")
 
 #: Sources that tell epoch seconds, and with it in which zone slurmctld's log is.
 EPOCHS = ("sacct_json", "slurmrestd", "hook")
@@ -45,40 +45,40 @@ FILES = 2
 
 
 @dataclass(frozen=True)
-class Printed:
-    """By file the zones that its times are in, ahead of slurmctld's log (``stays``). ``usual``: those of files that tell nothing of it.
+class AccountingTime:
+    """By file the zones that its times are in, ahead of slurmctld's log (``stays``). ``default_stays``: those of files that tell nothing of it.
     ``epochs``: by how many quarters of an hour epoch seconds are ahead of the log, by job; ``odd``: votes that are not believed."""
 
     stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
-    usual: tuple[Stay, ...] = ()
+    default_stays: tuple[Stay, ...] = ()
     epochs: Mapping[int, int] = field(default_factory=dict)
     odd: frozenset[tuple[str, int, int]] = frozenset()
     #: By so many seconds slurmctld's log itself is ahead, and with it what else was printed.
     log_ahead: float = 0.0
 
     @property
-    def as_logged(self) -> Printed:
+    def as_logged(self) -> AccountingTime:
         """What puts printed times where slurmctld's log has them."""
         return replace(self, log_ahead=0.0)
 
     @property
     def furthest(self) -> float:
         """So many seconds a printed time lies from its true one at most."""
-        stays = (stay for some in (*self.stays.values(), self.usual) for stay in some)
+        stays = (stay for some in (*self.stays.values(), self.default_stays) for stay in some)
         return max((abs(s.quarters * QUARTER_S + self.log_ahead) for s in stays), default=abs(self.log_ahead))
 
     def __bool__(self) -> bool:
-        return bool(self.stays or self.usual or self.log_ahead)
+        return bool(self.stays or self.default_stays or self.log_ahead)
 
     def words(self) -> list[str]:
         """What was corrected, for people."""
         off = {
             file: {self.log_ahead + s.quarters * QUARTER_S for s in stays} for file, stays in sorted(self.stays.items())
         }
-        told = off or {"Accounting": {self.log_ahead}}
+        offsets = off or {"Accounting": {self.log_ahead}}
         found = [
             f"{file.rsplit('/', 1)[-1]} was printed in another zone, {' and '.join(zones)}; its times are shown where they belong"
-            for file, some in told.items() if (zones := [words for s in sorted(some) if (words := hours_off(s))])
+            for file, some in offsets.items() if (zones := [words for s in sorted(some) if (words := hours_off(s))])
         ]  # fmt: skip
         return [*found[:FILES], *([f"So were {len(found) - FILES} more files"] if len(found) > FILES else [])]
 
@@ -86,7 +86,7 @@ class Printed:
         """(from, until, seconds): while it shows such times a file is so far ahead."""
         if source in EPOCHS or not self:
             return []
-        stays = self.stays.get(file or source, self.usual) or (Stay(float("-inf"), float("inf"), 0),)
+        stays = self.stays.get(file or source, self.default_stays) or (Stay(float("-inf"), float("inf"), 0),)
         found = []
         for stay in stays:
             off = stay.quarters * QUARTER_S
@@ -133,29 +133,29 @@ class Printed:
         shown = seconds_of(moment)
         return None if moment is None or shown is None else moment - timedelta(seconds=self.ahead(file, source, shown))
 
-    def told_otherwise(self, rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
+    def contradicts(self, rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
         """Do rows about jobs tell of other zones than are known? ``allocated``: as slurmctld's log shows it, of jobs that began once."""
         if not allocated or not rows.height:
             return False
         if not self.stays and not self.epochs and not _any_far(rows, allocated):
             return False  # as a rule: this is asked in every tick
-        begun = rows.filter(pl.col("start").is_not_null() & pl.col("source").is_in([*PRINTED, *EPOCHS]))
+        begun = rows.filter(pl.col("start").is_not_null() & pl.col("source").is_in([*ACCOUNTING_SOURCES, *EPOCHS]))
         logged = pl.DataFrame(
             {"job_id": list(allocated), "t": list(allocated.values())}, schema={"job_id": pl.Int64, "t": pl.Float64}
         )
         start, quarters = pl.col("start").dt.epoch("us") / 1e6, pl.col("quarters")
-        apart = begun.join(logged, on="job_id").select(
+        differences = begun.join(logged, on="job_id").select(
             pl.coalesce("file", "source").alias("file"), "source", "job_id", "t", (start - pl.col("t").floor()).alias("off")
         ).with_columns((pl.col("off") / QUARTER_S).round().alias("quarters"))  # fmt: skip
-        told = apart.filter(
+        quarters_off = differences.filter(
             (pl.col("off") - quarters * QUARTER_S).abs() <= SAME_S,
             (quarters == 0) | quarters.abs().is_between(LEAST, MOST),
         )
         if not self.stays and not self.epochs:
-            told = told.filter(quarters != 0)
+            quarters_off = quarters_off.filter(quarters != 0)
         return any(
             (r["file"], r["job_id"], int(r["quarters"])) not in self.odd and self._is_new(r)
-            for r in told.iter_rows(named=True)
+            for r in quarters_off.iter_rows(named=True)
         )
 
     def _is_new(self, vote: Mapping[str, Any]) -> bool:
@@ -164,8 +164,8 @@ class Printed:
             return bool(known != vote["quarters"])
         if vote["file"] not in self.stays:
             return bool(vote["quarters"] or self.stays)
-        told = (s.quarters for s in self.stays[vote["file"]] if s.start <= vote["t"] <= s.end)
-        return bool(next(told, 0) != vote["quarters"])
+        known_quarters = (s.quarters for s in self.stays[vote["file"]] if s.start <= vote["t"] <= s.end)
+        return bool(next(known_quarters, 0) != vote["quarters"])
 
 
 def _any_far(rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
@@ -175,7 +175,7 @@ def _any_far(rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
     return any(t is not None and at is not None and abs(t - at) > LEAST * QUARTER_S - SAME_S - 1 for t, at in pairs)
 
 
-NOTHING_PRINTED = Printed()
+TRUE_ACCOUNTING_TIME = AccountingTime()
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Books:
     """What accounting tells of zones. ``failures()``: (time as slurmctld's log would show it, nodes) of runs that ended because a node
     failed; ``rows``: about jobs, that are new."""
 
-    printed: Printed = field(default_factory=Printed)
+    accounting_time: AccountingTime = field(default_factory=AccountingTime)
     failures: Callable[[], list[_Word]] = _nobody
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
@@ -191,24 +191,24 @@ class Books:
 NO_BOOKS = Books()
 
 
-def printed(store: Asks, cluster: str | None, speakers: Speakers) -> Printed:
+def accounting_time(store: Asks, cluster: str | None, speakers: Speakers) -> AccountingTime:
     """In which zones files tell of jobs, by all that is stored. ``speakers``: which of slurmctld's lines count."""
-    sources, limits = (*PRINTED, *EPOCHS), (SAME_S, LEAST, MOST)
+    sources, limits = (*ACCOUNTING_SOURCES, *EPOCHS), (SAME_S, LEAST, MOST)
     if not store.ask(allocations.any_in_another_zone(cluster, speakers, sources, *limits)):
-        return Printed()
-    told: dict[str, list[Vote]] = defaultdict(list)
+        return AccountingTime()
+    votes_by_file: dict[str, list[Vote]] = defaultdict(list)
     epochs: dict[int, int] = {}
     for row in store.ask(allocations.pairs(cluster, speakers, sources, *limits)):
         if row["source"] in EPOCHS:
             epochs[row["job_id"]] = row["quarters"]
         else:
             rest = row["off"] - row["quarters"] * QUARTER_S
-            told[row["file"]].append(Vote(row["t"], row["job_id"], row["quarters"], rest, True))
-    return _of_votes(told, epochs)
+            votes_by_file[row["file"]].append(Vote(row["t"], row["job_id"], row["quarters"], rest, True))
+    return _of_votes(votes_by_file, epochs)
 
 
-def _of_votes(told: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> Printed:
-    votes = {file: sorted(some) for file, some in told.items()}
+def _of_votes(votes_by_file: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> AccountingTime:
+    votes = {file: sorted(some) for file, some in votes_by_file.items()}
     found = {file: zones({file: some}, (), ()).get(file) for file, some in votes.items()}
     stays = {file: zoned.stays if (zoned := found[file]) and not zoned.doubt else _EVERYWHERE for file in votes}
     odd = frozenset(
@@ -216,8 +216,8 @@ def _of_votes(told: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> Prin
         if vote.quarters != next((s.quarters for s in stays[file] if s.start <= vote.time <= s.end), 0)
     )  # fmt: skip
     if not any(stay.quarters for some in stays.values() for stay in some):
-        return Printed(epochs=epochs if any(epochs.values()) else {}, odd=odd)
-    return Printed(stays, _common(stays.values()), epochs, odd)
+        return AccountingTime(epochs=epochs if any(epochs.values()) else {}, odd=odd)
+    return AccountingTime(stays, _common(stays.values()), epochs, odd)
 
 
 _EVERYWHERE = (Stay(float("-inf"), float("inf"), 0),)
@@ -229,9 +229,9 @@ def _common(some: Iterable[tuple[Stay, ...]]) -> tuple[Stay, ...]:
     return different.pop() if len(different) == 1 else ()
 
 
-def node_failures(store: Asks, cluster: str | None, known: Printed) -> list[_Word]:
+def node_failures(store: Asks, cluster: str | None, known: AccountingTime) -> list[_Word]:
     """What ``Books.failures`` gives."""
     return [
         (row["t"] - known.ahead(row["file"], row["source"], row["t"]), tuple(row["nodes"]))
-        for row in store.ask(job_rows.node_failures(cluster, PRINTED))
+        for row in store.ask(job_rows.node_failures(cluster, ACCOUNTING_SOURCES))
     ]

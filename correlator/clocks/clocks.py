@@ -6,8 +6,8 @@ believed when the host's own time daemon told it, or when two independent pairs 
 (``pairs.py``); it is applied to events, never to the stored lines. Stamps in another zone are put right before
 (``offsets.py``): what is left then is a clock's.
 
-This is the room's only door: ``printed_in`` says in which zones accounting was written, ``compared`` (all events) or
-``compared_further`` (a tick's) which clocks and zones were off, ``Clocks.corrected`` moves events and ``Printed.corrected``
+This is the room's only door: ``accounting_time_in`` says in which zones accounting was written, ``compared`` (all events) or
+``compared_further`` (a tick's) which clocks and zones were off, ``Clocks.corrected`` moves events and ``AccountingTime.corrected``
 rows about jobs. What a line's time is when it comes in, ``collector.event_time`` and ``parsers.clock`` say.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from statistics import median
 
-from correlator.clocks.accounting_zones import NO_BOOKS, NOTHING_PRINTED, Books, Printed, node_failures
-from correlator.clocks.accounting_zones import printed as printed_in
+from correlator.clocks.accounting_zones import NO_BOOKS, TRUE_ACCOUNTING_TIME, AccountingTime, Books, node_failures
+from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.clocks.pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
@@ -52,7 +52,7 @@ class Clocks:
         """So many seconds a stamp lies from its true time at most, by what is known."""
         return max((abs(o.seconds) for o in self.offsets), default=0.0)
 
-    def tells_from(self, earliest: float) -> float:
+    def evidence_from(self, earliest: float) -> float:
         """From which stamp on something is told of clocks that are known by lines stamped with ``earliest`` or later: the two
         lines of a pair lie so far apart."""
         return earliest - self.furthest - ENDS_S if self.offsets else earliest
@@ -74,11 +74,11 @@ def compared(events: Sequence[Event], known: Known = NOTHING, books: Books = NO_
     known = _in_true_time(known, zones)
     found = Clocks.of_zones(zones)
     while len(found.signs) < ROUNDS:
-        told = _told(events, known, found)
-        off = _off({host: told[host] for host in told.keys() - _hosts(found.signs)})
+        signs_by_host = _signs_by_host(events, known, found)
+        off = _off({host: signs_by_host[host] for host in signs_by_host.keys() - _hosts(found.signs)})
         if not off:
             break
-        found = _with(found, {host: told[host] for host in off}, off)
+        found = _with(found, {host: signs_by_host[host] for host in off}, off)
     return found
 
 
@@ -95,12 +95,12 @@ def compared_further(
     known = _in_true_time(known, zoned)
     found = Clocks.of_zones(zoned)
     for former in [*before.signs, {}][:ROUNDS]:
-        told = _told(events, known, found)
-        if _off({host: told[host] for host in told.keys() - former.keys() - _hosts(found.signs)}):
+        signs_by_host = _signs_by_host(events, known, found)
+        if _off({host: signs_by_host[host] for host in signs_by_host.keys() - former.keys() - _hosts(found.signs)}):
             return None
         again: dict[str, list[Sign]] = {}
         for host, known_signs in former.items():
-            further = _further(known_signs, told.get(host, []), since)
+            further = _further(known_signs, signs_by_host.get(host, []), since)
             if further is None:
                 return None
             again[host] = further
@@ -111,36 +111,37 @@ def compared_further(
     return found if _until(since, found.offsets) == _until(since, before.offsets) else None
 
 
-def _further(before: Iterable[Sign], told: Sequence[Sign], since: float) -> list[Sign] | None:
+def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> list[Sign] | None:
     """All signs of a clock: those before ``since`` as they were known. None where later lines make signs of earlier ones."""
-    then, now = ([s for s in some if s.time < since] for some in (before, told))
+    then, now = ([s for s in some if s.time < since] for some in (before, later))
     # To the millisecond: what was moved and is moved back is not quite what it was.
     known = {(round(s.time, 3), s.pair) for s in then}
     if any((round(s.time, 3), s.pair) not in known for s in now):
         return None
-    return [*then, *(s for s in told if s.time >= since)]
+    return [*then, *(s for s in later if s.time >= since)]
 
 
-def _told(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
+def _signs_by_host(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
     """All signs by host, where the clocks that are known to be off are corrected."""
-    told: dict[str, list[Sign]] = defaultdict(list)
+    signs_by_host: dict[str, list[Sign]] = defaultdict(list)
     for host, sign in signs(correct(events, found.offsets) if found.offsets else events, known):
-        told[host].append(sign)
-    return told
+        signs_by_host[host].append(sign)
+    return signs_by_host
 
 
-def _off(told: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
+def _off(signs_by_host: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
     """The clocks that were off by their signs."""
     stretches = {
-        host: _stretches(host, sorted(told[host], key=lambda s: (s.time, s.seconds, s.pair))) for host in sorted(told)
+        host: _stretches(host, sorted(signs_by_host[host], key=lambda s: (s.time, s.seconds, s.pair)))
+        for host in sorted(signs_by_host)
     }
     return {host: found for host, found in stretches.items() if found}
 
 
-def _with(found: Clocks, told: Mapping[str, list[Sign]], off: Mapping[str, list[Offset]]) -> Clocks:
+def _with(found: Clocks, signs_by_host: Mapping[str, list[Sign]], off: Mapping[str, list[Offset]]) -> Clocks:
     """What is found, and what one more round found."""
     some = sorted([*found.offsets, *chain.from_iterable(off.values())], key=lambda o: (o.host, o.start))
-    return Clocks(some, [*found.signs, told], found.zones)
+    return Clocks(some, [*found.signs, signs_by_host], found.zones)
 
 
 def _in_true_time(known: Known, zones: Zones) -> Known:
@@ -177,25 +178,25 @@ def as_shown(event: Event) -> Event:
     return replace(event, time=event.time + off, last=event.last + off, clock_offset=0.0) if off else event
 
 
-def _stretches(host: str, told: list[Sign]) -> list[Offset]:
+def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
     """Groups agreeing signs; a sign of a right clock between two of them ends a stretch, and so does long silence."""
-    right = [s.time for s in told if abs(s.seconds) < NOTICEABLE_S]
-    off = [s for s in told if abs(s.seconds) >= NOTICEABLE_S]
+    right = [s.time for s in host_signs if abs(s.seconds) < NOTICEABLE_S]
+    off = [s for s in host_signs if abs(s.seconds) >= NOTICEABLE_S]
     found: list[tuple[list[Sign], Offset]] = []
     while off:
         group = _alike(off, right)
         off = [s for s in off if s not in group]
-        if any(s.told for s in group) or len({s.time for s in group}) > 1:
+        if any(s.stated for s in group) or len({s.time for s in group}) > 1:
             found.append((group, _offset(host, group, right)))
     found.sort(key=lambda f: (f[0][0].time, f[1].seconds))
-    apart = [o for _, o in found]
+    stretches = [o for _, o in found]
     for place, ((group, one), (later, other)) in enumerate(pairwise(found)):
         # A clock that drifts, or that was set wrong once more: each stretch ends where the next one is told.
         last, first = max(s.time for s in group), min(s.time for s in later)
         if last < first and one.end >= other.start:
-            apart[place] = replace(apart[place], end=min(one.end, first - 0.001))
-            apart[place + 1] = replace(other, start=first)
-    return apart
+            stretches[place] = replace(stretches[place], end=min(one.end, first - 0.001))
+            stretches[place + 1] = replace(other, start=first)
+    return stretches
 
 
 def _alike(off: list[Sign], right: list[float]) -> list[Sign]:
@@ -214,7 +215,7 @@ def _alike(off: list[Sign], right: list[float]) -> list[Sign]:
 
 
 def _offset(host: str, group: Sequence[Sign], right: Sequence[float]) -> Offset:
-    told = any(s.told for s in group)
+    is_stated = any(s.stated for s in group)
     # A step is told in true time already: the clock that was stepped no longer shows what it had shown.
     wrong = [s.time for s in group if not s.mended] or [s.time - s.seconds for s in group]
     mended = min((s.time for s in group if s.mended), default=None)
@@ -222,10 +223,10 @@ def _offset(host: str, group: Sequence[Sign], right: Sequence[float]) -> Offset:
     start = max(right[place - 1] + 0.001 if place else float("-inf"), min(wrong) - HOLDS_S)
     ends = [t - 0.001 for t in right if t > max(wrong)][:1] + ([mended - 0.001] if mended is not None else [])
     # Whole seconds: it is known no better, and each further sign would move all events by a little.
-    best = next((s.seconds for s in group if s.told), float(round(median(s.seconds for s in group))))
-    why = "its time daemon said so" if told else " and ".join(sorted({s.pair for s in group}))
-    agree = "" if told else " agree on it"
-    return Offset(host, start, min([*ends, max(wrong) + HOLDS_S]), best, 0.5 if told else AGREE_S, why + agree)
+    best = next((s.seconds for s in group if s.stated), float(round(median(s.seconds for s in group))))
+    why = "its time daemon said so" if is_stated else " and ".join(sorted({s.pair for s in group}))
+    agree = "" if is_stated else " agree on it"
+    return Offset(host, start, min([*ends, max(wrong) + HOLDS_S]), best, 0.5 if is_stated else AGREE_S, why + agree)
 
 
 def _between(times: list[float], low: float, high: float) -> bool:
@@ -235,15 +236,16 @@ def _between(times: list[float], low: float, high: float) -> bool:
 
 __all__ = [
     "NOTHING",
-    "NOTHING_PRINTED",
     "NO_BOOKS",
     "NO_ZONES",
+    "TRUE_ACCOUNTING_TIME",
+    "AccountingTime",
     "Books",
     "Clocks",
     "Known",
     "Offset",
-    "Printed",
     "Zones",
+    "accounting_time_in",
     "ahead",
     "compared",
     "compared_further",
@@ -251,6 +253,5 @@ __all__ = [
     "hours_off",
     "node_failures",
     "offsets",
-    "printed_in",
     "without_stamp",
 ]

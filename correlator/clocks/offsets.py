@@ -1,4 +1,4 @@
-"""Which stamps are in which zone: launches tell it of nodes (``zones.py``), allocations of what commands printed (``printed.py``), what
+"""Which stamps are in which zone: launches tell it of nodes (``zone_votes.py``), allocations of what commands printed (``accounting_zones.py``), what
 nodes tell when slurmctld loses and finds them says whose stamps are right (``clock_reference.py``), outages of both ends of a cable
 tell it of switches."""
 
@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from correlator.clocks.accounting_zones import NO_BOOKS, Books, Printed
+from correlator.clocks.accounting_zones import NO_BOOKS, AccountingTime, Books
 from correlator.clocks.offset import Offset
-from correlator.clocks.pairs import ENDS_S, NOTICEABLE_S, Known, Launches, launches, outages_apart
+from correlator.clocks.pairs import ENDS_S, NOTICEABLE_S, Known, Launches, launches, link_end_differences
 from correlator.clocks.reference import SLURM, TIMES, Word, fit, system_lines, words
 from correlator.clocks.zone_votes import (
     COPIES_S,
@@ -34,7 +34,7 @@ from correlator.site.cabling import Cabling
 class Zones:
     """Which stamps are in another zone. ``odd``: launches that tell of others, by host, job and quarters of an hour, and are not
     believed; ``hosts``: those of which it was judged, where there are such launches. ``log_ahead``: by so many seconds slurmctld's
-    log is ahead; ``printed``: what commands printed."""
+    log is ahead; ``accounting_time``: what commands printed."""
 
     offsets: tuple[Offset, ...] = ()
     odd: frozenset[tuple[str, int, int]] = frozenset()
@@ -42,7 +42,7 @@ class Zones:
     #: Of each job the host of its batch script, which stamps its output, and when it was allocated (true time).
     scripts: Mapping[int, tuple[str, float]] = field(default_factory=dict)
     log_ahead: float = 0.0
-    printed: Printed = field(default_factory=Printed)
+    accounting_time: AccountingTime = field(default_factory=AccountingTime)
 
     def ahead_in_output(self, job: int | None, time: float, host: str | None = None) -> float:
         """By so many seconds a stamp in the output of a job is ahead: as its ``host`` or that of its batch script is, where it would not
@@ -63,22 +63,22 @@ def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> 
 def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
     """Which stamps are in another zone than they are taken for, by everything that is stored."""
     launched = launches(events, known)
-    signs = _Signs(events, votes(launched), words(events) or books.failures(), books.printed)
+    signs = _Signs(events, votes(launched), words(events) or books.failures(), books.accounting_time)
     right = signs.right()
-    apart = signs.apart({right or 0})
-    if right is None and apart:  # it may be a log host that wrote the others' stamps as well
-        right = signs.right({apart})
-    shown = correct(events, offsets := signs.offsets(right or 0, apart or 0))
-    if (right is None or apart is None) and (more := _zoned_ahead(shown, known.cables)):
-        right, apart = (more, apart) if right is None else (right, -more)
-        shown = correct(events, offsets := signs.offsets(right, apart or 0))
+    log_offset = signs.system_log_offset({right or 0})
+    if right is None and log_offset:  # it may be a log host that wrote the others' stamps as well
+        right = signs.right({log_offset})
+    shown = correct(events, offsets := signs.offsets(right or 0, log_offset or 0))
+    if (right is None or log_offset is None) and (more := _zoned_ahead(shown, known.cables)):
+        right, log_offset = (more, log_offset) if right is None else (right, -more)
+        shown = correct(events, offsets := signs.offsets(right, log_offset or 0))
     offsets += _of_switches(shown, known.cables)
     log_ahead = -(right or 0) * QUARTER_S
-    printed = replace(books.printed, log_ahead=log_ahead) if log_ahead else books.printed
+    accounting_time = replace(books.accounting_time, log_ahead=log_ahead) if log_ahead else books.accounting_time
     if not offsets and not signs.far:
-        return Zones(printed=printed)
-    found = Zones(tuple(offsets), frozenset(), _hosts(events), log_ahead=log_ahead, printed=printed)
-    return replace(found, scripts=_scripts(launched, found), odd=frozenset(_odd(signs.told, found)))
+        return Zones(accounting_time=accounting_time)
+    found = Zones(tuple(offsets), frozenset(), _hosts(events), log_ahead=log_ahead, accounting_time=accounting_time)
+    return replace(found, scripts=_scripts(launched, found), odd=frozenset(_odd(signs.votes, found)))
 
 
 def _scripts(launched: Launches, found: Zones) -> dict[int, tuple[str, float]]:
@@ -92,15 +92,17 @@ def _hosts(events: Iterable[Event]) -> frozenset[str]:
 
 
 class _Signs:
-    """What tells of zones: launches (``told``), what slurmctld ``said`` of nodes, what was ``printed``. All numbers are quarters of
+    """What tells of zones: launches (``votes``), what slurmctld ``words`` of nodes, what was ``accounting_time``. All numbers are quarters of
     an hour."""
 
-    def __init__(self, events: Sequence[Event], told: Votes, said: Sequence[Word], printed: Printed) -> None:
-        self.events, self.told, self.said, self.printed = events, told, said, printed
+    def __init__(
+        self, events: Sequence[Event], votes: Votes, words: Sequence[Word], accounting_time: AccountingTime
+    ) -> None:
+        self.events, self.votes, self.words, self.accounting_time = events, votes, words, accounting_time
         #: Zones that launches tell of, slurmctld's not counted.
-        self.far = {vote.quarters for some in told.values() for vote in some} - {0}
-        self.believed = zones(told, _hosts(events), events) if self.far else {}
-        self.nodes = {name for _, names in said for name in names}
+        self.far = {vote.quarters for some in votes.values() for vote in some} - {0}
+        self.believed = zones(votes, _hosts(events), events) if self.far else {}
+        self.nodes = {name for _, names in words for name in names}
 
     def right(self, maybe: Collection[int] = ()) -> int | None:
         """By how much stamps that name their zone are ahead of slurmctld's log, which is to be moved then; None where nothing tells.
@@ -108,27 +110,29 @@ class _Signs:
         logged = {e.time_quality for e in self.events if e.source == "slurmctld"}
         if logged and "inferred" not in logged:
             return 0  # it names its zone itself
-        exact = Counter(v.quarters for some in self.told.values() for v in some if not v.inferred)
-        exact.update(self.printed.epochs.values())
+        exact = Counter(v.quarters for some in self.votes.values() for v in some if not v.inferred)
+        exact.update(self.accounting_time.epochs.values())
         exact.update(_copies(self.events))
         if exact:
             ((quarters, count),) = exact.most_common(1)
             if count > 1 and count >= TIMES * (exact.total() - count):
                 return quarters
-        stays = [*(zoned.stays for zoned in self.believed.values()), *self.printed.stays.values()]
+        stays = [*(zoned.stays for zoned in self.believed.values()), *self.accounting_time.stays.values()]
         others = {stay.quarters for some in stays for stay in some}.union(maybe)
-        found = fit(self.said, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
+        found = fit(self.words, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
         return self._two_of_three() if found is None else found
 
     def _two_of_three(self) -> int | None:
         """What all nodes and all that was printed are ahead of slurmctld's log by, where they agree: the log is in another zone."""
-        nodes = {zoned.stays for zoned in self.believed.values()} if self.believed.keys() >= self.told.keys() else set()
-        if len(nodes) != 1 or nodes != set(self.printed.stays.values()):
+        nodes = (
+            {zoned.stays for zoned in self.believed.values()} if self.believed.keys() >= self.votes.keys() else set()
+        )
+        if len(nodes) != 1 or nodes != set(self.accounting_time.stays.values()):
             return None
         (stays,) = nodes
         return stays[0].quarters if len(stays) == 1 else None
 
-    def apart(self, maybe: Collection[int]) -> int | None:
+    def system_log_offset(self, maybe: Collection[int]) -> int | None:
         """By how much nodes' system logs that name no zone are ahead of their slurmds' logs (a log host may write its own time), as far
         as words on nodes tell it."""
         lines = system_lines(self.events, self.nodes, zoned=False)
@@ -136,46 +140,46 @@ class _Signs:
             off = list(_stretches(host, self.believed[host], 0.0))
             lines[host] = sorted(t - ahead(off, t, True, True) for t in lines[host])
         others = {-quarters for quarters in self.far}.union(maybe)
-        return fit(self.said, lines, others).clear(others)
+        return fit(self.words, lines, others).clear(others)
 
-    def offsets(self, right: int, apart: int) -> list[Offset]:
+    def offsets(self, right: int, log_offset: int) -> list[Offset]:
         """The offsets of all hosts but switches."""
         controllers = {e.host for e in self.events if e.source == "slurmctld"}
         switches = {e.host for e in self.events if e.source == "switch"}
-        kinds = {kind_of(host) for host in self.told}
+        kinds = {kind_of(host) for host in self.votes}
         # What tells nothing is in slurmctld's zone, unless all nodes are in the right one.
-        alike = not self.told or any(host not in self.believed for host in self.told)
+        alike = not self.votes or any(host not in self.believed for host in self.votes)
         found: list[Offset] = []
         for host in sorted(_hosts(self.events)):
-            of_log = host in controllers and host not in self.told
+            of_log = host in controllers and host not in self.votes
             zoned = self.believed.get(host)
             if of_log or (zoned is None and host not in switches and (kind_of(host) in kinds or alike)):
                 zoned = Zoned(_EVER)
             if zoned is not None:
-                found += _of_host(host, zoned, -right * QUARTER_S, 0 if host in controllers else apart)
+                found += _of_host(host, zoned, -right * QUARTER_S, 0 if host in controllers else log_offset)
         return found
 
 
 def _copies(events: Iterable[Event]) -> Iterable[int]:
     """By how many quarters of an hour slurmctld's words in stamps that name a zone are ahead of the same in its log."""
-    said: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    lines: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for event in events:
         if event.source == "slurmctld" and event.kind in ("slurm.job_start", "slurm.job_end", "slurm.node_down"):
             key = (event.kind, event.job_id, str(event.entities.get("nodes")))
-            said[key][event.time_quality == "line"].append(event.time)
-    for unzoned, zoned in said.values():
+            lines[key][event.time_quality == "line"].append(event.time)
+    for unzoned, zoned in lines.values():
         if len(unzoned) == len(zoned) == 1:
             quarters = round((zoned[0] - unzoned[0]) / QUARTER_S)
             if abs(zoned[0] - unzoned[0] - quarters * QUARTER_S) <= COPIES_S:
                 yield quarters
 
 
-def _of_host(host: str, zoned: Zoned, log_ahead: float, apart: int) -> list[Offset]:
+def _of_host(host: str, zoned: Zoned, log_ahead: float, log_offset: int) -> list[Offset]:
     own = list(_stretches(host, zoned, log_ahead))
-    if not apart:
+    if not log_offset:
         return own
     why = "what it tells of its losses, and slurmctld of them, is as far apart as zones are"
-    system = [replace(o, of="system", why=why) for o in _stretches(host, _later(zoned, apart), log_ahead)]
+    system = [replace(o, of="system", why=why) for o in _stretches(host, _later(zoned, log_offset), log_ahead)]
     return [*(replace(o, of="slurm") for o in own), *system]
 
 
@@ -203,12 +207,12 @@ def _stretches(host: str, found: Zoned, log_ahead: float) -> Iterable[Offset]:
             yield Offset(host, stay.start + off, stay.end + off, off + log_ahead, 0.0, why, True, found.inferred)
 
 
-def _odd(told: Votes, known: Zones) -> Iterable[tuple[str, int, int]]:
+def _odd(votes_by_host: Votes, known: Zones) -> Iterable[tuple[str, int, int]]:
     """Launches that tell of another zone than is known."""
     by_host: dict[str, list[Offset]] = defaultdict(list)
     for offset in known.offsets:
         by_host[offset.host].append(offset)
-    for host, some in told.items():
+    for host, some in votes_by_host.items():
         for vote in some:
             shown, off = vote.time + vote.quarters * QUARTER_S, vote.quarters * QUARTER_S + known.log_ahead
             there = [o for o in by_host[host] if o.of != "system" and o.start <= shown <= o.end]
@@ -220,11 +224,11 @@ def zones_further(before: Zones, events: Sequence[Event], known: Known, books: B
     """The same zones, with what ``events`` tell of further jobs; None where launches or accounting tell of another zone than is known, or a
     host is new where zones differ. Whose stamps are right is asked again when everything is looked at."""
     launched = launches(events, known)
-    told = votes(launched)
-    if not before.odd.issuperset(_odd(told, before)):
+    launch_votes = votes(launched)
+    if not before.odd.issuperset(_odd(launch_votes, before)):
         return None
     logged = {job: at for job, (at, doubt) in launched.allocated.items() if not doubt and job not in launched.again}
-    if before.printed.told_otherwise(books.rows, logged):
+    if before.accounting_time.contradicts(books.rows, logged):
         return None
     if not before.offsets:
         return before
@@ -290,7 +294,7 @@ OUTAGES = 2
 def _cables(events: Iterable[Event], cables: Cabling) -> dict[str, Counter[int]]:
     """By switch, of outages that both ends of a cable tell, by how many quarters of an hour it is ahead."""
     found: dict[str, Counter[int]] = defaultdict(Counter)
-    for switch, off in outages_apart(events, cables):
+    for switch, off in link_end_differences(events, cables):
         quarters = round(off / QUARTER_S)
         if abs(off) <= ENDS_S or (abs(off - quarters * QUARTER_S) <= NOTICEABLE_S and LEAST <= abs(quarters) <= MOST):
             found[switch][quarters] += 1
@@ -301,42 +305,42 @@ def _zoned_ahead(events: Sequence[Event], cables: Cabling) -> int:
     """By how many quarters of an hour nodes' stamps that name their zone are ahead of those that name none: switches are not as far from
     these as from those."""
     links = [e for e in events if e.kind.startswith(("nic.link_", "switch.port_"))]
-    told = [
+    log_votes = [
         sum(
             _cables((e for e in links if e.source == "switch" or e.time_quality == quality), cables).values(), Counter()
         )
         for quality in ("line", "inferred")
     ]
-    return _clear(told[1]) - _clear(told[0]) if all(map(_agreed, told)) else 0
+    return _clear(log_votes[1]) - _clear(log_votes[0]) if all(map(_agreed, log_votes)) else 0
 
 
 def _of_switches(events: Sequence[Event], cables: Cabling) -> Iterable[Offset]:
     """Zones of switches beside those of nodes, which ``events`` show as they are known. All switches whose stamps (do not) name a
     zone are set up alike, unless some are known to differ."""
-    told = _cables(events, cables)
-    if not any(quarters for found in told.values() for quarters in found):
+    by_switch = _cables(events, cables)
+    if not any(quarters for found in by_switch.values() for quarters in found):
         return
     switches = {e.host for e in events if e.source == "switch" and e.host}
     zoned = {e.host for e in events if e.source == "switch" and e.time_quality == "line"}
     for ours in (switches - zoned, switches & zoned):
-        usual = _clear(sum((told[s] for s in ours if s in told), Counter()))
+        common = _clear(sum((by_switch[s] for s in ours if s in by_switch), Counter()))
         for switch in sorted(ours):
-            own = told.get(switch)
-            quarters = usual if not own or set(own) == {usual} else _clear(own)
+            own = by_switch.get(switch)
+            quarters = common if not own or set(own) == {common} else _clear(own)
             if quarters:
                 off, why = quarters * QUARTER_S, "what both ends of its cables tell is as far apart as zones are"
                 yield Offset(switch, float("-inf"), float("inf"), off, 0.0, why, True, switch not in zoned)
 
 
-def _agreed(told: Counter[int]) -> bool:
+def _agreed(counts: Counter[int]) -> bool:
     """Do outages enough agree?"""
-    ((_, count),) = told.most_common(1) or ((0, 0),)
-    return count >= OUTAGES and count >= TIMES * (told.total() - count)
+    ((_, count),) = counts.most_common(1) or ((0, 0),)
+    return count >= OUTAGES and count >= TIMES * (counts.total() - count)
 
 
-def _clear(told: Counter[int]) -> int:
+def _clear(counts: Counter[int]) -> int:
     """By how many quarters of an hour; 0 where that is not clear."""
-    return told.most_common(1)[0][0] if _agreed(told) else 0
+    return counts.most_common(1)[0][0] if _agreed(counts) else 0
 
 
 __all__ = ["NO_ZONES", "SLURM", "Offset", "Zones", "ahead", "zones_further", "zones_in"]

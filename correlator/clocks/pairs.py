@@ -51,13 +51,13 @@ PAIR_LAUNCH, PAIR_CABLE, PAIR_RECEIVED = "launches", "ends of its links", "times
 
 @dataclass(frozen=True)
 class Sign:
-    """At local time ``time`` the clock was ``seconds`` off (about 0: it was right). ``told``: the time daemon says so.
+    """At local time ``time`` the clock was ``seconds`` off (about 0: it was right). ``stated``: the time daemon says so.
     ``pair``: what was compared."""
 
     time: float
     seconds: float
     pair: str = PAIR_LAUNCH
-    told: bool = False
+    stated: bool = False
     mended: bool = False
 
 
@@ -79,7 +79,7 @@ class Known:
 
 NOTHING = Known()
 
-Told = tuple[str, Sign]
+HostSign = tuple[str, Sign]
 
 
 @dataclass(frozen=True)
@@ -92,24 +92,24 @@ class Launches:
     again: frozenset[int]
 
 
-_TOLD_OF_LAUNCHES = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_requeue"})
+_LAUNCH_EVENTS = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_requeue"})
 
 
 def launches(events: Iterable[Event], known: Known) -> Launches:
     """What ``events`` tell of the launches of jobs."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.kind in _TOLD_OF_LAUNCHES and event.host:
+        if event.kind in _LAUNCH_EVENTS and event.host:
             by_kind[event.kind].append(event)
     starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
     return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, known.begun), _allocated_again(by_kind))
 
 
-def signs(events: Sequence[Event], known: Known = NOTHING) -> list[Told]:
+def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
     """All signs of all hosts."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.kind in _TELLING and event.host:
+        if event.kind in _COMPARED_EVENTS and event.host:
             by_kind[event.kind].append(event)
     starts = by_kind["slurm.step_start"]
     allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)
@@ -125,23 +125,23 @@ def signs(events: Sequence[Event], known: Known = NOTHING) -> list[Told]:
 
 _LINKS = {"nic.link_down": False, "nic.link_up": True, "switch.port_down": False, "switch.port_up": True}
 
-_TELLING = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *_LINKS})
+_COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *_LINKS})
 
 
-def _daemon(events: Sequence[Event]) -> Iterable[Told]:
+def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
     """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of it."""
     for event in events:
         seconds = _number(event.entities.get("offset_s"))
         if seconds is None or abs(seconds) < NOTICEABLE_S:
             continue
         stepped = "step" in event.message or "reset" in event.message
-        yield event.host or "", Sign(event.time, -seconds, "its time daemon", told=True, mended=stepped)
+        yield event.host or "", Sign(event.time, -seconds, "its time daemon", stated=True, mended=stepped)
 
 
-def _allocations(said: Sequence[Event], starts: Sequence[Event], begun: Begun) -> dict[int, tuple[float, float]]:
+def _allocations(allocations: Sequence[Event], starts: Sequence[Event], begun: Begun) -> dict[int, tuple[float, float]]:
     """When each job was first given its nodes, and how exactly that is known: by slurmctld, else by accounting."""
     found: dict[int, tuple[float, float]] = {}
-    for event in said:
+    for event in allocations:
         if event.source == "slurmctld" and event.job_id is not None:
             found.setdefault(event.job_id, (event.time, 0.0))
     untold = {e.job_id for e in starts if e.job_id is not None} - found.keys()
@@ -150,18 +150,18 @@ def _allocations(said: Sequence[Event], starts: Sequence[Event], begun: Begun) -
 
 def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
     """Jobs that were given nodes more than once, as slurmctld tells: of two launches of one step each may be another run's."""
-    told = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
+    started = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
     requeued = {e.job_id for e in by_kind["slurm.job_requeue"] if e.source == "slurmctld" and e.job_id is not None}
-    return frozenset(requeued | {job for job, count in Counter(told).items() if count > 1})
+    return frozenset(requeued | {job for job, count in Counter(started).items() if count > 1})
 
 
 def _launches(
     starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]], again: Collection[int]
-) -> Iterable[Told]:
+) -> Iterable[HostSign]:
     """A job is allocated, then the batch host launches: a launch before its allocation is a clock behind. Where the first
     allocation of a job that was requeued is not told, it would be one of that run."""
     batch: dict[str, list[Sign]] = defaultdict(list)
-    early: list[tuple[int, Told]] = []
+    early: list[tuple[int, HostSign]] = []
     for event in starts:
         known = allocated.get(event.job_id or -1)
         if event.source != "slurmd" or known is None or not event.host:
@@ -179,21 +179,23 @@ def _launches(
     yield from _unlike_others(batch)
 
 
-def _by_several_jobs(told: Sequence[tuple[int, Told]]) -> Iterable[Told]:
+def _by_several_jobs(signs: Sequence[tuple[int, HostSign]]) -> Iterable[HostSign]:
     """Signs from launches of jobs. munge refuses who is further off than ``ENDS_S``, and such a node launches nothing: what seems
     so is the launch of another run, of which not all is told, unless two jobs agree (stamps in another zone)."""
-    far = [(job, host, sign.seconds) for job, (host, sign) in told if abs(sign.seconds) > ENDS_S]
-    for job, (host, sign) in told:
+    far = [(job, host, sign.seconds) for job, (host, sign) in signs if abs(sign.seconds) > ENDS_S]
+    for job, (host, sign) in signs:
         agree = (o != job and h == host and abs(by - sign.seconds) <= AGREE_S for o, h, by in far)
         if abs(sign.seconds) <= ENDS_S or any(agree):
             yield host, sign
 
 
-def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[Told]:
+def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[HostSign]:
     """Launches that were late by the same each time (a slow prolog is late by more or less), or before what accounting holds
     for their allocation, while most other nodes were prompt. Were most of them not, the measure would be wrong."""
-    odd = [(host, run) for host, told in sorted(batch.items()) for run in _odd_in_a_row(told)]
-    everywhere = sorted((s.time, host, bool(s.seconds)) for host, told in batch.items() for s in told) if odd else []
+    odd = [(host, run) for host, host_signs in sorted(batch.items()) for run in _odd_in_a_row(host_signs)]
+    everywhere = (
+        sorted((s.time, host, bool(s.seconds)) for host, host_signs in batch.items() for s in host_signs) if odd else []
+    )
     for host, run in odd:
         low = bisect_left(everywhere, (run[0].time - AROUND_S,))
         high = bisect_left(everywhere, (run[-1].time + AROUND_S,))
@@ -203,10 +205,10 @@ def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[Told]:
             yield from ((host, sign) for sign in run)
 
 
-def _odd_in_a_row(told: Sequence[Sign]) -> Iterable[list[Sign]]:
+def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
     """Launches of one host that were off, none of them prompt in between; those that came late, by the same."""
     runs: list[list[Sign]] = [[]]
-    for sign in sorted(told, key=lambda s: (s.time, s.seconds)):
+    for sign in sorted(host_signs, key=lambda s: (s.time, s.seconds)):
         if not sign.seconds or (runs[-1] and sign.time - runs[-1][-1].time > HOLDS_S):
             runs.append([])
         if sign.seconds:
@@ -218,10 +220,10 @@ def _odd_in_a_row(told: Sequence[Sign]) -> Iterable[list[Sign]]:
             yield run
 
 
-def _without_live(events: Sequence[Event], told: Sequence[Told]) -> list[Told]:
+def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[HostSign]:
     """A host whose lines arrive when they were written has a right clock, however late it launches."""
     late: dict[str, list[float]] = defaultdict(list)
-    for host, sign in told:
+    for host, sign in signs:
         if sign.seconds > 0:
             late[host].append(sign.time)
     live: dict[str, int] = defaultdict(int)
@@ -229,17 +231,17 @@ def _without_live(events: Sequence[Event], told: Sequence[Told]) -> list[Told]:
         times = late.get(event.host or "")
         if times and event.received is not None and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S:
             live[event.host or ""] += abs(event.received - event.time) < NOTICEABLE_S
-    return [(host, sign) for host, sign in told if sign.seconds <= 0 or live[host] < LIVE_LINES]
+    return [(host, sign) for host, sign in signs if sign.seconds <= 0 or live[host] < LIVE_LINES]
 
 
-def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]) -> Iterable[Told]:
+def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]) -> Iterable[HostSign]:
     """Signs from the launches of steps."""
     return _by_several_jobs(list(_odd_launches(starts, allocated, again)))
 
 
 def _odd_launches(
     starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]
-) -> Iterable[tuple[int, Told]]:
+) -> Iterable[tuple[int, HostSign]]:
     """One launch request reaches all nodes of a step at once: who writes another time has another clock. Of two nodes the
     one whose launch follows the allocation is right."""
     steps: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
@@ -275,20 +277,22 @@ ENDS_S = 360.0
 _Span = tuple[float, float, float]
 
 
-def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[Told]:
+def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[HostSign]:
     """An outage that both ends of a cable tell, equally long, the same time apart at its beginning and its end. A switch by
     which other hosts' clocks are right is right itself."""
     if not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
         return
     near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
-    apart: dict[str, list[tuple[float, str, float, float]]] = defaultdict(list)  # by switch: (time, host, off, length)
-    for (switch, port), told in sorted(far.items()):
-        for (host, device), its_spans in _by_far_end(cables, switch, port, told):
+    differences: dict[str, list[tuple[float, str, float, float]]] = defaultdict(
+        list
+    )  # by switch: (time, host, off, length)
+    for (switch, port), spans in sorted(far.items()):
+        for (host, device), its_spans in _by_far_end(cables, switch, port, spans):
             for mine, its in _matched(near.get((host, device), ()), its_spans):
                 off = (mine[0] - its[0] + mine[1] - its[1]) / 2
-                apart[switch].append((mine[0], host, off, mine[1] - mine[0]))
-    for switch in sorted(apart):
-        pairs = sorted(apart[switch])
+                differences[switch].append((mine[0], host, off, mine[1] - mine[0]))
+    for switch in sorted(differences):
+        pairs = sorted(differences[switch])
         times = [p[0] for p in pairs]
         for time, host, off, length in pairs:
             around = pairs[bisect_left(times, time - AROUND_S) : bisect_right(times, time + AROUND_S)]
@@ -301,15 +305,15 @@ def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable
                 yield host, Sign(time + length, off, PAIR_CABLE)
 
 
-def outages_apart(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[str, float]]:
+def link_end_differences(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[str, float]]:
     """(switch, by how many seconds it is ahead) of outages that both ends of a cable tell and that lasted equally long, however far apart."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event.kind in _LINKS and event.host:
             by_kind[event.kind].append(event)
     near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
-    for (switch, port), told in sorted(far.items()):
-        for place, spans in _by_far_end(cables, switch, port, told):
+    for (switch, port), port_spans in sorted(far.items()):
+        for place, spans in _by_far_end(cables, switch, port, port_spans):
             for its in spans:
                 for mine in near.get(place, ()):
                     doubt = AGREE_S / 2 + mine[2] + its[2]
@@ -317,10 +321,10 @@ def outages_apart(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[st
                         yield switch, (its[0] - mine[0] + its[1] - mine[1]) / 2
 
 
-def _by_far_end(cables: Cabling, switch: str, port: str, told: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
+def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
     """Outages of a switch's port by the NIC that hung on it then."""
     found: dict[Place, list[_Span]] = defaultdict(list)
-    for span in told:
+    for span in spans:
         place = cables.far_end(switch, port, span[0])
         if place is not None:
             found[place].append(span)
@@ -329,14 +333,14 @@ def _by_far_end(cables: Cabling, switch: str, port: str, told: Sequence[_Span]) 
 
 def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[str, str], list[_Span]]:
     """(host, device) -> outages, each from the last word of a loss to the first of the return."""
-    told: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    by_port: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for kind in _LINKS:
         if kind.startswith(family):
             for event in by_kind.get(kind, ()):
                 if event.device:
-                    told[event.host or "", event.device].append(event)
+                    by_port[event.host or "", event.device].append(event)
     found: dict[tuple[str, str], list[_Span]] = {}
-    for place, events in told.items():
+    for place, events in by_port.items():
         events.sort(key=lambda e: (e.time, e.kind))
         spans = [
             (one.time, other.time, max(one.sigma, other.sigma)) for one, other in pairwise(events)
@@ -364,7 +368,7 @@ def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Spa
 LIVE_LINES, LIVE_S = 4, 600.0
 
 
-def _received(events: Sequence[Event]) -> Iterable[Told]:
+def _received(events: Sequence[Event]) -> Iterable[HostSign]:
     """A line cannot arrive before it was written: then its writer's clock is ahead, by that much at least. Lines that all
     arrive late by the same, where others' come at once, were written by a clock that is behind."""
     late: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -376,29 +380,29 @@ def _received(events: Sequence[Event]) -> Iterable[Told]:
             late[event.host].append((event.time, lag))
         elif lag <= -NOTICEABLE_S - event.sigma:
             yield event.host, Sign(event.time, -lag, PAIR_RECEIVED)
-    if any(list(_late_alike(told)) for told in late.values()):
+    if any(list(_late_alike(lags)) for lags in late.values()):
         yield from _all_late(events)
 
 
-def _all_late(events: Sequence[Event]) -> Iterable[Told]:
+def _all_late(events: Sequence[Event]) -> Iterable[HostSign]:
     lags: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         if event.received is not None and event.time_quality == "line" and event.host:
             lags[event.host].append((event.time, event.received - event.time))
-    for host, told in sorted(lags.items()):
-        for run in _late_alike(told):
+    for host, host_lags in sorted(lags.items()):
+        for run in _late_alike(host_lags):
             low, high = run[0][0] - AROUND_S, run[-1][0] + AROUND_S
-            heard = [[abs(lag) for at, lag in t if low <= at <= high] for h, t in lags.items() if h != host]
-            at_once = [min(found) < NOTICEABLE_S for found in heard if found]
+            other_lags = [[abs(lag) for at, lag in t if low <= at <= high] for h, t in lags.items() if h != host]
+            at_once = [min(found) < NOTICEABLE_S for found in other_lags if found]
             if at_once and 3 * sum(at_once) >= 2 * len(at_once):
                 yield from ((host, Sign(at, -lag, PAIR_RECEIVED)) for at, lag in run)
 
 
-def _late_alike(told: list[tuple[float, float]]) -> Iterable[list[tuple[float, float]]]:
+def _late_alike(lags: list[tuple[float, float]]) -> Iterable[list[tuple[float, float]]]:
     """Stretches of a host's lines that were all late by the same; a line that came at once ends one."""
-    told.sort()
+    lags.sort()
     runs: list[list[tuple[float, float]]] = [[]]
-    for at, lag in told:
+    for at, lag in lags:
         if lag < NOTICEABLE_S or (runs[-1] and abs(lag - runs[-1][0][1]) > AGREE_S):
             runs.append([])
         if lag >= NOTICEABLE_S:

@@ -30,7 +30,7 @@ WORDS, NODES, TIMES = 4, 2, 2.5
 SHARE = 0.4
 
 #: Two are enough where launches or accounting tell of just that zone.
-WORDS_TOLD = 2
+LEAST_WORDS = 2
 
 #: Words beyond this are not looked at: many more tell nothing more.
 MOST_WORDS = 2000
@@ -38,7 +38,7 @@ MOST_WORDS = 2000
 _OF_NODES = frozenset({"slurm.node_down", "slurm.node_not_responding", "slurm.node_up"})
 
 #: What a node tells when it goes or is back.
-_TELLING = ("nic.link_", "kernel.boot", "kernel.panic", "kernel.lockup", "sys.service_", "slurm.daemon_")
+_COMPARED_EVENTS = ("nic.link_", "kernel.boot", "kernel.panic", "kernel.lockup", "sys.service_", "slurm.daemon_")
 
 #: Of these sources a node's lines are not its system's.
 SLURM = frozenset({"slurmd", "slurmstepd", "slurmctld", "slurmdbd"})
@@ -49,11 +49,11 @@ Word = tuple[float, tuple[str, ...]]
 
 def words(events: Iterable[Event]) -> list[Word]:
     """(time, nodes) of what slurmctld's log without a zone says of nodes."""
-    said = [
+    found = [
         (e.time, tuple(map(str, nodes))) for e in events
         if e.kind in _OF_NODES and e.source == "slurmctld" and e.time_quality == "inferred" and isinstance(nodes := e.entities.get("nodes"), list)
     ]  # fmt: skip
-    return sorted(set(said))
+    return sorted(set(found))
 
 
 def system_lines(events: Iterable[Event], hosts: Collection[str], zoned: bool) -> dict[str, list[float]]:
@@ -64,7 +64,7 @@ def system_lines(events: Iterable[Event], hosts: Collection[str], zoned: bool) -
         if (
             event.host in hosts
             and event.time_quality == quality
-            and event.kind.startswith(_TELLING)
+            and event.kind.startswith(_COMPARED_EVENTS)
             and event.source not in others
         ):
             found[event.host or ""].append(event.time)
@@ -79,30 +79,30 @@ class Fit:
     hits: Mapping[int, int]
     nodes: Mapping[int, int]
 
-    def clear(self, told: Collection[int] = ()) -> int | None:
-        """By how much nodes are ahead; None where it is not clear. ``told``: what something else tells may be so."""
+    def clear(self, excluded: Collection[int] = ()) -> int | None:
+        """By how much nodes are ahead; None where it is not clear. ``excluded``: what something else tells may be so."""
         best = max(sorted(self.hits), key=lambda q: (self.hits[q], q == 0), default=None)
         if best is None:
             return None
         second = max((n for q, n in self.hits.items() if q != best), default=0)
-        if best in told or best == 0:
-            others = max((self.hits.get(q, 0) for q in {0, *told} - {best}), default=0)
-            if self.hits[best] >= WORDS_TOLD and self.hits[best] >= TIMES * others:
+        if best in excluded or best == 0:
+            others = max((self.hits.get(q, 0) for q in {0, *excluded} - {best}), default=0)
+            if self.hits[best] >= LEAST_WORDS and self.hits[best] >= TIMES * others:
                 return best
         enough = self.hits[best] >= max(WORDS, SHARE * self.words) and self.nodes[best] >= NODES
         return best if enough and self.hits[best] >= TIMES * second else None
 
 
-def fit(said: Sequence[Word], lines: Mapping[str, Sequence[float]], told: Iterable[int] = ()) -> Fit:
-    """How the words fit if nodes are ahead by as many half hours as zones may be, or by what is ``told``."""
-    pairs = [(at, host) for at, nodes in said for host in nodes if host in lines]
+def fit(words: Sequence[Word], lines: Mapping[str, Sequence[float]], excluded: Iterable[int] = ()) -> Fit:
+    """How the words fit if nodes are ahead by as many half hours as zones may be, or by what is ``excluded``."""
+    pairs = [(at, host) for at, nodes in words for host in nodes if host in lines]
     pairs = pairs[:: len(pairs) // MOST_WORDS + 1]
     now = sum(_fits(lines[host], at) for at, host in pairs)
     if 2 * now >= len(pairs):  # as a rule
         return Fit(len(pairs), {0: now} if now else {}, {0: len({h for at, h in pairs if _fits(lines[h], at)})})
     hits: Counter[int] = Counter()
     nodes: dict[int, set[str]] = defaultdict(set)
-    for quarters in {*range(-MOST, MOST + 1, HALF_HOUR), *told}:
+    for quarters in {*range(-MOST, MOST + 1, HALF_HOUR), *excluded}:
         for at, host in pairs:
             if _fits(lines[host], at + quarters * QUARTER_S):
                 hits[quarters] += 1

@@ -85,18 +85,18 @@ class Zoned:
     inferred: bool = True
 
 
-def votes(told: Launches) -> dict[str, list[Vote]]:
+def votes(launched: Launches) -> dict[str, list[Vote]]:
     """What launches tell of the zones of hosts, in order; the same for any order of events."""
-    by_slurmctld = any(not doubt for _, doubt in told.allocated.values())
+    by_slurmctld = any(not doubt for _, doubt in launched.allocated.values())
     found: dict[tuple[str, int], Vote] = {}
-    for event in told.starts:
+    for event in launched.starts:
         if (
             event.message.startswith("Launching batch")
             and event.host
-            and (vote := _of_batch(event, told, by_slurmctld))
+            and (vote := _of_batch(event, launched, by_slurmctld))
         ):
             found[event.host, vote.job] = min(vote, found.get((event.host, vote.job), vote))
-    for host, vote in _of_steps(told, found):
+    for host, vote in _of_steps(launched, found):
         found.setdefault((host, vote.job), vote)
     by_host: dict[str, list[Vote]] = defaultdict(list)
     for (host, _), vote in sorted(found.items()):
@@ -104,41 +104,41 @@ def votes(told: Launches) -> dict[str, list[Vote]]:
     return {host: sorted(some) for host, some in by_host.items()}
 
 
-def _vote(event: Event, told: Launches, seconds: float) -> Vote | None:
+def _vote(event: Event, launched: Launches, seconds: float) -> Vote | None:
     """``seconds``: how much later than it was the launch is told."""
     job = event.job_id or -1
     quarters = round(seconds / QUARTER_S)
     if not (quarters == 0 or LEAST <= abs(quarters) <= MOST) or abs(seconds - quarters * QUARTER_S) > ENDS_S:
         return None
     inferred = event.time_quality == "inferred"
-    return Vote(told.allocated[job][0], job, quarters, round(seconds - quarters * QUARTER_S, 3), inferred)
+    return Vote(launched.allocated[job][0], job, quarters, round(seconds - quarters * QUARTER_S, 3), inferred)
 
 
-def _of_batch(event: Event, told: Launches, by_slurmctld: bool) -> Vote | None:
+def _of_batch(event: Event, launched: Launches, by_slurmctld: bool) -> Vote | None:
     """A batch script is launched as soon as its nodes are allocated. Accounting, which may be in a zone of its own, counts only for
     stamps without one, and where slurmctld tells of no allocation."""
     job = event.job_id or -1
-    if job not in told.allocated or job in told.again:
+    if job not in launched.allocated or job in launched.again:
         return None
-    if told.allocated[job][1] and (by_slurmctld or event.time_quality != "inferred"):
+    if launched.allocated[job][1] and (by_slurmctld or event.time_quality != "inferred"):
         return None
-    return _vote(event, told, event.time - told.allocated[job][0])
+    return _vote(event, launched, event.time - launched.allocated[job][0])
 
 
-def scripts(told: Launches) -> dict[int, tuple[str, float]]:
+def scripts(launched: Launches) -> dict[int, tuple[str, float]]:
     """Of each job the host of its batch script, and when it was allocated."""
     found: dict[int, tuple[str, float]] = {}
-    for event in sorted(told.starts, key=lambda e: (e.time, e.id)):
+    for event in sorted(launched.starts, key=lambda e: (e.time, e.id)):
         job = event.job_id or -1
-        if event.host and job in told.allocated and event.message.startswith("Launching batch"):
-            found.setdefault(job, (event.host, told.allocated[job][0]))
+        if event.host and job in launched.allocated and event.message.startswith("Launching batch"):
+            found.setdefault(job, (event.host, launched.allocated[job][0]))
     return found
 
 
-def _of_steps(told: Launches, batch: Mapping[tuple[str, int], Vote]) -> Iterable[tuple[str, Vote]]:
+def _of_steps(launched: Launches, batch: Mapping[tuple[str, int], Vote]) -> Iterable[tuple[str, Vote]]:
     """One request launches a step on all nodes: those besides the one of the batch script, by that one."""
     steps: dict[tuple[int, str], dict[str, Event]] = defaultdict(dict)
-    for event in sorted(told.starts, key=lambda e: (e.time, e.id)):
+    for event in sorted(launched.starts, key=lambda e: (e.time, e.id)):
         if event.host and event.job_id is not None and event.message.startswith("launch task"):
             steps[event.job_id, str(event.entities.get("step_id"))].setdefault(event.host, event)
     for (job, _), hosts in sorted(steps.items()):
@@ -148,19 +148,19 @@ def _of_steps(told: Launches, batch: Mapping[tuple[str, int], Vote]) -> Iterable
         its = batch[leader, job]
         begun = hosts[leader].time - its.quarters * QUARTER_S - its.rest
         for host, event in sorted(hosts.items()):
-            if host != leader and (vote := _vote(event, told, event.time - begun)):
+            if host != leader and (vote := _vote(event, launched, event.time - begun)):
                 yield host, vote
 
 
-def zones(told: Votes, hosts: Iterable[str], events: Sequence[Event]) -> dict[str, Zoned]:
+def zones(votes_by_host: Votes, hosts: Iterable[str], events: Sequence[Event]) -> dict[str, Zoned]:
     """The zones of hosts that are another one than slurmctld's, or may be."""
-    sure = _sure(told)
-    if {vote.quarters for some in told.values() for vote in some} - sure:
+    sure = _sure(votes_by_host)
+    if {vote.quarters for some in votes_by_host.values() for vote in some} - sure:
         sure |= _by_copies(events)
-    stays = {host: _stays([v for v in some if v.quarters in sure]) for host, some in told.items()}
+    stays = {host: _stays([v for v in some if v.quarters in sure]) for host, some in votes_by_host.items()}
     found: dict[str, Zoned] = {}
-    for _, kin in groupby(sorted({*told, *hosts}, key=lambda h: (kind_of(h), h)), key=kind_of):
-        found |= _of_kin(list(kin), stays, told)
+    for _, kin in groupby(sorted({*votes_by_host, *hosts}, key=lambda h: (kind_of(h), h)), key=kind_of):
+        found |= _of_kin(list(kin), stays, votes_by_host)
     return found
 
 
@@ -169,11 +169,11 @@ def kind_of(host: str) -> str:
     return re.sub(r"\d+", "#", host.split(".", 1)[0])
 
 
-def _sure(told: Votes) -> set[int]:
+def _sure(votes_by_host: Votes) -> set[int]:
     """Zones that launches of two jobs agree on, or, of whole hours, all that there are: a launch that is off by so much for another
     reason (it may be another run's) is so to no quarter of an hour, nor twice by the same."""
     by_zone: dict[int, dict[int, list[tuple[str, Vote]]]] = defaultdict(lambda: defaultdict(list))
-    for host, some in told.items():
+    for host, some in votes_by_host.items():
         for vote in some:
             by_zone[vote.quarters][vote.job].append((host, vote))
     sure = {0}
@@ -192,12 +192,12 @@ COPIES_S = 1.5
 
 def _by_copies(events: Sequence[Event]) -> set[int]:
     """Zones that a host's system logs tell: it writes the same twice (messages beside an RFC 3339 syslog), once without a zone."""
-    said: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    lines: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for event in events:
         if event.host and event.time_quality in ("inferred", "line"):
-            said[event.host, event.kind, event.device, event.job_id][event.time_quality == "line"].append(event.time)
+            lines[event.host, event.kind, event.device, event.job_id][event.time_quality == "line"].append(event.time)
     pairs: Counter[tuple[object, int]] = Counter()
-    for (host, *_), (without, with_zone) in said.items():
+    for (host, *_), (without, with_zone) in lines.items():
         if max(len(without), len(with_zone)) > MANY:
             continue
         for quarters in {round((a - b) / QUARTER_S) for a in without for b in with_zone}:
@@ -222,9 +222,9 @@ def _twice_alike(every: Sequence[tuple[float, str, Vote]]) -> bool:
     return False
 
 
-def _stays(told: Sequence[Vote]) -> list[tuple[float, float, int]]:
+def _stays(host_votes: Sequence[Vote]) -> list[tuple[float, float, int]]:
     """(first, last, quarters): stretches of votes that agree, one odd vote among others left out."""
-    kept = [v for n, v in enumerate(told) if not _odd(told, n)]
+    kept = [v for n, v in enumerate(host_votes) if not _odd(host_votes, n)]
     found = []
     for quarters, some in groupby(kept, key=lambda v: v.quarters):
         times = [v.time for v in some]
@@ -232,61 +232,65 @@ def _stays(told: Sequence[Vote]) -> list[tuple[float, float, int]]:
     return found
 
 
-def _odd(told: Sequence[Vote], place: int) -> bool:
+def _odd(host_votes: Sequence[Vote], place: int) -> bool:
     """Does it tell what its neighbours do not, which agree with each other?"""
-    near = [v.quarters for v in (told[max(0, place - 2) : place] if place == len(told) - 1 else
-                                 told[1:3] if place == 0 else (told[place - 1], told[place + 1]))]  # fmt: skip
-    return len(near) == 2 and near[0] == near[1] != told[place].quarters
+    near = [v.quarters for v in (host_votes[max(0, place - 2) : place] if place == len(host_votes) - 1 else
+                                 host_votes[1:3] if place == 0 else (host_votes[place - 1], host_votes[place + 1]))]  # fmt: skip
+    return len(near) == 2 and near[0] == near[1] != host_votes[place].quarters
 
 
-def _of_kin(kin: Sequence[str], stays: Mapping[str, list[tuple[float, float, int]]], told: Votes) -> dict[str, Zoned]:
+def _of_kin(
+    kin: Sequence[str], stays: Mapping[str, list[tuple[float, float, int]]], votes_by_host: Votes
+) -> dict[str, Zoned]:
     """The zones of hosts of one kind."""
-    heard = {h: stays[h] for h in kin if stays.get(h)}
-    alone = {h: max(abs(v.quarters) for v in told[h]) for h in kin if told.get(h) and not stays.get(h)}
-    apart = max([*alone.values(), *(abs(q) for some in heard.values() for _, _, q in some)], default=0)
-    if not apart:
+    known_stays = {h: stays[h] for h in kin if stays.get(h)}
+    alone = {
+        h: max(abs(v.quarters) for v in votes_by_host[h]) for h in kin if votes_by_host.get(h) and not stays.get(h)
+    }
+    largest = max([*alone.values(), *(abs(q) for some in known_stays.values() for _, _, q in some)], default=0)
+    if not largest:
         return {}
-    inferred = all(v.inferred for h in kin for v in told.get(h, ()) if v.quarters)
-    usual, all_alike = _usual(heard)
+    inferred = all(v.inferred for h in kin for v in votes_by_host.get(h, ()) if v.quarters)
+    majority, all_alike = _majority_stays(known_stays)
     found = {}
     for host in kin:
         mine: tuple[Stay, ...] = ()
         doubt = 0.0
-        if host in heard and not all_alike:
-            mine = _with_borders(heard[host], heard.values())
-        elif usual is not None and host not in alone:
-            mine = usual
+        if host in known_stays and not all_alike:
+            mine = _with_borders(known_stays[host], known_stays.values())
+        elif majority is not None and host not in alone:
+            mine = majority
         else:
-            doubt = (alone.get(host) or apart) * QUARTER_S
+            doubt = (alone.get(host) or largest) * QUARTER_S
         if doubt or any(stay.quarters for stay in mine):
             found[host] = Zoned(mine, doubt, inferred)
     return found
 
 
-def _usual(heard: Mapping[str, list[tuple[float, float, int]]]) -> tuple[tuple[Stay, ...] | None, bool]:
+def _majority_stays(known_stays: Mapping[str, list[tuple[float, float, int]]]) -> tuple[tuple[Stay, ...] | None, bool]:
     """The zones of nearly all hosts of a kind, and whether they are those of all."""
-    if len(heard) > 1 and (common := _common(heard)) is not None:
+    if len(known_stays) > 1 and (common := _common(known_stays)) is not None:
         return common, True
     by_zones: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for host, some in heard.items():
+    for host, some in known_stays.items():
         by_zones[tuple(q for _, _, q in some)].append(host)
     most = max(by_zones.values(), key=len, default=[])
-    if len(most) > 1 and len(most) >= NEARLY_ALL * len(heard):
-        return _common({h: heard[h] for h in most}), False
+    if len(most) > 1 and len(most) >= NEARLY_ALL * len(known_stays):
+        return _common({h: known_stays[h] for h in most}), False
     return None, False
 
 
-def _common(heard: Mapping[str, list[tuple[float, float, int]]]) -> tuple[Stay, ...] | None:
+def _common(known_stays: Mapping[str, list[tuple[float, float, int]]]) -> tuple[Stay, ...] | None:
     """The zones that all hosts of a kind went through together; None where they differ."""
     order: list[tuple[float, float, int]] = []
-    for first, last, quarters in sorted(s for some in heard.values() for s in some):
+    for first, last, quarters in sorted(s for some in known_stays.values() for s in some):
         if order and order[-1][2] == quarters:
             order[-1] = (order[-1][0], max(order[-1][1], last), quarters)
         else:
             order.append((first, last, quarters))
     if len(order) > CHANGES or any(one[1] >= other[0] for one, other in pairwise(order)):
         return None
-    changed = {pair for some in heard.values() for pair in pairwise(q for _, _, q in some)}
+    changed = {pair for some in known_stays.values() for pair in pairwise(q for _, _, q in some)}
     if any((one[2], other[2]) not in changed for one, other in pairwise(order)):
         return None  # nobody changed: some launched earlier, others later
     return _with_borders(order, [order])

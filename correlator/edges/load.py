@@ -134,11 +134,11 @@ def _tables(path: Path, tests: bool) -> tuple[dict[str, list[dict[str, Any]]], l
     found: dict[str, list[dict[str, Any]]] = {"edge": [], "base_rate": []}
     try:
         text = path.read_text(encoding="utf-8")
-        told = tomllib.loads(text if tests else _TESTS.sub("", text))
+        document = tomllib.loads(text if tests else _TESTS.sub("", text))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return found, [Problem(str(path), "-", str(error))]
     problems = []
-    for name, tables in told.items():
+    for name, tables in document.items():
         if name not in found:
             problems.append(
                 Problem(path.name, "-", f"unknown table {name!r}; known: {', '.join(f'[[{n}]]' for n in found)}")

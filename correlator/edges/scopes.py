@@ -94,8 +94,8 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     file_system = str(cause.device or "").split("-")[0]
     hosts = set(cause.attrs.get("hosts", ()))
     if not hosts & set(run.nodes):
-        told = " ".join(e.message for e in (effect.attrs.get("words") or {}).get("storage", ()))
-        return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in told
+        messages = " ".join(e.message for e in (effect.attrs.get("words") or {}).get("storage", ()))
+        return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in messages
     place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
     return (
         not place
@@ -123,7 +123,7 @@ def _fell_silent_with(world: World, cause: Fact, effect: Fact) -> bool:
     )
 
 
-def _told_by_run(world: World, cause: Fact, effect: Fact) -> bool:
+def _stated_by_run(world: World, cause: Fact, effect: Fact) -> bool:
     """The run's own output says so."""
     return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get("runs", ()))
 
@@ -155,7 +155,7 @@ def _one_host(world: World, cause: Fact) -> Iterable[str]:
 def _cut_off(world: World, cause: Fact) -> Iterable[str]:
     """Nodes of a lost switch: those whose links went, and those that no log of their own could tell of."""
     lost = set(cause.attrs.get("hosts", ()))
-    return lost | (set(cause.attrs.get("under", ())) - world.voices) if world.voices else lost
+    return lost | (set(cause.attrs.get("under", ())) - world.reporting_hosts) if world.reporting_hosts else lost
 
 
 def _clients(world: World, cause: Fact) -> Iterable[str]:
@@ -186,7 +186,7 @@ SCOPES: dict[str, Scope] = {
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
     "controller's own link": _link_of_controller, "went down together": _fell_with,
-    "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
+    "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _stated_by_run, "fell silent together": _fell_silent_with,
 }  # fmt: skip
 
 

@@ -52,14 +52,14 @@ def along(line: Line, x: float) -> float:
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-def raw_of(category: str, said: float) -> float:
+def raw_of(category: str, calibrated_value: float) -> float:
     """The raw confidence that ``calibrated`` says so: the middle of those where the line is level."""
     line = lines().get(family_of(category))
     if not line:
-        return said
+        return calibrated_value
     steps = [n / 1000.0 for n in range(1001)]
-    apart = [abs(min(SUREST, along(line, x)) - said) for x in steps]
-    near = [x for x, d in zip(steps, apart, strict=True) if d <= min(apart) + 1e-9]
+    differences = [abs(min(SUREST, along(line, x)) - calibrated_value) for x in steps]
+    near = [x for x, d in zip(steps, differences, strict=True) if d <= min(differences) + 1e-9]
     return (near[0] + near[-1]) / 2.0
 
 

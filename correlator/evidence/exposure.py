@@ -64,7 +64,7 @@ class Look:
     until: float
     hosts: frozenset[str]
     #: Those of ``hosts`` that have no log of their own: once they have, they may count no longer.
-    unheard: frozenset[str]
+    unlogged: frozenset[str]
 
     def sees(self, run: Run | None) -> tuple[object, ...]:
         """What of a run counts here; two runs of which this is the same are the same to it."""
@@ -99,11 +99,11 @@ def _what(run: Run | None, late: float) -> tuple[object, ...]:
     return (run.nodes, run.start, (run.end, run.state) if run.end is not None and run.end <= late else None)
 
 
-def factor_of(edge: Edge, hit: int, spared: int) -> float:
+def factor_of(edge: Edge, hit: int, survived: int) -> float:
     """The odds of the Beta mean against those of the prior."""
     prior = min(edge.prior, SUREST_PRIOR)
     dies, lives = edge.prior_runs * prior, edge.prior_runs * (1.0 - prior)
-    return (dies + hit) / dies * lives / (lives + spared)
+    return (dies + hit) / dies * lives / (lives + survived)
 
 
 class Exposed:
@@ -142,10 +142,12 @@ class Exposed:
         if edge.scope == ONE_NODE and len(group) == 1:
             return None
         hosts, runs = self._reached(edge, group)
-        self.looks.append(Look(effect.start, cause.start, effect.start + RAN_ON_S, hosts, hosts - self.world.voices))
+        self.looks.append(
+            Look(effect.start, cause.start, effect.start + RAN_ON_S, hosts, hosts - self.world.reporting_hosts)
+        )
         own = self.world.run[effect.run].job_id if effect.run in self.world.run else None
         near = [r for r in runs.overlapping(cause.start, effect.start) if r.job_id != own]
-        hit, spared = [], []
+        hit, survived = [], []
         some = near[:: 1 + len(near) // LOOKED_AT]
         for run in some:
             if effect.run is None and effect.host in run.nodes:
@@ -155,12 +157,12 @@ class Exposed:
             elif run.end is not None and run.end <= effect.start + RAN_ON_S:
                 continue  # it did not run on: whether it would have shown it does not matter
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
-                spared += [run.key] if self._ran_on(run, effect.start) else []
+                survived += [run.key] if self._ran_on(run, effect.start) else []
         before = self._went_through(edge, cause, effect)
-        if not hit and not spared and not before:
+        if not hit and not survived and not before:
             return None
-        factor = factor_of(edge, len(hit), len(spared) + before)
-        return Others(tuple(hit), tuple(spared), _where(edge, group), factor, len(some), len(near), before)
+        factor = factor_of(edge, len(hit), len(survived) + before)
+        return Others(tuple(hit), tuple(survived), _where(edge, group), factor, len(some), len(near), before)
 
     def _went_through(self, edge: Edge, cause: Fact, effect: Fact) -> int:
         """How often the same had happened to the run shortly before, so that the edge would have explained its end then: a
@@ -226,12 +228,12 @@ class Exposed:
                 place = fact.run or fact.host
                 if place is not None and fact.kind in self._edges:
                     self._troubles[place].append(fact)
-        told = [f for place in (run.key, *run.nodes) if place in self._troubles for f in self._troubles[place]]
-        if not told:
+        troubles = [f for place in (run.key, *run.nodes) if place in self._troubles for f in self._troubles[place]]
+        if not troubles:
             return inf
         causes = _on(group, run)
         return next((
-            fact.start for fact in sorted(told, key=_start) if (fact.run is not None or _ended_with(run, fact)) and any(
+            fact.start for fact in sorted(troubles, key=_start) if (fact.run is not None or _ended_with(run, fact)) and any(
                 self.holds(edge, cause, fact) for cause in causes for edge in self._edges[fact.kind] if cause.kind in edge.cause
             )
         ), inf)  # fmt: skip

@@ -65,8 +65,8 @@ class BaseRates:
 
     def of(self, kind: str, time: float) -> float:
         """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
-        told, exposure = self.counted(kind, time)
-        return rate_of(self.innocent.get(kind, 1.0) * told, exposure)
+        count, exposure = self.counted(kind, time)
+        return rate_of(self.innocent.get(kind, 1.0) * count, exposure)
 
     def counted(self, kind: str, time: float) -> tuple[int, float]:
         """Facts of a kind before the hour of ``time``, and how many entity-seconds they were seen in."""
@@ -290,8 +290,8 @@ def _setting_names(edge: Edge) -> list[str]:
 
 def _sigma(cause: Fact, effect: Fact) -> float:
     """How far apart two stamps of one moment may lie, seconds."""
-    apart = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
-    return math.hypot(cause.sigma, effect.sigma, apart) + 0.001
+    clock_sigma = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
+    return math.hypot(cause.sigma, effect.sigma, clock_sigma) + 0.001
 
 
 def _outside(edge: Edge, cause: Fact, effect: Fact, low: float, high: float) -> tuple[float, float, float]:
@@ -313,7 +313,7 @@ def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
 
 def _doubt(hops: Sequence[Hop]) -> float:
     """How likely it is that none of these caused it, for what became of others; 0 where one of them is not spoken against."""
-    if any(hop.others is None or not hop.others.spared for hop in hops):
+    if any(hop.others is None or not hop.others.survivors for hop in hops):
         return 0.0
     return math.prod(1.0 - hop.strength for hop in hops)
 

@@ -155,9 +155,11 @@ def drains(world: World) -> list[Fact]:
         for host in hosts_of(event):
             # Of two lines of one second no order is told: the reason goes with the state, whichever is read first.
             near = [e for e in reasons.get(host, ()) if 0.0 <= event.time - e.time <= SAME_ORDER_S]
-            said = near[-1] if near else None
-            reason = str((said.entities.get("reason") if said else None) or event.entities.get("reason") or "")
-            events = (said, event) if said else (event,)
+            given_reason = near[-1] if near else None
+            reason = str(
+                (given_reason.entities.get("reason") if given_reason else None) or event.entities.get("reason") or ""
+            )
+            events = (given_reason, event) if given_reason else (event,)
             attrs: NodeDrain = {
                 "reason": reason,
                 "maintenance": bool(_MAINTENANCE.search(reason + " " + event.message)),

@@ -128,13 +128,13 @@ def _fact(world: World, members: list[Fact]) -> Fact:
     behind = [(len(nodes), switch) for switch, nodes in world.site.members.items() if nodes.issuperset(hosts)]
     near = min(behind)[1] if behind else None
     asked = [*hosts, near] if near else hosts
-    told = [e for host in asked for e in world.by_host.get(host, ()) if e.kind in ("platform.alarm", "switch.alarm")
+    alarms = [e for host in asked for e in world.by_host.get(host, ()) if e.kind in ("platform.alarm", "switch.alarm")
             and COOLING.search(e.message) and -COOLING_S - first.sigma <= e.time - first.start <= COOLING_S]  # fmt: skip
-    told.sort(key=lambda e: (e.time, e.id))
+    alarms.sort(key=lambda e: (e.time, e.id))
     ends = [f.end for f in members]
     kind = COOLING_OUTAGE if any(f.kind == THERMAL.name for f in members) else COOLING_SHUTDOWN
-    events = in_order(told, (e for f in members for e in f.events[:1]))
-    attrs: SharedHeat = {"hosts": hosts, "near": near, "cooling": told[0].message if told else None}
+    events = in_order(alarms, (e for f in members for e in f.events[:1]))
+    attrs: SharedHeat = {"hosts": hosts, "near": near, "cooling": alarms[0].message if alarms else None}
     end = None if None in ends else max(e for e in ends if e is not None)
     return kind.fact(first.start, end, first.sigma, None, attrs=attrs, events=events)
 

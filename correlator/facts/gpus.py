@@ -142,8 +142,8 @@ def unlogged_xids(world: World) -> list[Fact]:
             continue
         facts.append(_concluded(seen.host, pci, seen.code, seen.before, seen.seen, ()))
     for event, host, pci, code in _found_broken(world):
-        told = [*known[host], *(f for f in facts if f.host == host)]
-        if any(f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0 for f in told):
+        known_faults = [*known[host], *(f for f in facts if f.host == host)]
+        if any(f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0 for f in known_faults):
             continue
         facts.append(_concluded(host, pci, code, event.time - CHECK_S, event.time, (event,)))
     return facts
@@ -260,11 +260,11 @@ def heat(world: World) -> list[Fact]:
     Lines alone count where a GPU's driver or several kernel lines speak; one line of one core is every day's noise.
     """
     facts = _measured_heat(world)
-    said: dict[str, list[Event]] = defaultdict(list)
+    by_gpu: dict[str, list[Event]] = defaultdict(list)
     for event in world.kinds("gpu.thermal", "kernel.thermal"):
         if event.host:
-            said[event.host].append(event)
-    for host, events in sorted(said.items()):
+            by_gpu[event.host].append(event)
+    for host, events in sorted(by_gpu.items()):
         measured = [n for n, f in enumerate(facts) if f.host == host]
         for burst in bursts(events, SAME_HEAT_S):
             near = [n for n in measured if _goes_on_with(facts[n], burst)]
@@ -293,11 +293,11 @@ COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
 
 def _with_cooling(world: World, fact: Fact) -> Fact:
     """What the node's controller said of fans, coolant and air belongs to the story of its heat."""
-    told = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING.search(e.message)
+    alarms = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING.search(e.message)
             and -COOLING_S - fact.sigma <= e.time - fact.start <= 60.0 + fact.sigma]  # fmt: skip
-    if not told:
+    if not alarms:
         return fact
-    return replace(fact, attrs={**fact.attrs, "cooling": told[0].message}, events=in_order(fact.events, told))
+    return replace(fact, attrs={**fact.attrs, "cooling": alarms[0].message}, events=in_order(fact.events, alarms))
 
 
 def _measured_heat(world: World) -> list[Fact]:

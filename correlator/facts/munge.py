@@ -133,10 +133,10 @@ def _expired_launches(world: World) -> list[Fact]:
 
 def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
     """Whose munge it is: a credential is refused between two, and the one whom the controller refuses is the odd one out."""
-    told = [(event, _peer_of(world, event), _REFUSED.search(event.message)) for event in words]
-    odd_ones = _OddOnes(world, [(event.time, event.source, event.host, peer) for event, peer, how in told if how])
+    refusals = [(event, _peer_of(world, event), _REFUSED.search(event.message)) for event in words]
+    odd_ones = _OddOnes(world, [(event.time, event.source, event.host, peer) for event, peer, how in refusals if how])
     facts = []
-    for event, peer, how in told:
+    for event, peer, how in refusals:
         theirs = False
         if how is not None and peer:
             odd = odd_ones.at(event.time)

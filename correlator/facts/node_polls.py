@@ -27,7 +27,7 @@ POLLED_S = 300.0
 UNTOLD = "not told"
 
 
-def states_told(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
+def polled_states(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
     """(time, host, state, reason, who) of the nodes' states with ``word`` in them, as Slurm answered when it was asked."""
     for row in world.node_states:
         state, start = str(row["state"] or "").lower(), row["time"]
@@ -42,19 +42,19 @@ def _who(row: dict[str, object]) -> str:
 def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> Fact | None:
     """How a node went DOWN, as its state and the reason for it say; None where they do not."""
     attrs: NodeDown = {"said_by": "accounting", "reason": reason}
-    told = split_reason(reason) if reason else {}
+    split = split_reason(reason) if reason else {}
     if "*" in state or "not responding" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "silent": True})
     if "resumetimeout" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "unresumed": UNTOLD})
-    if who != "slurm" and told and told["owner"] != "slurm":
+    if who != "slurm" and split and split["owner"] != "slurm":
         admin: AdminDown = {
-            "said_by": "accounting", "reason": reason, "component": told.get("component", ""), "owner": told["owner"],
+            "said_by": "accounting", "reason": reason, "component": split.get("component", ""), "owner": split["owner"],
         }  # fmt: skip
         if who:
             admin["who"] = who
         return ADMIN_DOWN.fact(time, None, 0.5, host, attrs=admin)
-    if not told and _in_maintenance(state):
+    if not split and _in_maintenance(state):
         return ADMIN_DOWN.fact(
             time, None, 0.5, host, attrs={"said_by": "accounting", "reason": "reserved for maintenance"}
         )
@@ -74,19 +74,19 @@ def lost_by(world: World, host: str, moment: float) -> Fact | None:
     for row in world.states_of(host):
         state, time = str(row["state"] or "").lower(), row["time"]
         at = (seconds_of(time) if isinstance(time, datetime) else None) or 0.0
-        told = (at, state, str(row["reason"] or ""), _who(row))
+        record = (at, state, str(row["reason"] or ""), _who(row))
         if row["source"] in _DATED:
             # No drain ends a run: who gave a reason in that second set it DOWN.
             if (
                 "down" in state
                 and abs(at - moment) <= SAME_STATE_S
-                and (fact := down_by_state(moment, host, *told[1:]))
+                and (fact := down_by_state(moment, host, *record[1:]))
             ):
                 return fact
         elif at < moment:
             at_work = moment - at <= POLLED_S and "down" not in state
         elif polled is None and at_work and at - moment <= POLLED_S and "down" in state:
-            polled = told
+            polled = record
     fact = down_by_state(moment, host, *polled[1:]) if polled else None
     if fact is None or polled is None:
         return fact

@@ -21,14 +21,14 @@ from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Event, Fact, Run
 
 
-class GpuTold(TypedDict):
+class GpuInOutput(TypedDict):
     """``event``: the contract's name of what is told, ``code`` an Xid that the run printed."""
 
     event: str | None
     code: int | None
 
 
-class StorageTold(TypedDict):
+class StorageInOutput(TypedDict):
     """``runs`` that say so; ``nameless``: they tell of time-outs only."""
 
     runs: list[str]
@@ -47,12 +47,12 @@ def _as_it_says(fact: Fact) -> Cause | None:
     return replace(_GPU_FAILED, event=str(named)) if named else None
 
 
-GPU_TOLD = Kind(
-    "gpu.told", "job", "A run's output says that its GPU broke, and no log tells of it.", GpuTold,
+GPU_IN_OUTPUT = Kind(
+    "gpu.told", "job", "A run's output says that its GPU broke, and no log tells of it.", GpuInOutput,
     brief="GPU failed, as its run says", cause=_GPU_FAILED, variant=_as_it_says,
 )  # fmt: skip
 
-DISK_TOLD = Kind(
+DISK_IN_OUTPUT = Kind(
     "disk.told", "job", "A run's output says that a local file system failed, and no log tells of it.", NoAttrs,
     brief="local disk failed, as its run says",
     cause=Cause(
@@ -62,8 +62,8 @@ DISK_TOLD = Kind(
     ),
 )  # fmt: skip
 
-STORAGE_TOLD = Kind(
-    "storage.told", "job", "The output of runs says that a shared file system failed, and no log tells of it.", StorageTold,
+STORAGE_IN_OUTPUT = Kind(
+    "storage.told", "job", "The output of runs says that a shared file system failed, and no log tells of it.", StorageInOutput,
     brief="storage failed, as its runs say",
     cause=Cause(
         "storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",
@@ -120,8 +120,8 @@ MANY_RUNS, MANY_NODES = 3, 2
 def gpus(world: World) -> list[Fact]:
     """``gpu.told`` per run that says so; attrs event (the contract's name) and code (an Xid that it printed)."""
     facts = []
-    said = _by_job(e for e in world.kinds(*_SAY_GPU) if _gpu_event(e))
-    for job, events in sorted(said.items()):
+    by_job = _by_job(e for e in world.kinds(*_SAY_GPU) if _gpu_event(e))
+    for job, events in sorted(by_job.items()):
         for run in world.runs_of_job.get(job, ()):
             lines = of_run(run, events) if run.ended_badly else []
             moment = run.end if run.end is not None else run.start or 0.0
@@ -133,9 +133,12 @@ def gpus(world: World) -> list[Fact]:
                 continue
             first = lines[0]
             pci = next((str(e.entities["pci"]) for e in lines if e.entities.get("pci")), None)
-            attrs: GpuTold = {"event": _gpu_event(first), "code": code_of(first) if first.kind == XID.name else None}
+            attrs: GpuInOutput = {
+                "event": _gpu_event(first),
+                "code": code_of(first) if first.kind == XID.name else None,
+            }
             host = next((e.host for e in lines if e.host in run.nodes), None) or where(world, run)
-            facts.append(GPU_TOLD.fact(first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
+            facts.append(GPU_IN_OUTPUT.fact(first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
     return facts
 
 
@@ -170,12 +173,12 @@ def storage(world: World) -> list[Fact]:
     """``storage.told`` per shared file system, attrs runs that say so; ``disk.told`` per run whose local disk gave up."""
     shared: defaultdict[tuple[str, str], list[tuple[Event, Run]]] = defaultdict(list)
     facts = []
-    said = _by_job(
+    by_job = _by_job(
         e
         for e in world.kinds("job.exit_error", "job.bus_error", "job.mpi_error", "job.nccl_error")
         if e.source in _OUTPUT and _broken(e.message)
     )
-    for job, events in sorted(said.items()):
+    for job, events in sorted(by_job.items()):
         for run in (r for r in world.runs_of_job.get(job, ()) if r.ended_badly):
             for event in of_run(run, events)[:1]:
                 path = path_in(event.message)
@@ -186,18 +189,18 @@ def storage(world: World) -> list[Fact]:
                         for f in world.facts_of(DISK_ERROR.name)
                     ):
                         facts.append(
-                            DISK_TOLD.fact(event.time, None, event.sigma, host, None, run=run.key, events=(event,))
+                            DISK_IN_OUTPUT.fact(event.time, None, event.sigma, host, None, run=run.key, events=(event,))
                         )
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
                     # Each user's runs by themselves: nobody's output says anything about another's run.
                     shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
-    for (name, _), told in sorted(shared.items()):
-        if any(_tells_of(f, name) for f in world.facts_of(STORAGE_OUTAGE.name)):
+    for (name, _), reports in sorted(shared.items()):
+        if any(_names_storage(f, name) for f in world.facts_of(STORAGE_OUTAGE.name)):
             continue
-        runs_of = {event.id: run for event, run in told}
-        for burst in bursts(sorted((e for e, _ in told), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
+        runs_of = {event.id: run for event, run in reports}
+        for burst in bursts(sorted((e for e, _ in reports), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
             fact = _lost_together(name, burst, runs_of)
-            if fact is not None and not _told_by_clients(world, fact):
+            if fact is not None and not _reported_by_clients(world, fact):
                 facts.append(fact)
     return facts
 
@@ -211,8 +214,8 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
         return None
     if not many:
         burst = plain
-    attrs: StorageTold = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
-    return STORAGE_TOLD.fact(burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
+    attrs: StorageInOutput = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
+    return STORAGE_IN_OUTPUT.fact(burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 
 
 #: Mounts whose file systems log their losses under names of their own; an NFS server's name says nothing of its mounts.
@@ -222,17 +225,17 @@ _NAMED = re.compile(r"^/(?:mnt/)?(?:lustre|gpfs|beegfs|weka|vast|ceph|panfs|oran
 WAITED_S = 600.0
 
 
-def _told_by_clients(world: World, told: Fact) -> bool:
+def _reported_by_clients(world: World, fact: Fact) -> bool:
     """Clients of these runs logged the loss of a target meanwhile: that is the outage, under a name of its own."""
-    nodes = {n for key in told.attrs["runs"] for n in world.run[key].nodes}
-    until = told.end if told.end is not None else told.start
+    nodes = {n for key in fact.attrs["runs"] for n in world.run[key].nodes}
+    until = fact.end if fact.end is not None else fact.start
     near = [f for f in world.facts_of(STORAGE_OUTAGE.name) if nodes & set(f.attrs["hosts"]) and f.start <= until]
-    if told.attrs["nameless"]:
-        return any((f.end or f.start) + SAME_OUTAGE_S >= told.start for f in near)
+    if fact.attrs["nameless"]:
+        return any((f.end or f.start) + SAME_OUTAGE_S >= fact.start for f in near)
     away = [
-        f for f in near if f.start >= told.start - WAITED_S and (f.attrs["unended"] or (f.end or f.start) >= told.start)
+        f for f in near if f.start >= fact.start - WAITED_S and (f.attrs["unended"] or (f.end or f.start) >= fact.start)
     ]
-    return not _NAMED.match(told.device or "") and any(_of_nfs(f) for f in away)
+    return not _NAMED.match(fact.device or "") and any(_of_nfs(f) for f in away)
 
 
 def _of_nfs(outage: Fact) -> bool:
@@ -255,10 +258,10 @@ def file_system(path: str) -> str:
     return "/".join(parts[:3] if re.match(r"^(?:lustre|gpfs|beegfs|mnt|weka|vast|nfs|ceph)$", parts[1]) else parts[:2])
 
 
-def _tells_of(outage: Fact, name: str) -> bool:
+def _names_storage(outage: Fact, name: str) -> bool:
     """A log tells of an outage of this file system: its target or server bears its name."""
     return str(outage.device or "").split("-")[0] == name.rsplit("/", 1)[-1]
 
 
-KINDS = (GPU_TOLD, DISK_TOLD, STORAGE_TOLD)
+KINDS = (GPU_IN_OUTPUT, DISK_IN_OUTPUT, STORAGE_IN_OUTPUT)
 DETECTORS = [gpus, storage]

@@ -19,18 +19,18 @@ class Power:
     """When slurmctld switched which node off and on."""
 
     def __init__(self, world: World) -> None:
-        self._told: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+        self._known_power: dict[str, list[tuple[float, bool]]] = defaultdict(list)
         for event in world.by_kind.get("slurm.node_power", ()):
             word = str(event.entities.get("action") or event.entities.get("state") or "").lower()
             on = word in _ON
             if on or word in _OFF:
                 for host in hosts_of(event):
-                    self._told[host].append((event.time, on))
+                    self._known_power[host].append((event.time, on))
 
     def _last(self, host: str, time: float) -> tuple[float, bool] | None:
-        told = self._told.get(host, [])
-        place = bisect_right(told, (time, True))
-        return told[place - 1] if place else None
+        changes = self._known_power.get(host, [])
+        place = bisect_right(changes, (time, True))
+        return changes[place - 1] if place else None
 
     def powered_up(self, host: str, time: float) -> bool:
         """Was the node being switched on?"""

@@ -28,7 +28,7 @@ _CUT_OFF = Cause(
     (("Check what {nodes} share: switch, uplink and power.", None),),
     short="{count} nodes fell silent together", surest=0.75,
 )  # fmt: skip
-_UNSAID = replace(
+_UNREPORTED = replace(
     _CUT_OFF,
     title="{count} nodes ({nodes}) were lost to Slurm together, for a reason no log tells",
     short="{count} nodes were lost to Slurm together",
@@ -36,7 +36,7 @@ _UNSAID = replace(
 
 SWITCH_SILENT = Kind(
     "switch.silent", "switch", "Nearly all nodes under one switch were set DOWN together, and nothing tells why.", SwitchSilent,
-    brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNSAID if fact.attrs.get("unsaid") else None,
+    brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNREPORTED if fact.attrs.get("unsaid") else None,
 )  # fmt: skip
 
 #: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
@@ -71,12 +71,12 @@ def common_silence(world: World) -> list[Fact]:
             hosts = {f.host for f in group}
             if len(hosts) >= SHARED_MIN and len(hosts) >= SHARED_SHARE * len(members):
                 carried = world.site.carried_by(switch)  # nodes fall silent by the network of Slurm's messages
-                facts.append(_silence(None if carried == {FABRIC} or _heard_no_loss(world, hosts) else switch, group))
+                facts.append(_silence(None if carried == {FABRIC} or _saw_no_loss(world, hosts) else switch, group))
     facts = _of_whole_cluster(facts, len(leaves), together)
     named = {host for fact in facts for host in fact.attrs["hosts"]}
     # Nodes of several switches, or of switches that nobody names, in one statement: what all of them hang on.
     for group in _within([f for f in downs if f.host not in named], together):
-        if any(len({f.host for f in said}) >= SHARED_MIN for said in _within(group, SAME_DOWN_S)):
+        if any(len({f.host for f in near}) >= SHARED_MIN for near in _within(group, SAME_DOWN_S)):
             facts.append(_silence(None, group))
     return facts
 
@@ -96,10 +96,10 @@ def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[F
     return [SWITCH_SILENT.fact(first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
 
 
-def _heard_no_loss(world: World, hosts: set[str | None]) -> bool:
+def _saw_no_loss(world: World, hosts: set[str | None]) -> bool:
     """A switch that dies takes the carrier of its nodes' links with it, and their kernels say so. Where most were heard and none
     said so, what they share lies behind the switch: its uplink, or the controller's own link."""
-    return len(hosts & world.voices) >= SHARED_SHARE * len(hosts)
+    return len(hosts & world.reporting_hosts) >= SHARED_SHARE * len(hosts)
 
 
 def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:

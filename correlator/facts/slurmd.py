@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.munge import MUNGE_FAILURE
-from correlator.facts.nodes.detector import SAME_START_S, uptime_told
+from correlator.facts.nodes.detector import SAME_START_S, reported_uptime
 from correlator.facts.nodes.kinds import FRESH_BOOT_S, NODE_REBOOT
 from correlator.facts.world import World, merge_near
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
@@ -14,7 +14,7 @@ from correlator.model.nouns import Event, Fact
 
 
 class SlurmdCrash(TypedDict, total=False):
-    """``said``: its end was logged. ``inferred``: it came some time between start and end; ``noticed`` when it started anew."""
+    """``stated``: its end was logged. ``inferred``: it came some time between start and end; ``noticed`` when it started anew."""
 
     said: bool
     inferred: bool
@@ -56,10 +56,10 @@ def slurmd_deaths(world: World) -> list[Fact]:
     """
     booted = {(f.host, f.end or f.start) for f in world.facts_of(NODE_REBOOT.name)}
     facts: list[Fact] = []
-    telling = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
-    telling |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
-    telling |= {e.host for e in world.kinds("sys.service_failed") if _slurmd_unit_failed(e)}
-    for host in sorted(h for h in telling if h):
+    logging_hosts = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
+    logging_hosts |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
+    logging_hosts |= {e.host for e in world.kinds("sys.service_failed") if _slurmd_unit_failed(e)}
+    for host in sorted(h for h in logging_hosts if h):
         events = world.by_host[host]
         mine = [
             e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")
@@ -77,9 +77,11 @@ def slurmd_deaths(world: World) -> list[Fact]:
             ):
                 # It is away from its stop on where the start after it fails.
                 again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
-                told = (stop, event) if again and stop is not None else (event,)
+                crash_events = (stop, event) if again and stop is not None else (event,)
                 facts.append(
-                    SLURMD_CRASH.fact(told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
+                    SLURMD_CRASH.fact(
+                        crash_events[0].time, None, event.sigma, host, attrs={"said": True}, events=crash_events
+                    )
                 )
                 stopped_at, stop = event.time, None
             elif event.kind == "slurm.daemon_start" and event.source != "slurmd" and _of_slurmd(event):
@@ -88,7 +90,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 if event.time - started_at < SAME_START_S:
                     continue
                 started_at = event.time
-                uptime = uptime_told(world, event)
+                uptime = reported_uptime(world, event)
                 fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted) or (
                     uptime is not None and uptime < FRESH_BOOT_S
                 )
@@ -164,14 +166,14 @@ def _per_host(events: list[Event]) -> list[list[Event]]:
 
 def _same_deaths(facts: list[Fact]) -> list[Fact]:
     """Deaths that were said so close together are one; those concluded from a start stay as they are."""
-    said = [f for f in facts if f.attrs.get("said")]
-    ends = {(f.host, f.start): f.end for f in said}
+    stated = [f for f in facts if f.attrs.get("said")]
+    ends = {(f.host, f.start): f.end for f in stated}
     # Merged by when it was said, not by when slurmd was back.
-    merged = merge_near((replace(f, end=None) for f in said), SAME_CRASH_S)
+    merged = merge_near((replace(f, end=None) for f in stated), SAME_CRASH_S)
     found = []
     for fact in merged:
         backs = [
-            ends[f.host, f.start] for f in said if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
+            ends[f.host, f.start] for f in stated if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
         ]
         found.append(replace(fact, end=max((b for b in backs if b is not None), default=None)))
     return found + [f for f in facts if not f.attrs.get("said")]
@@ -194,7 +196,7 @@ def _sign_of_slurmd(event: Event) -> bool:
 def _machine_lived(world: World, host: str, start: Event) -> bool:
     """That the machine did not boot is known if slurmd told its uptime, or if its kernel and system log is here, which
     would tell of a boot."""
-    if uptime_told(world, start) is not None or host in world.voices:
+    if reported_uptime(world, start) is not None or host in world.reporting_hosts:
         return True
     return any(e.time < start.time and e.source in ("kernel", "syslog") for e in world.by_host.get(host, ()))
 

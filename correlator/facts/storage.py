@@ -70,9 +70,9 @@ _TARGET = re.compile(r"\b([A-Za-z0-9_]+-(?:OST|MDT)[0-9a-fA-F]{4})")
 
 
 def target_of(event: Event) -> str | None:
-    told = event.entities.get("lustre_target") or event.entities.get("nfs_server")
-    match = _TARGET.search(str(told or "")) or _TARGET.search(event.message)
-    return match[1] if match else (str(told) if told else None)
+    target = event.entities.get("lustre_target") or event.entities.get("nfs_server")
+    match = _TARGET.search(str(target or "")) or _TARGET.search(event.message)
+    return match[1] if match else (str(target) if target else None)
 
 
 def outages(world: World) -> list[Fact]:
@@ -151,12 +151,12 @@ def disk_faults(world: World) -> list[Fact]:
         DISK_ERROR.fact(e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
-    said = [e for e in world.heard if e.source in _FULL_SOURCES]
-    if not _says_full("\n".join([e.message for e in said])):  # all at once: hardly ever one of very many says it
-        said = []
+    full_lines = [e for e in world.admitted if e.source in _FULL_SOURCES]
+    if not _says_full("\n".join([e.message for e in full_lines])):  # all at once: hardly ever one of very many says it
+        full_lines = []
     full = [
         DISK_FULL.fact(e.time, None, e.sigma, host, events=(e,))
-        for e in said if _says_full(e.message) for host in hosts_of(e)
+        for e in full_lines if _says_full(e.message) for host in hosts_of(e)
     ]  # fmt: skip
     return [*map(_named, merge_near(failed, FULL_GAP_S)), *merge_near(full, FULL_GAP_S)]
 

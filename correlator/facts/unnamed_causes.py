@@ -116,10 +116,10 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
         return None
     place = bisect_right(spoke, float(boot) - BOOT_STAMPS_S)
     last = spoke[place - 1] if place else None
-    told = fact.attrs.get("last_response")
-    if last is None and told is None:
+    last_response = fact.attrs.get("last_response")
+    if last is None and last_response is None:
         return None
-    last = max(x for x in (last, told) if x is not None)
+    last = max(x for x in (last, last_response) if x is not None)
     hot = [f.start for f in world.facts_of(NODE_OVERHEATED.name) if f.host == host]
     if any(-SAME_PANIC_S <= at - last <= float(boot) - last for at in hot):
         return None

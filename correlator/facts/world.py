@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from correlator.clocks.clocks import Offset, Printed
+from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_lines
-from correlator.gather.standing import Controllers, controllers, heard
+from correlator.gather.standing import Controllers, admitted, controllers
 from correlator.model.kinds import Kind
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
@@ -36,7 +36,7 @@ class World:
     the host itself wrote, ascending (read only for the few hosts in question).
     ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
     ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
-    driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
+    driver names them. ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
     ``kernel_clocks``: what the kernel's lines of hosts show of its clock (gather/kernel_lines.py).
     ``believed``: the controllers, where that was worked out for more than these events. ``declared``: all kinds of facts, by name.
     ``left_out``: sentences that name the detectors that failed in this pass.
@@ -49,10 +49,10 @@ class World:
     node_states: list[dict[str, object]] = field(default_factory=list)
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
     throttling: list[Throttled] = field(default_factory=list)
-    voices: frozenset[str] = frozenset()
+    reporting_hosts: frozenset[str] = frozenset()
     asked: bool = False
     clocks: list[Offset] = field(default_factory=list)
-    printed: Printed = field(default_factory=Printed)
+    accounting_time: AccountingTime = field(default_factory=AccountingTime)
     xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
@@ -73,12 +73,12 @@ class World:
             settings = self.inventory.settings if self.inventory else ()
             self.believed = controllers(self.events, settings, {n for run in self.runs for n in run.nodes})
         #: The events that count: what nobody may say of whom it speaks stays among ``events``.
-        self.heard = heard(self.events, self.runs, self.believed)
+        self.admitted = admitted(self.events, self.runs, self.believed)
         #: By the ids of events with the kernel's name: what speaks against their being its own, of those where anything does.
-        self.kernel_standing = kernel_lines.standing(self.heard, self.kernel_clocks)
+        self.kernel_standing = kernel_lines.standing(self.admitted, self.kernel_clocks)
         if refuted := {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}:
-            self.heard = [e for e in self.heard if e.id not in refuted]
-        for event in self.heard:
+            self.admitted = [e for e in self.admitted if e.id not in refuted]
+        for event in self.admitted:
             self.by_kind[event.kind].append(event)
             if event.job_id is not None:
                 self.by_job[event.job_id].append(event)
@@ -93,8 +93,8 @@ class World:
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
         #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
-        self.controllers = self.believed.hosts | {e.host for e in self.heard if e.host and e.source == "slurmctld"}
-        self.parts = _parts(self.heard)
+        self.controllers = self.believed.hosts | {e.host for e in self.admitted if e.host and e.source == "slurmctld"}
+        self.het_components = _het_components(self.admitted)
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -102,15 +102,15 @@ class World:
             self.runs_of_job[run.job_id].append(run)
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
-        times = [e.time for e in self.heard]
+        times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
     def spoke_at(self, host: str) -> Sequence[float]:
         """``spoke`` in true time: a clock that is known to have been off is corrected, as the events' is; zones are (samples.py)."""
         if host not in self._spoke:
-            told, off = self.spoke(host), [o for o in self.clocks if o.host == host and not o.zone]
-            self._spoke[host] = told if not off else sorted(
-                t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in told
+            times, off = self.spoke(host), [o for o in self.clocks if o.host == host and not o.zone]
+            self._spoke[host] = times if not off else sorted(
+                t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in times
             )  # fmt: skip
         return self._spoke[host]
 
@@ -129,11 +129,11 @@ class World:
 
     def mute(self, run: Run) -> list[str]:
         """Nodes of the run whose kernel and system logs were not collected."""
-        return [n for n in run.nodes if self.unheard(n)]
+        return [n for n in run.nodes if self.unlogged(n)]
 
-    def unheard(self, host: str | None) -> bool:
+    def unlogged(self, host: str | None) -> bool:
         """Is it known that no kernel or system log of a host was collected?"""
-        return (self.asked or bool(self.voices)) and host not in self.voices
+        return (self.asked or bool(self.reporting_hosts)) and host not in self.reporting_hosts
 
     def kinds_where(self, test: Callable[[Kind[Any]], object]) -> list[str]:
         """The names of the declared kinds for which ``test`` holds."""
@@ -181,7 +181,7 @@ class World:
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
 
 
-def _parts(events: Iterable[Event]) -> dict[int, frozenset[int]]:
+def _het_components(events: Iterable[Event]) -> dict[int, frozenset[int]]:
     """Job -> all parts of the heterogeneous job that it is one of (``JobId=100+1(101)``), as slurmctld names them."""
     of_whole: dict[str, set[int]] = defaultdict(set)
     for event in events:

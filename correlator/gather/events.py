@@ -31,7 +31,7 @@ from store.questions.source import ALL, Source
 from store.questions.times import AS_WRITTEN
 
 if TYPE_CHECKING:
-    from correlator.clocks.clocks import Printed
+    from correlator.clocks.clocks import AccountingTime
     from store.door import Asks
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
@@ -62,8 +62,8 @@ _SPEAKS = {"slurm": 0, "ip_link": 2, "ip": 2, "loghost": 3, "json": 3}
 def device_of(entities: dict[str, Any]) -> str | None:
     if _SPECIFIC.keys().isdisjoint(entities):
         return None
-    told = [(_SPECIFIC[k], v) for k, v in entities.items() if k in _SPECIFIC and v not in (None, "", [])]
-    return str(min(told, key=itemgetter(0))[1]) if told else None
+    devices = [(_SPECIFIC[k], v) for k, v in entities.items() if k in _SPECIFIC and v not in (None, "", [])]
+    return str(min(devices, key=itemgetter(0))[1]) if devices else None
 
 
 def layer_of(event: str, source: str | None) -> str:
@@ -73,7 +73,7 @@ def layer_of(event: str, source: str | None) -> str:
 
 
 def with_unstamped(
-    part: Part, store: Asks, cluster: str | None, speakers: Speakers, known: Printed | None = None
+    part: Part, store: Asks, cluster: str | None, speakers: Speakers, known: AccountingTime | None = None
 ) -> list[Event]:
     """All events of one cluster, in a total order that does not depend on the order of arrival. ``part``: the lines that have a time;
     the rest as for ``unstamped``."""
@@ -91,7 +91,7 @@ def unstamped(
     cluster: str | None,
     speakers: Speakers,
     jobs: Iterable[int] | None = None,
-    known: Printed | None = None,
+    known: AccountingTime | None = None,
 ) -> pl.DataFrame:
     """The event lines without a time, put where they were written; those of some jobs, or all. ``speakers``: which of slurmctld's
     lines tell of ends; ``known``: zones of what tells of ends."""
@@ -135,7 +135,7 @@ class Part:
     line each, and ``copied`` several, which say the same (``keys``). ``known``: what entities say, by their texts."""
 
     lines: pl.DataFrame
-    known: Mapping[str, _Told]
+    known: Mapping[str, _LineEntities]
     events: list[Event]
     alone: Lines
     copied: list[Event]
@@ -180,8 +180,8 @@ def prepared(rows: pl.DataFrame) -> Part:
     """What event lines tell one by one."""
     # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
     texts, places = different(rows["entities"].fill_null(""))
-    told = [_told(text) for text in texts]
-    known = dict(zip(texts, told, strict=True))
+    line_entities = [_line_entities(text) for text in texts]
+    known = dict(zip(texts, line_entities, strict=True))
     same_device = pl.any_horizontal(*(pl.col("event").str.starts_with(family) for family in _BY_DEVICE))
     words = pl.concat_str(
         pl.col("job_id").fill_null(-1), pl.col("message").fill_null("").str.replace(_COPY_NOISE, ""), separator=_BETWEEN
@@ -190,24 +190,24 @@ def prepared(rows: pl.DataFrame) -> Part:
         pl.col("time").dt.epoch("us"), pl.col("received_time").dt.epoch("us"),
         pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
         pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
-        pl.Series("device", [t.device for t in told], pl.String).gather(places), pl.Series("code", [t.code for t in told], pl.String).gather(places),
+        pl.Series("device", [t.device for t in line_entities], pl.String).gather(places), pl.Series("code", [t.code for t in line_entities], pl.String).gather(places),
     ).with_columns(
         key=pl.concat_str(
             *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
     )  # fmt: skip
-    said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
-    ids = [_id_of(text) for text in lines.select(said).to_series().to_list()]
+    identity = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
+    ids = [_id_of(text) for text in lines.select(identity).to_series().to_list()]
     return _part(lines.with_columns(pl.Series("id", ids, pl.String)).sort(_ORDER), known)
 
 
-def _part(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Part:
+def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
     # Nearly every key stands on one line: only the rest has to be put in order.
     unique = lines["key"].is_unique()
     again = lines.with_row_index("row").filter(~unique).sort("key", "time", "resolution_us", "file", "line")
-    apart = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
-    again = again.with_columns(apart.fill_null(True).alias("first"))
+    is_new = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
+    again = again.with_columns(is_new.fill_null(True).alias("first"))
     again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
     alone = unique.to_numpy().copy()
     alone[again.filter("alone")["row"].to_numpy()] = True
@@ -226,12 +226,12 @@ def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
     """The events that the lines of all parts tell together, and those of them that only one line tells."""
     if len(parts) == 1:
         return parts[0].events, parts[0].alone
-    said = pl.concat([part.lines["key"].unique() for part in parts])
-    both = said.filter(said.is_duplicated()).unique()
+    repeated = pl.concat([part.lines["key"].unique() for part in parts])
+    both = repeated.filter(repeated.is_duplicated()).unique()
     if len(both):  # copies, it may be, of what another part holds
         wanted = pl.col("key").is_in(both.implode())
         lines = pl.concat([part.lines.filter(wanted) for part in parts]).sort(_ORDER)
-        known = {text: told for part in parts for text, told in part.known.items()}
+        known = {text: line_entities for part in parts for text, line_entities in part.known.items()}
         parts = [*(part.without(both) for part in parts), _part(lines, known)]
     alone = _together([part.alone for part in parts])
     return in_order(list(alone.events), [event for part in parts for event in part.copied]), alone
@@ -258,7 +258,7 @@ def in_order(events: list[Event], more: list[Event]) -> list[Event]:
     return sorted([*events, *more], key=order)
 
 
-class _Told(NamedTuple):
+class _LineEntities(NamedTuple):
     """What the entities of a line say: those that are not empty, the device, the code of an Xid."""
 
     entities: dict[str, Any]
@@ -266,15 +266,15 @@ class _Told(NamedTuple):
     code: str
 
 
-def _told(text: str) -> _Told:
+def _line_entities(text: str) -> _LineEntities:
     entities = from_json(text) if text else {}
     kept = {k: v for k, v in entities.items() if v not in (None, "")}
-    return _Told(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
+    return _LineEntities(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
 
 
-def _id_of(said: bytes) -> str:
+def _id_of(identity: bytes) -> str:
     """``said``: what makes two lines say the same, and the moment in microseconds."""
-    return "e" + hashlib.blake2s(said, digest_size=5).hexdigest()
+    return "e" + hashlib.blake2s(identity, digest_size=5).hexdigest()
 
 
 def different(column: pl.Series) -> tuple[list[Any], pl.Series]:
@@ -297,7 +297,7 @@ def shared(column: pl.Series) -> list[Any]:
     return spread(*different(column))
 
 
-def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
+def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Lines:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
     lines = lines.with_columns(
         pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
@@ -310,21 +310,21 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     layer_by_pair = {pair: layer_of(*pair) for pair in set(zip(kinds, sources, strict=True))}
     layers = list(map(layer_by_pair.__getitem__, zip(kinds, sources, strict=True)))
     texts, whose = different(lines["entities"])
-    different_told: list[Mapping[str, Any]] = [known[text].entities for text in texts]
+    entities_by_text: list[Mapping[str, Any]] = [known[text].entities for text in texts]
     lines = lines.with_columns(pl.Series("layer", layers, pl.String))
     empty, ones, nowhere = itertools.repeat(()), itertools.repeat(1), itertools.repeat(0.0)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
-        shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty, nowhere, _own(lines).to_list(),
+        shared(lines["time_quality"]), ones, times, spread(entities_by_text, whose), empty, nowhere, _own(lines).to_list(),
         kernel_lines.known_by(lines),
     ))  # fmt: skip
-    told = pl.Series("entities", [sorted_json(t) if t else None for t in different_told], pl.String)
-    return Lines(events, lines, told.gather(whose))
+    entities = pl.Series("entities", [sorted_json(t) if t else None for t in entities_by_text], pl.String)
+    return Lines(events, lines, entities.gather(whose))
 
 
-def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
+def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities]) -> Event:
     """One line speaks for all and gives the time, the words and the place; the others stay listed."""
     speaker = min(copies, key=lambda r: (_SPEAKS.get(r["format"] or "", 1), *_rank(r)))
     merged: dict[str, Any] = {}
@@ -348,8 +348,10 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Even
 
 def _own(lines: pl.DataFrame) -> pl.Series:
     """Which lines stand in the own file of Slurm's daemon that wrote them."""
-    told = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(RELAYED)
-    return lines.select(told.alias("own")).to_series()
+    is_slurm_file = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(
+        RELAYED
+    )
+    return lines.select(is_slurm_file.alias("own")).to_series()
 
 
 def _is_own(form: str | None, file: str | None) -> bool:
@@ -407,10 +409,10 @@ def _texts(events: Iterable[Event]) -> list[str | None]:
     texts: dict[int, str | None] = {}
     found = []
     for event in events:
-        told = event.entities
-        if id(told) not in texts:
-            texts[id(told)] = sorted_json(told) if told else None
-        found.append(texts[id(told)])
+        entities = event.entities
+        if id(entities) not in texts:
+            texts[id(entities)] = sorted_json(entities) if entities else None
+        found.append(texts[id(entities)])
     return found
 
 

@@ -59,13 +59,17 @@ def known_by(lines: pl.DataFrame) -> list[str]:
     doubtful = (pl.col("source") == "kernel").fill_null(False) & ~pl.col("format").fill_null("").is_in(
         kernel_lines.OF_RING
     )
-    told = lines.select(pl.when(doubtful).then(pl.lit(NAME)).otherwise(pl.lit(RING)).alias("by"), "facility", "file")
-    places = told.filter(pl.col("by") == NAME)["file"].unique()
+    reported = lines.select(
+        pl.when(doubtful).then(pl.lit(NAME)).otherwise(pl.lit(RING)).alias("by"), "facility", "file"
+    )
+    places = reported.filter(pl.col("by") == NAME)["file"].unique()
     by_place = [file for file in places if file and _BY_FACILITY.search(file)]
     by_facility = (pl.col("by") == NAME) & (
         pl.col("facility").is_not_null() | pl.col("file").is_in(by_place).fill_null(False)
     )
-    found: list[str] = told.select(pl.when(by_facility).then(pl.lit(FACILITY)).otherwise("by")).to_series().to_list()
+    found: list[str] = (
+        reported.select(pl.when(by_facility).then(pl.lit(FACILITY)).otherwise("by")).to_series().to_list()
+    )
     return found
 
 
@@ -98,11 +102,11 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
     doubtful = [e for e in events if e.known_by]
     if not doubtful:  # as a rule, where the kernel's ring is collected
         return {}
-    told: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
+    reported: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
     for event in events:
         if event.source == "kernel" and event.known_by != NAME:
-            told[(event.host, event.kind, event.device)].append(event)
-    doubtful = [e for e in doubtful if not _supported(e, told)]
+            reported[(event.host, event.kind, event.device)].append(event)
+    doubtful = [e for e in doubtful if not _supported(e, reported)]
     hosts = {e.host for e in doubtful if e.host}
     by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     if hosts:
@@ -114,9 +118,9 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
     return {name: how for name, how in found.items() if name not in by_facility or how not in (STAMPED, BARE)}
 
 
-def _supported(event: Event, told: Mapping[tuple[str | None, str, str | None], Sequence[Event]]) -> bool:
+def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None], Sequence[Event]]) -> bool:
     """Does a line of better standing tell the same?"""
-    others = told[(event.host, event.kind, event.device)]
+    others = reported[(event.host, event.kind, event.device)]
     return any(abs(o.time - event.time) <= COPY_S and o.known_by < event.known_by for o in others)
 
 

@@ -40,5 +40,5 @@ def dispute(rows: Iterable[Mapping[str, Any]]) -> str:
         differ(one, other) for place, one in enumerate(named) for other in named[place + 1 :]
     ):
         return ""
-    told = sorted({f"{row.get('source')}: {row.get('user') or 'uid'} ({row.get('uid', '?')})" for row in named})
-    return "; ".join(told)
+    claims = sorted({f"{row.get('source')}: {row.get('user') or 'uid'} ({row.get('uid', '?')})" for row in named})
+    return "; ".join(claims)

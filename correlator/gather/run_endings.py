@@ -90,9 +90,9 @@ def of_unknown_runs(events: list[Event]) -> list[dict[str, Any]]:
         if any(e.source not in _OF_RUN for e in lines):
             continue  # slurmctld knows the job and began no run of it: the steps of an older run are cleared away
         for state, kinds in _LAST_WORDS:
-            said = [e for e in lines if e.kind in kinds and _tells_end(e, state)]
-            if said:
-                rows.append(_ended(job, state, max(e.time for e in said), lines))
+            endings = [e for e in lines if e.kind in kinds and _states_end(e, state)]
+            if endings:
+                rows.append(_ended(job, state, max(e.time for e in endings), lines))
                 break
     return rows
 
@@ -114,7 +114,7 @@ def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, An
     return {name: value for name, value in row.items() if value not in NOTHING}
 
 
-def _tells_end(event: Event, state: str) -> bool:
+def _states_end(event: Event, state: str) -> bool:
     """A step that is cancelled may be its own srun's doing, and memory that a program could not get is its error."""
     text = event.message.lower()
     if event.kind.endswith("cancelled"):
@@ -135,18 +135,18 @@ LOGGED_START_S = 30.0
 def of_open_runs(by_job: Mapping[int, Iterable[Mapping[str, Any]]], events: Iterable[Event]) -> list[dict[str, Any]]:
     """The ends of runs that are known to have begun, and whose end nobody tells but the slurmstepd of their batch script."""
     left = {job: begun for job, rows in by_job.items() if (begun := _open_since(rows))}
-    said: dict[tuple[int, float], Event] = {}
+    endings: dict[tuple[int, float], Event] = {}
     for event in events if left else ():
         if event.job_id not in left or event.source not in _OF_RUN or not _STEPD_ENDS.search(event.message):
             continue
         run = max((begun for begun in left[event.job_id] if begun <= event.time), default=None)
         whole = event.entities.get("step_id") in (None, "batch")
-        if run is not None and whole and _is_finer(event, said.get((event.job_id, run))):
-            said[event.job_id, run] = event
-    states = {run: next((s for s, kinds in _LAST_WORDS if e.kind in kinds), None) for run, e in said.items()}
+        if run is not None and whole and _is_finer(event, endings.get((event.job_id, run))):
+            endings[event.job_id, run] = event
+    states = {run: next((s for s, kinds in _LAST_WORDS if e.kind in kinds), None) for run, e in endings.items()}
     return [
         {"job_id": job, "source": "log", "state": states[job, begun], "start": moment_of(begun), "end": moment_of(event.time)}
-        for (job, begun), event in sorted(said.items(), key=itemgetter(0)) if states[job, begun]
+        for (job, begun), event in sorted(endings.items(), key=itemgetter(0)) if states[job, begun]
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from correlator.clocks.clocks import NOTHING_PRINTED, Printed
+from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime
 from correlator.gather.ownership import differ, dispute
 from correlator.gather.run_endings import (
     END_STATES,
@@ -27,7 +27,7 @@ from correlator.gather.run_endings import (
     of_unknown_runs,
     with_last_words,
 )
-from correlator.gather.runs_fast import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
+from correlator.gather.runs_fast import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, stated_rows
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Run
 from parsers.hostlist import expand, fold
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
 
 
-def gather(store: Asks, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
+def gather(
+    store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME
+) -> list[Run]:
     """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands wrote."""
     steps = store.ask(job_rows.steps(cluster))
     table = store.ask_frame(job_rows.job_rows(cluster))
@@ -84,17 +86,17 @@ def rows_of(
     return Rows(jobs, rows, steps)
 
 
-def gather_some(rows: Rows, events: Iterable[Event], likely: Mapping[int, Run]) -> list[Run]:
-    """The runs of some jobs. ``likely``: what new rows most likely tell (``likely_runs``)."""
-    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], likely)
+def gather_some(rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run]) -> list[Run]:
+    """The runs of some jobs. ``prepared``: what new rows most likely tell (``likely_runs``)."""
+    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], prepared)
 
 
-def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], likely: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
+def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], prepared: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
     """Runs from rows about jobs and their steps, by job id. Pure, as ``assemble``, which does the same for all jobs
     that the shorter way cannot tell."""
-    runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, likely)
+    runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, prepared)
     done = {run.job_id for run in runs}
-    more = assemble(told(rest), steps, [e for e in events if e.job_id not in done] if done else events)
+    more = assemble(stated_rows(rest), steps, [e for e in events if e.job_id not in done] if done else events)
     return sorted([*runs, *more], key=attrgetter("job_id")) if runs else more
 
 
@@ -248,11 +250,11 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
             merged = {name: value for name, value in merged.items() if name not in ("user", "uid")} | {
                 "disputed": named
             }
-    told = merged.get
+    known = merged.get
     return Run(
-        key=str(job_id), job_id=job_id, attempt=told("restarts") or 0, state=told("state") or "",
-        nodes=tuple(map(intern, told("nodes") or ())), submit=seconds_of(told("submit")), start=seconds_of(told("start")),
-        end=seconds_of(told("end")), row=merged,
+        key=str(job_id), job_id=job_id, attempt=known("restarts") or 0, state=known("state") or "",
+        nodes=tuple(map(intern, known("nodes") or ())), submit=seconds_of(known("submit")), start=seconds_of(known("start")),
+        end=seconds_of(known("end")), row=merged,
     )  # fmt: skip
 
 
@@ -272,9 +274,11 @@ def _number(runs: list[Run], submits: Sequence[float]) -> None:
             chains.append([run])
     for index, chain in enumerate(chains):
         for place, run in enumerate(chain):
-            told = run.row.get("restarts")
+            restarts = run.row.get("restarts")
             run.attempt = (
-                int(told) if told is not None and len({r.row.get("restarts") for r in chain}) == len(chain) else place
+                int(restarts)
+                if restarts is not None and len({r.row.get("restarts") for r in chain}) == len(chain)
+                else place
             )
             base = _base_key(run)
             if index < len(chains) - 1:
@@ -327,8 +331,8 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
     """What slurmctld's own lines say of runs: all there is while accounting is late or absent."""
     open_runs: dict[int, dict[str, Any]] = {}
     rows: list[dict[str, Any]] = []
-    told = (e for e in events if e.job_id is not None and e.source in ("slurmctld", "slurmd"))
-    for event in sorted(told, key=as_written):
+    stating = (e for e in events if e.job_id is not None and e.source in ("slurmctld", "slurmd"))
+    for event in sorted(stating, key=as_written):
         job = event.job_id
         assert job is not None
         if event.source != "slurmctld":
@@ -367,11 +371,11 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _started(event: Event) -> dict[str, Any]:
-    told = event.entities
-    nodes = list(told.get("nodes") or expand(str(told.get("nodelist") or "")))
+    entities = event.entities
+    nodes = list(entities.get("nodes") or expand(str(entities.get("nodelist") or "")))
     row = {
         "job_id": event.job_id, "source": "log", "start": moment_of(event.time), "state": "RUNNING", "nodes": nodes,
-        "node_list": str(told.get("nodelist") or "") or fold(nodes), "partition": told.get("partition"),
-        "array_job_id": number_of(told.get("array_job_id")), "array_task_id": number_of(told.get("array_task")),
+        "node_list": str(entities.get("nodelist") or "") or fold(nodes), "partition": entities.get("partition"),
+        "array_job_id": number_of(entities.get("array_job_id")), "array_task_id": number_of(entities.get("array_task")),
     }  # fmt: skip
     return {name: value for name, value in row.items() if value not in NOTHING}

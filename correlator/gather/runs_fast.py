@@ -40,44 +40,44 @@ EMPTY: Mapping[int, Run] = MappingProxyType({})
 SAME_MOMENT_S = 29.0
 
 
-def likely_runs(table: pl.DataFrame) -> dict[int, Run]:
+def prepared_runs(table: pl.DataFrame) -> dict[int, Run]:
     """By job the runs that ``plain_runs`` would make of rows, as long as nothing else is known of these jobs."""
-    return {run.job_id: run for run in _runs(_usual(table))} if table.height else {}
+    return {run.job_id: run for run in _runs(_without_exceptions(table))} if table.height else {}
 
 
-def _usual(table: pl.DataFrame) -> pl.DataFrame:
+def _without_exceptions(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(_complete(), pl.col("job_id").is_unique())
 
 
 def plain_runs(
-    table: pl.DataFrame, events: Iterable[Event], others: Collection[int], likely: Mapping[int, Run] = EMPTY
+    table: pl.DataFrame, events: Iterable[Event], others: Collection[int], prepared: Mapping[int, Run] = EMPTY
 ) -> tuple[list[Run], pl.DataFrame]:
     """The runs of the usual jobs, in no order, and the rows of the other jobs. ``others``: jobs that are not usual;
-    ``likely``: ``likely_runs`` of some of the rows."""
+    ``prepared``: ``prepared_runs`` of some of the rows."""
     table = table.filter(pl.col("job_id").is_not_null())
-    usual = _usual(table)
-    if usual.height == 0:
+    plain = _without_exceptions(table)
+    if plain.height == 0:
         return [], table
     started, tasks, doubtful = _allocations(events)
-    logged = pl.Series([started.get(job) for job in usual["job_id"].to_list()], dtype=pl.Float64)
-    usual = usual.filter(
+    logged = pl.Series([started.get(job) for job in plain["job_id"].to_list()], dtype=pl.Float64)
+    plain = plain.filter(
         ((pl.col("start").dt.epoch("us") / 1e6 - logged).abs() <= SAME_MOMENT_S).fill_null(True),
         ~pl.col("job_id").is_in([*doubtful, *others]),
         ~pl.col("job_id").is_in(list(tasks)) | pl.all_horizontal(pl.col("array_job_id", "array_task_id").is_not_null()),
     )
-    jobs = usual["job_id"].to_list()
-    made = [likely[job] for job in jobs if job in likely]
+    jobs = plain["job_id"].to_list()
+    made = [prepared[job] for job in jobs if job in prepared]
     if len(made) < len(jobs):
-        made += _runs(usual.filter(~pl.col("job_id").is_in(list(likely))))
-    return made, table.join(usual.select("job_id"), on="job_id", how="anti")
+        made += _runs(plain.filter(~pl.col("job_id").is_in(list(prepared))))
+    return made, table.join(plain.select("job_id"), on="job_id", how="anti")
 
 
 def _complete() -> pl.Expr:
     """Rows about a run that is over to which a line of slurmctld's log could add nothing."""
-    told = [pl.col(name).is_not_null() & (pl.col(name) != "") for name in ("node_list", "partition")]
+    given = [pl.col(name).is_not_null() & (pl.col(name) != "") for name in ("node_list", "partition")]
     return pl.all_horizontal(
         pl.col("source").is_in(ACCOUNTING), ~pl.col("state").is_in(sorted(OPEN)), pl.col("exit_code").is_not_null(),
-        pl.col("end") >= pl.col("start"), pl.col("nodes").list.len() > 0, *told,
+        pl.col("end") >= pl.col("start"), pl.col("nodes").list.len() > 0, *given,
     ).fill_null(False)  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def _runs(rows: pl.DataFrame) -> list[Run]:
 
 
 class Row(Mapping[str, Any]):
-    """What a row tells, as ``told`` says it. The rows of a table share its columns: there are very many, and few are read."""
+    """What a row tells, as ``stated_rows`` says it. The rows of a table share its columns: there are very many, and few are read."""
 
     __slots__ = ("columns", "place")
 
@@ -145,7 +145,7 @@ class Row(Mapping[str, Any]):
 
 
 def rows_of(table: pl.DataFrame) -> list[Row]:
-    """What ``told`` gives, of a table without lists."""
+    """What ``stated_rows`` gives, of a table without lists."""
     table = table.with_columns(pl.col(pl.String).replace("", None))
     columns = {
         column.name: shared(column) if column.dtype == pl.String else column.to_list()
@@ -174,7 +174,7 @@ class Fields:
         return found
 
 
-def told(table: pl.DataFrame) -> list[dict[str, Any]]:
+def stated_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     """Rows as what they tell: a field without a value is not there. Column by column, because there are many."""
     whole: dict[str, list[Any]] = {}
     gaps: dict[str, list[Any]] = {}

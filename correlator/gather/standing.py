@@ -10,7 +10,7 @@
 
 What hosts say in the name of slurmctld that run none, and what a node sends as another host, is no event: neither for conclusions
 nor among the rows of Events that people see (``ruling``). It stays among the lines. The rest of what does not count is no event for any
-conclusion about the cluster, and stays among the events that people see (``heard``).
+conclusion about the cluster, and stays among the events that people see (``admitted``).
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def controllers(
 ) -> Controllers:
     """By all events of a cluster and its settings. ``nodes``: where jobs ran."""
     settings = list(settings)
-    said = [e for e in events if e.source == "slurmctld"]
-    told = addresses(settings)
-    known = named_controllers(settings) | {e.host for e in said if e.own and e.host}
-    if known or any(e.own for e in said):
-        return Controllers(frozenset(known), True, told)
-    hosts = {e.host for e in said if e.host}
+    own_events = [e for e in events if e.source == "slurmctld"]
+    configured = addresses(settings)
+    known = named_controllers(settings) | {e.host for e in own_events if e.own and e.host}
+    if known or any(e.own for e in own_events):
+        return Controllers(frozenset(known), True, configured)
+    hosts = {e.host for e in own_events if e.host}
     if hosts:
         hosts -= {*nodes, *(e.host for e in events if e.source in _OF_NODES and e.host)}
-    return Controllers(frozenset(hosts), False, told)
+    return Controllers(frozenset(hosts), False, configured)
 
 
 def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -70,8 +70,8 @@ def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             found[value] = scope[5:]
         elif scope == "alias":
             found[name] = value
-        elif name.startswith("NodeName:") and (told := _ADDRESS.search(value)):
-            nodes, others = expand(name[9:]), expand(told[1].strip('"'))
+        elif name.startswith("NodeName:") and (address := _ADDRESS.search(value)):
+            nodes, others = expand(name[9:]), expand(address[1].strip('"'))
             found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
     return found
 
@@ -129,7 +129,7 @@ def _is_sent(event: Event, believed: Controllers) -> bool:
     return node is not None and node != event.host
 
 
-def heard(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:
+def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:
     """The events that count, in their order, each with the host that it may name."""
     of_job: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
@@ -179,8 +179,8 @@ def _in_time(run: Run, event: Event) -> bool:
 def _of_own_host(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> bool:
     """Do a node's daemons of Slurm speak of what is theirs?"""
     if event.kind.startswith(_OF_OTHERS):
-        told = event.entities.get("nodes")
-        named = [told] if isinstance(told, str) else list(told or ())
+        nodes_named = event.entities.get("nodes")
+        named = [nodes_named] if isinstance(nodes_named, str) else list(nodes_named or ())
         if any(name != event.host for name in named):
             return False
     runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from correlator.clocks.clocks import NOTHING_PRINTED, Offset, Printed, ahead
+from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime, Offset, ahead
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.moments import moment_of
 from store.questions import hosts, job_output, job_rows
@@ -136,7 +136,7 @@ def bonds(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[fl
 
 
 #: Answers of Slurm with a node's BootTime, which slurmd reckons from its uptime in whole seconds.
-_BOOTS_TOLD = ("scontrol_node", "slurmrestd")
+_BOOT_SOURCES = ("scontrol_node", "slurmrestd")
 
 #: BootTimes of one boot agree within this, whatever NTP did to the clock meanwhile; more apart is another boot.
 SAME_BOOT_S = 60.0
@@ -145,7 +145,7 @@ SAME_BOOT_S = 60.0
 def booted(store: Asks, cluster: str | None, source: Source = ALL) -> list[tuple[float, str]]:
     """(BootTime, host) of each boot but the first that Slurm told of a host: the machine was up before, as another one. Of a
     stretch of time those are given that lie in it, beside all earlier ones."""
-    rows = store.ask(hosts.boots_again(cluster, _BOOTS_TOLD, SAME_BOOT_S, source))
+    rows = store.ask(hosts.boots_again(cluster, _BOOT_SOURCES, SAME_BOOT_S, source))
     found: list[tuple[float, str]] = []
     for row in rows:
         if not found or found[-1][1] != row["host"] or row["t"] - found[-1][0] > SAME_BOOT_S:
@@ -157,13 +157,13 @@ def booted(store: Asks, cluster: str | None, source: Source = ALL) -> list[tuple
 KERNEL_SOURCES = ("kernel", "syslog", "journal", "dmesg")
 
 
-def voices(store: Asks, cluster: str | None) -> frozenset[str]:
+def reporting_hosts(store: Asks, cluster: str | None) -> frozenset[str]:
     """Hosts of which at least one line of the kernel or the system was collected."""
     return frozenset(r["host"] for r in store.ask(hosts.with_own_log(cluster, KERNEL_SOURCES)))
 
 
 def begun(
-    store: Asks, cluster: str | None, known: Printed = NOTHING_PRINTED
+    store: Asks, cluster: str | None, known: AccountingTime = TRUE_ACCOUNTING_TIME
 ) -> Callable[[Collection[int]], dict[int, float]]:
     """``begun(jobs)``: when accounting says that jobs began (epoch seconds), of those that began once, as slurmctld's log would
     show it. ``known``: zones of what was printed."""

@@ -12,8 +12,8 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import cause_of, kind_of, root_event, title_of
 from correlator.facts.world import World
 from correlator.incidents import sentences
-from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Spared, events_of
-from correlator.incidents.incidents import spared
+from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors, events_of
+from correlator.incidents.incidents import survivors
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
@@ -62,7 +62,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
     code = root.attrs.get("code") if root.kind == XID.name else None
     over = incident.end
     untouched = (
-        spared(world, incident)
+        survivors(world, incident)
         if incident.verdicts
         else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start))
     )
@@ -79,7 +79,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         "status": "final", "spans": sentences.spans(incident), "rivals": sentences.rival_rows(world, weigher, incident.verdicts, root),
         "advice": sentences.advice(incident), "gpu_hours_lost": sentences.gpu_hours(world, incident), "doubts": sentences.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": _state_after(r, over), "why": _why_spared(r.nodes, hosts)} for r in untouched.named
+            {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hosts)} for r in untouched.named
         ],
         "unaffected_count": untouched.count,
     }  # fmt: skip
@@ -90,12 +90,12 @@ def _state_after(run: Run, over: float) -> str:
     return run.state if run.end is not None and run.end <= over + AFTERMATH_S else "went on"
 
 
-def _on_hosts(runs: Iterable[Run]) -> Spared:
+def _on_hosts(runs: Iterable[Run]) -> Survivors:
     found = sorted({r.key: r for r in runs}.values(), key=lambda r: (r.job_id, r.attempt, r.key))
-    return Spared(tuple(found[:LISTED]), len(found))
+    return Survivors(tuple(found[:LISTED]), len(found))
 
 
-def _why_spared(nodes: tuple[str, ...], hosts: list[str]) -> str:
+def _why_survived(nodes: tuple[str, ...], hosts: list[str]) -> str:
     return "ran on other nodes" if not set(nodes) & set(hosts) else "ran on the same node and was not hurt"
 
 
@@ -143,7 +143,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "evidence": [sentences.event_row(e, role) for e, role in evidence],
         "rivals": sentences.rival_rows(world, weigher, [verdict], root),
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.printed.words(), *world.left_out])),
+        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,

@@ -22,7 +22,7 @@ class Incident:
     hops: list[Hop] = field(default_factory=list)
     flaps: list[Fact] = field(default_factory=list)
     slowed: list[Run] = field(default_factory=list)
-    untouched: Spared | None = None
+    untouched: Survivors | None = None
     unproven: Unproven | None = None
 
     @property
@@ -54,7 +54,7 @@ LISTED = 50
 
 
 @dataclass(frozen=True)
-class Spared:
+class Survivors:
     """Runs that went on through an incident: some by name (those on its own hosts first), all as a number."""
 
     named: tuple[Run, ...]

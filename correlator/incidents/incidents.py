@@ -19,7 +19,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event, roots
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
-from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Spared
+from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors
 from correlator.model.nouns import Fact, Hop, Run
 from correlator.verdicts.kernel_words import unproven
 from correlator.verdicts.verdict import Verdict
@@ -64,8 +64,8 @@ def incident_id(cluster: str | None, root: Fact) -> str:
     """The name of the incident with this root: the same whenever and in whatever order its lines arrive."""
     # A link may be told as a flap or as down, by how often it went: it is one incident all the same.
     event = root_event(root) if not kind_of(root.kind).flaps else root.kind
-    told = repr((cluster, event, root.host, root.device, round(root.start, 3)))
-    return f"I-{hashlib.blake2s(told.encode(), digest_size=ID_BYTES).hexdigest()}"
+    identity = repr((cluster, event, root.host, root.device, round(root.start, 3)))
+    return f"I-{hashlib.blake2s(identity.encode(), digest_size=ID_BYTES).hexdigest()}"
 
 
 def _incident(world: World, root: Fact, severity: str) -> Incident:
@@ -302,14 +302,14 @@ def _unique(hops: list[Hop]) -> list[Hop]:
     return sorted(kept.values(), key=lambda h: (h.cause.start, h.effect.start, h.edge.id, h.effect.key))
 
 
-def spared(world: World, incident: Incident) -> Spared:
+def survivors(world: World, incident: Incident) -> Survivors:
     """Who was not touched: runs that went on through the incident on the same cluster and ended well, or outlived it."""
     if incident.untouched is None:
-        incident.untouched = _spared(world, incident)
+        incident.untouched = _survivors(world, incident)
     return incident.untouched
 
 
-def _spared(world: World, incident: Incident) -> Spared:
+def _survivors(world: World, incident: Incident) -> Survivors:
     hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
     over = end + AFTERMATH_S
@@ -334,4 +334,4 @@ def _spared(world: World, incident: Incident) -> Spared:
             break
         if run.key not in hurt:
             named[run.key] = run
-    return Spared(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)
+    return Survivors(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)

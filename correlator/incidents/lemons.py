@@ -45,7 +45,9 @@ def tail(count: int, others: int, nodes: int) -> float:
 
 def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
     """(node, family) -> incidents rooted there that ended runs, those of one job once."""
-    return {place: len(told) for place, told in sorted(Roots().but([], incidents).stories.items())}
+    return {
+        place: len(incidents_there) for place, incidents_there in sorted(Roots().but([], incidents).stories.items())
+    }
 
 
 def _rooted(incident: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
@@ -92,20 +94,20 @@ class Roots:
             for incident in incidents:
                 place, story = _rooted(incident)
                 if place is not None:
-                    told = changed.setdefault(place, dict(stories.get(place, ())))
-                    told[story] = told.get(story, 0) + step
-        for place, told in changed.items():
-            stories[place] = {story: count for story, count in told.items() if count}
+                    incidents_there = changed.setdefault(place, dict(stories.get(place, ())))
+                    incidents_there[story] = incidents_there.get(story, 0) + step
+        for place, incidents_there in changed.items():
+            stories[place] = {story: count for story, count in incidents_there.items() if count}
         return Roots(stories)
 
     def suspects(self, nodes: int) -> list[str]:
         """The lemons among the nodes of a cluster, by name: ``risk`` of those only that could be one."""
         total: defaultdict[str, int] = defaultdict(int)
-        for (_, family), told in self.stories.items():
-            total[family] += len(told)
+        for (_, family), incidents_there in self.stories.items():
+            total[family] += len(incidents_there)
         found = {
-            host for (host, family), told in self.stories.items()
-            if (n := len(told)) >= LEAST and _lemon(n, tail(n, total[family] - n, nodes - 1), nodes)
+            host for (host, family), incidents_there in self.stories.items()
+            if (n := len(incidents_there)) >= LEAST and _lemon(n, tail(n, total[family] - n, nodes - 1), nodes)
         }  # fmt: skip
         return sorted(found)
 
@@ -118,7 +120,7 @@ def suspects(incidents: Iterable[Mapping[str, Any]], nodes: int) -> list[str]:
 FACT = "lemons"
 
 
-def told(of_clusters: Iterable[tuple[str | None, Iterable[str]]]) -> str:
+def written(of_clusters: Iterable[tuple[str | None, Iterable[str]]]) -> str:
     """The fact's text: (cluster, host) of each."""
     pairs = {(cluster, host) for cluster, hosts in of_clusters for host in hosts}
     return json.dumps(sorted(pairs, key=lambda pair: (pair[1], pair[0] or "")))

@@ -18,7 +18,7 @@ from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incident import LISTED, Incident, events_of
-from correlator.incidents.incidents import spared
+from correlator.incidents.incidents import survivors
 from correlator.model.kinds import Band, Trace, fill
 from correlator.model.nouns import Event, Fact, Hop, Others, Run
 from correlator.verdicts.verdict import Verdict
@@ -130,7 +130,7 @@ def title(world: World, incident: Incident) -> str:
     if not incident.verdicts:
         parts += _ended_beside(world, downs) or ["No job was hurt" if not incident.slowed else "No job failed"]
     else:
-        untouched = spared(world, incident)
+        untouched = survivors(world, incident)
         if untouched.count:
             names = ", ".join(r.key for r in untouched.named[:3])
             names += f" and {untouched.count - 3} more" if untouched.count > 3 else ""
@@ -201,32 +201,35 @@ def _others_row(hop: Hop) -> dict[str, Any] | None:
     if others is None:
         return None
     return {
-        "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.spared),
-        "looked_at": others.asked, "reached": others.reached, "before": others.before, "hit": list(others.hit[:LISTED]), "spared": list(others.spared[:LISTED]),
+        "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.survivors),
+        "looked_at": others.asked, "reached": others.reached, "before": others.before, "hit": list(others.hit[:LISTED]), "spared": list(others.survivors[:LISTED]),
     }  # fmt: skip
 
 
 def others_say(hops: Iterable[Hop]) -> list[str]:
     """The same in words: "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.03", each place once."""
-    told: dict[str, Others] = {}
+    others_by_text: dict[str, Others] = {}
     for others in (h.others for h in hops if h.others):
-        known = told.get(others.where)
+        known = others_by_text.get(others.where)
         if known is None or others.factor < known.factor:
-            told[others.where] = others
-    return [_in_words(others) for _, others in sorted(told.items())]
+            others_by_text[others.where] = others
+    return [_in_words(others) for _, others in sorted(others_by_text.items())]
 
 
 def _in_words(others: Others) -> str:
-    parts = [(others.spared, "ran on"), (others.hit, "were hit as well" if len(others.hit) > 1 else "was hit as well")]
-    said = [
+    parts = [
+        (others.survivors, "ran on"),
+        (others.hit, "were hit as well" if len(others.hit) > 1 else "was hit as well"),
+    ]
+    sentences = [
         f"{len(keys)} other job{'s' if len(keys) > 1 else ''} {others.where} ({_few(keys)}) {what}" for keys, what in parts if keys
     ]  # fmt: skip
     if others.before:
-        said.append(
+        sentences.append(
             f"it had itself run on through the same {others.before} time{'s' if others.before > 1 else ''} before"
         )
     part = f" ({others.asked} looked at of {others.reached} that it reached)" if others.asked < others.reached else ""
-    return f"{' and '.join(said)}{part}: weight x {others.factor:.2g}"
+    return f"{' and '.join(sentences)}{part}: weight x {others.factor:.2g}"
 
 
 def _few(keys: Sequence[str]) -> str:
@@ -237,9 +240,9 @@ def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
     """What of the others would change the verdict."""
     found = []
     for others in {h.others.where: h.others for h in hops if h.others}.values():
-        if others.spared:
-            count = len(others.spared)
-            name = f"one of the {count} jobs" if count > 1 else f"job {others.spared[0]}"
+        if others.survivors:
+            count = len(others.survivors)
+            name = f"one of the {count} jobs" if count > 1 else f"job {others.survivors[0]}"
             found.append(f"A sign that {name} {others.where} that ran on was hurt as well would speak for it.")
         elif not others.before:
             found.append(f"Another job {others.where} that ran on through it would speak against it.")
@@ -266,7 +269,7 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
             if root is None or chain.root is not root:
                 key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
                 even = verdict.chain is not None and chain.weight >= AS_WELL * verdict.chain.weight
-                against = others_say(h for h in chain.hops if h.others and h.others.spared)
+                against = others_say(h for h in chain.hops if h.others and h.others.survivors)
                 why = (
                     "not rejected: it may have ended the run as well"
                     if even
@@ -333,7 +336,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
     found += others_say(incident.hops)
     if root.attrs.get("inferred") and (ground := cause_of(root).inferred_from):
         found.append(ground)
-    if incident.verdicts and (untouched := spared(world, incident)).count:
+    if incident.verdicts and (untouched := survivors(world, incident)).count:
         found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
     return found
 

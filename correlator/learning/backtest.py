@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.conclusions import Conclusions
 from correlator.engine import clusters_of, conclude_cluster, load_edges
-from correlator.learning.said import Said, said
+from correlator.learning.stated import StatedCause, stated_cause
 
 if TYPE_CHECKING:
     from store.door import Door
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Difference:
     """What differs between two sets of edges. ``same`` counts verdicts on which both agree."""
 
-    verdicts: dict[str, tuple[Said, Said]] = field(default_factory=dict)
+    verdicts: dict[str, tuple[StatedCause, StatedCause]] = field(default_factory=dict)
     surer: dict[str, tuple[float, float]] = field(default_factory=dict)
     appeared: list[dict[str, Any]] = field(default_factory=list)
     vanished: list[dict[str, Any]] = field(default_factory=list)
@@ -50,7 +50,7 @@ def compare(
             old, new = one.verdicts.get(key), other.verdicts.get(key)
             if old is None or new is None or not _inside(old["end"], old["end"], since, until):
                 continue
-            was, now = said(old), said(new)
+            was, now = stated_cause(old), stated_cause(new)
             if (was.category, was.event, was.host, was.device) != (now.category, now.event, now.host, now.device):
                 found.verdicts[key] = (was, now)
             elif abs(was.confidence - now.confidence) >= NOTICEABLE:

@@ -60,7 +60,7 @@ def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], i
     }
     verdicts = {(c.cluster, key): document for c in found for key, document in c.verdicts.items()}
     answers, _ = judged(rows, verdicts)
-    told = _by_kind(answers, chains)
+    answers_by_kind = _by_kind(answers, chains)
     blamed: defaultdict[str, set[int]] = defaultdict(set)
     for verdict in chains.values():
         for fact in _causes(verdict):
@@ -70,7 +70,7 @@ def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], i
             kind, sum(f.kind == kind for c in found for f in c.facts), len(blamed[kind]), sum(right.values()),
             sum(not r for r in right.values()), sum(_exposure(c, kind) for c in found), in_force.get(kind, 1.0),
         )
-        for kind, right in sorted(told.items())
+        for kind, right in sorted(answers_by_kind.items())
     ]  # fmt: skip
 
 
@@ -80,15 +80,15 @@ def _by_kind(
     """Kind -> incident -> whether such a fact was rightly blamed. Who confirms a chain confirms all its causes; who says that
     it was wrong speaks of its root: what followed from that may well be true, and is no chance. "Wrong" counts before
     "confirmed", as for priors."""
-    told: defaultdict[str, dict[tuple[str | None, str], bool]] = defaultdict(dict)
+    answers_by_kind: defaultdict[str, dict[tuple[str | None, str], bool]] = defaultdict(dict)
     for one in answers:
         verdict = chains.get((one.cluster, one.run_key))
         if verdict is None or verdict.root is None:
             continue
         incident = (one.cluster, one.incident_id)
         for kind in {f.kind for f in _causes(verdict)} if one.right else {verdict.root.kind}:
-            told[kind][incident] = one.right and told[kind].get(incident, True)
-    return dict(told)
+            answers_by_kind[kind][incident] = one.right and answers_by_kind[kind].get(incident, True)
+    return dict(answers_by_kind)
 
 
 def _causes(verdict: Verdict) -> list[Fact]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from correlator.learning.feedback import standing
-from correlator.learning.said import said
+from correlator.learning.stated import stated_cause
 
 #: So many answers weigh as much as a prior, which is a judgement of somebody who knows such clusters: a handful of answers
 #: moves it a little, dozens replace it.
@@ -36,9 +36,9 @@ def judged(
     uncounted = 0
     for row in standing(rows):
         document = verdicts.get((row["cluster"], row["run_key"]))
-        now = None if document is None else said(document)
-        told = (row["said_category"], row["said_event"], row["said_host"])
-        if now is None or (now.category, now.event, now.host) != told or not now.edges:
+        now = None if document is None else stated_cause(document)
+        stated = (row["said_category"], row["said_event"], row["said_host"])
+        if now is None or (now.category, now.event, now.host) != stated or not now.edges:
             uncounted += 1
             continue
         right = row["answer"] == "confirmed"

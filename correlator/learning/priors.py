@@ -63,26 +63,28 @@ def learned(store: Asks, edges: Sequence[Edge], begun: Mapping[str, float] | Non
     verdicts = {(row["cluster"], row["run_key"]): json.loads(row["document"]) for row in rows}
     counted, uncounted = judged(answers(store), verdicts)
     #: By edge: incident -> whether it was confirmed. Who answers "wrong" has seen more than who agrees.
-    told: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+    answers_by_edge: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     for one in counted:
         for name in one.edges:
-            told[name][one.incident_id] = one.right and told[name].get(one.incident_id, True)
+            answers_by_edge[name][one.incident_id] = one.right and answers_by_edge[name].get(one.incident_id, True)
     found = [
         Learned(edge, sum(right.values()), sum(not r for r in right.values()), (begun or {}).get(edge.id))
-        for edge in edges if (right := told.get(edge.id))
+        for edge in edges if (right := answers_by_edge.get(edge.id))
     ]  # fmt: skip
     return Lessons(found, uncounted)
 
 
 def lines(lessons: Lessons) -> list[str]:
     """For a person: one line for each edge, and what was not counted."""
-    told = [
+    texts = [
         f"{one.edge.id:6} prior {one.edge.prior:.2f} -> {one.prior:.2f}  {one.confirmed} incidents confirmed, {one.wrong} wrong: {one.edge.text}"
         for one in lessons.edges
     ]
     if lessons.uncounted:
-        told.append(f"not counted: {lessons.uncounted} answers to verdicts that are others now, or that no edge led to")
-    return told or ["no answers yet: give them on the page of a job or an incident"]
+        texts.append(
+            f"not counted: {lessons.uncounted} answers to verdicts that are others now, or that no edge led to"
+        )
+    return texts or ["no answers yet: give them on the page of a job or an incident"]
 
 
 def as_file(

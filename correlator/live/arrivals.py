@@ -12,7 +12,7 @@ import polars as pl
 
 from correlator.gather.events import Lines, Part, joined, prepared, stamped
 from correlator.gather.runs import no_rows, rows_since
-from correlator.gather.runs_fast import likely_runs
+from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.since import since as rows_from
 from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
 from correlator.live.inbox import ENDING, Moments, NewRows, Recalled, ending_in, listed, moments_of
@@ -65,12 +65,12 @@ class Change:
     earliest: float
     jobs: frozenset[int]
     ending: frozenset[str] = frozenset()
-    voices: frozenset[str] = frozenset()
+    reporting_hosts: frozenset[str] = frozenset()
     unstamped: frozenset[int] = frozenset()
     states: bool = True
     new: Changes | None = None
     job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
-    likely: Mapping[int, Run] = field(default_factory=dict, compare=False)
+    prepared_runs: Mapping[int, Run] = field(default_factory=dict, compare=False)
     ahead: Ahead | Recalled | None = field(default=None, compare=False)
     empty: frozenset[str] = frozenset()
 
@@ -85,7 +85,7 @@ class _Lines:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: Future[set[str]] | set[str] | None = None
-    voices: frozenset[str] = frozenset()
+    reporting_hosts: frozenset[str] = frozenset()
     ahead: Ahead | Recalled | None = None
 
     def ended(self) -> frozenset[str]:
@@ -102,17 +102,17 @@ AGAIN_S = 60.0
 
 
 class Arrivals:
-    """Rows that are ``new``; ``grown``: tables of ``raw`` that have such rows. What does not
-    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was received
+    """Rows that are ``new``; ``changed_tables``: tables of ``raw`` that have such rows. What does not
+    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``received``: what was received
     of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
 
     def __init__(
-        self, store: Door, new: Changes, grown: Collection[str], beside: Executor,
-        told: Mapping[str | None, NewRows] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
+        self, store: Door, new: Changes, changed_tables: Collection[str], beside: Executor,
+        received: Mapping[str | None, NewRows] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
         empty: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
-        self.store, self.new, self.grown, self.beside = store, new, grown, beside
-        self.told, self.recalled, self.empty = told, recalled or {}, empty
+        self.store, self.new, self.changed_tables, self.beside = store, new, changed_tables, beside
+        self.received, self.recalled, self.empty = received, recalled or {}, empty
 
     def _new(self, rows: sa.FromClause) -> sa.ColumnElement[bool]:
         """Which rows of a table are new."""
@@ -123,24 +123,24 @@ class Arrivals:
         cluster: str | None, *rest: P.args, **named: P.kwargs,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """The answer to a question about the new rows of a table; nothing where it has none."""
-        if table.name not in self.grown:
+        if table.name not in self.changed_tables:
             return []
         return self.store.ask(question(cluster, self._new(table), *rest, **named))
 
     def further(self, known: Collection[str | None]) -> set[str | None]:
         """Other clusters that new lines or job records speak of."""
-        if self.told is not None:
-            return self.told.keys() - set(known)
-        tables = (table for table in (LOGS, JOBS) if table.name in self.grown)
+        if self.received is not None:
+            return self.received.keys() - set(known)
+        tables = (table for table in (LOGS, JOBS) if table.name in self.changed_tables)
         questions = (new_rows.further_clusters(table, self._new(table), known) for table in tables)
         return {row["cluster"] for question in questions for row in self.store.ask(question)}
 
     def _lines(
-        self, cluster: str | None, latest: float, voices: frozenset[str], since: Callable[[float], float]
+        self, cluster: str | None, latest: float, reporting_hosts: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
         """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
-        if self.told is not None:
-            return self._from_inbox(cluster, self.told.get(cluster) or NewRows(), voices, since)
+        if self.received is not None:
+            return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), reporting_hosts, since)
         found = _Lines()
         for row in self._rows(LOGS, new_rows.span, cluster):
             found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
@@ -153,22 +153,31 @@ class Arrivals:
         found.jobs = self._jobs(cluster)
         if found.timed < found.count:
             found.unstamped = self._jobs(cluster, unstamped=True)
-        found.voices = self._voices(cluster, voices)
+        found.reporting_hosts = self._reporting_hosts(cluster, reporting_hosts)
         return found
 
     def _from_inbox(
-        self, cluster: str | None, told: NewRows, voices: frozenset[str], since: Callable[[float], float]
+        self, cluster: str | None, received: NewRows, reporting_hosts: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
         """The same without a question."""
         ahead: Ahead | Recalled | None = None
-        if told.earliest is not None:
-            first, known = since(told.earliest), self.recalled.get(cluster)
+        if received.earliest is not None:
+            first, known = since(received.earliest), self.recalled.get(cluster)
             if known is not None and known.since <= first:
-                ahead = Recalled(known.since, [*known.parts, *told.parts])
-            elif told.lines <= AHEAD_LINES:
+                ahead = Recalled(known.since, [*known.parts, *received.parts])
+            elif received.lines <= AHEAD_LINES:
                 ahead = self._ahead(cluster, first)
-        speaking = frozenset(told.voices - voices)
-        return _Lines(told.lines, told.timed, told.earliest, told.jobs, told.unstamped, told.ending, speaking, ahead)
+        speaking = frozenset(received.reporting_hosts - reporting_hosts)
+        return _Lines(
+            received.lines,
+            received.timed,
+            received.earliest,
+            received.jobs,
+            received.unstamped,
+            received.ending,
+            speaking,
+            ahead,
+        )
 
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
         lines = self.beside.submit(lambda: prepared(stamped(self.store, cluster, rows_from(since))))
@@ -188,25 +197,25 @@ class Arrivals:
         return found
 
     def change(
-        self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, voices: frozenset[str],
+        self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, reporting_hosts: frozenset[str],
         since: Callable[[float], float],
     ) -> Change | None:  # fmt: skip
         """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
-        some jobs; what tells no time counts as said at ``latest``; ``voices``: hosts whose own log is known already;
+        some jobs; what tells no time counts as said at ``latest``; ``reporting_hosts``: hosts whose own log is known already;
         ``since``: from which stamp on lines are wanted where the first new one has a given stamp."""
         job_rows = self.beside.submit(self._job_rows, cluster)
-        lines = self._lines(cluster, latest, voices, since)
+        lines = self._lines(cluster, latest, reporting_hosts, since)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
-        rows, told, likely = job_rows.result()
-        jobs.update(job for job, _, _ in told)
+        rows, ended, prepared = job_rows.result()
+        jobs.update(job for job, _, _ in ended)
         jobs |= {r["job_id"] for r in self._rows(STEPS, new_rows.jobs_of_steps, cluster)}
         known = last_runs(jobs) if jobs else {}
-        for job, latest_told, begun in told:
+        for job, last_line, begun in ended:
             # A run that nothing told of before may have been there since its start.
             run = known.get(job)
             going_on = run is not None and run.start is not None and run.nodes and run.end is None
-            moments.append(latest_told if going_on else begun)
+            moments.append(last_line if going_on else begun)
         moments += [run.end for run in known.values()]
         states = False
         for table in (METRICS, NODE_STATES):
@@ -218,8 +227,8 @@ class Arrivals:
         if not lines.count and not jobs and not times:
             return None
         return Change(
-            min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
-            frozenset(lines.unstamped), states, self.new, rows, likely, lines.ahead, self.empty,
+            min(times, default=latest), frozenset(jobs), lines.ended(), lines.reporting_hosts,
+            frozenset(lines.unstamped), states, self.new, rows, prepared, lines.ahead, self.empty,
         )  # fmt: skip
 
     def _boots(self, cluster: str | None) -> list[float | None]:
@@ -229,13 +238,13 @@ class Arrivals:
 
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:
         """The new rows about jobs, ``moments_of`` them, and the runs that they most likely tell."""
-        if self.told is not None:
-            told = self.told.get(cluster) or NewRows()
-            return pl.concat([no_rows(), *told.rows]), told.moments, told.likely
-        rows = rows_since(self.store, cluster, self.new) if "jobs" in self.grown else no_rows()
-        return rows, moments_of(rows), likely_runs(rows)
+        if self.received is not None:
+            received = self.received.get(cluster) or NewRows()
+            return pl.concat([no_rows(), *received.rows]), received.moments, received.prepared_runs
+        rows = rows_since(self.store, cluster, self.new) if "jobs" in self.changed_tables else no_rows()
+        return rows, moments_of(rows), prepared_runs(rows)
 
-    def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
+    def _reporting_hosts(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
         """Hosts whose own log is not ``known`` and begins in the new lines."""
         hosts = {r["host"] for r in self._rows(LOGS, new_rows.hosts_of_lines, cluster)}
         strange = sorted(h for h in hosts - known if h)

@@ -48,7 +48,7 @@ def awaited(root: Fact) -> dict[str, float]:
 
 #: A node of which no line of the kernel or the system was ever collected, and no other in so long before (seconds), is not
 #: waited for: nothing follows from its silence.
-HEARD_WITHIN_S = 3600.0
+LOGGED_WITHIN_S = 3600.0
 
 
 def silent_in(store: Asks, known: Conclusions) -> Silent:
@@ -56,10 +56,10 @@ def silent_in(store: Asks, known: Conclusions) -> Silent:
 
     def silent(since: Mapping[str, float]) -> frozenset[str]:
         off = {o.host: o.seconds for o in known.clocks.offsets if o.host in since and o.end >= since[o.host]}
-        low = min(since.values()) - HEARD_WITHIN_S - known.clocks.furthest
+        low = min(since.values()) - LOGGED_WITHIN_S - known.clocks.furthest
         last = last_spoke(store, known.cluster, since.keys(), low)
-        heard = known.voices | last.keys()
-        return frozenset(h for h in since if h in heard and last.get(h, low) - off.get(h, 0.0) <= since[h])
+        logging_hosts = known.reporting_hosts | last.keys()
+        return frozenset(h for h in since if h in logging_hosts and last.get(h, low) - off.get(h, 0.0) <= since[h])
 
     return silent
 

@@ -40,12 +40,15 @@ def settled(known: LiveConclusions, longest: float, now: datetime, silent: Silen
     else:
         keys = [k for k in known.memory.open_verdicts if k in known.verdicts]
         places = _open_incidents(known)
-    said = known.verdicts
-    final = {k: said[k]["end"] is None or said[k]["end"] <= border for k in keys}
+    verdicts_before = known.verdicts
+    final = {k: verdicts_before[k]["end"] is None or verdicts_before[k]["end"] <= border for k in keys}
     waits = waiting((known.stories[place] for place in _provisional(known, places, final)), silent)
-    shown = {k: _shown(said[k], f, () if f else waits.get(said[k]["incident_id"], ())) for k, f in final.items()}
-    turned = {k: document for k, document in shown.items() if document is not said[k]}
-    verdicts = {**said, **turned} if turned else said
+    shown = {
+        k: _shown(verdicts_before[k], f, () if f else waits.get(verdicts_before[k]["incident_id"], ()))
+        for k, f in final.items()
+    }
+    turned = {k: document for k, document in shown.items() if document is not verdicts_before[k]}
+    verdicts = {**verdicts_before, **turned} if turned else verdicts_before
     open_incidents, again = set(), {}
     for place in places:
         incident = known.incidents[place]
@@ -56,12 +59,12 @@ def settled(known: LiveConclusions, longest: float, now: datetime, silent: Silen
         if not over:
             open_incidents.add(incident["id"])
         status = "final" if over else "provisional"
-        told = incident if incident["status"] == status else {**incident, "status": status}
-        told = held(told, waits.get(incident["id"], ()))
-        if "awaited" in incident or "awaited" in told:
-            told = with_jobs_of(told, verdicts)
-        if told is not incident:
-            again[place] = told
+        reported = incident if incident["status"] == status else {**incident, "status": status}
+        reported = held(reported, waits.get(incident["id"], ()))
+        if "awaited" in incident or "awaited" in reported:
+            reported = with_jobs_of(reported, verdicts)
+        if reported is not incident:
+            again[place] = reported
     found = _turned(known, verdicts, turned.keys(), again) if turned or again else known
     open_verdicts = frozenset(k for k, over in final.items() if not over)
     found.memory = Memory(border, open_verdicts, frozenset(open_incidents), known.memory.index)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Said:
+class HistoryUpdate:
     """What one look adds to what was said: rows of ``kept`` and the lists of a ``TickReport``."""
 
     report: dict[str, Any]
@@ -55,91 +55,99 @@ class History:
         self.detected = detections(store)
         self._aliases = {r["alias"] for r in store.ask(kept.aliases())}
 
-    def note(self, found: Sequence[LiveConclusions], now: datetime, before: Mapping[str | None, LiveConclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
+    def note(self, found: Sequence[LiveConclusions], now: datetime, before: Mapping[str | None, LiveConclusions], offline: Collection[str] = ()) -> HistoryUpdate:  # fmt: skip
         """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
         still need no second look. ``offline``: incidents that an offline ``ingest`` concluded, which is no detection by a
         running service."""
-        said = Said({"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}})
+        update = HistoryUpdate(
+            {"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}}
+        )
         for conclusions in found:
             last = before.get(conclusions.cluster)
             touched = conclusions.change.touched or everything(conclusions)
             for name in sorted(n for n in touched.verdicts if n in conclusions.verdicts):
                 verdict = conclusions.verdicts[name]
                 version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
-                said.texts[id(verdict)] = text = sorted_json(verdict)
+                update.texts[id(verdict)] = text = sorted_json(verdict)
                 row = _row(conclusions.cluster, "verdict", name, verdict, text, version, digest, now)
                 if row:
-                    said.versions.append(row)
-                    said.report["final" if verdict["final"] else "provisional"].append(name)
+                    update.versions.append(row)
+                    update.report["final" if verdict["final"] else "provisional"].append(name)
             for place in sorted(touched.incidents):
-                self._note_incident(said, conclusions.cluster, conclusions.incidents[place], now)
-            self._note_gone(said, conclusions, last, now)
-        said.detected = {i: now for i in said.report["opened"] if i not in offline}
-        for alias, heir in said.report["aliases"].items():
+                self._note_incident(update, conclusions.cluster, conclusions.incidents[place], now)
+            self._note_gone(update, conclusions, last, now)
+        update.detected = {i: now for i in update.report["opened"] if i not in offline}
+        for alias, heir in update.report["aliases"].items():
             # A story that goes on under another id was detected when it was first told, also where the heir was opened by
             # an earlier look and stood beside it.
             first = self.detected.get(alias)
-            if first is not None and first < said.detected.get(heir, self.detected.get(heir, now)):
-                said.detected[heir] = first
+            if first is not None and first < update.detected.get(heir, self.detected.get(heir, now)):
+                update.detected[heir] = first
                 for conclusions in found:
-                    _tell_again(conclusions, heir)
-        return said
+                    _report_again(conclusions, heir)
+        return update
 
-    def _note_incident(self, said: Said, cluster: str | None, incident: Mapping[str, Any], now: datetime) -> None:
+    def _note_incident(
+        self, update: HistoryUpdate, cluster: str | None, incident: Mapping[str, Any], now: datetime
+    ) -> None:
         last = self._incidents.get((cluster, incident["id"]))
         version, digest = (last["version"], last["digest"]) if last else (0, None)
         text = sorted_json({k: v for k, v in incident.items() if k != "detected_at"})
         row = _row(cluster, "incident", incident["id"], incident, text, version, digest, now)
-        said.clusters[incident["id"]] = cluster
+        update.clusters[incident["id"]] = cluster
         if row:
-            said.versions.append(row)
-            said.report["changed" if last else "opened"].append(incident["id"])
+            update.versions.append(row)
+            update.report["changed" if last else "opened"].append(incident["id"])
 
-    def _note_gone(self, said: Said, conclusions: LiveConclusions, last: LiveConclusions | None, now: datetime) -> None:
+    def _note_gone(
+        self, update: HistoryUpdate, conclusions: LiveConclusions, last: LiveConclusions | None, now: datetime
+    ) -> None:
         """Incidents that are concluded no longer, and who took over their story."""
         cluster = conclusions.cluster
-        told = (
+        incident = (
             conclusions.change.touched.gone
             if last and conclusions.change.touched
             else [n for c, n in self._incidents if c == cluster]
         )
-        alive = {i["id"] for i in conclusions.incidents} if told else frozenset()
+        alive = {i["id"] for i in conclusions.incidents} if incident else frozenset()
         heirs = _Heirs(conclusions)
-        for name in sorted(n for n in told if n not in alive):
+        for name in sorted(n for n in incident if n not in alive):
             row = self._incidents.get((cluster, name))
             if row is None or not row["digest"]:
                 continue
-            said.report["closed"].append(name)
-            said.versions.append({**row, "version": row["version"] + 1, "said_at": now, "digest": None})
+            update.report["closed"].append(name)
+            update.versions.append({**row, "version": row["version"] + 1, "said_at": now, "digest": None})
             heir = heirs.of(row)
             if heir:
-                said.report["aliases"][name] = heir
-                said.clusters[heir] = cluster
+                update.report["aliases"][name] = heir
+                update.clusters[heir] = cluster
 
-    def write(self, writer: Writer, said: Said, now: datetime) -> None:
+    def write(self, writer: Writer, update: HistoryUpdate, now: datetime) -> None:
         """Inside the caller's transaction."""
-        writer.insert(VERSIONS, pl.DataFrame(said.versions, schema=_VERSIONS))
-        rows = [{"cluster": said.clusters[i], "incident_id": i, "detected_at": at} for i, at in said.detected.items()]
+        writer.insert(VERSIONS, pl.DataFrame(update.versions, schema=_VERSIONS))
+        rows = [
+            {"cluster": update.clusters[i], "incident_id": i, "detected_at": at} for i, at in update.detected.items()
+        ]
         writer.insert(DETECTIONS, pl.DataFrame(rows, schema=_DETECTIONS))
-        for alias, heir in said.report["aliases"].items():
+        for alias, heir in update.report["aliases"].items():
             # An heir that is replaced itself hands its aliases on.
             writer.change(kept.hand_on_aliases(alias, heir))
-            row = {"cluster": said.clusters[heir], "alias": alias, "incident_id": heir, "since": now}
+            row = {"cluster": update.clusters[heir], "alias": alias, "incident_id": heir, "since": now}
             writer.insert(ALIASES, pl.DataFrame([row], schema=_ALIASES))
-        back = [i for i in said.clusters if i in self._aliases]
+        back = [i for i in update.clusters if i in self._aliases]
         if back:  # concluded again under its own id
             writer.change(kept.drop_aliases(back))
 
-    def remember(self, said: Said) -> None:
-        for row in said.versions:
+    def remember(self, update: HistoryUpdate) -> None:
+        for row in update.versions:
             place = (row["cluster"], row["name"])
             if row["kind"] == "verdict":
                 self._verdicts[place] = (row["version"], row["digest"])
             else:
                 self._incidents[place] = row
-        for name, at in said.detected.items():
+        for name, at in update.detected.items():
             self.detected[name] = min(at, self.detected.get(name, at))
-        self._aliases.update(said.report["aliases"])
+        self._aliases.update(update.report["aliases"])
 
 
 def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], text: str, version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
@@ -158,7 +166,7 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
     }  # fmt: skip
 
 
-def _tell_again(conclusions: LiveConclusions, name: str) -> None:
+def _report_again(conclusions: LiveConclusions, name: str) -> None:
     """Counts an incident among those to be stored, where only some are: its date is another now."""
     touched = conclusions.change.touched
     if touched is None or any(conclusions.incidents[n]["id"] == name for n in touched.incidents):

@@ -18,7 +18,7 @@ import polars as pl
 import structlog
 
 from correlator.gather.events import Lines, Part, joined, prepared
-from correlator.gather.runs_fast import likely_runs
+from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.telemetry import KERNEL_SOURCES
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
@@ -57,8 +57,8 @@ Moments = tuple[int, float | None, float | None]
 class NewRows:
     """What new rows tell of one cluster: how many ``lines`` there are, how many of them are ``timed``, the ``earliest`` (epoch
     seconds), the ``jobs`` that they name and those of ``unstamped`` lines, hosts of which they tell something that may be
-    ``ending`` there, and ``voices``: hosts whose kernel or system speaks. Event lines as ``parts``, and as ``loose`` rows
-    that nobody has read. Of rows about jobs the ``rows``, their ``moments``, and the ``likely`` runs."""
+    ``ending`` there, and ``reporting_hosts``: hosts whose kernel or system speaks. Event lines as ``parts``, and as ``loose`` rows
+    that nobody has read. Of rows about jobs the ``rows``, their ``moments``, and the ``prepared_runs`` runs."""
 
     lines: int = 0
     timed: int = 0
@@ -66,12 +66,12 @@ class NewRows:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: set[str] = field(default_factory=set)
-    voices: set[str] = field(default_factory=set)
+    reporting_hosts: set[str] = field(default_factory=set)
     parts: list[Part] = field(default_factory=list)
     loose: list[pl.DataFrame] = field(default_factory=list)
     rows: list[pl.DataFrame] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
-    likely: dict[int, Run] = field(default_factory=dict)
+    prepared_runs: dict[int, Run] = field(default_factory=dict)
 
     def add(self, more: NewRows) -> None:
         self.lines += more.lines
@@ -80,12 +80,12 @@ class NewRows:
         self.jobs |= more.jobs
         self.unstamped |= more.unstamped
         self.ending |= more.ending
-        self.voices |= more.voices
+        self.reporting_hosts |= more.reporting_hosts
         self.parts += more.parts
         self.loose += more.loose
         self.rows += more.rows
         self.moments += more.moments
-        self.likely |= more.likely
+        self.prepared_runs |= more.prepared_runs
 
     @property
     def size(self) -> int:
@@ -142,7 +142,7 @@ class Inbox:
         self._store = store
         self._rows = tuple(0 for _ in FOLLOWED)
         self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
-        self._told: deque[tuple[tuple[int, ...], dict[str | None, NewRows]]] = deque()
+        self._received: deque[tuple[tuple[int, ...], dict[str | None, NewRows]]] = deque()
         self._size = 0
         #: From here on nothing that was received was left out; None: nobody has ticked yet.
         self._whole_from: tuple[int, ...] | None = None
@@ -151,7 +151,7 @@ class Inbox:
         self.recalled: dict[str | None, Recalled] = {}
         store.listeners.add(self)
 
-    def hear(self, added: Added) -> None:
+    def on_added(self, added: Added) -> None:
         """See ``store.door.Listener``."""
         more = [sum(rows.height for name, rows in added if name == table) for table in FOLLOWED]
         after = tuple(map(sum, zip(self._rows, more, strict=True)))
@@ -167,7 +167,7 @@ class Inbox:
     def mark(self) -> Received | None:
         """Up to where rows were received; None while more is being committed."""
         rows = self._rows
-        return None if self._store.telling else rows
+        return None if self._store.is_notifying else rows
 
     def take(
         self, since: Received | None, until: Received | None, changes: Changes
@@ -178,18 +178,18 @@ class Inbox:
             self._read_waiting()
             found: dict[str | None, NewRows] = {}
             whole, self._whole_from = self._whole_from, self._rows if until is None else until
-            while self._told and self._told[0][0] <= self._whole_from:
-                for cluster, told in self._told.popleft()[1].items():
-                    found.setdefault(cluster, NewRows()).add(told)
-                    self._size -= told.size
+            while self._received and self._received[0][0] <= self._whole_from:
+                for cluster, new_rows in self._received.popleft()[1].items():
+                    found.setdefault(cluster, NewRows()).add(new_rows)
+                    self._size -= new_rows.size
         if since is None or until is None or changes.too_old or any(c.amended for c in changes.tables.values()):
             self.recalled.clear()
             return None
         rows = {table: now - then for table, then, now in zip(FOLLOWED, since, until, strict=True)}
         if whole is None or whole > since or any(rows[table] != growth(changes.tables[table]) for table in FOLLOWED):
             return None
-        for told in found.values():
-            told.read()
+        for new_rows in found.values():
+            new_rows.read()
         return found
 
     def keep(self, cluster: str | None, lines: Recalled) -> None:
@@ -200,31 +200,31 @@ class Inbox:
         while self._waiting:
             until, added = self._waiting.popleft()
             try:
-                found = _told(added)
+                found = _new_rows(added)
             except Exception:
                 log.warning("new rows cannot be read ahead; the next tick asks the database for them", exc_info=True)
                 self._leave_out(until)
                 continue
-            self._told.append((until, found))
-            self._size += sum(told.size for told in found.values())
+            self._received.append((until, found))
+            self._size += sum(new_rows.size for new_rows in found.values())
             if self._size > MOST_ROWS:
                 self._leave_out(until)
 
     def _leave_out(self, until: tuple[int, ...]) -> None:
-        self._told.clear()
+        self._received.clear()
         self._size = 0
         self._whole_from = until
 
 
-def _told(added: Added) -> dict[str | None, NewRows]:
+def _new_rows(added: Added) -> dict[str | None, NewRows]:
     """What the rows of one transaction tell, by cluster."""
     found: dict[str | None, NewRows] = {}
     for name, rows in added:
-        for cluster, told in _of_lines(rows) if name == "logs" else _of_jobs(rows):
-            found.setdefault(cluster, NewRows()).add(told)
-    for told in found.values():
-        if sum(rows.height for rows in told.loose) >= FEW_LINES:
-            told.read()
+        for cluster, new_rows in _of_lines(rows) if name == "logs" else _of_jobs(rows):
+            found.setdefault(cluster, NewRows()).add(new_rows)
+    for new_rows in found.values():
+        if sum(rows.height for rows in new_rows.loose) >= FEW_LINES:
+            new_rows.read()
     return found
 
 
@@ -253,7 +253,7 @@ def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
 def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null())):
         ours = of_all.select(job_rows.COLUMNS)
-        yield cluster, NewRows(rows=[ours], moments=moments_of(ours), likely=likely_runs(ours))
+        yield cluster, NewRows(rows=[ours], moments=moments_of(ours), prepared_runs=prepared_runs(ours))
 
 
 def _by_cluster(rows: pl.DataFrame) -> Iterator[tuple[str | None, pl.DataFrame]]:
@@ -271,17 +271,17 @@ def _nothing() -> Part:
 def ending_in(lines: pl.DataFrame) -> set[str]:
     """Hosts of which event lines tell something that may have ended there."""
     kinds = [kind for kind in lines["event"].unique().to_list() if kind.startswith(ENDING)]
-    told = lines.filter(pl.col("event").is_in(kinds)).select("host", "entities")
-    found = {host for host in told["host"].unique().to_list() if host}
-    entities = told["entities"].unique()
+    ending = lines.filter(pl.col("event").is_in(kinds)).select("host", "entities")
+    found = {host for host in ending["host"].unique().to_list() if host}
+    entities = ending["entities"].unique()
     for text in entities.filter(entities.str.contains('"nodes"', literal=True)).to_list():  # of very many texts a few
         nodes = from_json(text).get("nodes")
         found.update(listed(nodes) if nodes else [])
     return found
 
 
-def listed(told: object) -> list[str]:
-    return [str(n) for n in told] if isinstance(told, list) else [str(told)]
+def listed(value: object) -> list[str]:
+    return [str(n) for n in value] if isinstance(value, list) else [str(value)]
 
 
 def moments_of(rows: pl.DataFrame) -> list[Moments]:

@@ -29,7 +29,7 @@ NEXT_S = 0.001
 class Spans:
     """How incidents lie in time (epoch seconds), one after the other. ``names``: their ids; ``first``: the first moment of
     each; ``over``: the last moment at which something of it that has ended did; ``lasting``: when the last thing began
-    that has not (minus infinity: there is none); ``heard`` and ``told``: its first and its last line; ``start``: what it is
+    that has not (minus infinity: there is none); ``first_line`` and ``last_line``: its first and its last line; ``start``: what it is
     listed by. By id, where there are any: ``hosts`` and ``jobs`` of what is still lasting, and ``downs``: which nodes were
     set DOWN in it, and when."""
 
@@ -37,8 +37,8 @@ class Spans:
     first: Moments
     over: Moments
     lasting: Moments
-    heard: Moments
-    told: Moments
+    first_line: Moments
+    last_line: Moments
     start: Moments
     hosts: dict[str, frozenset[str]]
     jobs: dict[str, frozenset[int]]
@@ -56,8 +56,17 @@ class Spans:
             over = [max(f.start, f.end) for f in chain(facts, ends) if f.end is not None]
             over.append(story.root.start + repeats_s(story.root.kind))
             begun = max((f.start for f in chain(facts, ends) if f.end is None), default=-np.inf)
-            said = [e.time for f in facts for e in f.events] or [story.root.start]
-            rows.append((min(f.start for f in chain(facts, ends)), max(over), begun, min(said), max(said), story.start))
+            line_times = [e.time for f in facts for e in f.events] or [story.root.start]
+            rows.append(
+                (
+                    min(f.start for f in chain(facts, ends)),
+                    max(over),
+                    begun,
+                    min(line_times),
+                    max(line_times),
+                    story.start,
+                )
+            )
             lasting = [f for f in facts if f.end is None]
             if lasting:
                 hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get("hosts", ())) if h)
@@ -66,9 +75,9 @@ class Spans:
             if down:
                 downs[story.id] = down
         table = np.array(rows, np.float64).reshape(len(rows), 6)
-        first, ended, lasting_since, heard, told, start = table.T.copy()
+        first, ended, lasting_since, first_line, last_line, start = table.T.copy()
         names = np.array([s.id for s in stories], object)
-        return Spans(names, first, ended, lasting_since, heard, told, start, hosts, jobs, downs)
+        return Spans(names, first, ended, lasting_since, first_line, last_line, start, hosts, jobs, downs)
 
     def last(self, reach: float) -> Moments:
         """The last moment at which something could still join each of them unasked.
@@ -85,7 +94,7 @@ class Spans:
         """Which have lines in one of some stretches of time, or may have."""
         found = np.zeros(len(self.names), np.bool_)
         for low, high in stretches:
-            found |= (self.heard <= high) & (self.told >= low)
+            found |= (self.first_line <= high) & (self.last_line >= low)
         return found
 
     def in_order(self, order: Numbers) -> Spans:
@@ -96,14 +105,14 @@ class Spans:
             return self
         names = set(self.names[which])
         hosts, jobs, downs = (
-            {k: v for k, v in told.items() if k in names} for told in (self.hosts, self.jobs, self.downs)
+            {k: v for k, v in members.items() if k in names} for members in (self.hosts, self.jobs, self.downs)
         )
         return self._rows(which, hosts, jobs, downs)  # type: ignore[arg-type]
 
     def _rows(self, which: Choice | Numbers, hosts: dict[str, frozenset[str]], jobs: dict[str, frozenset[int]], downs: dict[str, tuple[tuple[str | None, float], ...]]) -> Spans:  # fmt: skip
         return Spans(
-            self.names[which], self.first[which], self.over[which], self.lasting[which], self.heard[which],
-            self.told[which], self.start[which], hosts, jobs, downs,
+            self.names[which], self.first[which], self.over[which], self.lasting[which], self.first_line[which],
+            self.last_line[which], self.start[which], hosts, jobs, downs,
         )  # fmt: skip
 
     def __add__(self, more: Spans) -> Spans:

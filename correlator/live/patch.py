@@ -47,8 +47,8 @@ class Rows:
 
 class Patch:
     """What differs between one state of conclusions about a cluster and the next. The rows of events, most of all, are put
-    together right away, for which the next may lack words still; those of incidents and runs by ``tell_incidents`` and
-    ``tell_runs`` of what ``after`` is by then."""
+    together right away, for which the next may lack words still; those of incidents and runs by ``set_incidents`` and
+    ``set_runs`` of what ``after`` is by then."""
 
     def __init__(self, before: LiveConclusions, after: LiveConclusions) -> None:
         self.before, self.after = before, after
@@ -56,11 +56,11 @@ class Patch:
         self.incidents: Rows | None = None
         self.runs: Rows | None = None
 
-    def tell_incidents(self, detected: Mapping[str, datetime]) -> None:
+    def set_incidents(self, detected: Mapping[str, datetime]) -> None:
         """``detected``: when each incident was first said."""
         self.incidents = _incidents(self.after, detected)
 
-    def tell_runs(self, texts: Mapping[int, str]) -> None:
+    def set_runs(self, texts: Mapping[int, str]) -> None:
         """``texts``: see ``engine.run_table``."""
         self.runs = _runs(self.before, self.after, texts)
 
@@ -86,7 +86,7 @@ def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[Li
         if patch.after.change.states_differ:
             _states(writer, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
-        _remember(writer, lemons.FACT, lemons.told((c.cluster, c.lemons) for c in everything))
+        _remember(writer, lemons.FACT, lemons.written((c.cluster, c.lemons) for c in everything))
     if any(p.before.disowned != p.after.disowned for p in patches):
         _remember(writer, disowned.FACT, engine.disowned_fact(everything))
 
@@ -150,7 +150,12 @@ def _lines(after: LiveConclusions) -> dict[str, float]:
     fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
     gone = {i: story for i, (_, story) in touched.gone.items()}
     same = {i for i in fresh.keys() & gone.keys() if events_by_id(fresh[i]).keys() == events_by_id(gone[i]).keys()}
-    return {i: e.time for told in (gone, fresh) for n in told.keys() - same for i, e in events_by_id(told[n]).items()}
+    return {
+        i: e.time
+        for incidents in (gone, fresh)
+        for n in incidents.keys() - same
+        for i, e in events_by_id(incidents[n]).items()
+    }
 
 
 def _homes(

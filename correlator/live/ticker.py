@@ -23,7 +23,7 @@ from correlator.gc_pause import clear_away, paused, set_aside
 from correlator.live.arrivals import Arrivals
 from correlator.live.awaited import silent_in
 from correlator.live.changes import same_objects, settled
-from correlator.live.history import History, Said
+from correlator.live.history import History, HistoryUpdate
 from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
 from correlator.live.state import LiveConclusions, TickChange, index_of
@@ -91,7 +91,7 @@ class Ticker:
         self._history: History | None = None
         self._full_at = 0.0
         #: Former conclusions and what new ones were made from: let go while the database commits.
-        self._spent: list[object] = []
+        self._to_free: list[object] = []
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
@@ -110,9 +110,9 @@ class Ticker:
             if new.nothing and not full:
                 found = list(before.values())
             else:
-                told = self._inbox.take(self._received, received, new)
-                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(new, told)
-                found, partly = self._conclude(new, whole, storing, told)
+                received_rows = self._inbox.take(self._received, received, new)
+                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(new, received_rows)
+                found, partly = self._conclude(new, whole, storing, received_rows)
             if not partly:
                 self._full_at = begun
             found = [
@@ -126,16 +126,16 @@ class Ticker:
                 self._seen = new.until
                 return TickReport(seconds=time.perf_counter() - begun)
             lines = growth(new.tables["logs"])
-            said = self._say(found, before, moment, partly, storing)
+            report = self._say(found, before, moment, partly, storing)
         self._seen, self._received, self._known = new.until, received, {c.cluster: c for c in found}
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
             index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
             conclusions.change, conclusions.lines = TickChange(), None
-            conclusions.spent.clear()
-        self._spent = [before] if partly else []
-        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
+            conclusions.to_free.clear()
+        self._to_free = [before] if partly else []
+        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
     def _look(self) -> tuple[Changes, Received | None]:
@@ -148,22 +148,22 @@ class Ticker:
         return new, None
 
     def _conclude(
-        self, new: Changes, full: bool, storing: Storing, told: dict[str | None, NewRows] | None
+        self, new: Changes, full: bool, storing: Storing, received_rows: dict[str | None, NewRows] | None
     ) -> tuple[list[LiveConclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or new.too_old:
             names = clusters_of(self.store)
             return [self._anew(c) for c in names], False
-        grown = frozenset(table for table, change in new.tables.items() if change.added)
+        changed_tables = frozenset(table for table, change in new.tables.items() if change.added)
         empty = frozenset(table for table, rows in new.rows.items() if not rows)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
-            arrivals = Arrivals(self.store, new, grown, beside, told, self._inbox.recalled, empty)
-            return self._conclude_grown(arrivals, storing)
+            arrivals = Arrivals(self.store, new, changed_tables, beside, received_rows, self._inbox.recalled, empty)
+            return self._conclude_new_rows(arrivals, storing)
 
     def _anew(self, cluster: str | None) -> LiveConclusions:
         return LiveConclusions.of(conclude_cluster(self.store, cluster, self._rules, self.settings))
 
-    def _conclude_grown(self, arrivals: Arrivals, storing: Storing) -> tuple[list[LiveConclusions], bool]:
+    def _conclude_new_rows(self, arrivals: Arrivals, storing: Storing) -> tuple[list[LiveConclusions], bool]:
         found, partly = [], True
         clusters = sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or ""))
         for cluster in clusters:
@@ -178,7 +178,7 @@ class Ticker:
 
     def _say(
         self, found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime, partly: bool, storing: Storing
-    ) -> Said:  # fmt: skip
+    ) -> HistoryUpdate:  # fmt: skip
         """Stores what is concluded, and what of it was not said before."""
         offline: set[str] = set()
         if self._history is None:
@@ -191,19 +191,19 @@ class Ticker:
         with self.store.others_tidy():
             if whole:
                 storing.give_up()
-                said = history.note(changed, moment, before, offline)
+                update = history.note(changed, moment, before, offline)
                 with self.store.write() as writer:
-                    history.write(writer, said, moment)
-                write(self.store, found, ChainMap(said.detected, history.detected))
+                    history.write(writer, update, moment)
+                write(self.store, found, ChainMap(update.detected, history.detected))
             else:
-                said = self._patch(changed, found, before, moment, offline, storing)
-        history.remember(said)
-        return said
+                update = self._patch(changed, found, before, moment, offline, storing)
+        history.remember(update)
+        return update
 
     def _patch(
         self, changed: list[LiveConclusions], found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime,
         offline: set[str], storing: Storing,
-    ) -> Said:  # fmt: skip
+    ) -> HistoryUpdate:  # fmt: skip
         """Brings ``model`` from ``before`` to ``found``. While the database takes some rows, events first, the others are put
         together."""
         history = self._history
@@ -213,30 +213,30 @@ class Ticker:
                 storing.begin(before[conclusions.cluster], conclusions)
             storing.patches[conclusions.cluster].after = conclusions
         patches = list(storing.patches.values())
-        said = history.note(changed, moment, before, offline)
-        storing.submit(history.write, said, moment)
-        detected = ChainMap(said.detected, history.detected)
+        update = history.note(changed, moment, before, offline)
+        storing.submit(history.write, update, moment)
+        detected = ChainMap(update.detected, history.detected)
         for one in patches:
-            one.tell_incidents(detected)
+            one.set_incidents(detected)
         storing.submit(store_incidents, patches)
         for one in patches:
-            one.tell_runs(said.texts)
+            one.set_runs(update.texts)
         storing.submit(store_runs, patches, found)
         storing.commit(lambda: self._let_go(found))
-        return said
+        return update
 
     def _let_go(self, found: list[LiveConclusions]) -> None:
         for conclusions in found:
-            conclusions.spent.clear()
-        self._spent.clear()
+            conclusions.to_free.clear()
+        self._to_free.clear()
 
-    def _grew_only(self, new: Changes, told: dict[str | None, NewRows] | None) -> bool:
+    def _grew_only(self, new: Changes, received_rows: dict[str | None, NewRows] | None) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
         moved are no new ones; only who received what is new can tell it from them."""
         if new.too_old:
             return False
         for table, change in new.tables.items():
-            lost = change.removed or (change.moved and not (table == "logs" and told is not None))
+            lost = change.removed or (change.moved and not (table == "logs" and received_rows is not None))
             if lost or (table in TIMELESS and change.added):
                 return False
         return True
@@ -252,7 +252,7 @@ class Ticker:
             cluster,
             lambda jobs: index.last_runs(before.runs, jobs),
             before.last,
-            before.voices,
+            before.reporting_hosts,
             lambda earliest: untouched_until(before, earliest) - before.clocks.furthest,
         )
         if change is None:

@@ -45,7 +45,7 @@ from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
-from correlator.model.block_list import Grown
+from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.nouns import Edge, Event, Fact, Run
 from correlator.site import windows
 from correlator.site.cabling import Cabling
@@ -66,7 +66,7 @@ ENDS_WITH_S = 5.0
 LONGEST_S = 6 * 3600.0
 
 
-def printed_timeout(facts: Iterable[Fact]) -> float:
+def longest_logged_timeout(facts: Iterable[Fact]) -> float:
     """The longest timeout that a program printed when it gave up, seconds."""
     return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == COMM_ERROR.name), default=0.0)
 
@@ -78,8 +78,8 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
     if known.longest is not None:
         return known.longest
     values = derived_values(known.site.values_for(None), None)
-    known.printed = printed_timeout(known.facts)
-    values["PrintedTimeout"] = windows.Value(0.0, max(known.printed, 1800.0))
+    known.logged_timeout = longest_logged_timeout(known.facts)
+    values["PrintedTimeout"] = windows.Value(0.0, max(known.logged_timeout, 1800.0))
     highs = [windows.window(e.window, values)[1] for e in edges if e.scope != "same run"]
     known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
     return known.longest
@@ -88,7 +88,7 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
 def untouched_until(before: LiveConclusions, earliest: float) -> float:
     """Up to this moment no event is another one by lines that are stamped with ``earliest`` or later, or by what they tell of
     clocks."""
-    return index_of(before).repeated.untouched_until(before.clocks.tells_from(earliest) - before.clocks.furthest)
+    return index_of(before).repeated.untouched_until(before.clocks.evidence_from(earliest) - before.clocks.furthest)
 
 
 class Window:
@@ -110,10 +110,10 @@ class Window:
         self.index = index_of(before)
         #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
         self.skew = before.clocks.furthest
-        self.tells_from = before.clocks.tells_from(change.earliest)
+        self.evidence_from = before.clocks.evidence_from(change.earliest)
         #: In which zones it was printed what is known of jobs.
-        self.printed = before.clocks.zones.printed
-        border = change.earliest - max(self.skew, self.printed.furthest) - MARGIN_S
+        self.accounting_time = before.clocks.zones.accounting_time
+        border = change.earliest - max(self.skew, self.accounting_time.furthest) - MARGIN_S
         if before.uncovered is not None:  # what became of others that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
@@ -184,7 +184,7 @@ class Window:
             return None  # older than anything known: base rates and what lies at the beginning change
         if world.controllers != before.controllers:
             return None  # whom a lost link of it cut off before may be judged otherwise
-        world.voices |= self.change.voices
+        world.reporting_hosts |= self.change.reporting_hosts
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
         seen = self._seen(world, former)
@@ -199,7 +199,7 @@ class Window:
         weighed = Weighed(world, self.rules.edges, BaseRates(facts, seen.values(), world.first, self.rules.innocent))
         found = weighed.concluded()
         lately = Spans.of(found.stories)
-        if (first := self._first_told(found, lately)) - self.reach < self.since:
+        if (first := self._first_restated(found, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
         found.seen, found.clocks, found.disowned = seen, off, strangers
@@ -216,21 +216,21 @@ class Window:
         names = {e.id for e in fresh}
         return event_rows.in_order(fresh, [e for e in carried if e.id not in names])
 
-    def _told(self, lately: Spans) -> Any:
+    def _restated(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
         return (lately.last(self.reach) >= self.border) | lately.among(self.live)
 
-    def _first_told(self, found: Conclusions, lately: Spans) -> float:
+    def _first_restated(self, found: Conclusions, lately: Spans) -> float:
         """The beginning of everything that is told anew or weighed for it. What had caused that may lie ``reach`` before: a
         stretch that begins later lacks causes, and would blame what is left in it. ``lately``: how the incidents that were
         found lie in time."""
-        border, told = self.border, self._told(lately)
+        border, restated = self.border, self._restated(lately)
         ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
-        moments = [float(lately.first[told].min(initial=np.inf))]
+        moments = [float(lately.first[restated].min(initial=np.inf))]
         moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
-        judged = ended.union(v.run.key for s in compress(found.stories, told) for v in s.verdicts)
+        judged = ended.union(v.run.key for s in compress(found.stories, restated) for v in s.verdicts)
         weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
-        moments += [m for s in compress(found.stories, told) for m in self._complained(s.root)]
+        moments += [m for s in compress(found.stories, restated) for m in self._complained(s.root)]
         return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
 
     def _complained(self, root: Fact) -> list[float]:
@@ -250,12 +250,12 @@ class Window:
     def _unmuted(self) -> bool:
         """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
         before = self.before
-        heard = self.change.voices - before.voices
-        if not heard or not before.voices:
-            return bool(heard)
-        if any(not heard.isdisjoint(look.unheard) for look in before.looks):
+        new_hosts = self.change.reporting_hosts - before.reporting_hosts
+        if not new_hosts or not before.reporting_hosts:
+            return bool(new_hosts)
+        if any(not new_hosts.isdisjoint(look.unlogged) for look in before.looks):
             return True
-        return any(r.key in before.verdicts and not heard.isdisjoint(r.nodes) for r in before.runs)
+        return any(r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes) for r in before.runs)
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
         """Since when each host is known, with what the stretch tells. None where that changes what was concluded about the
@@ -294,7 +294,7 @@ class Window:
             self.cut = self.since
             lines = event_rows.stamped(self.store, cluster, since(self.cut - self.skew))
             speakers = speakers_of(before.believed)
-            untimed = event_rows.unstamped(self.store, cluster, speakers, unstamped, self.printed or None)
+            untimed = event_rows.unstamped(self.store, cluster, speakers, unstamped, self.accounting_time or None)
             lines = pl.concat([lines, untimed])
             events, self.lines = event_rows.read(lines)
             return [], events
@@ -312,9 +312,11 @@ class Window:
             shown = sorted(map(clocks.as_shown, [*read, *carried]), key=event_rows.order)
         else:
             shown = event_rows.in_order(list(read), carried)
-        known = Known(cables, telemetry.begun(self.store, before.cluster, self.printed))
+        known = Known(cables, telemetry.begun(self.store, before.cluster, self.accounting_time))
         shown = list(ruling(shown, before.believed))
-        return clocks.compared_further(before.clocks, shown, known, self.tells_from, Books(self.printed, rows=rows))
+        return clocks.compared_further(
+            before.clocks, shown, known, self.evidence_from, Books(self.accounting_time, rows=rows)
+        )
 
     def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
         """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
@@ -344,8 +346,8 @@ class Window:
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
         behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
-        printed = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
-        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)).tolist():
+        unstamped = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
+        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], unstamped)).tolist():
             event = self.before.events[behind + place]
             if self._placed(event):
                 found[event.id] = event
@@ -362,28 +364,29 @@ class Window:
 
     def _job_rows(self, former: list[Run]) -> run_rows.Rows:
         """What is stored about the jobs whose runs are put together again. ``former``: the runs as they were known."""
-        told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
-        known = frozenset(r.job_id for r in former if r.job_id in told)
+        new_jobs = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
+        known = frozenset(r.job_id for r in former if r.job_id in new_jobs)
         return run_rows.rows_of(
-            self.store, self.before.cluster, told, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
+            self.store, self.before.cluster, new_jobs, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
         )  # fmt: skip
 
     def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
         """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
-        likely: Mapping[int, Run] = self.change.likely
-        if self.printed:
+        prepared: Mapping[int, Run] = self.change.prepared_runs
+        if self.accounting_time:
             rows = rows._replace(
-                table=self.printed.corrected(rows.table), steps=self.printed.corrected_steps(rows.steps, rows.table)
+                table=self.accounting_time.corrected(rows.table),
+                steps=self.accounting_time.corrected_steps(rows.steps, rows.table),
             )
-            likely = EMPTY
-        again = run_rows.gather_some(rows, events, likely)
+            prepared = EMPTY
+        again = run_rows.gather_some(rows, events, prepared)
         return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
         """Incidents that speak of a run of which something else is known now."""
         found: set[str] = set()
-        told = (r for r in former if r.job_id in self.change.jobs)
-        known = {job: list(some) for job, some in groupby(told, attrgetter("job_id"))}
+        changed_runs = (r for r in former if r.job_id in self.change.jobs)
+        known = {job: list(some) for job, some in groupby(changed_runs, attrgetter("job_id"))}
         for job, some in groupby((r for r in runs if r.job_id in known), attrgetter("job_id")):
             before, after = known[job], list(some)
             pairs = (
@@ -418,7 +421,7 @@ class Window:
         that were, as they were known."""
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
-        again = self._told(lately)
+        again = self._restated(lately)
         stays = ~index.spans.among(self.live.union(lately.names[again]))
         spans = index.spans.only(stays) + lately.only(again)
         stories = [*compress(before.stories, stays), *compress(found.stories, again)]
@@ -433,17 +436,17 @@ class Window:
             )
         places = [*range(kept, len(stories))] if order is None else np.flatnonzero(order >= kept).tolist()
         gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
-        told = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
-        verdicts, wanted, judged = self._verdicts(found, former, told)
+        restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
+        verdicts, wanted, judged = self._verdicts(found, former, restated)
         events, event_jobs, repeated = self._all_events(found.events)
-        printed = printed_timeout(facts)
+        logged_timeout = longest_logged_timeout(facts)
         merged = LiveConclusions.of(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
             unstamped=before.unstamped | self.change.unstamped, lines=self.lines,
             change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
             memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
-            weighed=[], printed=printed, longest=before.longest if printed == before.printed else None,
+            weighed=[], printed=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,
         )  # fmt: skip
         return merged, wanted
 
@@ -461,12 +464,12 @@ class Window:
         merged.memory = replace(merged.memory, open_incidents=open_incidents)
         return merged
 
-    def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
+    def _verdicts(self, found: Conclusions, former: list[Run], restated: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
         """The verdicts that stay as they were said, those that are said anew, and the runs of which they may be others now.
         ``told``: incidents that are concluded anew."""
         before, jobs = self.before.verdicts, self.change.jobs
         anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
-        anew |= {v.run.key for s in told for v in s.verdicts}
+        anew |= {v.run.key for s in restated for v in s.verdicts}
         wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
         anew |= {r.key for r in former} - {r.key for r in found.runs}
         verdicts = dict(before)
@@ -474,12 +477,12 @@ class Window:
             verdicts.pop(key, None)
         return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
-    def _all_events(self, found: Sequence[Event]) -> tuple[Grown[Event], Any, Repeated]:
+    def _all_events(self, found: Sequence[Event]) -> tuple[AppendOnlyList[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
         fresh, known = found[start:], self.before.events
-        events = (known if isinstance(known, Grown) else Grown(known)).but(cut, fresh)
+        events = (known if isinstance(known, AppendOnlyList) else AppendOnlyList(known)).but(cut, fresh)
         repeated = index.repeated.but(border, Repeated.of(fresh))
         return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
 

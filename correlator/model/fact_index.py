@@ -19,8 +19,8 @@ class FactsInTime:
         self._made: dict[Hashable, tuple[list[float], list[float]]] = {}
 
     def _last_moment(self, fact: Fact) -> float:
-        told = [float(fact.attrs[a]) for a in self._anchors if isinstance(fact.attrs.get(a), (int, float))]
-        return max([fact.start, fact.end if fact.end is not None else fact.start, *told])
+        anchors = [float(fact.attrs[a]) for a in self._anchors if isinstance(fact.attrs.get(a), (int, float))]
+        return max([fact.start, fact.end if fact.end is not None else fact.start, *anchors])
 
     def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:
         """Facts that began before ``late`` and of which no moment told lies before ``early``, in time order.

@@ -204,12 +204,12 @@ class Hop:
 
 @dataclass(frozen=True)
 class Others:
-    """Keys of the other exposed runs: ``hit`` ended by the same cause, ``spared`` ran on. ``where``: what they share with the
+    """Keys of the other exposed runs: ``hit`` ended by the same cause, ``survivors`` ran on. ``where``: what they share with the
     cause, in words; ``factor``: what that does to the weight. ``asked`` of ``reached`` runs were looked at. ``before``: how
     often the run itself had been through the same before, and had run on."""
 
     hit: tuple[str, ...]
-    spared: tuple[str, ...]
+    survivors: tuple[str, ...]
     where: str
     factor: float
     asked: int = 0

@@ -78,10 +78,10 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
     end = until or later(last, timedelta(microseconds=1))
     begin = since if since is not None else later(end, -timedelta(days=DAYS))
     found: list[Repair] = []
-    for cluster, told in sorted(_events(store, begin, end).items(), key=lambda c: c[0] or ""):
+    for cluster, pairs in sorted(_events(store, begin, end).items(), key=lambda c: c[0] or ""):
         fleet = _Fleet(store, cluster)
-        noted = _noted(store, cluster, {i for _, i in told if i})
-        listed = [*_links(told, fleet, noted, begin, min(end, last)), *_gpus(told, fleet, noted, begin)]
+        noted = _noted(store, cluster, {i for _, i in pairs if i})
+        listed = [*_links(pairs, fleet, noted, begin, min(end, last)), *_gpus(pairs, fleet, noted, begin)]
         _count_runs(store, cluster, listed)
         _name_runs(store, cluster, listed)
         found += [r for r, _ in listed]
@@ -193,12 +193,12 @@ _Listed = list[tuple[Repair, list[tuple[float, float]]]]
 
 
 def _links(
-    told: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime, until: datetime
+    pairs: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime, until: datetime
 ) -> _Listed:  # fmt: skip
     begin, end = _s(since), _s(until)
-    home = {event.id: incident for event, incident in told if incident}
-    tracks = by_link((event for event, _ in told if event.kind not in _GPU), fleet.site)
-    boots = _boots(event for event, _ in told)
+    home = {event.id: incident for event, incident in pairs if incident}
+    tracks = by_link((event for event, _ in pairs if event.kind not in _GPU), fleet.site)
+    boots = _boots(event for event, _ in pairs)
     signs = _signs(tracks, fleet.site, home, begin)
     listed: dict[Place, tuple[Repair, list[Fact]]] = {}
     for (host, _), events in sorted(tracks.items()):
@@ -341,12 +341,12 @@ def _stand(found: list[Repair], fleet: _Fleet) -> None:
 
 
 def _gpus(
-    told: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime
+    pairs: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime
 ) -> _Listed:  # fmt: skip
     """GPUs and buses that correct errors again and again: nothing has failed, and something is going to."""
     begin = _s(since)
     groups: defaultdict[tuple[str, str], list[tuple[Event, str | None]]] = defaultdict(list)
-    for event, home in told:
+    for event, home in pairs:
         if event.kind in _GPU and event.host and event.device and event.time >= begin and _is_corrected(event):
             groups[(event.host, bus_of(event.device))].append((event, home))
     listed: _Listed = []

@@ -54,5 +54,5 @@ class Case:
         return repr((self.lines, self.jobs, self.links, self.settings))
 
     def __str__(self) -> str:
-        told = [f"lag {self.lag:g}s" if self.lag is not None else f"{len(self.lines)} lines"]
-        return f"test {self.number} ({', '.join(told + [f'{n}={v:g}' for n, v in self.settings.items()])})"
+        described = [f"lag {self.lag:g}s" if self.lag is not None else f"{len(self.lines)} lines"]
+        return f"test {self.number} ({', '.join(described + [f'{n}={v:g}' for n, v in self.settings.items()])})"

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from parsers.patterns import Catalogue
 
 #: What the program itself printed stands in windows like a setting.
-PRINTED = "PrintedTimeout"
+LOGGED_TIMEOUT = "PrintedTimeout"
 
-_KNOWN = {*SETTINGS, *JOB_SETTINGS, PRINTED}
+_KNOWN = {*SETTINGS, *JOB_SETTINGS, LOGGED_TIMEOUT}
 _KEYS = ("settings", "lag", "lines", "jobs", "links", "holds", "why")
 _JOB_KEYS = ("id", "nodes", "start", "end", "state", "exit_code", "signal", "env")
 _LINK_KEYS = ("host", "device", "switch", "port", "plane")
@@ -50,7 +50,7 @@ def check(extra: Sequence[Path] = (), catalogue: Catalogue | None = None) -> tup
     failed = [
         (c.edge.id, c.number, Problem(c.file, c.edge.id, f"{c}: {why}")) for c, why in outcomes(cases, catalogue) if why
     ]
-    return len(cases), [problem for _, _, problem in sorted([*wrong, *failed], key=lambda told: told[:2])]
+    return len(cases), [problem for _, _, problem in sorted([*wrong, *failed], key=lambda entry: entry[:2])]
 
 
 def outcomes(cases: Iterable[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:
@@ -82,10 +82,12 @@ def _of_lag(case: Case) -> str:
 
 def values_of(settings: Mapping[str, float]) -> dict[str, Value]:
     """All that windows may name: as the test says, else the default."""
-    told = {name: settings.get(name, default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
-    site = Site(None, {name: Value.of(told[name]) for name in SETTINGS})
-    values = {**site.settings, **{name: Value.of(told[name]) for name in JOB_SETTINGS}}
-    return derived_values(values, Fact(COMM_ERROR.name, 0.0, None, 0.0, attrs={"timeout": settings.get(PRINTED)}))
+    defaults = {name: settings.get(name, default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
+    site = Site(None, {name: Value.of(defaults[name]) for name in SETTINGS})
+    values = {**site.settings, **{name: Value.of(defaults[name]) for name in JOB_SETTINGS}}
+    return derived_values(
+        values, Fact(COMM_ERROR.name, 0.0, None, 0.0, attrs={"timeout": settings.get(LOGGED_TIMEOUT)})
+    )
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -94,11 +96,11 @@ def gather(tables: Mapping[str, Entry], edges: Mapping[str, Edge]) -> tuple[list
     cases: list[Case] = []
     wrong: list[tuple[str, int, Problem]] = []
     for name, entry in sorted(tables.items()):
-        told = entry.table.get("tests", [])
-        if not isinstance(told, list):
-            told, reason = [], f"tests must be a list of tables, not {told!r}"
+        listed = entry.table.get("tests", [])
+        if not isinstance(listed, list):
+            listed, reason = [], f"tests must be a list of tables, not {listed!r}"
             wrong.append((name, 0, Problem(entry.path.name, name, reason)))
-        for number, table in enumerate(told, 1):
+        for number, table in enumerate(listed, 1):
             try:
                 cases.append(read(entry.path.name, edges[name], number, table))
             except ValueError as error:  # an ExpressionError is one
@@ -108,28 +110,28 @@ def gather(tables: Mapping[str, Entry], edges: Mapping[str, Edge]) -> tuple[list
 
 def read(file: str, edge: Edge, number: int, table: object) -> Case:
     """One test as an edge's file has it. Raises ``ValueError`` that says what is wrong."""
-    told = _keys("a test", table, _KEYS, ("holds",))
-    if ("lag" in told) == ("lines" in told):
+    keys = _keys("a test", table, _KEYS, ("holds",))
+    if ("lag" in keys) == ("lines" in keys):
         raise ValueError("give it either a lag or lines")
-    if not isinstance(told["holds"], bool):
-        raise ValueError(f"holds must be true or false, not {told['holds']!r}")
-    settings = _settings(told.get("settings", {}))
-    if "lag" in told:
-        _only_of_lines(edge, told, settings)
-        return Case(file, edge, number, settings, told["holds"], lag=windows.duration(told["lag"]))
-    if "why" in told and told["holds"]:
+    if not isinstance(keys["holds"], bool):
+        raise ValueError(f"holds must be true or false, not {keys['holds']!r}")
+    settings = _settings(keys.get("settings", {}))
+    if "lag" in keys:
+        _only_of_lines(edge, keys, settings)
+        return Case(file, edge, number, settings, keys["holds"], lag=windows.duration(keys["lag"]))
+    if "why" in keys and keys["holds"]:
         raise ValueError("why says what speaks against the edge; it belongs to holds = false")
-    if PRINTED in settings:
-        raise ValueError(f"{PRINTED} is what the lines print; leave it out of settings")
+    if LOGGED_TIMEOUT in settings:
+        raise ValueError(f"{LOGGED_TIMEOUT} is what the lines print; leave it out of settings")
     return Case(
-        file, edge, number, settings, told["holds"], None, tuple(map(_line, _list("lines", told["lines"]))),
-        tuple(map(_job, _list("jobs", told.get("jobs", [])))), tuple(map(_link, _list("links", told.get("links", [])))),
-        str(told.get("why", "")),
+        file, edge, number, settings, keys["holds"], None, tuple(map(_line, _list("lines", keys["lines"]))),
+        tuple(map(_job, _list("jobs", keys.get("jobs", [])))), tuple(map(_link, _list("links", keys.get("links", [])))),
+        str(keys.get("why", "")),
     )  # fmt: skip
 
 
-def _only_of_lines(edge: Edge, told: Mapping[str, Any], settings: Mapping[str, float]) -> None:
-    idle = [key for key in ("jobs", "links", "why") if key in told]
+def _only_of_lines(edge: Edge, keys: Mapping[str, Any], settings: Mapping[str, float]) -> None:
+    idle = [key for key in ("jobs", "links", "why") if key in keys]
     if idle:
         raise ValueError(f"{', '.join(idle)}: of use beside lines only, a lag is held against the window")
     named = set(edge.because)
@@ -155,50 +157,50 @@ def _keys(what: str, table: object, known: Sequence[str], needed: Sequence[str])
     return table
 
 
-def _list(name: str, told: object) -> list[Any]:
-    if not isinstance(told, list) or (name == "lines" and not told):
-        raise ValueError(f"{name} must be a list with something in it, not {told!r}")
-    return told
+def _list(name: str, value: object) -> list[Any]:
+    if not isinstance(value, list) or (name == "lines" and not value):
+        raise ValueError(f"{name} must be a list with something in it, not {value!r}")
+    return value
 
 
 def _settings(table: object) -> dict[str, float]:
     if not isinstance(table, dict):
         raise ValueError(f"settings must be a table, not {table!r}")
     found = {}
-    for name, told in table.items():
+    for name, value in table.items():
         if name not in _KNOWN:
             near = get_close_matches(name, sorted(_KNOWN), n=1)
             raise ValueError(f"unknown setting {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(_KNOWN))}"))  # fmt: skip
-        if name in COUNTS and (isinstance(told, bool) or not isinstance(told, int | float)):
-            raise ValueError(f"{name} {told!r}: it counts something and has no unit; write a number")
+        if name in COUNTS and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name} {value!r}: it counts something and has no unit; write a number")
         try:
-            found[name] = windows.duration(told)
+            found[name] = windows.duration(value)
         except ExpressionError as error:
             raise ValueError(f"{name}: {error}") from error
     return found
 
 
-def _line(told: object) -> Line:
-    match = _LINE.fullmatch(told) if isinstance(told, str) else None
+def _line(value: object) -> Line:
+    match = _LINE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"line {told!r}: write it as 'OFFSET HOST SOURCE: TEXT', or 'OFFSET JOB stderr: TEXT'")
+        raise ValueError(f"line {value!r}: write it as 'OFFSET HOST SOURCE: TEXT', or 'OFFSET JOB stderr: TEXT'")
     place, source = match["place"], match["source"]
     if source in ("stdout", "stderr") and not place.isdigit():
-        raise ValueError(f"line {told!r}: before {source} stands the number of the job")
+        raise ValueError(f"line {value!r}: before {source} stands the number of the job")
     return Line(windows.duration(match["at"]), place, source, match["text"], match["pid"])
 
 
 def _job(table: object) -> Job:
-    told = _keys("a job", table, _JOB_KEYS, ("id", "nodes", "start", "end", "state"))
-    env = told.get("env", {})
+    keys = _keys("a job", table, _JOB_KEYS, ("id", "nodes", "start", "end", "state"))
+    env = keys.get("env", {})
     if not isinstance(env, dict):
-        raise ValueError(f"job {told['id']}: env must be a table, not {env!r}")
+        raise ValueError(f"job {keys['id']}: env must be a table, not {env!r}")
     for name in ("id", "exit_code", "signal"):
-        if name in told and (isinstance(told[name], bool) or not isinstance(told[name], int)):
-            raise ValueError(f"job {told['id']}: {name} must be a whole number, not {told[name]!r}")
+        if name in keys and (isinstance(keys[name], bool) or not isinstance(keys[name], int)):
+            raise ValueError(f"job {keys['id']}: {name} must be a whole number, not {keys[name]!r}")
     return Job(
-        told["id"], str(told["nodes"]), windows.duration(told["start"]), windows.duration(told["end"]),
-        str(told["state"]), told.get("exit_code"), told.get("signal"), {n: str(v) for n, v in env.items()},
+        keys["id"], str(keys["nodes"]), windows.duration(keys["start"]), windows.duration(keys["end"]),
+        str(keys["state"]), keys.get("exit_code"), keys.get("signal"), {n: str(v) for n, v in env.items()},
     )  # fmt: skip
 
 

@@ -43,21 +43,21 @@ _OUTPUT = ("stdout", "stderr")
 def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:
     """Each test, and what is wrong with it. All lie in one store, each situation as a cluster of its own."""
     distinct = {case.situation: case for case in cases}
-    told = list(distinct.values())
+    different = list(distinct.values())
     worlds: dict[str, World] = {}
     with open_store(None) as store:
-        store.append(tables_of(told, catalogue))
-        for number, case in enumerate(told):
+        store.append(tables_of(different, catalogue))
+        for number, case in enumerate(different):
             worlds[case.situation] = _world(store, cluster_of(number), case)
         for case in cases:
             yield case, _judged(case, worlds[case.situation])
 
 
-def tables_of(told: Sequence[Case], catalogue: Catalogue | None = None) -> dict[str, pl.DataFrame]:
+def tables_of(cases: Sequence[Case], catalogue: Catalogue | None = None) -> dict[str, pl.DataFrame]:
     """What a store would hold of these situations, each as a cluster of its own."""
-    tables = {"logs": _logs(told, LineParser(catalogue))}
+    tables = {"logs": _logs(cases, LineParser(catalogue))}
     for name, rows_of in (("jobs", _jobs), ("settings", _settings), ("links", _links)):
-        rows = [{"cluster": cluster_of(n), **row} for n, case in enumerate(told) for row in rows_of(case)]
+        rows = [{"cluster": cluster_of(n), **row} for n, case in enumerate(cases) for row in rows_of(case)]
         tables[name] = frame(name, rows)
     return tables
 
@@ -84,8 +84,8 @@ def _settings(case: Case) -> list[dict[str, object]]:
     found: list[dict[str, object]] = [{"scope": "cluster", "name": "ClusterName", "value": "test", "source": "test"}]
     for job in case.jobs:
         own = {name: f"{case.settings.get(name, default):g}" for name, (default, _) in JOB_SETTINGS.items()}
-        told = {**own, **job.env}
-        found += [{"scope": f"job:{job.id}", "name": n, "value": v, "source": "test"} for n, v in told.items()]
+        environment = {**own, **job.env}
+        found += [{"scope": f"job:{job.id}", "name": n, "value": v, "source": "test"} for n, v in environment.items()]
     return found
 
 
@@ -104,25 +104,25 @@ def _logs(cases: Sequence[Case], parser: LineParser) -> pl.DataFrame:
         for number, line in enumerate(case.lines, 1):
             own = (line.source, line.place) if line.source in _SLURM or line.source in _OUTPUT else ("syslog", "")
             groups[own].append((case_number, number, line))
-    return pl.concat([_parsed(parser, *own, told) for own, told in groups.items()])
+    return pl.concat([_parsed(parser, *own, lines) for own, lines in groups.items()])
 
 
-def _parsed(parser: LineParser, source: str, place: str, told: Sequence[tuple[int, int, Line]]) -> pl.DataFrame:
+def _parsed(parser: LineParser, source: str, place: str, lines: Sequence[tuple[int, int, Line]]) -> pl.DataFrame:
     origin = Origin(path="test", timezone_known=True, reference=_moment(0))
     if source in _OUTPUT:
         origin = origin.but(source=f"job_{source}", job_id=int(place))
     elif source in _SLURM:
         origin = origin.but(source=source, host=place)
-    rows = parser.parse([_written(line).encode() for _, _, line in told], origin)
+    rows = parser.parse([_written(line).encode() for _, _, line in lines], origin)
     if source in _OUTPUT:  # output has no stamps, or the program's own
-        moments = pl.Series("time", [_moment(line.at) for _, _, line in told], pl.Datetime("us"))
+        moments = pl.Series("time", [_moment(line.at) for _, _, line in lines], pl.Datetime("us"))
         rows = rows.with_columns(moments, time_quality=pl.lit("line"), resolution_us=pl.lit(1000, pl.Int64))
     # Who writes a test says which lines are the kernel's: nothing else has to prove it.
     kernels = pl.when(pl.col("source") == "kernel").then(pl.lit("kern")).otherwise("facility").alias("facility")
     return rows.with_columns(
         kernels,
-        pl.Series("cluster", [cluster_of(n) for n, _, _ in told], pl.String),
-        pl.Series("line", [n for _, n, _ in told]),
+        pl.Series("cluster", [cluster_of(n) for n, _, _ in lines], pl.String),
+        pl.Series("line", [n for _, n, _ in lines]),
     )
 
 
@@ -157,19 +157,19 @@ def _judged(case: Case, world: World) -> str:
     causes, effects = ([f for f in world.facts if f.kind in kinds] for kinds in (edge.cause, edge.effect))
     for kinds, found in ((edge.cause, causes), (edge.effect, effects)):
         if not found:
-            told = sorted({f.kind for f in world.facts}) or sorted({e.kind for e in world.events})
-            return f"its lines tell of no {' or '.join(kinds)}, only of {', '.join(told) or 'nothing'}: the edge was not tried"
+            found_kinds = sorted({f.kind for f in world.facts}) or sorted({e.kind for e in world.events})
+            return f"its lines tell of no {' or '.join(kinds)}, only of {', '.join(found_kinds) or 'nothing'}: the edge was not tried"
     # One that blocks is tried as any other.
     weigher = Weigher(world, [replace(edge, blocks=False)])
     tried = [weigher.into(effect) for effect in effects]
     hops = [hop for found, _ in tried for hop in found]
     reasons = [f"{describe_cause(world, r.cause)} did not cause {_name(world, r.effect)}: {r.reason}" for _, found in tried for r in found]  # fmt: skip
     if case.holds and not hops:
-        return f"expected to hold, but does not: {'; '.join(reasons or _apart(world, case, causes, effects))}"
+        return f"expected to hold, but does not: {'; '.join(reasons or _why_untried(world, case, causes, effects))}"
     if not case.holds and hops:
-        return f"expected not to hold, but does: {_told(world, hops[0])}"
+        return f"expected not to hold, but does: {_hop_text(world, hops[0])}"
     if case.why and not any(case.why in reason for reason in reasons):
-        return f"does not hold, as expected, but not because {case.why!r}: {'; '.join(reasons or _apart(world, case, causes, effects))}"
+        return f"does not hold, as expected, but not because {case.why!r}: {'; '.join(reasons or _why_untried(world, case, causes, effects))}"
     return ""
 
 
@@ -177,12 +177,12 @@ def _name(world: World, fact: Fact) -> str:
     return fact.kind if fact.host is None and fact.run is None else describe_cause(world, fact)
 
 
-def _told(world: World, hop: Hop) -> str:
+def _hop_text(world: World, hop: Hop) -> str:
     low, high = hop.window
     return f"{describe_cause(world, hop.cause)} caused {_name(world, hop.effect)} {hop.lag:.1f} s later, {low:g} to {high:g} s allowed"
 
 
-def _apart(world: World, case: Case, causes: Iterable[Fact], effects: Sequence[Fact]) -> list[str]:
+def _why_untried(world: World, case: Case, causes: Iterable[Fact], effects: Sequence[Fact]) -> list[str]:
     """Why nothing was tried: the scope, or too long a time between them."""
     scope = scopes()[case.edge.scope]
     pairs = [(cause, effect) for cause in causes for effect in effects if cause is not effect]

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 #: Sources of cables that tell what answered, or one kind of fabric, not what there is (parsers/documents).
-HEARD = re.compile(r"lldp|iblinkinfo|ibnetdiscover")
+NEIGHBOUR_SOURCES = re.compile(r"lldp|iblinkinfo|ibnetdiscover")
 
 #: Before and after everything.
 ALWAYS, NEVER = float("-inf"), float("inf")
@@ -75,21 +75,23 @@ class Cabling:
         tellings = self.moved_ports.get((switch, port))
         if tellings is None:
             return self.links.get((switch, port))
-        held = [(told, cable) for told, cable in tellings if cable.at(time)]
-        before = [cable for told, cable in held if told <= time]
+        held = [(since, cable) for since, cable in tellings if cable.at(time)]
+        before = [cable for since, cable in held if since <= time]
         cable = before[-1] if before else held[0][1] if held else None
         return (cable.host, cable.device) if cable else None
 
 
 def cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
     """What rows of ``raw.links`` say; independent of their order. Not to be changed by who asks."""
-    told = sorted({_told(row) for row in rows}, key=lambda t: (t[0], *_texts(t[1])))
+    timed_cables = sorted({_timed_cable(row) for row in rows}, key=lambda t: (t[0], *_texts(t[1])))
     found = Cabling(
-        inventoried=frozenset(c.host for _, c in told if c.host and c.device and not HEARD.search(c.family))
+        inventoried=frozenset(
+            c.host for _, c in timed_cables if c.host and c.device and not NEIGHBOUR_SOURCES.search(c.family)
+        )
     )
     vocabulary: dict[str, set[str]] = defaultdict(set)
     of_nic: dict[Place, list[tuple[float, Cable]]] = defaultdict(list)
-    for time, cable in told:
+    for time, cable in timed_cables:
         vocabulary[cable.family].add(_short(cable.switch))
         of_nic[cable.host, cable.device].append((time, cable))
     of_port: dict[Place, list[tuple[float, Cable]]] = defaultdict(list)
@@ -107,7 +109,7 @@ def cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
     return found
 
 
-def _told(row: Mapping[str, Any]) -> tuple[float, Cable]:
+def _timed_cable(row: Mapping[str, Any]) -> tuple[float, Cable]:
     time = row.get("time")
     seconds = (time - _EPOCH).total_seconds() if isinstance(time, datetime) else ALWAYS
     host, device, switch, port, plane, rail = (str(row.get(name) or "") for name in _COLUMNS)
@@ -116,7 +118,7 @@ def _told(row: Mapping[str, Any]) -> tuple[float, Cable]:
 
 def _family(source: str) -> str:
     """Sources that write names in one way: LLDP carries each system's own, the fabric's description another, people a third."""
-    return "lldp" if "lldp" in source else "iblinkinfo" if HEARD.search(source) else "inventory"
+    return "lldp" if "lldp" in source else "iblinkinfo" if NEIGHBOUR_SOURCES.search(source) else "inventory"
 
 
 def _short(switch: str) -> str:
@@ -131,18 +133,18 @@ def _spans(tellings: list[tuple[float, Cable]], vocabulary: Mapping[str, set[str
     """Where one NIC was plugged in, with the times at which that was told: each place ends where a later word denies it."""
     spans: list[tuple[list[float], Cable]] = []
     for time, group in groupby(tellings, key=lambda t: t[0]):
-        said = [cable for _, cable in group]
+        cables = [cable for _, cable in group]
         denied = False
         for place, (times, cable) in enumerate(spans):
             if (
                 cable.until == NEVER
-                and not any(cable.same_port(s) for s in said)
-                and any(_denies(s, cable, vocabulary) for s in said)
+                and not any(cable.same_port(s) for s in cables)
+                and any(_denies(s, cable, vocabulary) for s in cables)
             ):
                 spans[place] = (times, replace(cable, until=time))
                 denied = True
         moved = denied or any(cable.until < NEVER for _, cable in spans)
-        for cable in said:
+        for cable in cables:
             again = [
                 place
                 for place, (_, known) in enumerate(spans)
@@ -157,11 +159,11 @@ def _spans(tellings: list[tuple[float, Cable]], vocabulary: Mapping[str, set[str
     return spans
 
 
-def _denies(said: Cable, known: Cable, vocabulary: Mapping[str, set[str]]) -> bool:
+def _denies(stated: Cable, known: Cable, vocabulary: Mapping[str, set[str]]) -> bool:
     """Two sources may call one switch by two names: another's word counts where it names a switch that the first one knows."""
-    if not said.switch or not known.switch:
+    if not stated.switch or not known.switch:
         return False
-    return said.family == known.family or _short(said.switch) in vocabulary[known.family]
+    return stated.family == known.family or _short(stated.switch) in vocabulary[known.family]
 
 
 def _put_nic(found: Cabling, place: Place, spans: list[Cable]) -> None:

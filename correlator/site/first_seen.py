@@ -24,8 +24,8 @@ def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]
         if event.host and event.host not in seen:
             seen[event.host] = event.time
     for run in runs:
-        told = min([t for t in (run.submit, run.start, run.end) if t is not None], default=0.0)
+        earliest = min([t for t in (run.submit, run.start, run.end) if t is not None], default=0.0)
         for node in run.nodes:
-            if node not in seen or told < seen[node]:
-                seen[node] = told
+            if node not in seen or earliest < seen[node]:
+                seen[node] = earliest
     return seen

@@ -57,9 +57,9 @@ class Interfaces:
         return MANAGEMENT if _BY_PLACE.fullmatch(device) else UNKNOWN
 
 
-def interfaces(told: Mapping[str, object] | None) -> Interfaces:
+def interfaces(settings: Mapping[str, object] | None) -> Interfaces:
     """From the values that a site's configuration sets."""
-    known = told or {}
+    known = settings or {}
     return Interfaces(_pattern(known.get(FABRIC_SETTING)), _pattern(known.get(MANAGEMENT_SETTING)))
 
 
@@ -75,9 +75,11 @@ class Facts(Protocol):
     def set_fact(self, name: str, value: str, /) -> None: ...
 
 
-def remember(store: Facts, told: Mapping[str, object] | None) -> None:
+def remember(store: Facts, settings: Mapping[str, object] | None) -> None:
     """Keeps what a site tells of its interfaces beside what is concluded with it."""
-    text = json.dumps({name: told[name] for name in (FABRIC_SETTING, MANAGEMENT_SETTING) if told and name in told})
+    text = json.dumps(
+        {name: settings[name] for name in (FABRIC_SETTING, MANAGEMENT_SETTING) if settings and name in settings}
+    )
     if text != (store.fact(FACT) or "{}"):
         store.set_fact(FACT, text)
 
@@ -88,6 +90,10 @@ def remembered(text: str | None) -> dict[str, Any]:
 
 
 def _pattern(names: object) -> re.Pattern[str] | None:
-    if not isinstance(names, Iterable) or isinstance(names, str | bytes) or not (told := [str(name) for name in names]):
+    if (
+        not isinstance(names, Iterable)
+        or isinstance(names, str | bytes)
+        or not (given := [str(name) for name in names])
+    ):
         return None
-    return re.compile("|".join(translate(name) for name in told))
+    return re.compile("|".join(translate(name) for name in given))

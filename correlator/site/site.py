@@ -136,8 +136,8 @@ class Site:
     def planes_of(self, run_key: str | None) -> int:
         """Over how many independent fabric planes a run's transport spreads, as its environment says; 1 if it does not."""
         own = self.job_settings.get(run_key or "", {})
-        told = [_number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
-        return int(max([n for n in told if n], default=1))
+        numbers = [_number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
+        return int(max([n for n in numbers if n], default=1))
 
     def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
         """ "SlurmdTimeout=24, MessageTimeout=10", or says that a value is not known."""

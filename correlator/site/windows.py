@@ -38,13 +38,13 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400
 _TIME = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?P<unit>us|ms|min|s|h|d)")
 
 
-def duration(told: object) -> float:
+def duration(value: object) -> float:
     """Seconds of "250s", "-2s" or "30min", or of a bare number, which is seconds. Raises ``ExpressionError``."""
-    if isinstance(told, int | float) and not isinstance(told, bool):
-        return float(told)
-    match = _TIME.fullmatch(told) if isinstance(told, str) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ExpressionError(f"{told!r} is no time; write a number and one of {', '.join(_UNITS)}")
+        raise ExpressionError(f"{value!r} is no time; write a number and one of {', '.join(_UNITS)}")
     return float(match["number"]) * _UNITS[match["unit"]]
 
 
@@ -127,7 +127,7 @@ def check_units(text: str, plain: Collection[str]) -> None:
     """Raises ``ExpressionError`` where a bound of a window is no time. Names are times but for those that are ``plain`` numbers."""
     for tree in parse_window(text):
         if _power(tree, plain) not in (1, None):
-            raise ExpressionError(f"{text!r}: {_told(tree)} is no time")
+            raise ExpressionError(f"{text!r}: {_written(tree)} is no time")
 
 
 def _power(tree: Any, plain: Collection[str]) -> int | None:
@@ -140,25 +140,25 @@ def _power(tree: Any, plain: Collection[str]) -> int | None:
     left, right = _power(tree[2], plain), _power(tree[3], plain)
     if kind == "call" or tree[1] in "+-":
         if left is not None and right is not None and left != right:
-            raise ExpressionError(f"{_told(tree)}: one of the two is a time, the other is none")
+            raise ExpressionError(f"{_written(tree)}: one of the two is a time, the other is none")
         return right if left is None else left
     if tree[1] == "^":
         if left not in (0, None) or right not in (0, None):
-            raise ExpressionError(f"{_told(tree)}: times have no powers and are none")
+            raise ExpressionError(f"{_written(tree)}: times have no powers and are none")
         return left if right is None else 0
     if left is None and right is None:
         return None
     return (left or 0) + (right or 0) if tree[1] == "*" else (left or 0) - (right or 0)
 
 
-def _told(tree: Any) -> str:
+def _written(tree: Any) -> str:
     """An expression as somebody would write it."""
     kind = tree[0]
     if kind == "number":
         return f"{tree[1]:g}s" if tree[2] else f"{tree[1]:g}"
     if kind == "name":
         return str(tree[1])
-    left, right = _told(tree[2]), _told(tree[3])
+    left, right = _written(tree[2]), _written(tree[3])
     return f"{tree[1]}({left}, {right})" if kind == "call" else f"({left} {tree[1]} {right})"
 
 

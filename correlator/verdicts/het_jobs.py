@@ -25,7 +25,7 @@ def taken_along(world: World, verdicts: list[Verdict]) -> None:
         of_job.setdefault(verdict.run.job_id, []).append(verdict)
     blamed = {id(v): v for v in verdicts if v.chain is not None}
     for verdict in verdicts:
-        parts = world.parts.get(verdict.run.job_id, frozenset()) - {verdict.run.job_id}
+        parts = world.het_components.get(verdict.run.job_id, frozenset()) - {verdict.run.job_id}
         if not parts or id(verdict) in blamed or not _of_itself(verdict):
             continue
         near = [

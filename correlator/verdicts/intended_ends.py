@@ -19,9 +19,9 @@ _ASKED = frozenset(kind.name for kind in (USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT
 
 
 def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[str, float, str, list[Event]] | None:
-    told = [f for f in world.facts_of_job(run.job_id) if f.kind in _ASKED
+    orders = [f for f in world.facts_of_job(run.job_id) if f.kind in _ASKED
             and (run.start or run.submit or 0) - 5 <= f.start <= end.start + 60]  # fmt: skip
-    lines = [e for f in told for e in f.events]
+    lines = [e for f in orders for e in f.events]
     if end.kind == RUN_PREEMPTED.name:
         return "sched.preempt", 0.98, "Slurm preempted it", lines
     if end.kind == RUN_CANCELLED.name:
@@ -31,7 +31,7 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             return None
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
-        sure, doubt = _sure_of_root(world, run, told) if str(who) in ("0", "root") else (0.97, "")
+        sure, doubt = _sure_of_root(world, run, orders) if str(who) in ("0", "root") else (0.97, "")
         return "user.cancel", sure, f"cancelled by {_name_of(run, who)}{doubt}", lines
     if end.kind == RUN_OOM.name:
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
@@ -40,7 +40,7 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         when = f", {end.attrs['memory_ago']:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
         return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
-    if end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, told)):
+    if end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, orders)):
         ago = end.start - asked[-1].start
         why = f"{_name_of(run, asked[-1].attrs['uid'])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
@@ -53,34 +53,34 @@ LAUNCHES_WITHIN_S = 60.0
 ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.9, 0.55
 
 
-def _sure_of_root(world: World, run: Run, told: list[Fact]) -> tuple[float, str]:
+def _sure_of_root(world: World, run: Run, orders: list[Fact]) -> tuple[float, str]:
     """How surely it was a person that cancelled a run as root, and what else it may have been."""
     if may_not_have_been_launched(world, run):
         return (
             ROOT_OR_SLURMD_SURE,
             ": an administrator, or a slurmd that could not launch it and whose log was not collected",
         )
-    return (0.97 if any(f.attrs["by_controller"] for f in told if f.kind == USER_CANCEL.name) else ROOT_SURE), ""
+    return (0.97 if any(f.attrs["by_controller"] for f in orders if f.kind == USER_CANCEL.name) else ROOT_SURE), ""
 
 
 def may_not_have_been_launched(world: World, run: Run) -> bool:
     """Did a run hardly begin, on a node whose slurmd was not heard?"""
     lasted = run.end - run.start if run.end is not None and run.start is not None else 0.0
-    heard = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
-    return lasted <= LAUNCHES_WITHIN_S and len(heard) < max(1, len(run.nodes))
+    logging_nodes = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
+    return lasted <= LAUNCHES_WITHIN_S and len(logging_nodes) < max(1, len(run.nodes))
 
 
 def _timed_out(
     run: Run, end: Fact, chains: list[Chain], lines: list[Event]
 ) -> tuple[str, float, str, list[Event]] | None:
     """What a TIMEOUT rests on, where no chain to the infrastructure carries it."""
-    if unheard := [e for e in lines if "inactivity" in e.message.lower()]:
+    if inactive := [e for e in lines if "inactivity" in e.message.lower()]:
         why = "Slurm ended it because the srun or salloc that it was started with no longer answered (InactiveLimit); why, nothing that was collected tells"
-        return "unknown", UNHEARD_LAUNCHER_SURE, why, unheard
+        return "unknown", UNLOGGED_LAUNCHER_SURE, why, inactive
     if any(c.root.kind in roots() for c in chains):
         return None
     if short := _short_of_limit(run, lines):
-        return "unknown", UNHEARD_LAUNCHER_SURE, short, lines
+        return "unknown", UNLOGGED_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == SLOW.name]
     if slow:
         ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
@@ -103,9 +103,9 @@ def _short_of_limit(run: Run, lines: list[Event]) -> str:
     """Accounting and slurmstepd tell of a time limit as well where InactiveLimit or the end of a reservation ended a run;
     slurmctld tells them apart."""
     limit = run.row.get("time_limit_s")
-    told = [e for e in lines if e.source == "slurmctld" and e.kind == "slurm.job_timeout"]
+    timeouts = [e for e in lines if e.source == "slurmctld" and e.kind == "slurm.job_timeout"]
     lasted = run.end - run.start if run.end is not None and run.start is not None else float("inf")
-    if told or run.state != "TIMEOUT" or not limit or lasted + LIMITS_LOOKED_AT_S >= float(limit):
+    if timeouts or run.state != "TIMEOUT" or not limit or lasted + LIMITS_LOOKED_AT_S >= float(limit):
         return ""
     return (
         f"Slurm ended it as TIMEOUT after {lasted:.0f} s of the {float(limit):.0f} s that it was allowed: not its own limit, "
@@ -129,7 +129,7 @@ HEEDED_S = 30.0
 SIGNALLED_SURE = 0.9
 
 
-def _sent_signal(run: Run, end: Fact, told: list[Fact]) -> list[Fact]:
+def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
     """What asked for a signal to a run that ended by one soon after: ``scancel --signal`` leaves it FAILED, not CANCELLED."""
     code, signal = _as_number(run.row.get("exit_code")), _as_number(run.row.get("exit_signal"))
     # A shell's exit code is 128 and the signal; sacct shows its lower seven bits only. 1 to 3 are what programs end with.
@@ -137,7 +137,7 @@ def _sent_signal(run: Run, end: Fact, told: list[Fact]) -> list[Fact]:
         return []
     return [
         f
-        for f in told
+        for f in orders
         if f.kind == USER_CANCEL.name and f.attrs["uid"] is not None and -1 <= end.start - f.start <= HEEDED_S
     ]
 
@@ -155,7 +155,7 @@ def given_up(world: World, run: Run) -> list[Event]:
 
 
 #: Her session ended, her host died or its network: who launches from a laptop leaves no trace of it.
-UNHEARD_LAUNCHER_SURE = 0.6
+UNLOGGED_LAUNCHER_SURE = 0.6
 
 #: A run that slows down and stays slow is as often held back by a node, a link or the storage as by itself.
 SLOWED_SURE = 0.5

@@ -18,7 +18,7 @@ from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs, weight_of
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, unsaid
+from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, is_unreported
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
@@ -43,7 +43,7 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
     verdicts = [_judge_one(world, weigher, end) for end in ends]
-    if world.parts:
+    if world.het_components:
         taken_along(world, verdicts)
     if not raw:
         for verdict in verdicts:
@@ -60,15 +60,15 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = asked
         return verdict
     own = _own_explanation(world, run, end)
-    told = [c for c in found.chains if not before_all_logs(weigher, c.root)]
-    chains = _with_words(end, _unblocked(weigher, end, told, verdict.rejections))
+    chains_in_logs = [c for c in found.chains if not before_all_logs(weigher, c.root)]
+    chains = _with_words(end, _unblocked(weigher, end, chains_in_logs, verdict.rejections))
     causes = candidates(chains, own.leak)
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
         verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
         if end.kind == RUN_NODE_FAIL.name and not end.events:
-            verdict.at_most = UNHEARD_SURE  # somebody may have set it DOWN
+            verdict.at_most = UNLOGGED_SURE  # somebody may have set it DOWN
         if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
             verdict.confidence *= UNSEEN_SURE
             verdict.doubts.append(
@@ -85,7 +85,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     same_root = sum(share for root, share in causes if _same_cause(root, best.root))
     same_category = sum(share for root, share in causes if cause_of(root).category == cause_of(best.root).category)
     if same_category < 0.5:
-        against = max((len(h.others.spared) for h in best.hops if h.others), default=0)
+        against = max((len(h.others.survivors) for h in best.hops if h.others), default=0)
         verdict.reason = f"the best explanation carries only {same_root:.2f}" + (
             f", for {against} other job{'s' if against > 1 else ''} that it reached ran on" if against else ""
         )
@@ -112,22 +112,22 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(wanting.doubt)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
         if root.attrs.get("unsaid"):
-            verdict.at_most = UNHEARD_SURE
+            verdict.at_most = UNLOGGED_SURE
             verdict.doubts.append(
                 "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
             )
-        if unsaid(root):
-            verdict.at_most = UNHEARD_SURE
+        if is_unreported(root):
+            verdict.at_most = UNLOGGED_SURE
             verdict.doubts.append(
                 f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
             )
         silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
-        if silent and all(world.unheard(host) for host in silent):
-            verdict.at_most = UNHEARD_SURE
+        if silent and all(world.unlogged(host) for host in silent):
+            verdict.at_most = UNLOGGED_SURE
             of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
             verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
         if root.kind == NODE_DOWN.name and _lived(world, root):
-            verdict.at_most = UNHEARD_SURE
+            verdict.at_most = UNLOGGED_SURE
             verdict.doubts.append(
                 f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
             )
@@ -156,7 +156,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         )
     if not root.attrs.get("far_end_only"):
         return
-    if world.unheard(root.host):
+    if world.unlogged(root.host):
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(f"No log of {root.host} was collected: the machine may have died, and its link with it")
     elif others := _lost_with(world, root):
@@ -173,7 +173,7 @@ BOOT_BEFORE_S, SPOKE_AFTER_S, SPOKE_WITHIN_S = 1000.0, 10.0, 800.0
 
 def _lived(world: World, down: Fact) -> bool:
     """Did a node write on, or again, after it was given up, and tell of no boot?"""
-    if down.host not in world.voices:
+    if down.host not in world.reporting_hosts:
         return False
     since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
     if any(
@@ -298,7 +298,7 @@ OTHER_WORDS_AGAINST = 0.2
 UNEXPLAINED = 0.5
 #: That a node fell silent is certain, and why, nobody said (``surest`` of its cause); where its own log is missing as well, it
 #: is as often a link or a daemon as the machine.
-UNHEARD_SURE = 0.5
+UNLOGGED_SURE = 0.5
 #: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
 POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
@@ -339,16 +339,16 @@ class Own:
 def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     """What the run itself says against any infrastructure cause."""
     if end.kind == RUN_CANCELLED.name and (lines := given_up(world, run)):
-        told = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
-        return Own("infra.node", LEAK, told, lines[:5], 0.6)
+        reason = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
+        return Own("infra.node", LEAK, reason, lines[:5], 0.6)
     if end.kind == RUN_NODE_FAIL.name:
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
     asked = [e for e in end.events if _ASKED.search(e.message)]
     if end.kind == RUN_REQUEUED.name and asked:
-        unheard = may_not_have_been_launched(world, run)
-        also = ", or a slurmd that could not launch it and whose log was not collected" if unheard else ""
-        told = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
-        return Own("user.cancel", OWN_EXIT, told, asked[:5], ROOT_OR_SLURMD_SURE if unheard else 0.9)
+        unlogged = may_not_have_been_launched(world, run)
+        also = ", or a slurmd that could not launch it and whose log was not collected" if unlogged else ""
+        reason = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
+        return Own("user.cancel", OWN_EXIT, reason, asked[:5], ROOT_OR_SLURMD_SURE if unlogged else 0.9)
     if end.kind == RUN_REQUEUED.name:
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == RUN_CANCELLED.name:
@@ -360,24 +360,24 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
     launch: list[Event] = end.attrs["launch"]
     if launch:
-        told = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
-        return Own("unknown", NETWORK_WORDS, told, launch[:5], 0.6)
+        reason = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
+        return Own("unknown", NETWORK_WORDS, reason, launch[:5], 0.6)
     faults: list[Fact] = end.attrs["blamed_code"]
     if faults:
         code = faults[0].attrs.get("code")
-        told = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
-        return Own("app.error", OWN_WORDS, told, [e for f in faults for e in f.events][:5], 0.95)
+        reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
+        return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95)
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
         if words[kind] and not _peers_before(words, kind):
-            told = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"
-            return Own("unknown", NETWORK_WORDS, told, words[kind][:5], 0.6)
+            reason = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"
+            return Own("unknown", NETWORK_WORDS, reason, words[kind][:5], 0.6)
     if words["peers"]:
-        told = "its output says only that its peers or the network were lost"
-        return Own("unknown", NETWORK_WORDS, told, words["peers"][:5], 0.9)
+        reason = "its output says only that its peers or the network were lost"
+        return Own("unknown", NETWORK_WORDS, reason, words["peers"][:5], 0.9)
     code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
     if killed_at_once(end):
-        told = "all its tasks were killed by a signal at once; who sent it (its user, its own script, an administrator), nothing that was collected tells"
-        return Own("unknown", OWN_EXIT, told, words["aftermath"][:5], KILLED_SURE)
+        reason = "all its tasks were killed by a signal at once; who sent it (its user, its own script, an administrator), nothing that was collected tells"
+        return Own("unknown", OWN_EXIT, reason, words["aftermath"][:5], KILLED_SURE)
     how = f"signal {signal}" if signal else f"exit code {code}"
     return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
 

@@ -27,12 +27,12 @@ _WHY = {
 
 def unproven(world: World, root: Fact, hops: Iterable[Hop]) -> Unproven | None:
     """What is wanting of the evidence of a root cause, with the steps from it; None where nothing is."""
-    told = {world.kernel_standing.get(e.id) for e in root.events}
-    if not told or None in told or len({e.host for e in root.events}) > 1:
+    reported = {world.kernel_standing.get(e.id) for e in root.events}
+    if not reported or None in reported or len({e.host for e in root.events}) > 1:
         return None
     if any(_confirms(world, event) for fact in _between(hops) for event in fact.events) or _measured(world, root):
         return None
-    how = max((one for one in told if one is not None), key=lambda one: (SURE.get(one, 0.0), one))
+    how = max((one for one in reported if one is not None), key=lambda one: (SURE.get(one, 0.0), one))
     places = sorted({e.file for e in root.events if e.file}) or ["a log"]
     where = places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
     return Unproven(

@@ -22,8 +22,8 @@ def _make(options: Mapping[str, Any]) -> Send:
             timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise OSError(f"{command[0]}: exit code {done.returncode}{': ' + said[-1] if said else ''}")
+            stderr_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise OSError(f"{command[0]}: exit code {done.returncode}{': ' + stderr_lines[-1] if stderr_lines else ''}")
 
     return send
 

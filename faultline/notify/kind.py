@@ -34,10 +34,10 @@ class Notifier:
         for name, value in given.items():
             if name not in self.options:
                 raise OptionError(f"options.{name}: unknown; {self.name} knows {', '.join(self.options)}")
-            usual = self.options[name]
-            if usual is not None and type(value) is not type(usual):
-                raise OptionError(f"options.{name}: must be a {type(usual).__name__}, such as {usual!r}")
-        for name, usual in self.options.items():
-            if usual is None and not given.get(name):
+            default = self.options[name]
+            if default is not None and type(value) is not type(default):
+                raise OptionError(f"options.{name}: must be a {type(default).__name__}, such as {default!r}")
+        for name, default in self.options.items():
+            if default is None and not given.get(name):
                 raise OptionError(f"options.{name}: missing")
         return self.make({**self.options, **given})

@@ -43,16 +43,16 @@ class Message:
     @property
     def text(self) -> str:
         """The whole, for a person: what, how sure, who was hit, what to do, where to look."""
-        told = [self.subject]
+        lines = [self.subject]
         if self.document:
-            told.append(f"confidence {self.document.get('confidence') or 0:.2f}, {self.document.get('category')}")
+            lines.append(f"confidence {self.document.get('confidence') or 0:.2f}, {self.document.get('category')}")
         if jobs := self.document.get("jobs"):
             shown = ", ".join(f"{job['job_id']} of {job.get('user') or '?'}" for job in jobs[:5])
-            told.append(f"{len(jobs)} job{'s' * (len(jobs) > 1)} hit: {shown}{', ...' * (len(jobs) > 5)}")
+            lines.append(f"{len(jobs)} job{'s' * (len(jobs) > 1)} hit: {shown}{', ...' * (len(jobs) > 5)}")
         for advice in (self.document.get("advice") or [])[:3]:
-            told.append(f"- {advice['text']}" + (f"  {advice['command']}" if advice.get("command") else ""))
-        told.append(self.link)
-        return "\n".join(visible(line, lines=False) for line in told)
+            lines.append(f"- {advice['text']}" + (f"  {advice['command']}" if advice.get("command") else ""))
+        lines.append(self.link)
+        return "\n".join(visible(line, lines=False) for line in lines)
 
     def as_json(self) -> dict[str, Any]:
         """``text`` is what chat programs show of an incoming webhook."""

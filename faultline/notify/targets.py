@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from faultline.config import Config
 from faultline.notify import notifiers
-from faultline.notify.telling import Target, Telling
+from faultline.notify.dispatch import Dispatcher, Target
 
 if TYPE_CHECKING:
     from store.door import Door
 
 
-def telling_of(config: Config, store: Door, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Telling:
+def dispatcher_of(config: Config, store: Door, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Dispatcher:
     """The targets of a configuration."""
     known = notifiers()
     targets = [
@@ -22,4 +22,4 @@ def telling_of(config: Config, store: Door, alerts: Callable[[], Sequence[tuple[
         )
         for one in config.notify
     ]
-    return Telling(store, targets, config.pages, alerts)
+    return Dispatcher(store, targets, config.pages, alerts)

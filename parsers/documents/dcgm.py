@@ -10,7 +10,7 @@ import json
 import re
 from datetime import datetime
 
-from parsers.documents.document import Gathered, Line, Said, of_lines
+from parsers.documents.document import Gathered, Line, StatedEvent, of_lines
 
 _ROW = re.compile(r"\|\s*(?P<left>[^|]*?)\s*\|\s*(?P<right>[^|]*?)\s*\|?\s*$")
 _GPU = re.compile(r"GPU(?: ID)?:? ?(?P<gpu>\d+)")
@@ -44,13 +44,13 @@ def _read_diag(gathered: Gathered, lines: list[Line]) -> None:
             continue
         whom = None if entity else _TARGETS.match(outcome["whom"] or "")
         gpus = [entity["gpu"]] if entity else re.findall(r"\d+", whom["gpus"]) if whom else [None]
-        gathered.keep(line, time, said=_failed(test, gpus[0]) if word == "fail" else None)
+        gathered.keep(line, time, stated=_failed(test, gpus[0]) if word == "fail" else None)
         for gpu in gpus:
             _add(gathered, time, "dcgm_diag_pass", float(word == "pass"), gpu, test=test)
 
 
-def _failed(test: str, gpu: str | None) -> Said:
-    return Said(
+def _failed(test: str, gpu: str | None) -> StatedEvent:
+    return StatedEvent(
         "gpu.driver_error",
         {"check": test.lower(), "gpu": int(gpu) if gpu else None, "reason": "dcgmi diag: Fail"},
         "error",

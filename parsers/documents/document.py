@@ -59,7 +59,7 @@ def split_lines(data: bytes) -> list[Line]:
 
 
 @dataclass(frozen=True)
-class Said:
+class StatedEvent:
     """A fault that a line of a document states by itself: its event, entities and severity."""
 
     event: str
@@ -118,11 +118,11 @@ class Gathered:
 
     def keep(
         self, line: Line, time: datetime | None = None, job_id: int | None = None, host: str | None = None,
-        resolution_us: int = 1_000_000, said: Said | None = None,
+        resolution_us: int = 1_000_000, stated: StatedEvent | None = None,
     ) -> None:  # fmt: skip
-        """Puts a line that was read into ``logs`` verbatim, dated by the record it belongs to; ``said``: what it states."""
-        told: Row = said.row() if said else {}
-        self._log(line, told | {
+        """Puts a line that was read into ``logs`` verbatim, dated by the record it belongs to; ``stated``: what it states."""
+        event_columns: Row = stated.row() if stated else {}
+        self._log(line, event_columns | {
             "time": time, "time_quality": "line" if time else "received", "job_id": job_id,
             "host": host or self.origin.host, "source": self.kind, "format": self.kind, "tags": [],
             "resolution_us": resolution_us if time else None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from parsers.documents.document import Gathered, Line, Said, of_lines
+from parsers.documents.document import Gathered, Line, StatedEvent, of_lines
 from parsers.record import Origin
 
 #: The interface in a file's name: "ethtool.eth0.txt", "ethtool_-m_ens1f0".
@@ -42,15 +42,15 @@ def _read_settings(gathered: Gathered, lines: list[Line]) -> None:
 
 def _read_driver(gathered: Gathered, lines: list[Line]) -> None:
     device = _device(gathered.origin)
-    said: dict[str, str] = {}
+    driver: dict[str, str] = {}
     for line in lines:
         gathered.keep(line, gathered.time)
         found = _PAIR.match(line.text)
         if found and found["name"] in ("driver", "version", "firmware-version", "bus-info"):
-            said[found["name"]] = found["value"]
+            driver[found["name"]] = found["value"]
     gathered.sample(
-        "ethtool_driver_info", 1.0, device, device=device, driver=said.get("driver"), version=said.get("version"),
-        firmware_version=said.get("firmware-version"), bus_info=said.get("bus-info"),
+        "ethtool_driver_info", 1.0, device, device=device, driver=driver.get("driver"), version=driver.get("version"),
+        firmware_version=driver.get("firmware-version"), bus_info=driver.get("bus-info"),
     )  # fmt: skip
 
 
@@ -65,20 +65,22 @@ def _read_module(gathered: Gathered, lines: list[Line]) -> None:
         name = _LANE.sub("", found["name"])
         metric = "ethtool_module_" + re.sub(r"\W+", "_", name.lower()).strip("_")
         number = lane["lane"] if lane else None
-        said = None
+        module_event = None
         if found["value"] in ("On", "Off"):
             on = found["value"] == "On"
             gathered.sample(metric, float(on), device, device=device, lane=number)
             if on and name.endswith(" alarm") and not _NO_LIGHT.search(name):
                 port = None if device == "unknown" else device
-                said = Said("nic.module_event", {"port": port, "module_event": found["name"], "lane": number})
+                module_event = StatedEvent(
+                    "nic.module_event", {"port": port, "module_event": found["name"], "lane": number}
+                )
         elif "threshold" not in name:
             # Power is written twice, in mW and in dBm: each has its metric.
             for value in _NUMBER.finditer(found["value"]):
                 gathered.sample(
                     f"{metric}_{_ENDINGS[value['unit']]}", float(value["value"]), device, device=device, lane=number
                 )
-        gathered.keep(line, gathered.time, said=said)
+        gathered.keep(line, gathered.time, stated=module_event)
 
 
 DOCUMENT = of_lines({

@@ -156,8 +156,8 @@ def integer(text: object) -> int | None:
     return int(value) if value.lstrip("-").isdigit() and len(value) < 19 else None
 
 
-def other_names(node: str, **told: str | None) -> list[tuple[str, str]]:
+def other_names(node: str, **names: str | None) -> list[tuple[str, str]]:
     """What Slurm says of one node's address and host name, where that differs from the node's own name."""
     if not node or "[" in node or "," in node:
         return []
-    return [(key, value) for key, text in told.items() if (value := present(text)) and value.lower() != node.lower()]
+    return [(key, value) for key, text in names.items() if (value := present(text)) and value.lower() != node.lower()]

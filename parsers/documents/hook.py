@@ -52,12 +52,12 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
     """That a uid spoke of a job, and nothing about the job: no reader takes it for more (``correlator.gather.ownership``)."""
-    told = json.loads(data)
-    number, uid = fields.integer(told.get("job_id")), fields.integer(told.get("owner_uid"))
+    document = json.loads(data)
+    number, uid = fields.integer(document.get("job_id")), fields.integer(document.get("owner_uid"))
     if number is None or uid is None:
         gathered.warn("no task prolog's word: job_id or owner_uid is missing")
         return gathered.parsed()
-    seen = fields.epoch_text(told.get("read_at")) or origin.received
+    seen = fields.epoch_text(document.get("read_at")) or origin.received
     gathered.add(
         "jobs", {"job_id": number, "uid": uid, "observed_at": seen, "source": "task_hook", "host": origin.host}
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from parsers.documents.document import Gathered, Line, Said, of_lines
+from parsers.documents.document import Gathered, Line, StatedEvent, of_lines
 
 #: ``MF0;leaf01:MQM9700/U1``: a managed switch describes itself with its host name in the middle.
 _MANAGED = re.compile(r"[A-Z0-9]+;(?P<name>[^:;]+)(?::.*)?")
@@ -49,7 +49,7 @@ def _read_iblinkinfo(gathered: Gathered, lines: list[Line]) -> None:
             gathered.keep(line, gathered.time)
             continue
         here = switch_name(found["near"]) if found["near"] and not _NODE.match(found["near"]) else switch
-        gathered.keep(line, gathered.time, said=_slow(found, here))
+        gathered.keep(line, gathered.time, stated=_slow(found, here))
         if here is None:
             continue
         active = float("LinkUp" in found["state"])
@@ -58,11 +58,11 @@ def _read_iblinkinfo(gathered: Gathered, lines: list[Line]) -> None:
             _link(gathered, line, found["far"], here, found["port"])
 
 
-def _slow(found: re.Match[str], switch: str | None) -> Said | None:
+def _slow(found: re.Match[str], switch: str | None) -> StatedEvent | None:
     if "Could be" not in found["hint"]:
         return None
     peer = _NODE.match(found["far"])
-    return Said("fabric.link_errors", {
+    return StatedEvent("fabric.link_errors", {
         "switch": switch, "sw_port": found["port"], "reason": " ".join(found["hint"].split()),
         "peer_node": peer["host"] if peer else switch_name(found["far"]), "ibdev": peer["device"] if peer else None,
     })  # fmt: skip

@@ -14,14 +14,14 @@ _KINDS = ("script", "stdout", "stderr")
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
-    told = json.loads(data)
-    job = fields.integer(told.get("job_id"))
-    if job is None or told.get("kind") not in _KINDS or not isinstance(told.get("content"), str):
-        gathered.warn(f"no file of a job: job_id {told.get('job_id')!r}, kind {told.get('kind')!r}")
+    document = json.loads(data)
+    job = fields.integer(document.get("job_id"))
+    if job is None or document.get("kind") not in _KINDS or not isinstance(document.get("content"), str):
+        gathered.warn(f"no file of a job: job_id {document.get('job_id')!r}, kind {document.get('kind')!r}")
         return gathered.parsed()
     gathered.add("artifacts", {
-        "job_id": job, "restarts": fields.integer(told.get("restarts")), "kind": told["kind"], "path": told.get("path"),
-        "host": origin.host, "content": told["content"], "truncated": bool(told.get("truncated")), "taken_at": fields.epoch_text(told.get("ran_at")) or origin.received,
+        "job_id": job, "restarts": fields.integer(document.get("restarts")), "kind": document["kind"], "path": document.get("path"),
+        "host": origin.host, "content": document["content"], "truncated": bool(document.get("truncated")), "taken_at": fields.epoch_text(document.get("ran_at")) or origin.received,
     })  # fmt: skip
     return gathered.parsed()
 

@@ -77,15 +77,15 @@ class Neighbour:
         described = _DESCRIBED.match(self.port_text.strip())
         text = described["name"] if described else self.port_text.strip()
         named = _is_port(text)
-        told = self.port.strip()
-        if self.port_kind == "ifname" and told:
-            return unabridged(told)
-        if not told or _MAC.fullmatch(told) or self.port_kind == "mac" or told in ("-", "N/A"):
+        port = self.port.strip()
+        if self.port_kind == "ifname" and port:
+            return unabridged(port)
+        if not port or _MAC.fullmatch(port) or self.port_kind == "mac" or port in ("-", "N/A"):
             return unabridged(text) if named else ""
         # An alias or a number: SONiC and Junos put the interface's own name into the description.
-        if named and (self.port_kind in ("local", "ifalias") or told.isdigit()):
+        if named and (self.port_kind in ("local", "ifalias") or port.isdigit()):
             return unabridged(text)
-        return unabridged(told)
+        return unabridged(port)
 
 
 def _is_port(text: str) -> bool:
@@ -151,30 +151,30 @@ def _far_is_switch(neighbour: Neighbour, from_host: bool) -> bool | None:
         return True
     if _HOST_PORT.match(port):
         return False
-    told = neighbour.capabilities
-    if told is None:
+    capabilities = neighbour.capabilities
+    if capabilities is None:
         return from_host  # what a host hears is a switch, and at a switch's port with no switch's name hangs a host
-    if told & _FORWARDS:
+    if capabilities & _FORWARDS:
         return True if from_host else None
-    return False if _STATION in told or not from_host else None
+    return False if _STATION in capabilities or not from_host else None
 
 
 def gather(
-    gathered: Gathered, told_by: str | None, neighbours: list[Neighbour], at_switch: bool | None = None
+    gathered: Gathered, reporter: str | None, neighbours: list[Neighbour], at_switch: bool | None = None
 ) -> None:  # fmt: skip
-    """Adds the links among ``neighbours`` of ``told_by``, and says what became of the others.
+    """Adds the links among ``neighbours`` of ``reporter``, and says what became of the others.
 
     ``at_switch``: the output is one that only switches give; else the names of its own ports tell."""
     if not neighbours:
         gathered.warn("no LLDP neighbour in it")
         return
-    if told_by is None:
+    if reporter is None:
         gathered.warn(f"{len(neighbours)} neighbours, but not whose: put the file into nodes/HOST/ or switches/HOST/, or name the host")  # fmt: skip
         return
     switch = any(is_switch_port(n.local) for n in neighbours) if at_switch is None else at_switch
     left: Counter[str] = Counter()
     for neighbour in neighbours:
-        why = _put(gathered, told_by, neighbour, switch)
+        why = _put(gathered, reporter, neighbour, switch)
         if why:
             left[why] += 1
     for why, count in sorted(left.items()):
@@ -189,7 +189,7 @@ HOSTS = "are hosts too, not the switch"
 OPEN = "may be a host or a switch: neither port, description nor capabilities say"
 
 
-def _put(gathered: Gathered, told_by: str, neighbour: Neighbour, switch: bool) -> str | None:
+def _put(gathered: Gathered, reporter: str, neighbour: Neighbour, switch: bool) -> str | None:
     name, far = neighbour.name, _far_is_switch(neighbour, from_host=not switch)
     if switch and far:
         return BETWEEN
@@ -201,9 +201,9 @@ def _put(gathered: Gathered, told_by: str, neighbour: Neighbour, switch: bool) -
         return HOSTS
     # No name is a device nobody told: the empty one.
     ends: dict[str, object] = {
-        "host": name, "device": neighbour.far_port, "switch": told_by, "switch_port": unabridged(neighbour.local),
+        "host": name, "device": neighbour.far_port, "switch": reporter, "switch_port": unabridged(neighbour.local),
     } if switch else {
-        "host": told_by, "device": neighbour.local, "switch": without_domain(name),
+        "host": reporter, "device": neighbour.local, "switch": without_domain(name),
         "switch_port": neighbour.far_port or None,
     }  # fmt: skip
     gathered.add("links", ends, neighbour.line)

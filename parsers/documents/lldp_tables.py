@@ -105,8 +105,8 @@ def _read_table(gathered: Gathered, kind: str, lines: list[Line]) -> list[Neighb
         if table.header.match(line.text.strip()):
             ruled = below is not None and _RULE.fullmatch(below.text) is not None
             starts, named = _places(line.text, below.text if below is not None and ruled else "")
-            columns = {ours: place for ours, told in table.columns.items()
-                       for place, heading in enumerate(named) if heading in told.split("|")}  # fmt: skip
+            columns = {ours: place for ours, theirs in table.columns.items()
+                       for place, heading in enumerate(named) if heading in theirs.split("|")}  # fmt: skip
         elif columns and not _AROUND.match(line.text):
             cells = _cells(line.text.rstrip(), starts)
             if cells is None:
@@ -116,14 +116,14 @@ def _read_table(gathered: Gathered, kind: str, lines: list[Line]) -> list[Neighb
     return found
 
 
-def _neighbour(told: dict[str, str], kind: str, line: Line) -> list[Neighbour]:
+def _neighbour(cells: dict[str, str], kind: str, line: Line) -> list[Neighbour]:
     """The neighbour in a row; none in that of a port where nobody was heard (NVUE lists all its ports)."""
-    local = told.get("local", "").removeprefix("+ ")
-    able = _letters(told.get("capabilities", ""), kind)
-    if not local or not (told.get("system") or told.get("port")):
+    local = cells.get("local", "").removeprefix("+ ")
+    able = _letters(cells.get("capabilities", ""), kind)
+    if not local or not (cells.get("system") or cells.get("port")):
         return []
     return [Neighbour(
-        local, system=told.get("system", ""), port=told.get("port", ""), port_text=told.get("port_text", ""),
+        local, system=cells.get("system", ""), port=cells.get("port", ""), port_text=cells.get("port_text", ""),
         capabilities=able, line=line.number,
     )]  # fmt: skip
 
@@ -169,8 +169,8 @@ def _read_nxos(gathered: Gathered, lines: list[Line]) -> list[Neighbour]:
 
 
 def _read_eos_json(data: bytes) -> list[Neighbour]:
-    told = json.loads(data[max(0, data.find(b"{")) :].rsplit(b"}", 1)[0] + b"}")
-    answers = told.get("result", [told])  # eAPI wraps the answers of its commands
+    document = json.loads(data[max(0, data.find(b"{")) :].rsplit(b"}", 1)[0] + b"}")
+    answers = document.get("result", [document])  # eAPI wraps the answers of its commands
     return [
         Neighbour(
             str(row["port"]), system=str(row.get("neighborDevice") or ""), port=str(row.get("neighborPort") or ""),

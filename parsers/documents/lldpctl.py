@@ -21,9 +21,9 @@ from parsers.record import Origin, Parsed
 _PROMPT_LINES = 5
 
 
-def _letters(told: list[tuple[str, bool]]) -> frozenset[str] | None:
+def _letters(capabilities: list[tuple[str, bool]]) -> frozenset[str] | None:
     """First letters of the capabilities that are on; None where none are told."""
-    return frozenset(name[:1].upper() for name, on in told if on) if told else None
+    return frozenset(name[:1].upper() for name, on in capabilities if on) if capabilities else None
 
 
 # ---------------------------------------------------------------------------------------------------------------- plain
@@ -40,10 +40,10 @@ def _of_plain(lines: list[Line]) -> list[Neighbour]:
         if headed:
             found.append(Neighbour(headed["name"], line=line.number))
             able.append([])
-        told = _VALUE.match(line.text)
-        if not found or told is None:
+        pair = _VALUE.match(line.text)
+        if not found or pair is None:
             continue
-        name, value = told["name"], told["value"]
+        name, value = pair["name"], pair["value"]
         if name == "Capability":
             kind, _, state = value.partition(",")
             able[-1].append((kind.strip(), state.strip() == "on"))
@@ -55,8 +55,8 @@ def _of_plain(lines: list[Line]) -> list[Neighbour]:
             found[-1].system_text = value
         elif name == "PortDescr":
             found[-1].port_text = value
-    for neighbour, told_able in zip(found, able, strict=True):
-        neighbour.capabilities = _letters(told_able)
+    for neighbour, capabilities in zip(found, able, strict=True):
+        neighbour.capabilities = _letters(capabilities)
     return found
 
 
@@ -77,8 +77,8 @@ def _of_pairs(lines: list[Line]) -> list[Neighbour]:
             found.append(Neighbour(pair["interface"], line=line.number))
             able.append([])
         _take_pair(found[-1], able[-1], pair["key"], pair["value"].strip())
-    for neighbour, told_able in zip(found, able, strict=True):
-        neighbour.capabilities = _letters(told_able)
+    for neighbour, capabilities in zip(found, able, strict=True):
+        neighbour.capabilities = _letters(capabilities)
     return found
 
 
@@ -99,17 +99,17 @@ def _take_pair(neighbour: Neighbour, able: list[tuple[str, bool]], key: str, val
 
 
 def _of_json(data: bytes) -> list[Neighbour]:
-    told = json.loads(data)["lldp"]
+    document = json.loads(data)["lldp"]
     return [
         _of_object(name, facts)
-        for part in (told if isinstance(told, list) else [told])
+        for part in (document if isinstance(document, list) else [document])
         for name, facts in _interfaces(part.get("interface", []))
     ]
 
 
-def _interfaces(told: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _interfaces(listed: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, facts) of every neighbour: ``{"eth0": ...}``, a list of such, or ``[{"name": "eth0", ...}]``."""
-    for entry in told if isinstance(told, list) else [told]:
+    for entry in listed if isinstance(listed, list) else [listed]:
         if isinstance(entry.get("name"), str):
             yield entry["name"], entry
         else:
@@ -132,23 +132,23 @@ def _of_object(local: str, facts: dict[str, Any]) -> Neighbour:
     )  # fmt: skip
 
 
-def _chassis(told: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _chassis(document: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of a chassis and what is told of it. ``json`` makes the name a key, and leaves it out where there is none."""
-    if "id" in told or "name" in told:
-        return _text(told.get("name")), told
-    for name, facts in told.items():
+    if "id" in document or "name" in document:
+        return _text(document.get("name")), document
+    for name, facts in document.items():
         if isinstance(facts, dict):
             return name, facts
-    return "", told
+    return "", document
 
 
-def _first(told: Any) -> Any:
-    return (told[0] if told else None) if isinstance(told, list) else told
+def _first(value: Any) -> Any:
+    return (value[0] if value else None) if isinstance(value, list) else value
 
 
-def _text(told: Any) -> str:
-    told = _first(told)
-    return str((told.get("value") if isinstance(told, dict) else told) or "")
+def _text(value: Any) -> str:
+    value = _first(value)
+    return str((value.get("value") if isinstance(value, dict) else value) or "")
 
 
 # ------------------------------------------------------------------------------------------------------------------ XML

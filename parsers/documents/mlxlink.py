@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from parsers.documents.document import Document, Gathered, Said, split_lines
+from parsers.documents.document import Document, Gathered, StatedEvent, split_lines
 from parsers.record import Origin, Parsed
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,14 +31,16 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             gathered.keep(line, gathered.time)
             continue
         name, value = found["name"].strip(), found["value"]
-        said = None
+        link_event = None
         if name == "Status Opcode":
             opcode = value
         elif name == "Recommendation" and opcode not in ("", "0", "N/A") and not _UNUSED.search(value):
-            said = Said("fabric.link_errors", {"reason": value, "code": opcode, "ibdev": device if named else None})
+            link_event = StatedEvent(
+                "fabric.link_errors", {"reason": value, "code": opcode, "ibdev": device if named else None}
+            )
         elif name == "State":
             gathered.sample("infiniband_port_active", float(value.lower() == "active"), device, device=device)
-        gathered.keep(line, gathered.time, said=said)
+        gathered.keep(line, gathered.time, stated=link_event)
         number = _NUMBER.match(value)
         # "0,0,0,0" is a value per lane and "45 [-10..80]" one with its limits; "4x" and "0x18" are no numbers.
         if number and not re.match(r"[\w,]", value[number.end() :]):

@@ -10,7 +10,7 @@ import re
 from datetime import datetime
 
 from parsers.documents import fields
-from parsers.documents.document import Gathered, Line, Said, of_lines
+from parsers.documents.document import Gathered, Line, StatedEvent, of_lines
 from parsers.record import Origin
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -118,7 +118,7 @@ def _read_table(gathered: Gathered, lines: list[Line]) -> None:
             moment = datetime.strptime(" ".join(line.text.split()), "%a %b %d %H:%M:%S %Y")
             time = fields.local_time(moment.isoformat(), gathered.origin.timezone) or time
         first, second = _FIRST.match(line.text), _SECOND.match(line.text)
-        said = None
+        lost_gpu = None
         values: list[tuple[str, str, float]] = []
         if first:
             gpu, pci = first["gpu"], first["pci"]
@@ -126,8 +126,8 @@ def _read_table(gathered: Gathered, lines: list[Line]) -> None:
         elif second:
             values = [(metric, second[name], factor) for name, metric, factor in _TABLE]
         if gpu and (first or second) and "ERR!" in line.text:
-            said = Said("gpu.lost", {"gpu": int(gpu), "pci": pci, "reason": "ERR!"}, "error")
-        gathered.keep(line, time, said=said)
+            lost_gpu = StatedEvent("gpu.lost", {"gpu": int(gpu), "pci": pci, "reason": "ERR!"}, "error")
+        gathered.keep(line, time, stated=lost_gpu)
         for metric, text, factor in values:
             number = _NUMBER.match(text)
             if number:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from parsers.documents.document import Document, Gathered, Line, Said, split_lines
+from parsers.documents.document import Document, Gathered, Line, StatedEvent, split_lines
 from parsers.documents.infiniband_links import switch_name
 from parsers.record import Origin, Parsed
 
@@ -47,11 +47,11 @@ def _read_errors(gathered: Gathered, lines: list[Line]) -> None:
         name = headed["name"] if headed else name
         found = _ERRORS.match(line.text)
         pairs = _PAIR.findall(found["list"]) if found else []
-        said = None
+        link_errors = None
         # "ALL" is the sum of the ports, which are all listed below it.
         if found and pairs and found["port"] != "ALL":
             here = switch_name(name).split(" ")
-            said = Said("fabric.link_errors", {
+            link_errors = StatedEvent("fabric.link_errors", {
                 "guid": found["guid"], "sw_port": found["port"], "peer_node": here[0], "ibdev": here[1] if len(here) > 1 else None,
                 "reason": ", ".join(f"{counter} {value}" for counter, value in pairs),
             })  # fmt: skip
@@ -59,7 +59,7 @@ def _read_errors(gathered: Gathered, lines: list[Line]) -> None:
                 gathered.sample(
                     _metric(counter), float(value), f"{here[0]}/{found['port']}", guid=found["guid"], port=found["port"]
                 )
-        gathered.keep(line, gathered.time, said=said)
+        gathered.keep(line, gathered.time, stated=link_errors)
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:

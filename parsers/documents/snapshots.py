@@ -43,8 +43,10 @@ def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) ->
         return
     for line in lines[table[0] + 1 :]:
         row = table[1].row(line.text)
-        told = {"NodeAddr": row.get("NODE_ADDR"), "NodeHostName": row.get("HOSTNAMES")} if row.get("NODELIST") else {}
-        for name, other in fields.other_names(row.get("NODELIST", ""), **told):
+        addresses = (
+            {"NodeAddr": row.get("NODE_ADDR"), "NodeHostName": row.get("HOSTNAMES")} if row.get("NODELIST") else {}
+        )
+        for name, other in fields.other_names(row.get("NODELIST", ""), **addresses):
             gathered.add("settings", {"scope": f"node:{row['NODELIST']}", "name": name, "value": other}, line.number)
         for host in expand(row.get("NODELIST") or row.get("HOSTNAMES", "")):
             gathered.add("node_states", {

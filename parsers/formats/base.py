@@ -137,11 +137,11 @@ def as_frame(rows: list[Row], origin: Origin) -> pl.DataFrame:
         stamped[next((name for name in ("iso", "month") if row.get(name) is not None), None)].append(row)
     parts: list[pl.DataFrame] = []
     for stamp, some in stamped.items():
-        said = set().union(*some)
+        names = set().union(*some)
         part = pl.DataFrame([
-            pl.Series(name, [row.get(name) for row in some], dtype=kind, strict=False) if name in said
+            pl.Series(name, [row.get(name) for row in some], dtype=kind, strict=False) if name in names
             else nothing(name, kind, len(some)) for name, kind in STAMPED.items()
-            if name in said or (name in _BSD_PARTS and stamp == "month")
+            if name in names or (name in _BSD_PARTS and stamp == "month")
         ])  # fmt: skip
         if some and stamp is not None:
             part = timed(part if stamp == "iso" else part.drop("iso", strict=False), origin)

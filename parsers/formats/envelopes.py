@@ -83,10 +83,10 @@ def _first(fields: dict[str, Any], names: tuple[str, ...], ends: tuple[str, ...]
 
 def text(fields: dict[str, Any]) -> str | None:
     """The line that the object is around: only where it has a time or a level too, as records of logs have."""
-    said = next((fields[name] for name in _TEXTS if isinstance(fields.get(name), str)), None)
-    if said is None or (_first(fields, _TIMES) is None and _first(fields, _LEVELS) is None):
+    message = next((fields[name] for name in _TEXTS if isinstance(fields.get(name), str)), None)
+    if message is None or (_first(fields, _TIMES) is None and _first(fields, _LEVELS) is None):
         return None
-    return str(said)
+    return str(message)
 
 
 def time(fields: dict[str, Any]) -> Any:

@@ -193,13 +193,13 @@ def _stamped_line(text: str, origin: Origin) -> Row | None:
     found = regexes.compiled(_STAMPED).search(text)
     if found is None:
         return None
-    said = found.groupdict()
-    levelled = _levels_of(said["rest"] or "", said["word"])
+    groups = found.groupdict()
+    levelled = _levels_of(groups["rest"] or "", groups["word"])
     return {
-        "iso": said["iso"].replace("/", "-"),
-        "stamp": said["iso"],
+        "iso": groups["iso"].replace("/", "-"),
+        "stamp": groups["iso"],
         **levelled,
-        **_written_by(levelled, said, origin),
+        **_written_by(levelled, groups, origin),
     }
 
 
@@ -209,15 +209,15 @@ def _short_line(text: str, origin: Origin) -> Row | None:
     found = regexes.compiled(_SHORT).search(text)
     if found is None:
         return None
-    said = found.groupdict()
-    both = (said["month_day"] or "").zfill(4)
-    month, day = (both[:2], both[2:]) if said["month_day"] else (said["month"], said["day"])
+    groups = found.groupdict()
+    both = (groups["month_day"] or "").zfill(4)
+    month, day = (both[:2], both[2:]) if groups["month_day"] else (groups["month"], groups["day"])
     if month not in _MONTHS:
         return None
-    stamp = f"{said['month_day'] or f'{month}/{day}'} {said['clock']}"
-    levelled = _levels_of(said["rest"] or "", said["letter"], said["word"])
-    parts = {"month": _MONTHS[month], "day": day, **{name: said[name] for name in ("clock", "fraction", "year")}}
-    return {**parts, "stamp": stamp, **levelled, **_written_by(levelled, said, origin)}
+    stamp = f"{groups['month_day'] or f'{month}/{day}'} {groups['clock']}"
+    levelled = _levels_of(groups["rest"] or "", groups["letter"], groups["word"])
+    parts = {"month": _MONTHS[month], "day": day, **{name: groups[name] for name in ("clock", "fraction", "year")}}
+    return {**parts, "stamp": stamp, **levelled, **_written_by(levelled, groups, origin)}
 
 
 def _marked_line(text: str, origin: Origin) -> Row | None:
@@ -225,9 +225,9 @@ def _marked_line(text: str, origin: Origin) -> Row | None:
         return None
     if _odd(text):
         return LATER
-    said = _group_dict(_WHO, text)
-    message = text if said.get("task") is None else _TASK.sub("", text, count=1)
-    return {"message": message, **_written_by({"message": message}, said, origin)}
+    groups = _group_dict(_WHO, text)
+    message = text if groups.get("task") is None else _TASK.sub("", text, count=1)
+    return {"message": message, **_written_by({"message": message}, groups, origin)}
 
 
 def _group_dict(pattern: str, text: str) -> dict[str, str | None]:
@@ -244,17 +244,17 @@ def _levels_of(rest: str, *words: str | None) -> Row:
     return {"severity": _WORDS.get(word or ""), "logger": named.get("logger"), "message": rest.lstrip(_BETWEEN)}
 
 
-def _written_by(row: Row, said: dict[str, str | None], origin: Origin) -> Row:
-    """As :func:`_who` of a ``row`` so far and what groups ``said``."""
+def _written_by(row: Row, groups: dict[str, str | None], origin: Origin) -> Row:
+    """As :func:`_who` of a ``row`` so far and what groups ``groups``."""
     message, logger = row["message"], row.pop("logger", None)
     writer = _group_dict(_WRITER, message)
     if regexes.compiled(_SOURCE_FILE).search(writer.get("mpi_host") or ""):
         writer = {}
     own = regexes.compiled(_OWN).search(message) if not writer else None
-    role, number = said["role"], said["number"]
+    role, number = groups["role"], groups["number"]
     numbers = {
         "pid": writer.get("pid") or writer.get("mpi_pid"), "gpu": writer.get("gpu"),
-        "rank": number if role == "rank" else said["task"], "local_rank": number if role not in (None, "rank") else None,
+        "rank": number if role == "rank" else groups["task"], "local_rank": number if role not in (None, "rank") else None,
     }  # fmt: skip
     known = {name: int(text) for name, text in numbers.items() if text is not None and int(text) <= _MOST}
     source = "healthagent" if logger is not None and _HEALTHAGENT.match(logger) else origin.source or "job_stdout"

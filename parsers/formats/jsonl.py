@@ -153,7 +153,7 @@ def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, 
     }  # fmt: skip
     row |= {"iso": None, **parts} if (parts := envelopes.bsd_parts(row["iso"])) else {}
     inner = _record(row["message"])
-    if inner is not None and (text := _said(inner)) is not None:  # an object around an object
+    if inner is not None and (text := _message_of(inner)) is not None:  # an object around an object
         return _filled(_wrapped(inner, text, origin), row)
     return row
 
@@ -191,7 +191,7 @@ def _record(text: str) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _said(record: dict[str, Any]) -> str | None:
+def _message_of(record: dict[str, Any]) -> str | None:
     """The line that an object is around."""
     return next((record[name] for name in _MESSAGES if isinstance(record.get(name), str)), None)
 
@@ -235,7 +235,7 @@ def _read_record(record: dict[str, Any], text: str, origin: Origin) -> dict[str,
     if isinstance(record.get("_source"), dict):  # a document as Elasticsearch exports it
         record = record["_source"]
     record = _only_entry(record) or record
-    if (message := _said(record)) is not None:
+    if (message := _message_of(record)) is not None:
         return _wrapped(record, message, origin)
     if "t" in record and "node" in record:  # a poll of a node's state: a document, not an event
         return {
@@ -262,13 +262,13 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     # Who wrote it is better known inside, when it was written outside.
     inside = [name for name in inner.columns if name != "i"]
     outer_first = {"time", "resolution_us", "stamp", "received", "sender_time"}
-    said = [
+    messages = [
         pl.coalesce(*((name, f"{name}_inner") if name in outer_first else (f"{name}_inner", name))).alias(name)
         for name in inside
     ]
     own_time = pl.col("time").is_null() & pl.col("time_inner").is_not_null()
     return conform(
-        both.with_columns(*said, pl.when(own_time).then(pl.lit("inferred")).otherwise("quality").alias("quality"))
+        both.with_columns(*messages, pl.when(own_time).then(pl.lit("inferred")).otherwise("quality").alias("quality"))
     )
 
 
@@ -284,15 +284,15 @@ _PAIR = re.compile(r'([A-Za-z_][\w.-]*)=("(?:[^"\\]|\\.)*"|\S*)')
 def _logfmt_row(text: str, origin: Origin) -> dict[str, Any] | None:
     """``time="..." level=warning msg="..."`` as containerd, kubelet and Go's loggers write; an error stands behind the message."""
     fields = {name.lower(): value for name, value in reversed(_PAIR.findall(text))}
-    said = {name: json.loads(value) if _is_quoted(value) else value for name, value in fields.items()}
-    message = said.get("msg") or said.get("message")
+    values = {name: json.loads(value) if _is_quoted(value) else value for name, value in fields.items()}
+    message = values.get("msg") or values.get("message")
     if not message:
         return None
-    told = said.get("error") or said.get("err")
+    error = values.get("error") or values.get("err")
     return {
-        "format": "logfmt", "source": origin.source, "message": f"{message}: {told}" if told else message,
-        "severity": SEVERITY_WORDS.get(said.get("level", said.get("lvl", "")).lower()), "host": _host(said),
-        "iso": said.get("time") or said.get("ts") or said.get("t"),
+        "format": "logfmt", "source": origin.source, "message": f"{message}: {error}" if error else message,
+        "severity": SEVERITY_WORDS.get(values.get("level", values.get("lvl", "")).lower()), "host": _host(values),
+        "iso": values.get("time") or values.get("ts") or values.get("t"),
     }  # fmt: skip
 
 

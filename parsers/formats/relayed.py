@@ -61,8 +61,8 @@ def _read_relayed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     # A daemon's file does not name the daemon, the tag that the file is sent with does.
     own = pl.col("_unit").is_in(list(SLURM)) & pl.col("source").is_in(list(SLURM)) & pl.col("step_tag").is_null()
     named = [pl.when(own).then("_unit").otherwise(name).alias(name) for name in ("source", "unit")]
-    said = [pl.coalesce(name, f"{name}_outer").alias(name) for name in ("severity", "facility")]
-    return conform(both.with_columns(*times, *named, *said, pl.coalesce("host", "_host").alias("host")))
+    levels = [pl.coalesce(name, f"{name}_outer").alias(name) for name in ("severity", "facility")]
+    return conform(both.with_columns(*times, *named, *levels, pl.coalesce("host", "_host").alias("host")))
 
 
 def _read_behind(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

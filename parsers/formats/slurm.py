@@ -59,23 +59,23 @@ def daemons(messages: pl.Series, origin: Origin) -> pl.Series:
 def daemons_at(data: Array, starts: Array, ends: Array) -> Array:
     """As :func:`daemons` for messages in a buffer, as numbers of DAEMONS."""
     found = np.zeros(len(starts), np.int64)
-    likely = np.zeros(len(starts), np.bool_)
-    _guess(data, starts.astype(np.int64), ends.astype(np.int64), found, likely)
-    places = np.flatnonzero(likely)
+    candidates = np.zeros(len(starts), np.bool_)
+    _guess(data, starts.astype(np.int64), ends.astype(np.int64), found, candidates)
+    places = np.flatnonzero(candidates)
     lines = [bytes(data[starts[at] : ends[at]]).decode() for at in places]
     found[places[regexes.contains(pl.Series(lines, dtype=pl.String), _SLURMD_LINE).to_numpy()]] = 2
     return found
 
 
 @compiled
-def _guess(data: Array, starts: Array, ends: Array, found: Array, likely: Array) -> None:
-    """1 for lines with a word of the database; ``likely`` are those that begin as lines of slurmd may."""
+def _guess(data: Array, starts: Array, ends: Array, found: Array, candidates: Array) -> None:
+    """1 for lines with a word of the database; ``candidates`` are those that begin as lines of slurmd may."""
     for line in range(len(starts)):
         at, end = starts[line], ends[line]
         found[line] = _any_word(data, at, end)
         if end - at >= 7 and (reads(data, at, b"fatal: ") or reads(data, at, b"error: ")):
             at += 7
-        likely[line] = end - at >= 4 and meaning(data, at, 4, _BEGINNINGS) > 0
+        candidates[line] = end - at >= 4 and meaning(data, at, 4, _BEGINNINGS) > 0
 
 
 @part

@@ -183,9 +183,9 @@ _PORT_DAEMON = "ifplugd("
 
 def _port_daemons(frame: pl.DataFrame) -> pl.DataFrame:
     port = pl.col("unit").str.extract(r"^ifplugd\(([\w.-]+)\)$")
-    said = pl.concat_str(pl.lit('{"port": "'), port, pl.lit('"}'))
+    entities = pl.concat_str(pl.lit('{"port": "'), port, pl.lit('"}'))
     more = pl.concat_str(pl.lit('{"port": "'), port, pl.lit('", '), pl.col("extra").str.strip_prefix("{"))
-    return frame.with_columns(pl.coalesce(more, said, "extra").alias("extra"))
+    return frame.with_columns(pl.coalesce(more, entities, "extra").alias("extra"))
 
 
 #: Cisco's firewalls: their tag is a number, no patterns start there.
@@ -425,8 +425,8 @@ def _junos_named(found: pl.DataFrame) -> pl.DataFrame:
     at = odd.arg_true()
     texts = []
     for msgid, sd, message in found.select("msgid", "sd", "message")[at].iter_rows():
-        said = {name: value for values in structured_data(sd).values() for name, value in values.items()}
-        text = message or ", ".join(f"{_JUNOS_WORDS.get(name, name)} {value}" for name, value in said.items())
+        parameters = {name: value for values in structured_data(sd).values() for name, value in values.items()}
+        text = message or ", ".join(f"{_JUNOS_WORDS.get(name, name)} {value}" for name, value in parameters.items())
         texts.append(text if text.startswith(msgid) else f"{msgid}: {text}")
     return found.with_columns(found["message"].scatter(at, texts))
 

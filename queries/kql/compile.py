@@ -41,7 +41,7 @@ from queries.kql.steps import Builder, Moment
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
-from queries.kql.wall.cutting import Cut, Said, Step, cut, is_cheap
+from queries.kql.wall.cutting import BoundSql, Cut, Step, cut, is_cheap
 
 log = structlog.get_logger()
 INTERNAL = "this query meets a hole in the checks"
@@ -342,7 +342,7 @@ class Compiler(Builder):
             cut(needed, self.stored_steps, Parts(compiled), self.template_of) if walled else None,
         )
 
-    def _statement(self, steps: list[Step], query: Any) -> tuple[Said, tuple[str, ...], Any]:
+    def _statement(self, steps: list[Step], query: Any) -> tuple[BoundSql, tuple[str, ...], Any]:
         """Steps and what reads them as SQL, the names of its parameters, and what SQLAlchemy made."""
         whole = self.with_ctes([(name, Part(name, body), once) for name, body, once in steps], Part("", query))
         if self.engine.tail:

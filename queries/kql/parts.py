@@ -16,7 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 from queries.kql.budget import look
 from queries.kql.dialect import Sql
 from queries.kql.functions.declaration import LINEAR, Function
-from queries.kql.wall.cutting import Said, Step
+from queries.kql.wall.cutting import BoundSql, Step
 
 
 class Part(Sql):
@@ -54,17 +54,17 @@ class Parts:
         self._values: dict[str, Any] = compiled.params  # a property that is made anew each time
         self._name: re.Pattern[str] = compiled._pyformat_pattern  # how it finds the names of values itself
 
-    def alone(self, name: str) -> Said:
+    def alone(self, name: str) -> BoundSql:
         """One step, without those that it reads."""
         part = self._written[name]
         return self._said(part.text, part.called)
 
     @property
-    def last(self) -> Said:
+    def last(self) -> BoundSql:
         """What reads the steps, without them."""
         return self.alone("")
 
-    def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> Said:
+    def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> BoundSql:
         """Steps, and ``reader`` (SQL without values) or what reads them in the whole statement, put into a template that has
         a hole for each."""
         written = [self._written[name] for name, _, _ in steps]
@@ -72,7 +72,7 @@ class Parts:
         called = frozenset[Function]().union(*(part.called for part in written))
         return self._said(template.format(*(part.text for part in written)), called)
 
-    def _said(self, text: str, called: frozenset[Function]) -> Said:
+    def _said(self, text: str, called: frozenset[Function]) -> BoundSql:
         look()
         numbers: dict[str, int] = {}
 
@@ -84,7 +84,7 @@ class Parts:
         return said_of(sql, [self._values[name] for name in numbers], called)
 
 
-def said_of(sql: str, parameters: list[Any], called: frozenset[Function]) -> Said:
+def said_of(sql: str, parameters: list[Any], called: frozenset[Function]) -> BoundSql:
     """SQL that calls these functions."""
     linear = all(function.cost is LINEAR for function in called)
-    return Said(sql, parameters, linear, frozenset[str]().union(*(function.words for function in called)))
+    return BoundSql(sql, parameters, linear, frozenset[str]().union(*(function.words for function in called)))

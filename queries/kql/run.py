@@ -26,10 +26,10 @@ from queries.kql.functions.python import give
 from queries.kql.kept import Kept
 from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
-from queries.kql.wall.asking import ask
-from queries.kql.wall.cutting import Cut, Said
+from queries.kql.wall.cutting import BoundSql, Cut
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import too_much
+from queries.kql.wall.remote_query import ask
 
 # The copy of a large answer takes a fifth longer; a second plan takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
@@ -195,17 +195,17 @@ def _executed(con: duckdb.DuckDBPyConnection, compiled: list[Compiled], text: st
 
 
 def _execute(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limits) -> Result:
-    values, said = list(one.parameters), one.sql
+    values, statement = list(one.parameters), one.sql
     cut = one.cut
     if limits.max_rows is not None:  # the statement's last SELECT has no limit of its own
-        values, said = _limited(values, said, limits.max_rows)
-        cut = cut and replace(cut, far=Said(*_limited(cut.far.parameters, cut.far.sql, limits.max_rows)[::-1]))
+        values, statement = _limited(values, statement, limits.max_rows)
+        cut = cut and replace(cut, far=BoundSql(*_limited(cut.far.parameters, cut.far.sql, limits.max_rows)[::-1]))
     started = time.monotonic()
     if limits.stopped is not None and limits.stopped.is_set():
         raise KqlRuntimeError("the query was cancelled")
     with Deadline(con, limits.deadline) as limit:
         try:
-            table, cut_at = _behind(con, cut, limits) if cut else _beside(con, said, values, limits)
+            table, cut_at = _behind(con, cut, limits) if cut else _beside(con, statement, values, limits)
         except duckdb.Error as problem:
             raise engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
         except KqlError as problem:
@@ -339,7 +339,7 @@ def explain(
 
 def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limits) -> str:
     """The engine's plan; of a statement that is cut in two, that of each part which reads the store."""
-    parts = [Said(one.sql, one.parameters)] if one.cut is None else [stream.said for stream in one.cut.near]
+    parts = [BoundSql(one.sql, one.parameters)] if one.cut is None else [stream.statement for stream in one.cut.near]
     rows: list[Any] = []
     with Deadline(con, limits.deadline) as limit:
         try:

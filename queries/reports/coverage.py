@@ -25,15 +25,15 @@ _WANTED = (
 def coverage(reader: Reader) -> Section:
     """Sources, span, and how many verdicts are unknown, doubtful or rest on lines that came late."""
     span = reader.store.info()
-    verdicts, told = reader.one(ended.verdicts(reader.period)), reader.one(causes.doubtful(reader.period))
+    verdicts, doubtful = reader.one(ended.verdicts(reader.period)), reader.one(causes.doubtful(reader.period))
     open_runs, stamps = reader.one(ended.STILL_OPEN)["n"], reader.one(evidence.STAMPS)
     figures = (
         Figure("Lines stored", span["lines"], note="in the whole store"),
         Figure("First line", span["first"], "time"), Figure("Last line", span["last"], "time"),
         Figure("Verdicts", verdicts["n"], note="jobs that ended badly"),
         Figure("Unknown", verdicts["unknown"], note="the logs do not tell why"),
-        Figure("With doubts", told["blind"], note="incidents with a gap in what was logged"),
-        Figure("Late lines", told["late"], note="incidents whose lines came late"),
+        Figure("With doubts", doubtful["blind"], note="incidents with a gap in what was logged"),
+        Figure("Late lines", doubtful["late"], note="incidents whose lines came late"),
     )  # fmt: skip
     notes = [
         f"No {what} in the store: it would tell {hidden}."

@@ -21,13 +21,13 @@ def network(reader: Reader) -> Section:
         Column("first_seen", "First", "time"), Column("last_seen", "Last", "time"),
     ]  # fmt: skip
     links = reader.rows(outages.per_link(reader.period))
-    told = [Column("cause", "Cause", "name"), Column("host", "Host", "name"), Column("device", "Device", "name"), Column("start", "Start", "time"),
+    cause_columns = [Column("cause", "Cause", "name"), Column("host", "Host", "name"), Column("device", "Device", "name"), Column("start", "Start", "time"),
             Column("severity", "Severity", "name"), Column("jobs", "Jobs hurt", "count"), Column("title", "What happened")]  # fmt: skip
     return Section(
         "network", "Network instability", "Both ends of one cable are listed when both logged: the node's and the switch's rows then tell "
         "of the same outages. Down in all leaves out outages whose end nobody logged.",
         tables=(reader.table("Outages per link end", columns, links, empty="No link outage was logged."),
-                reader.table("Network incidents", told, reader.rows(causes.of_network(reader.period)), empty="No network incident.")),
+                reader.table("Network incidents", cause_columns, reader.rows(causes.of_network(reader.period)), empty="No network incident.")),
         timelines=_timeline(reader),
     )  # fmt: skip
 

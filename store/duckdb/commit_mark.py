@@ -81,9 +81,9 @@ class Marking:
 def read(database: Path) -> Mark | None:
     """None where there is none, or none that is whole."""
     try:
-        text, _, told = mark_of(database).read_bytes().strip().rpartition(b" ")
+        text, _, checksum = mark_of(database).read_bytes().strip().rpartition(b" ")
         count, head = text.decode().split(" ")
-        return Mark(int(count), "" if head == "-" else head) if zlib.crc32(text) == int(told, 16) else None
+        return Mark(int(count), "" if head == "-" else head) if zlib.crc32(text) == int(checksum, 16) else None
     except (OSError, ValueError):
         return None
 

@@ -41,7 +41,7 @@ def about_log(error: Exception) -> str | None:
     return text.split(": ", 2)[-1][:300] if _ABOUT_LOG in text else None
 
 
-def told(database: Path, reason: str) -> str:
+def report_damage(database: Path, reason: str) -> str:
     """For whoever starts the store: what is damaged, what that may cost, what to do."""
     wal = wal_of(database)
     with contextlib.suppress(OSError):

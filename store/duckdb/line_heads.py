@@ -33,7 +33,7 @@ STAMPS: dict[str, str] = {
 }
 
 
-def _told(entity: str) -> str:
+def _entity_sql(entity: str) -> str:
     """SQL of an entity; most lines have none, and parsing JSON is dear."""
     return f"CASE WHEN contains(entities, '\"{entity}\"') AND json_valid(entities) THEN json_extract_string(entities, '$.{entity}') END"
 
@@ -43,9 +43,9 @@ COLUMNS: dict[str, str] = {
     "h": "host",
     "u": "unit",
     "p": "CAST(pid AS VARCHAR)",
-    "q": _told("kmsg_seq"),
-    "m": _told("kmsg_usec"),
-    "k": f"printf('%.6f', TRY_CAST({_told('uptime_s')} AS DOUBLE))",
+    "q": _entity_sql("kmsg_seq"),
+    "m": _entity_sql("kmsg_usec"),
+    "k": f"printf('%.6f', TRY_CAST({_entity_sql('uptime_s')} AS DOUBLE))",
     "j": "CAST(job_id AS VARCHAR)",
 }
 #: Parts of a form before the text behind the stamp; a text for each column follows that.

@@ -113,8 +113,8 @@ def newer_than_known(connection: duckdb.DuckDBPyConnection) -> str | None:
     row = connection.execute("SELECT value FROM model.facts WHERE name = ?", [VERSION_FACT]).fetchone()
     if row is None:
         return None
-    told = str(row[0])
-    return None if told.isascii() and told.isdigit() and int(told) <= VERSION else told
+    version = str(row[0])
+    return None if version.isascii() and version.isdigit() and int(version) <= VERSION else version
 
 
 def log_views(archived: Sequence[str] = ()) -> list[str]:

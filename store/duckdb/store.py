@@ -30,14 +30,14 @@ from store.duckdb import (
     damage,
     following,
     held_stamps,
-    intake,
+    intake_schema,
     segments,
     visible,
 )
 from store.duckdb.arrow import as_arrow
-from store.duckdb.asking import Asks, store_errors, translated
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
+from store.duckdb.querying import Asks, store_errors, translated
 from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
@@ -72,7 +72,7 @@ class DuckStore(Asks):
         self.listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         #: What the transaction under way announced; whether some of it is being committed and was not told yet.
         self._announced: list[tuple[str, pl.DataFrame]] = []
-        self.telling = False
+        self.is_notifying = False
         #: What the transaction under way did to tables of ``raw`` (``note``).
         self._changed: dict[str, Change] = {}
         #: So many transactions were committed since the store was made (``store.duckdb.commit_mark``).
@@ -105,7 +105,7 @@ class DuckStore(Asks):
     def _open(self, target: str) -> None:
         folder, read_only = self.folder, self.read_only
         if folder is not None and (reason := damage.unreadable_start(folder / DATABASE)) is not None:
-            raise StoreError(damage.told(folder / DATABASE, reason))
+            raise StoreError(damage.report_damage(folder / DATABASE, reason))
         aside = commit_mark.kept_aside(folder / DATABASE) if folder is not None and not read_only else None
         try:
             # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
@@ -158,10 +158,10 @@ class DuckStore(Asks):
             return
         self._log = batches.known(self._connection, facts)
         if self.folder is not None:
-            told = commit_mark.compare(self.folder / DATABASE, self._count, aside)
-            if told is not None:
+            reported = commit_mark.compare(self.folder / DATABASE, self._count, aside)
+            if reported is not None:
                 self._log = None
-            if self._marking is not None and (told is None or self.lost):  # else it is told again at the next start
+            if self._marking is not None and (reported is None or self.lost):  # else it is told again at the next start
                 self._marking.write(self._count)
         if self._log is not None:
             self._follow(self._log)
@@ -182,7 +182,7 @@ class DuckStore(Asks):
     def _refuse_damaged(self, error: duckdb.Error) -> None:
         """Raises ``StoreError`` with what to do if it is the write-ahead log that cannot be read."""
         if self.folder is not None and (reason := damage.about_log(error)) is not None:
-            raise StoreError(damage.told(self.folder / DATABASE, reason)) from error
+            raise StoreError(damage.report_damage(self.folder / DATABASE, reason)) from error
 
     def reopen_if_broken(self) -> None:
         """DuckDB gives up a database whose file it could not write; opened anew it goes on from its last commit.
@@ -234,7 +234,7 @@ class DuckStore(Asks):
         is work done twice, so the log may grow."""
         self._takes_in = True
         with self.transaction() as connection:
-            for statement in intake.STATEMENTS:
+            for statement in intake_schema.STATEMENTS:
                 connection.execute(statement)
         self._let_log_grow()
 
@@ -260,12 +260,12 @@ class DuckStore(Asks):
         meanwhile that is left to others' commits. For a writer for whom somebody waits."""
         with store_errors():
             connection = self.cursor()
-            ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+            ((checkpoint_size,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
             connection.execute("SET wal_autocheckpoint = '1TB'")
         try:
             yield
         finally:
-            connection.execute(f"SET wal_autocheckpoint = '{usual}'")
+            connection.execute(f"SET wal_autocheckpoint = '{checkpoint_size}'")
 
     def info(self) -> dict[str, Any]:
         """What the store holds, for pages and ``check``: counts, first and last time, size in bytes (``archived``: of which
@@ -325,7 +325,7 @@ class DuckStore(Asks):
         """Those that were told of what was added."""
         added, self._announced = self._announced, []
         listeners = list(self.listeners) if added else []
-        self.telling = bool(listeners)
+        self.is_notifying = bool(listeners)
         try:
             try:
                 connection.execute("COMMIT")
@@ -336,9 +336,9 @@ class DuckStore(Asks):
             if self._marking is not None:
                 self._marking.write(self._count)
             for listener in listeners:
-                listener.hear(added)
+                listener.on_added(added)
         finally:
-            self.telling = False
+            self.is_notifying = False
         return listeners
 
     def announce(self, added: Iterable[tuple[str, pl.DataFrame]]) -> None:

@@ -8,7 +8,7 @@ variable of the connection; where none is set, no row is visible.
 What belongs to a job belongs to the run, not to its number, which clusters use again: a row counts as a user's where its moment
 lies in a run of theirs and in nobody else's. A run whose user is not known, or disputed (null), is nobody's. Lines about nodes
 are visible where they speak of hardware, of a node of one's own run, in its minutes; the text is left out where it could name
-somebody. Documents of the correlator are null here: ``web.access.telling`` gives them out field by field.
+somebody. Documents of the correlator are null here: ``web.access.own_documents`` gives them out field by field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import duckdb
 
 from store.door import WITHHELD
-from store.duckdb.asking import Asks, store_errors
+from store.duckdb.querying import Asks, store_errors
 
 CATALOG = "visible"
 #: The connection's variable that holds who reads.
@@ -101,8 +101,8 @@ _PROCESS = r"(?i),? ?\(?pid=[^,]*,? *name=[^,]*,?|\[[^\]]*:[0-9]+\]|comm[:=] ?\S
 
 
 def _reason(column: str) -> str:
-    told = " ".join(f"WHEN starts_with(lower({column}), '{text.lower()}') THEN '{text}'" for text in SLURMS_REASONS)
-    return f"CASE {told} END"
+    cases = " ".join(f"WHEN starts_with(lower({column}), '{text.lower()}') THEN '{text}'" for text in SLURMS_REASONS)
+    return f"CASE {cases} END"
 
 
 _EVENTS = f"""WITH {_OWNERS}, {_PLACES}, rated AS (
@@ -164,13 +164,13 @@ FROM {{whole}}.kept.feedback f WHERE EXISTS (SELECT 1 FROM {{whole}}.model.runs 
 _ALIASES = f"""WITH {_PLACES} SELECT a.* FROM {{whole}}.kept.aliases a WHERE EXISTS (SELECT 1 FROM touched t
   WHERE t.incident_id = a.incident_id AND t.cluster IS NOT DISTINCT FROM a.cluster)"""
 
-_NOT_TOLD = Rule("nothing of it is one user's own, or no page of theirs needs it")
+_WITHHELD_TABLE = Rule("nothing of it is one user's own, or no page of theirs needs it")
 _ASKED_IN_KQL = Rule("queries need the right to read everything")
 
 #: Every table and view of the store. One that is missing here cannot be read by who sees only their own (and fails a test).
 RULES: dict[str, Rule] = {
     "model.runs": Rule(
-        "runs of the user; documents through web.access.telling",
+        "runs of the user; documents through web.access.own_documents",
         f"SELECT * REPLACE (CAST(NULL AS VARCHAR) AS document) FROM {{whole}}.model.runs WHERE {_MINE}",
     ),
     "model.incidents": Rule("incidents that a verdict on a run of theirs blames", _INCIDENTS),
@@ -185,7 +185,7 @@ RULES: dict[str, Rule] = {
         ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.jobs", "raw.steps", "raw.node_states", "raw.metrics", "raw.links",
          "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts",
          "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
-         "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _NOT_TOLD,
+         "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,
     ),
     **dict.fromkeys(
         ("kql.Logs", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Metrics", "kql.Incidents", "kql.Links",

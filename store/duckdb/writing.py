@@ -15,8 +15,8 @@ from parsers.record import TABLES
 from store.changes import Change
 from store.door import Question
 from store.duckdb.arrow import as_arrow
-from store.duckdb.asking import frame_of, rows_of, store_errors
 from store.duckdb.dialect import spelled
+from store.duckdb.querying import frame_of, rows_of, store_errors
 from store.functions import PLACE
 
 

@@ -41,18 +41,18 @@ def _pairs(
 ) -> Subquery:
     allocated, begun = _begins(cluster, speakers, sources)
     off = begun.c.start - func.floor(allocated.c.t)
-    apart = (
+    difference = (
         select(begun, allocated.c.t, off.label("off"), func.round(off / _QUARTER, type_=Double()).label("quarters"))
         .join_from(begun, allocated, begun.c.job_id == allocated.c.job_id)
         .cte("apart")
     )
-    quarters = apart.c.quarters
+    quarters = difference.c.quarters
     place = func.row_number().over(
-        partition_by=(apart.c.file, apart.c.source, apart.c.job_id, apart.c.start), order_by=(func.abs(quarters), apart.c.t)
+        partition_by=(difference.c.file, difference.c.source, difference.c.job_id, difference.c.start), order_by=(func.abs(quarters), difference.c.t)
     )  # fmt: skip
     numbered = (
-        select(apart.c.file, apart.c.source, apart.c.job_id, apart.c.t, apart.c.off, cast(quarters, Integer).label("quarters"), place.label("place"))
-        .where(func.abs(apart.c.off - quarters * _QUARTER) <= near, or_(quarters == const(0), func.abs(quarters).between(least, most)))
+        select(difference.c.file, difference.c.source, difference.c.job_id, difference.c.t, difference.c.off, cast(quarters, Integer).label("quarters"), place.label("place"))
+        .where(func.abs(difference.c.off - quarters * _QUARTER) <= near, or_(quarters == const(0), func.abs(quarters).between(least, most)))
         .subquery("numbered")
     )  # fmt: skip
     return numbered

@@ -70,14 +70,14 @@ def first_moment(cluster: str | None, new: Condition, table: Table) -> Select[An
 KNOWN_BOOTS = BOOTS.alias("known")
 
 
-def first_boot(cluster: str | None, new: Condition, known: Condition, apart_s: float) -> Select[Any]:
+def first_boot(cluster: str | None, new: Condition, known: Condition, least_gap_s: float) -> Select[Any]:
     """``t``: the earliest boot (epoch seconds) that new rows tell of, of those that no row of ``KNOWN_BOOTS`` for which the condition
-    ``known`` holds tells of as well: within ``apart_s`` seconds it is the same boot."""
+    ``known`` holds tells of as well: within ``least_gap_s`` seconds it is the same boot."""
     boot, before = BOOTS.c, KNOWN_BOOTS.c
-    told = select(const(1)).select_from(KNOWN_BOOTS).where(
+    known_boots = select(const(1)).select_from(KNOWN_BOOTS).where(
         known, before.host == boot.host, same(before.cluster, boot.cluster),
-        func.abs(epoch(before.boot_time) - epoch(boot.boot_time)) <= const(apart_s),
+        func.abs(epoch(before.boot_time) - epoch(boot.boot_time)) <= const(least_gap_s),
     )  # fmt: skip
     return select(epoch(func.min(boot.boot_time)).label("t")).where(
-        and_(new, same(boot.cluster, cluster)), not_(told.correlate(BOOTS).exists())
+        and_(new, same(boot.cluster, cluster)), not_(known_boots.correlate(BOOTS).exists())
     )

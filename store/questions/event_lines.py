@@ -102,12 +102,14 @@ def _logged_ends(cluster: str | None, speakers: Speakers, times: WrittenTimes, w
         .subquery()
     )  # fmt: skip
     begins = func.count().filter(lines.c.event == const("slurm.job_start"))
-    told = select(lines, begins.over(partition_by=lines.c.job_id, order_by=lines.c.time).label("started")).cte("told")
-    restarts = func.greatest(told.c.started - const(1), const(0))
+    numbered = select(lines, begins.over(partition_by=lines.c.job_id, order_by=lines.c.time).label("started")).cte(
+        "told"
+    )
+    restarts = func.greatest(numbered.c.started - const(1), const(0))
     return (
-        select(told.c.job_id, restarts.label("restarts"), func.max(told.c.time).label("ended"))
-        .where(told.c.event != const("slurm.job_start"))
-        .group_by(told.c.job_id, restarts)
+        select(numbered.c.job_id, restarts.label("restarts"), func.max(numbered.c.time).label("ended"))
+        .where(numbered.c.event != const("slurm.job_start"))
+        .group_by(numbered.c.job_id, restarts)
         .cte("logged")
     )
 

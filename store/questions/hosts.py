@@ -104,17 +104,17 @@ def _bonded_ports() -> Select[Any]:
     )  # fmt: skip
 
 
-def boots_again(cluster: str | None, sources: Sequence[str], apart_s: float, source: Source = ALL) -> Select[Any]:
+def boots_again(cluster: str | None, sources: Sequence[str], least_gap_s: float, source: Source = ALL) -> Select[Any]:
     """Boots (``t``, epoch seconds, and ``host``) that some sources tell of, each of a host that one of them had seen up as of
-    another boot more than ``apart_s`` seconds before, however long ago."""
-    return source.asked(_boots_again, cluster, tuple(sources), apart_s)
+    another boot more than ``least_gap_s`` seconds before, however long ago."""
+    return source.asked(_boots_again, cluster, tuple(sources), least_gap_s)
 
 
-def _boots_again(rows: Rows, sources: Sequence[str], apart_s: float) -> Select[Any]:
+def _boots_again(rows: Rows, sources: Sequence[str], least_gap_s: float) -> Select[Any]:
     boots, before = rows.boots, BOOTS.alias("before")
     earlier = exists().where(
         before.c.host == boots.c.host, before.c.cluster.is_not_distinct_from(boots.c.cluster),
-        before.c.boot_time < boots.c.boot_time - timedelta(seconds=apart_s), among(before.c.source, sources),
+        before.c.boot_time < boots.c.boot_time - timedelta(seconds=least_gap_s), among(before.c.source, sources),
     )  # fmt: skip
     found = (
         select(epoch(boots.c.boot_time).label("t"), boots.c.host)

@@ -40,13 +40,13 @@ def _seen() -> sa.CTE:
     over = sa.select(s.cluster, s.host, s.until, _NOTHING, _NOTHING, _NOTHING)
     over = over.where(s.until.is_not(None), s.host.is_not(None))
     n = lines.c
-    said = sa.case(
+    stated_state = sa.case(
         (n.event == const("slurm.node_down"), const("down")), (n.event == const("slurm.node_drain"), const("drained"))
     )
     back = sa.or_(
         n.event != const("slurm.node_up"), n.message.like(const("%returned to service%")), n.message.ilike(const("%state set to%"))
     )  # fmt: skip
-    logged = sa.select(n.cluster, n.host, n.time, said, _NOTHING, _NOTHING).where(back)
+    logged = sa.select(n.cluster, n.host, n.time, stated_state, _NOTHING, _NOTHING).where(back)
     return sa.union_all(begun, over, logged).cte("seen")
 
 

@@ -34,8 +34,8 @@ class KernelLines:
         head, text = record.split(";", 1)
         text = text.split("\n", 1)[0]
         prio, seq, mono = (int(x) for x in head.split(",")[:3])
-        said = {"facility": prio >> 3, "severity": prio & 7, "seq": seq, "kmsg_us": mono, "text": text}
-        self.raw.write(json.dumps({"read_at": round(time.time(), 6), **said}) + "\n")
+        stated = {"facility": prio >> 3, "severity": prio & 7, "seq": seq, "kmsg_us": mono, "text": text}
+        self.raw.write(json.dumps({"read_at": round(time.time(), 6), **stated}) + "\n")
         if m := INJECTED.match(text):
             self.deliver(m[1], prio, mono, m[2])
         elif self.report is not None or "invoked oom-killer" in text:

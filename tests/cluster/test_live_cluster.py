@@ -92,7 +92,7 @@ def run_job(nodes: list[str]) -> int:
     return job
 
 
-def test_hooks_tell_of_a_job_and_a_broken_spool_does_not_harm_it(mini: list[str]) -> None:
+def test_hooks_report_a_job_and_a_broken_spool_does_not_harm_it(mini: list[str]) -> None:
     job = run_job(mini)
     seen = set()
     for name in ("ctl", *mini):

@@ -126,7 +126,7 @@ def impact() -> list[dict[str, Any]]:
     return [i for i in ask("/api/v1/incidents")["incidents"] if i["severity"] == "impact"]
 
 
-def test_a_management_link_that_stays_away_is_told_while_it_is_away(live: None) -> None:
+def test_a_management_link_that_stays_away_is_reported_while_it_is_away(live: None) -> None:
     job = cluster("submit", "sleep 300", "--nodes", "2").strip()
     until(lambda: "R" in cluster("run", "ctl", "squeue", "-h", "-j", job, "-o", "%t"), 40)
     victim = cluster("run", "ctl", "squeue", "-h", "-j", job, "-o", "%N").strip()
@@ -143,9 +143,9 @@ def test_a_management_link_that_stays_away_is_told_while_it_is_away(live: None) 
     stored = time.monotonic()
     (found,) = until(impact, 60)
     waited = time.monotonic() - stored
-    line, said = (datetime.fromisoformat(text) for text in (down[0][0], found["detected_at"]))
+    line, stated = (datetime.fromisoformat(text) for text in (down[0][0], found["detected_at"]))
     assert f"/incidents/{found['id']}" in fetch("/incidents"), "on the page, too"
-    after = (said - line).total_seconds()
+    after = (stated - line).total_seconds()
     print(
         f"\nslurmctld's DOWN line {line:%H:%M:%S}: incident first said {after:+.1f} s, its impact {waited:.1f} s after"
     )
@@ -155,10 +155,12 @@ def test_a_management_link_that_stays_away_is_told_while_it_is_away(live: None) 
     # The node's own lines of the outage arrive when its link is back.
     late = f"Logs | where Host == '{name}' and ReceivedTime - Time > 5s | count"
     until(lambda: kql(late)[0][0] > 0, 60)
-    told = until(lambda: [i for i in impact() if (i["root_cause"]["event"], i["root_cause"]["host"]) in
+    reported = until(lambda: [i for i in impact() if (i["root_cause"]["event"], i["root_cause"]["host"]) in
                           {("nic.link_down", name), ("nic.link_flap", name)}], 60)  # fmt: skip
-    assert len(told) == 1 and told[0]["category"] == "infra.network"
-    assert told[0]["detected_at"] == found["detected_at"] and job in json.dumps(told[0]["jobs"]), "what was right stays"
+    assert len(reported) == 1 and reported[0]["category"] == "infra.network"
+    assert reported[0]["detected_at"] == found["detected_at"] and job in json.dumps(reported[0]["jobs"]), (
+        "what was right stays"
+    )
     verdict = ask(f"/api/v1/jobs/{job}/verdict")
     assert (verdict["category"], verdict["root_cause"]["host"]) == ("infra.network", name)
 

@@ -158,14 +158,14 @@ def test_what_an_epilog_saw_on_a_node_stands_on_the_jobs_page(service: Running, 
         assert "last words of rank 0" in page and "alice" in page
         assert [path.name for path in spool.iterdir()] == [CLAIM]
         # What the program said is evidence, too: lines of its run.
-        said: list[list[Any]] = []
+        stated: list[list[Any]] = []
         for _ in range(300):
-            said = service.query(
+            stated = service.query(
                 'Logs | where JobId == 15 and Source == "job_stdout" | project Message, Host | sort by Message asc'
             )
-            if said:
+            if stated:
                 break
             time.sleep(0.1)
-        assert said == [["last words of rank 0", "gpu01"], ["step 1", "gpu01"]]
+        assert stated == [["last words of rank 0", "gpu01"], ["step 1", "gpu01"]]
     finally:
         agent.kill()

@@ -84,7 +84,7 @@ def test_those_that_finished_nothing_go_first(most: int, per_address: int) -> No
     asyncio.run(run())
 
 
-def test_where_nobody_can_go_the_newcomer_is_refused_and_that_is_told() -> None:
+def test_where_nobody_can_go_the_newcomer_is_refused_and_that_is_reported() -> None:
     async def run() -> None:
         everybody = Connections(4, 4)
 

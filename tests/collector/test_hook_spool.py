@@ -44,20 +44,20 @@ def test_an_epilogs_environment_and_output_are_stored_under_the_batch_hosts_name
     assert artifact["taken_at"] == datetime(2026, 11, 21, 16, 29, 50, 500_000) and job["user"] == "alice"
 
 
-def test_what_hooks_lost_is_told_once(tmp_path: Path) -> None:
-    told: dict[str, str] = {}
+def test_what_hooks_lost_is_reported_once(tmp_path: Path) -> None:
+    reported: dict[str, str] = {}
 
     def keep(records: bytes, key: str) -> None:
-        told[key] = json.loads(records)["blind"]["reason"]
+        reported[key] = json.loads(records)["blind"]["reason"]
 
     (tmp_path / "dropped").write_text("..")
     dead = tmp_path / ".15.epilog.gpu01.7.1.hook.tmp"
     dead.write_text("faultline-hook/1")
     os.utime(dead, (0, 0))
     spool = HookSpool(tmp_path, keep=keep)
-    spool.tell_lost()
-    spool.tell_lost()
-    assert [reason.split(":")[0] for reason in told.values()] == [
+    spool.report_lost()
+    spool.report_lost()
+    assert [reason.split(":")[0] for reason in reported.values()] == [
         "2 hooks gave up", "the epilog hook of job 15 on gpu01 ended in the middle of writing"
     ]  # fmt: skip
     assert not list(tmp_path.iterdir())
@@ -69,18 +69,18 @@ def test_what_hooks_lost_waits_until_it_can_be_kept(tmp_path: Path) -> None:
     def refuse(_records: bytes, _key: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    told: list[bytes] = []
+    reported: list[bytes] = []
     spool = HookSpool(tmp_path, keep=refuse)
     with pytest.raises(OSError, match="No space"):
-        spool.tell_lost()
+        spool.report_lost()
     (tmp_path / "dropped").write_text(".")  # meanwhile
-    spool.keep = lambda records, _key: told.append(records)
-    spool.tell_lost()
-    spool.tell_lost()
-    assert [json.loads(records)["blind"]["lines"] for records in told] == [2, 1]
+    spool.keep = lambda records, _key: reported.append(records)
+    spool.report_lost()
+    spool.report_lost()
+    assert [json.loads(records)["blind"]["lines"] for records in reported] == [2, 1]
 
 
-def test_a_spool_that_an_agent_empties_is_left_alone_and_said(tmp_path: Path) -> None:
+def test_a_spool_that_an_agent_empties_is_left_alone_and_stated(tmp_path: Path) -> None:
     output = tmp_path / "15.out"
     output.write_text("step 1\n")
     path, agent, spool = epilog(tmp_path, output), HookFolder(tmp_path), HookSpool(tmp_path)
@@ -130,7 +130,7 @@ def test_a_hook_whose_files_nobody_can_be_sent_for_waits(tmp_path: Path, monkeyp
     ("mode", "uid", "cure"),
     [(0o777, 0, "chmod 0700"), (0o1733, 0, "the agent reads that one"), (0o700, 20002, "chown root")],
 )
-def test_a_spool_that_users_may_write_is_refused_said_once_and_named_by_check(
+def test_a_spool_that_users_may_write_is_refused_stated_once_and_named_by_check(
     mode: int, uid: int, cure: str, tmp_path: Path
 ) -> None:
     folder, output = tmp_path / "above" / "spool", tmp_path / "15.out"

@@ -81,7 +81,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("event", hooks.EVENTS)
-def test_file_says_what_slurm_said(kind: str, event: str, tmp_path: Path) -> None:
+def test_file_says_what_slurm_stated(kind: str, event: str, tmp_path: Path) -> None:
     before = time.time()
     assert harmless(run(kind, tmp_path / "spool", {**SITE_ENV, "HOME": "/root", "AWS_SECRET": "x"}, event))
     (path,) = (tmp_path / "spool").iterdir()

@@ -64,7 +64,7 @@ def test_the_order_of_inventory_and_lines_does_not_matter(pieces: list[Path], or
         assert verdict["category"] == "infra.network" and verdict["root_cause"]["host"] == "node17"
 
 
-def test_scontrol_and_sinfo_tell_names_too(tmp_path: Path) -> None:
+def test_scontrol_and_sinfo_show_names_too(tmp_path: Path) -> None:
     shown = "NodeName=n1 Arch=x86_64 CoresPerSocket=8\n   NodeAddr=10.9.0.1 NodeHostName=blade1 Version=25.05\n   State=IDLE\n"
     listed = (
         "Mon Mar 02 04:00:00 2026\nNODELIST   NODES PARTITION STATE NODE_ADDR HOSTNAMES\nn2 1 gpu* idle 10.9.0.2 n2\n"
@@ -101,7 +101,7 @@ def test_controllers_and_switches_have_other_names_too(tmp_path: Path) -> None:
 
 
 def told(*settings: tuple[str, str], nodes: tuple[str, ...] = ()) -> HostNames:
-    return HostNames.told(
+    return HostNames.of_inventory(
         [{"cluster": "c", "scope": "cluster", "name": f"NodeName:{n}", "value": v} for n, v in settings],
         [{"cluster": "c", "host": n} for n in nodes],
     )

@@ -99,8 +99,8 @@ def test_an_archive_of_several_files_says_what_to_do_with_it(
         named.size = len(LINK_DOWN)
         archive.addfile(named, io.BytesIO(LINK_DOWN.encode()))
     found = only(ingest(store, tree))
-    said = "a tar archive of several files: unpack it into a folder and ingest that"
-    assert (found.status, found.warnings) == ("unreadable", [said]) and raws(store) == []
+    stated = "a tar archive of several files: unpack it into a folder and ingest that"
+    assert (found.status, found.warnings) == ("unreadable", [stated]) and raws(store) == []
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lambda b: zstandard.ZstdCompressor().compress(b)], ids=["gz", "zst"])
@@ -160,7 +160,7 @@ def test_a_zone_moves_stamps_without_one_and_no_others(store: DuckStore, tree: P
 
 def test_events_of_a_document_are_counted_as_those_of_lines_are(store: DuckStore, tmp_path: Path) -> None:
     head = "Sat 2026-02-28 16:29:2{0}.000000 UTC [s=a;i={0};b=b;m={0};t=64be4a7b0f90{0};x={0}]\n    _HOSTNAME=gpu02\n"
-    records = [head.format(i) + f"    _TRANSPORT=kernel\n    MESSAGE={said}\n" for i, said in
+    records = [head.format(i) + f"    _TRANSPORT=kernel\n    MESSAGE={stated}\n" for i, stated in
                enumerate(("igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down", "usb 1-1: new device"))]  # fmt: skip
     (tmp_path / "journal.txt").write_text("".join(records))
     found = only(ingest(store, tmp_path))
@@ -253,11 +253,13 @@ SACCT = "JobID|JobIDRaw|Cluster|State|Start|End|NodeList\n"
         (("mini", "other"), {"cluster": "east"}, ["east", "mini", "other"]),  # accounting of several clusters
     ],
 )
-def test_a_tree_is_of_the_cluster_that_was_named_unless_it_tells_of_several(
+def test_a_tree_is_of_the_cluster_that_was_named_unless_it_reports_several(
     store: DuckStore, tmp_path: Path, rows: tuple[str, ...], options: dict[str, str], clusters: list[str]
 ) -> None:
-    told = [f"{n}|{n}|{name}|FAILED|2026-02-28T16:00:00|2026-02-28T16:10:00|gpu02\n" for n, name in enumerate(rows, 7)]
-    for name, text in (("accounting/sacct.txt", SACCT + "".join(told)), ("nodes/gpu02/syslog", LINK_DOWN)):
+    reported = [
+        f"{n}|{n}|{name}|FAILED|2026-02-28T16:00:00|2026-02-28T16:10:00|gpu02\n" for n, name in enumerate(rows, 7)
+    ]
+    for name, text in (("accounting/sacct.txt", SACCT + "".join(reported)), ("nodes/gpu02/syslog", LINK_DOWN)):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(text)
     ingest(store, tmp_path, **options)

@@ -98,10 +98,10 @@ def test_what_lies_below_jobs_is_that_jobs_or_nothing(store: DuckStore, tmp_path
     for table in ("jobs", "steps", "node_states", "metrics", "settings", "links", "topology", "boots", "artifacts"):
         rows = store.rows(f"SELECT * FROM raw.{table}")
         assert [r for r in rows if r.get("job_id") != 9002] == [], table
-    said = machines_words(store)
+    stated = machines_words(store)
     if below == "jobs/mine":  # of a job without a number
-        said = [r for r in said if r["job_id"] is not None or r["source"] != "job_stdout" or r["host"]]
-    assert said == []
+        stated = [r for r in stated if r["job_id"] is not None or r["source"] != "job_stdout" or r["host"]]
+    assert stated == []
 
 
 @pytest.mark.parametrize("named", ["jobs", "jobs/9002", "jobs/9002/nodes", "jobs/9002/nodes/gpu70/kern.log"])
@@ -293,10 +293,10 @@ def test_names_of_users_print_one_line_each(tmp_path: Path, capfd: pytest.Captur
     for number in range(70):
         (jobs / f"link{number:02}").symlink_to("/etc/shadow")
     assert run(["ingest", str(tmp_path / "tree"), "--data", str(tmp_path / "data")]) == 0
-    said = capfd.readouterr().err
-    assert not {c for c in said if c != "\n" and (c < " " or "\x7f" <= c <= "\x9f" or c == "\u202e")}
-    assert sum(line.startswith("faultline: ") for line in said.splitlines()) == 51
-    assert "faultline: all is well" not in said.splitlines() and "24 more files were left alone" in said
+    stated = capfd.readouterr().err
+    assert not {c for c in stated if c != "\n" and (c < " " or "\x7f" <= c <= "\x9f" or c == "\u202e")}
+    assert sum(line.startswith("faultline: ") for line in stated.splitlines()) == 51
+    assert "faultline: all is well" not in stated.splitlines() and "24 more files were left alone" in stated
 
 
 def test_files_in_the_tree_are_what_they_were(tmp_path: Path, store: DuckStore) -> None:

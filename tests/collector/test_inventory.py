@@ -31,8 +31,8 @@ def seen(ledger: Ledger, host: str, source: str, ago: timedelta, *, lines: int =
     made = Source(
         host, source, f"{host}:/var/log/{source}", "agent", NOW - timedelta(days=1), NOW - ago, lines=lines, gap_s=gap_s
     )
-    told = pl.DataFrame([{**vars(made), "rated": time.monotonic(), "rate": lines / RATE_S}], schema=SOURCES | RATES)
-    step = Step(Position(1, 20), sources=told, lines={made.file: lines})
+    reported = pl.DataFrame([{**vars(made), "rated": time.monotonic(), "rate": lines / RATE_S}], schema=SOURCES | RATES)
+    step = Step(Position(1, 20), sources=reported, lines={made.file: lines})
     ledger.apply(step)
     with ledger.store.write() as writer:
         ledger.write(writer, step)
@@ -78,9 +78,9 @@ def test_a_jobs_output_ends_without_an_alert(ledger: Ledger) -> None:
 
 
 def test_patience_follows_the_habit_within_bounds() -> None:
-    usual = {gap: patience(Source("h", "s", "f", "", NOW, NOW, gap_s=gap)) for gap in (None, 1.0, 3600.0, 1e9)}
-    assert usual[None] == usual[1.0] == SILENT_AT_LEAST
-    assert usual[3600.0] == timedelta(hours=10) and usual[1e9] == timedelta(days=1)
+    common = {gap: patience(Source("h", "s", "f", "", NOW, NOW, gap_s=gap)) for gap in (None, 1.0, 3600.0, 1e9)}
+    assert common[None] == common[1.0] == SILENT_AT_LEAST
+    assert common[3600.0] == timedelta(hours=10) and common[1e9] == timedelta(days=1)
 
 
 def test_what_the_ledger_keeps_is_what_a_new_one_reads(ledger: Ledger) -> None:
@@ -145,13 +145,13 @@ def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[st
     known: dict[tuple[str, str, str], dict[str, Any]] = {}
     with open_store(None) as store:
         ledger = Ledger(store, "spool")
-        for told in steps:
+        for reported in steps:
             rows = []
-            for t in told:
+            for t in reported:
                 seen, at = moment(t["seen"]), moment(t["time"])
-                said = {name: t[name] for name in (*KEY, "transport", "lines", "events", "bytes", "lag_s", "late")}
+                stated = {name: t[name] for name in (*KEY, "transport", "lines", "events", "bytes", "lag_s", "late")}
                 more = {"first_seen": seen, "last_seen": seen, "last_time": at, "unparsed": 0, "max_lag_s": t["lag_s"]}
-                rows.append({**said, **more, "cluster": None, "boots": 0})
+                rows.append({**stated, **more, "cluster": None, "boots": 0})
                 key = (t["host"] or "", t["source"], t["file"] or "")
                 old = known.get(key)
                 gap = max(0.0, (seen - old["last_seen"]).total_seconds()) if old and seen else None
@@ -175,9 +175,9 @@ def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[st
 
 
 def test_no_host_and_an_empty_one_are_the_same_source(ledger: Ledger) -> None:
-    told = {"source": "syslog", "file": None, "transport": "tcp", "first_seen": NOW, "last_seen": NOW, "last_time": NOW, "unparsed": 0,
+    reported = {"source": "syslog", "file": None, "transport": "tcp", "first_seen": NOW, "last_seen": NOW, "last_time": NOW, "unparsed": 0,
             "events": 0, "bytes": 5, "lag_s": None, "max_lag_s": None, "late": 0, "cluster": None, "boots": 0}  # fmt: skip
-    rows = [{**told, "host": host, "lines": lines} for host, lines in ((None, 3), ("", 4))]
+    rows = [{**reported, "host": host, "lines": lines} for host, lines in ((None, 3), ("", 4))]
     step = Step(Position(1, 20))
     ledger.count(step, pl.DataFrame(rows, schema=STATISTICS))
     ledger.apply(step)

@@ -41,13 +41,13 @@ class Kept:
         return JobOutput(store, self.keep, lambda: self.keys)
 
 
-def fetched(store: DuckStore, **told: Any) -> None:
+def fetched(store: DuckStore, **reported: Any) -> None:
     row = {"cluster": "mini", "job_id": 15, "restarts": 1, "kind": "stdout", "path": "/home/a/15.out", "host": "gpu01",
-           "content": "one\ntwo\n", "truncated": False, "taken_at": NOW, "file": "gpu01:/home/a/15.out", **told}  # fmt: skip
+           "content": "one\ntwo\n", "truncated": False, "taken_at": NOW, "file": "gpu01:/home/a/15.out", **reported}  # fmt: skip
     store.add({"artifacts": frame("artifacts", [row])}, [])
 
 
-def test_lines_are_told_as_their_batch_hosts_at_the_time_of_the_hook(store: DuckStore) -> None:
+def test_lines_are_reported_as_their_batch_hosts_at_the_time_of_the_hook(store: DuckStore) -> None:
     kept = Kept()
     fetched(store)
     assert kept.watch(store).round() == 1
@@ -117,8 +117,8 @@ def test_late_word_of_long_ago_is_news_to_a_service_that_runs(store: DuckStore) 
     assert watch.round() == 1
 
 
-def begun(store: DuckStore, at: datetime, source: str = "hook", **told: Any) -> None:
-    row = {"cluster": "mini", "job_id": 15, "source": source, "start": at, "observed_at": at, **told}
+def begun(store: DuckStore, at: datetime, source: str = "hook", **reported: Any) -> None:
+    row = {"cluster": "mini", "job_id": 15, "source": source, "start": at, "observed_at": at, **reported}
     store.add({"jobs": frame("jobs", [row])}, [])
 
 

@@ -32,13 +32,13 @@ def records() -> Iterator[tuple[bool, dict[str, Any]]]:
         data = path.read_bytes()
         known = recognise(path, data[:65536], FLAP)
         place = path.relative_to(FLAP)
-        said = {"host": known.host, "path": str(place), "source": known.source, "job_id": known.job_id}
+        stated = {"host": known.host, "path": str(place), "source": known.source, "job_id": known.job_id}
         text = data.decode("utf-8", "replace")
         controllers = path.name == "slurmctld.log" or place.parts[0] in ("slurm", "observed.jsonl")
         if known.kind in documents.REGISTRY:
-            yield controllers and path.name != "config.txt", {**said, "document": known.kind, "raw": text}
+            yield controllers and path.name != "config.txt", {**stated, "document": known.kind, "raw": text}
         elif known.kind == "lines" and text.strip():
-            yield controllers, {**said, "lines": text.rstrip("\n")}
+            yield controllers, {**stated, "lines": text.rstrip("\n")}
 
 
 def body(rows: list[dict[str, Any]]) -> bytes:

@@ -16,7 +16,7 @@ from collector.columnar.moments import moments
 from collector.receivers import base, elasticsearch, ndjson
 from collector.receivers.base import Decoded, Payload, Poison, Run, micros
 from collector.receivers.wrapped import loads
-from collector.receivers.wrapped_columns import usual
+from collector.receivers.wrapped_columns import plain_wrappers
 from tests.examples import examples
 
 RECEIVED = 1_795_255_300_000_000
@@ -208,7 +208,7 @@ def test_most_objects_are_read_with_others() -> None:
     """Else everything here would hold and nothing be gained."""
     found = objects.on_lines(b"".join(written(document, {}) + b"\n" for document in DOCUMENTS), loads)
     assert found is not None and not found.marked().any()
-    assert usual(found).tolist() == [True, True, False, False]
+    assert plain_wrappers(found).tolist() == [True, True, False, False]
     assert ndjson.AlikeColumns(found).fits.tolist() == [False, False, True, True]
 
 

@@ -116,12 +116,12 @@ def test_a_batch_sent_twice_is_stored_once_also_over_a_restart(store: DuckStore,
     assert again.counts.duplicates == 3
 
 
-def test_stamps_that_are_ahead_are_counted_and_told_once(
+def test_stamps_that_are_ahead_are_counted_and_reported_once(
     store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        pipeline.log, "warning", lambda text, **what: told.append({"text": text, **what}), raising=False
+        pipeline.log, "warning", lambda text, **what: reported.append({"text": text, **what}), raising=False
     )
     running = begin()
     for second in range(3):
@@ -129,7 +129,7 @@ def test_stamps_that_are_ahead_are_counted_and_told_once(
         assert running.drain(60)
     (source,) = running.ledger.sources.values()
     assert (source.ahead, source.lines, source.last_time) == (3, 6, datetime(2026, 11, 18))
-    assert [(row["sender"], "are held" in row["text"]) for row in told] == [("gpu01", True)]
+    assert [(row["sender"], "are held" in row["text"]) for row in reported] == [("gpu01", True)]
     assert store.rows("SELECT ahead FROM intake.sources") == [{"ahead": 3}]
     assert Ledger(store, "spool").sources[source.key].ahead == 3
 
@@ -258,15 +258,15 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
     monkeypatch.setattr(duckdb_store, "insert", sometimes)
     put(spool, "a", key=["n", "s", "1", 1, 1])
     running = begin()
-    told: set[str | None] = set()
+    reported: set[str | None] = set()
     until = time.monotonic() + 60
     while spool.waiting_bytes and time.monotonic() < until:
-        told.add(running.trouble)
+        reported.add(running.trouble)
         time.sleep(0.001)
     put(spool, "b", key=["n", "s", "1", 2, 2])
     assert running.drain(60) and refusals == 0
     assert raws(store) == ["a", "b"] and running.trouble is None
-    assert any(text and "No space left" in text for text in told)
+    assert any(text and "No space left" in text for text in reported)
 
 
 def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
@@ -438,16 +438,16 @@ def streams(store: DuckStore) -> list[str]:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_the_next_transaction_is_made_meanwhile_and_its_keys_are_not_told_with_the_first(
+def test_the_next_transaction_is_made_meanwhile_and_its_keys_are_not_reported_with_the_first(
     store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(monkeypatch)
-    told: list[list[str]] = []
+    reported: list[list[str]] = []
     written = Storing._insert
 
     def looked_at(self: Storing, made: Transaction) -> None:
         written(self, made)
-        told.append(streams(store))
+        reported.append(streams(store))
 
     monkeypatch.setattr(Storing, "_insert", looked_at)
     running = begin()
@@ -458,7 +458,7 @@ def test_the_next_transaction_is_made_meanwhile_and_its_keys_are_not_told_with_t
     assert not raws(store) and not streams(store)
     held.go_on.set()
     assert running.drain(60)
-    assert raws(store) == list("abcdefgh") and told == [["1-1"], ["1-2"]]
+    assert raws(store) == list("abcdefgh") and reported == [["1-1"], ["1-2"]]
     assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == list(range(1, 9))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.priority import BEHIND, go_first, stand_back
+from collector.priority import BEHIND, go_first, lower_priority
 from tests.collector.running import Running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="niceness is a thread's own on Linux only")
@@ -37,8 +37,8 @@ def of_a_process() -> int:
 
 def standing_back(then: Callable[[], int]) -> Callable[[], int]:
     def work() -> int:
-        stand_back()
-        stand_back()  # twice is no more
+        lower_priority()
+        lower_priority()  # twice is no more
         return then()
 
     return work

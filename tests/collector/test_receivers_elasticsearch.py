@@ -9,8 +9,8 @@ from datetime import datetime
 
 import pytest
 import zstandard
-from asking import ask, lines, tables
 from packing import snap
+from receiver_requests import ask, lines, tables
 
 from collector.intake import Intake
 from collector.segment_file import Position

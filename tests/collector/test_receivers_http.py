@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow
 import pytest
 import zstandard
-from asking import ask, lines, tables
 from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from packing import snap, varint
+from receiver_requests import ask, lines, tables
 
 from collector import decoding
 from collector.intake import Intake
@@ -110,16 +110,16 @@ def test_a_document_that_is_no_json_is_a_line_and_its_neighbours_are_stored(spoo
 
 def test_what_a_file_is_follows_from_the_lines_that_came_of_it(spool: Spool, intake: Intake) -> None:
     """A line that says nothing of its own is what its neighbours are, over every protocol that names files."""
-    told = [LINK, "  a continuation"]
-    documents = b"".join(json.dumps({"log": text, "path": "/data/all.log"}).encode() + b"\n" for text in told)
+    reported = [LINK, "  a continuation"]
+    documents = b"".join(json.dumps({"log": text, "path": "/data/all.log"}).encode() + b"\n" for text in reported)
     bulk = b"".join(b'{"index":{}}\n' + line + b"\n" for line in documents.splitlines())
     records = b"".join(
         json.dumps({"raw": text, "path": "/data/raw.log", "offset": at}).encode() + b"\n"
-        for at, text in enumerate(told)
+        for at, text in enumerate(reported)
     )
     for path, body in ((INGEST, documents), ("/_bulk", bulk), (INGEST, records)):
         assert ask(intake, "POST", path, body).status == 200
-    assert {(row["raw"], row["source"]) for row in lines(spool)} == {(LINK, "kernel"), (told[1], "syslog")}
+    assert {(row["raw"], row["source"]) for row in lines(spool)} == {(LINK, "kernel"), (reported[1], "syslog")}
 
 
 _WORDS = st.sampled_from(["n1", "n2"])
@@ -156,9 +156,9 @@ def _said(decoded: Decoded) -> dict[Any, list[tuple[Any, ...]]]:
     """By what lines are parsed together with: every line, and what was said about it."""
     found = {}
     for key, group in decoded.groups.items():
-        said = group.lines or b"".join(group.data).split(b"\n")[:-1]
+        stated = group.lines or b"".join(group.data).split(b"\n")[:-1]
         runs = [run._replace(lines=1) for run in group.runs for _ in range(run.lines)]
-        found[key] = list(zip(said, runs, strict=True))
+        found[key] = list(zip(stated, runs, strict=True))
     return found
 
 
@@ -317,11 +317,11 @@ def test_senders_that_stop_in_the_middle_hold_no_more_memory_than_there_is(
     async def talk() -> tuple[int, int, int]:
         halves = [asyncio.ensure_future(intake._body(_sender(b"x" * 60, asyncio.Event()))) for _ in range(2)]
         done, waiting = await asyncio.wait(halves, timeout=1, return_when=asyncio.FIRST_COMPLETED)
-        told = [half.exception() for half in done]
+        reported = [half.exception() for half in done]
         for half in waiting:
             half.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        return sum(isinstance(error, SpoolFull) for error in told), len(waiting), intake._arriving
+        return sum(isinstance(error, SpoolFull) for error in reported), len(waiting), intake._arriving
 
     assert asyncio.run(talk()) == (1, 1, 0)
 
@@ -506,7 +506,7 @@ def test_the_journal_survives_any_cut(cuts: list[int]) -> None:
     assert found == [b"one", b"two\n\nlines\n", b"\xff\xfe", b"four"] and rest == b""
 
 
-def test_an_upload_is_rows_and_entries_are_told_apart_by_their_number(spool: Spool, intake: Intake) -> None:
+def test_an_upload_is_rows_and_entries_are_distinguished_by_their_number(spool: Spool, intake: Intake) -> None:
     body = entry(5, b"a") + entry(6, b"two\nlines") + entry(7, b"\xffbytes") + entry(1, b"other journal", "bb22")
     reply = ask(
         intake, "POST", "/upload", [body[:100], body[100:333], body[333:]], content_type="application/vnd.fdo.journal"

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import pytest
-from asking import ask, lines
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from receiver_requests import ask, lines
 from test_receivers_syslog import Collected, receive
 
 from collector.intake import Intake

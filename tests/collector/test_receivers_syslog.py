@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from receiver_requests import frames
 
 from collector import decoding, octet_frames
 from collector.decoding import Job

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from asking import ask, lines
+from receiver_requests import ask, lines
 
 from collector import repeats
 from collector.intake import Intake

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, NamedTuple
 
 import pytest
-from asking import tables
+from receiver_requests import tables
 
 from collector.intake import Intake
 from collector.receivers import prometheus
@@ -102,11 +102,11 @@ def test_an_answer_that_is_none_is_a_blind_period_and_the_target_is_asked_again(
         lambda found: sum(record.meta["kind"] == "prometheus" for record in found) >= 1 and len(found) >= 2,
     )
     exporter.close()
-    told = [record for record in found if record.meta["kind"] != "prometheus"]
-    assert len(told) == 1 and len(found) >= 2
+    reported = [record for record in found if record.meta["kind"] != "prometheus"]
+    assert len(reported) == 1 and len(found) >= 2
 
 
-def test_a_target_that_stays_away_is_told_while_it_is_away(spool: Spool) -> None:
+def test_a_target_that_stays_away_is_reported_while_it_is_away(spool: Spool) -> None:
     exporter = Exporter(b"")
     found = scrape(exporter.url, spool, lambda found: len(found) >= 2)
     exporter.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from asking import ask, frames
+from receiver_requests import ask, frames
 
 from collector import decoding
 from collector.decoding import Job, Outcome
@@ -134,9 +134,13 @@ def test_the_command_makes_one_and_check_names_what_is_open(tmp_path: Path, caps
     assert run("sender", "any", file, 0) == 0 and run("list", "", file) == 0
     assert "hosts gpu[01-02], clusters alps, data lines, ends" in capsys.readouterr().out
     _, opened = wrong_and_open(Config(ingest={"senders": file, "tokens": ["plain"]}), None, None)
-    told = "\n".join(opened)
-    assert "'any': its token never ends" in told and "'any': may send as any host" in told and "'racks'" not in told
-    assert "1 token never end and may send anything" in told
+    reported = "\n".join(opened)
+    assert (
+        "'any': its token never ends" in reported
+        and "'any': may send as any host" in reported
+        and "'racks'" not in reported
+    )
+    assert "1 token never end and may send anything" in reported
     assert run("remove", "any", file) == 0 and set(Users.load(file).senders) == {"racks"}
 
 

@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[BreakableDisk]:
 
 @pytest.mark.long
 @needs_root
-def test_a_disk_that_turns_read_only_is_said_and_what_was_acknowledged_is_there(disk: BreakableDisk) -> None:
+def test_a_disk_that_turns_read_only_is_stated_and_what_was_acknowledged_is_there(disk: BreakableDisk) -> None:
     service = Running(disk.folder / "data", syslog=(), extra="[ingest]\nmin_free_mb = 1\n")
     service.config = disk.image.with_suffix(".toml")  # the configuration and the log lie elsewhere
     service.config.write_text((disk.folder / f"data-{service.http}.toml").read_text())
@@ -56,8 +56,8 @@ def test_a_disk_that_turns_read_only_is_said_and_what_was_acknowledged_is_there(
             [sys.executable, "-m", "faultline.entry", "serve", "--config", str(service.config)],
             capture_output=True, text=True, timeout=60, cwd=ROOT,
         )  # fmt: skip
-        said = done.stderr.strip().splitlines()
-        assert done.returncode == 2 and str(disk.folder) in said[-1] and "ead-only" in said[-1], done.stderr
+        stated = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and str(disk.folder) in stated[-1] and "ead-only" in stated[-1], done.stderr
         assert "Traceback" not in done.stderr
         disk.repair()
         service.start()

@@ -53,8 +53,8 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     assert other.stdout is not None and other.stdout.readline() == b"held\n"
     running.start()
     assert send(running, "one", "n/s/1/1")[0] == 200 and send(running, "one", "n/s/1/1")[0] == 200
-    status, said, _ = running.request("GET", "/readyz")
-    assert status == 503 and b"not open" in said
+    status, stated, _ = running.request("GET", "/readyz")
+    assert status == 503 and b"not open" in stated
     assert running.request("GET", "/incidents")[0] == 503
     assert b"held by another process" in running.log.read_bytes()
     assert other.stdin is not None

@@ -47,7 +47,7 @@ def test_batches_come_back_in_order_across_segments_and_restarts(batches: list[b
     spool.close()
 
 
-def test_what_waits_is_told_as_it_is_unpacked(tmp_path: Path) -> None:
+def test_what_waits_is_reported_as_it_is_unpacked(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     assert spool.waiting_unpacked == 0
     spool.append({"kind": "x"}, b"a" * 10_000).result(120)
@@ -141,7 +141,7 @@ def test_files_that_wait_to_be_written_over_give_way_when_the_disk_fills(tmp_pat
     spool.close()
 
 
-def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     for text in (b"first", b"second", b"third"):
         spool.append({"kind": "x"}, text).result(120)

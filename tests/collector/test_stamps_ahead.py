@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import ask, frames
+from receiver_requests import ask, frames
 
 from collector import decoding
 from collector.decoding import Job
@@ -80,8 +80,8 @@ def test_a_file_with_one_such_line(store: DuckStore, tmp_path: Path) -> None:
     assert (rows[2]["time"], rows[2]["sender_time"]) == (None, datetime(2099, 1, 1))
     (yearless,) = store.rows("SELECT time FROM raw.logs WHERE file LIKE '%/messages'")
     assert yearless["time"].year == (NOW - timedelta(minutes=3)).year
-    told = newest(store)
-    assert told and not {name: at for name, at in told.items() if at > NOW + timedelta(days=1)}
+    reported = newest(store)
+    assert reported and not {name: at for name, at in reported.items() if at > NOW + timedelta(days=1)}
     assert store.info()["last"] <= NOW and (listed := repairs(store)).until is not None and listed.until <= NOW
     (warned,) = [f for f in work.report.files if str(f.path).endswith("syslog")]
     assert any(text.startswith("1 lines are stamped after they were read") for text in warned.warnings)

@@ -47,8 +47,8 @@ def test_what_fails_there_is_raised_where_it_is_waited_for(
 
 
 def test_one_that_cannot_be_kept_alive_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(supervised, "give_up", said.append)
+    stated: list[str] = []
+    monkeypatch.setattr(supervised, "give_up", stated.append)
     storing = storing_of(monkeypatch, [_Ends("again") for _ in range(supervised.MOST_FAILURES)])
     monkeypatch.setattr(storing._thread, "well", lambda: None)
     for _ in range(supervised.MOST_FAILURES):
@@ -57,7 +57,7 @@ def test_one_that_cannot_be_kept_alive_hangs_nobody(monkeypatch: pytest.MonkeyPa
         with pytest.raises(StoreError):
             storing.end()
     storing._thread.join(60)
-    assert said and storing.ended is not None and "_Ends" in storing.ended
+    assert stated and storing.ended is not None and "_Ends" in storing.ended
     with pytest.raises(StoreError):
         storing.begin(cast(Any, object()))
     storing.close()

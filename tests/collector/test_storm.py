@@ -29,10 +29,10 @@ STOPS_S = 60.0
 
 def hello() -> bytes:
     """What a TLS client says first."""
-    said = ssl.MemoryBIO()
+    stated = ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
-        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), said, server_hostname="localhost").do_handshake()
-    return said.read()
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), stated, server_hostname="localhost").do_handshake()
+    return stated.read()
 
 
 def certificate(folder: Path) -> None:

@@ -32,7 +32,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_thread_that_fails_is_begun_anew() -> None:
     tries: list[int] = []
-    told: list[BaseException] = []
+    reported: list[BaseException] = []
     done = threading.Event()
 
     def work() -> None:
@@ -41,16 +41,16 @@ def test_a_thread_that_fails_is_begun_anew() -> None:
             raise MemoryError
         done.set()
 
-    thread = Supervised("test", work, told.append)
+    thread = Supervised("test", work, reported.append)
     thread.start()
     assert done.wait(60)
     thread.join(60)
-    assert len(told) == 3 and not thread.is_dead
+    assert len(reported) == 3 and not thread.is_dead
 
 
 def test_one_that_fails_again_and_again_gives_up_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(supervised, "give_up", said.append)
+    stated: list[str] = []
+    monkeypatch.setattr(supervised, "give_up", stated.append)
 
     def work() -> None:
         raise OSError(24, "Too many open files")
@@ -58,7 +58,7 @@ def test_one_that_fails_again_and_again_gives_up_loudly(monkeypatch: pytest.Monk
     thread = Supervised("test", work)
     thread.start()
     thread.join(60)
-    assert thread.is_dead and len(said) == 1 and "open files" in said[0]
+    assert thread.is_dead and len(stated) == 1 and "open files" in stated[0]
 
 
 def test_giving_up_ends_the_process_with_an_exit_code() -> None:
@@ -102,7 +102,7 @@ def test_a_spool_whose_thread_is_gone_takes_nothing(tmp_path: Path, monkeypatch:
 
 
 @needs_root
-def test_a_full_disk_is_told_before_anybody_sends_and_over_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_before_anybody_sends_and_over_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 16) as disk:
         spool = Spool(disk / "spool", min_free_bytes=1 << 20)
         assert spool.trouble is None
@@ -132,7 +132,7 @@ def test_a_disk_that_fills_under_a_write_is_tried_again_by_itself(tmp_path: Path
 
 
 @needs_root
-def test_a_read_only_disk_is_told_before_anybody_sends(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported_before_anybody_sends(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 16) as disk:
         spool = Spool(disk / "spool", min_free_bytes=0)
         spool.close()

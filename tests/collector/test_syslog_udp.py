@@ -68,7 +68,7 @@ class Stuck:
         self.waiting.append(asyncio.get_running_loop().create_future())
         return self.waiting[-1]
 
-    def tell_blind(self, *_told: object) -> None:
+    def report_blind(self, *_told: object) -> None:
         return None
 
 
@@ -141,9 +141,9 @@ def test_what_the_kernel_dropped_and_what_was_refused_become_blind_periods(tmp_p
     lost = asyncio.run(run())
     lines, blind = arrived(spool)
     spool.close()
-    assert [told["lines"] for told in blind] == [lost - 20, 20]
+    assert [reported["lines"] for reported in blind] == [lost - 20, 20]
     assert "dropped in the kernel" in blind[0]["reason"] and "no room in the spool" in blind[1]["reason"]
-    assert all(told["start"] <= told["end"] and "syslog udp" in told["stream"] for told in blind)
+    assert all(reported["start"] <= reported["end"] and "syslog udp" in reported["stream"] for reported in blind)
     assert lines + lost == 520
 
 
@@ -151,8 +151,8 @@ def test_a_report_that_the_disk_refuses_is_made_again(tmp_path: Path) -> None:
     reports: list[int] = []
 
     class Refusing(Stuck):
-        def tell_blind(self, *told: Any) -> Any:
-            reports.append(told[6])
+        def report_blind(self, *reported: Any) -> Any:
+            reports.append(reported[6])
             done: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
             if len(reports) == 1:
                 done.set_exception(SpoolBroken("no"))
@@ -191,7 +191,7 @@ def counter(service: Running) -> int:
 
 
 @pytest.mark.long
-def test_every_datagram_of_a_flood_is_stored_or_told_as_lost(
+def test_every_datagram_of_a_flood_is_stored_or_reported_as_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The service is stopped for a moment in the middle of it, so that the kernel must drop some."""

@@ -75,8 +75,8 @@ class Site:
         return {name for name, status in answers.items() if status == 200}
 
     def account(self, kind: str, text: str) -> None:
-        told = json.dumps({"document": kind, "stream": kind, "raw": text, "cluster": "mini", "timezone": "UTC"})
-        status, answer = self.service.post("/api/v1/ingest", told.encode() + b"\n")
+        reported = json.dumps({"document": kind, "stream": kind, "raw": text, "cluster": "mini", "timezone": "UTC"})
+        status, answer = self.service.post("/api/v1/ingest", reported.encode() + b"\n")
         assert status == 200, answer
 
     def sacct(self, job: int, user: str, uid: int, failed: bool = False) -> None:
@@ -139,8 +139,8 @@ def test_who_claims_anothers_job_by_a_file_sees_nothing_of_it(site: Site, named_
     assert until(lambda: "alice" in site.may_see(job + 1000))
     assert site.may_see(job) == (set() if named_by == "nobody" else {"ops", "alice"})
     if named_by != "nobody":
-        told = site.ask("alice", f"/api/v1/jobs/{job}")[1]
-        assert told["user"] == "alice" and "mallory" not in json.dumps(told)
+        reported = site.ask("alice", f"/api/v1/jobs/{job}")[1]
+        assert reported["user"] == "alice" and "mallory" not in json.dumps(reported)
 
 
 def disputed(site: Site, job: int, failed: bool = False) -> str:
@@ -152,11 +152,11 @@ def disputed(site: Site, job: int, failed: bool = False) -> str:
            "nodes": "gpu01", "cluster": "mini", "name": "train", "partition": "p"}  # fmt: skip
     site.account("rest_jobs", json.dumps({"jobs": [row]}))
 
-    def told() -> str:
+    def reported() -> str:
         found = site.ask("ops", "/api/v1/sources")[1]["disputed"]
         return next((text for text in found if text.startswith(f"job {job} ")), "")
 
-    text = str(until(told))
+    text = str(until(reported))
     assert "sacct: alice (20001)" in text and "slurmrestd: mallory (20002)" in text
     return text
 

@@ -64,7 +64,7 @@ def test_a_worker_that_dies_is_replaced_and_its_batch_parsed() -> None:
         assert pool.pids != [before] and len(pool.pids) == 1
 
 
-def test_what_kills_every_worker_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_kills_every_worker_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> pl.DataFrame:
         raise WorkerDied("it is gone")
 

@@ -240,15 +240,17 @@ def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _in_journal() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    said = {"_HOSTNAME": "gx01", "_PID": "77", "_UID": "1001"}
+    stated = {"_HOSTNAME": "gx01", "_PID": "77", "_UID": "1001"}
     for tag in ("alice", "kernel", "slurmctld", "slurmd"):
         yield (
             f"logger -t {tag}",
-            lambda x, at, t=tag: _journal(x, at, **said, SYSLOG_IDENTIFIER=t, _TRANSPORT="syslog", SYSLOG_FACILITY="1"),
+            lambda x, at, t=tag: _journal(
+                x, at, **stated, SYSLOG_IDENTIFIER=t, _TRANSPORT="syslog", SYSLOG_FACILITY="1"
+            ),
         )
     yield (
         "journal's own protocol",
-        lambda x, at: _journal(x, at, **said, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="journal", SYSLOG_FACILITY="0"),
+        lambda x, at: _journal(x, at, **stated, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="journal", SYSLOG_FACILITY="0"),
     )
     yield (
         "without a process",
@@ -281,7 +283,7 @@ def _over_tcp() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 def _as_account() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     """What journald notes of a process of alice's, by whatever name and facility it asks for."""
-    said = {"_HOSTNAME": "gx01", "_PID": "77", "_TRANSPORT": "journal"}
+    stated = {"_HOSTNAME": "gx01", "_PID": "77", "_TRANSPORT": "journal"}
     units = {
         "account": {"_UID": "1001"}, "session": {"_SYSTEMD_UNIT": "session-3.scope"},
         "own systemd": {"_SYSTEMD_UNIT": "user@1001.service", "_SYSTEMD_USER_UNIT": "slurmctld.service"},
@@ -292,7 +294,9 @@ def _as_account() -> Iterator[tuple[str, Callable[[str, str], str]]]:
         name = tuple(units)[number % len(units)]
         yield (
             f"{name}, {tag}",
-            lambda x, at, t=tag, n=name: _journal(x, at, **said, **units[n], SYSLOG_IDENTIFIER=t, SYSLOG_FACILITY="3"),
+            lambda x, at, t=tag, n=name: _journal(
+                x, at, **stated, **units[n], SYSLOG_IDENTIFIER=t, SYSLOG_FACILITY="3"
+            ),
         )
 
 
@@ -387,9 +391,9 @@ def _received(place: str, lines: list[str]) -> Decoded:
         record |= {"job_id": ALICES} if place == "agent" else {}
         kind, data, known = "ingest", json.dumps(record), known | {"form": "records"}
     elif place == "otlp":
-        told = {"host.name": "gx01", "log.file.path": _HER_FILE}
+        reported = {"host.name": "gx01", "log.file.path": _HER_FILE}
         records = [{"timeUnixNano": nanos, "body": {"stringValue": line}} for line in lines]
-        attributes = [{"key": name, "value": {"stringValue": value}} for name, value in told.items()]
+        attributes = [{"key": name, "value": {"stringValue": value}} for name, value in reported.items()]
         pushed = {"resource": {"attributes": attributes}, "scopeLogs": [{"logRecords": records}]}
         kind, data, known = "otlp", json.dumps({"resourceLogs": [pushed]}), known | {"signal": "logs"}
     elif place == "loki":
@@ -397,8 +401,10 @@ def _received(place: str, lines: list[str]) -> Decoded:
         data = json.dumps({"streams": [{"stream": stream, "values": [[nanos, line] for line in lines]}]})
         kind = "loki"
     elif place == "elasticsearch":
-        said = {"@timestamp": "2026-02-28T10:19:57Z", "host": {"name": "gx01"}, "log": {"file": {"path": _HER_FILE}}}
-        data = "".join('{"index":{"_index":"logs"}}\n' + json.dumps(said | {"message": line}) + "\n" for line in lines)
+        stated = {"@timestamp": "2026-02-28T10:19:57Z", "host": {"name": "gx01"}, "log": {"file": {"path": _HER_FILE}}}
+        data = "".join(
+            '{"index":{"_index":"logs"}}\n' + json.dumps(stated | {"message": line}) + "\n" for line in lines
+        )
         kind, known = "elasticsearch", known | {"form": "bulk", "index": "logs"}
     elif place == "journal upload":
         entries = (json.loads(line) for line in lines)

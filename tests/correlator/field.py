@@ -98,9 +98,9 @@ def booted(when: float, host: str = "gpu01", source: str = "scontrol_node") -> M
     return {"boot_time": at(when), "host": host, "error_us": 1_000_000, "source": source}
 
 
-def _case(told: Situation, number: int) -> run.Case:
+def _case(reported: Situation, number: int) -> run.Case:
     first = 7000 + 10 * number
-    names = {f"{{{n}}}": str(first + n) for n in range(len(told.jobs))}
+    names = {f"{{{n}}}": str(first + n) for n in range(len(reported.jobs))}
 
     def filled(line: str) -> str:
         for name, job in names.items():
@@ -108,9 +108,9 @@ def _case(told: Situation, number: int) -> run.Case:
         return line
 
     table: dict[str, Any] = {
-        "holds": True, "settings": {"SlurmdTimeout": 300, **told.settings}, "links": [dict(link) for link in told.links],
-        "lines": [filled(line) for line in told.lines] or ["-2h quiet kernel: x"],
-        "jobs": [{"id": first + n, **{k: v for k, v in job.items() if k in CASE_KEYS}} for n, job in enumerate(told.jobs)],
+        "holds": True, "settings": {"SlurmdTimeout": 300, **reported.settings}, "links": [dict(link) for link in reported.links],
+        "lines": [filled(line) for line in reported.lines] or ["-2h quiet kernel: x"],
+        "jobs": [{"id": first + n, **{k: v for k, v in job.items() if k in CASE_KEYS}} for n, job in enumerate(reported.jobs)],
     }  # fmt: skip
     return run.read("test", EDGES[0], number, table)
 
@@ -119,10 +119,10 @@ def _case(told: Situation, number: int) -> run.Case:
 CASE_KEYS = frozenset({"nodes", "start", "end", "state", "exit_code", "signal", "env"})
 
 
-def _accounted(told: list[Situation], jobs: pl.DataFrame) -> pl.DataFrame:
+def _accounted(reported: list[Situation], jobs: pl.DataFrame) -> pl.DataFrame:
     """The rows of accounting with what the situations say of them besides."""
     rows = {(row["cluster"], row["job_id"]): row for row in jobs.to_dicts()}
-    for number, situation in enumerate(told):
+    for number, situation in enumerate(reported):
         for n, job in enumerate(situation.jobs):
             row = rows[situations.cluster_of(number), 7000 + 10 * number + n]
             row |= {k: v for k, v in job.items() if k not in CASE_KEYS}
@@ -144,42 +144,44 @@ def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation
     return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
-def concluded(told: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
+def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
     """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in their order."""
-    told = list(told)
-    made = [_case(s, n) for n, s in enumerate(told)]
+    reported = list(reported)
+    made = [_case(s, n) for n, s in enumerate(reported)]
     rest = {}
     for table in ("states", "boots"):
-        rows = [{"cluster": situations.cluster_of(n), **row} for n, s in enumerate(told) for row in getattr(s, table)]
+        rows = [
+            {"cluster": situations.cluster_of(n), **row} for n, s in enumerate(reported) for row in getattr(s, table)
+        ]
         name = {"states": "node_states"}.get(table, table)
         rest[name] = frame(name, rows)
     with open_store(None) as store:
         tables = situations.tables_of(made)
-        store.add({**tables, **rest, "jobs": _accounted(told, tables["jobs"])})
+        store.add({**tables, **rest, "jobs": _accounted(reported, tables["jobs"])})
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     out = {}
-    for n, s in enumerate(told):
+    for n, s in enumerate(reported):
         one = found[situations.cluster_of(n)]
         out[s.name] = (one, [one.verdicts.get(str(7000 + 10 * n + i)) for i in range(len(s.jobs))])
     return out
 
 
-def wrong(told: Situation, found: Conclusions, verdicts: list[Any]) -> list[str]:
+def wrong(reported: Situation, found: Conclusions, verdicts: list[Any]) -> list[str]:
     """What is said otherwise than it was; empty where all is right."""
-    said = []
-    for number, (true, verdict) in enumerate(zip(told.true, verdicts, strict=True)):
+    stated = []
+    for number, (true, verdict) in enumerate(zip(reported.true, verdicts, strict=True)):
         if true is None or verdict is None:
-            said += [f"job {number}: {verdict and verdict['summary']}"] if true is not verdict else []
+            stated += [f"job {number}: {verdict and verdict['summary']}"] if true is not verdict else []
             continue
         root: dict[str, Any] = next((i["root_cause"] for i in found.incidents if i["id"] == verdict["incident_id"]), {})
         parts = (verdict["category"], root.get("event"), root.get("host"))
         if not all(_fits(t, s) for t, s in zip(true, parts, strict=True)):
-            said.append(f"job {number}: {parts}, {verdict['summary']}")
+            stated.append(f"job {number}: {parts}, {verdict['summary']}")
     last = next((v for v in reversed(verdicts) if v is not None), None)
-    if last is not None and last["confidence"] > told.at_most:
-        said.append(f"told too surely: {last['confidence']}")
-    return said + [i["title"] for i in found.incidents if i["root_cause"]["event"] in told.not_told]
+    if last is not None and last["confidence"] > reported.at_most:
+        stated.append(f"told too surely: {last['confidence']}")
+    return stated + [i["title"] for i in found.incidents if i["root_cause"]["event"] in reported.not_told]
 
 
-def _fits(true: str | None, said: str | None) -> bool:
-    return true == ANY or said == true or (true is not None and str(said) in true.split("|"))
+def _fits(true: str | None, stated: str | None) -> bool:
+    return true == ANY or stated == true or (true is not None and str(stated) in true.split("|"))

@@ -74,12 +74,12 @@ def unlaunched(at: float, why: str) -> list[Any]:
     return out(at, "job.launch_error", text, nodes=["n1"])
 
 
-def returned(told: list[Any]) -> World:
+def returned(reported: list[Any]) -> World:
     """A second run of the job, on the same nodes, in the moment that its lost node is back; it is judged as job 1."""
     first = run(1, ["n1", "n2"], -900, 350, "NODE_FAIL")
     first.key = "1@first"
     again = run(1, ["n1", "n2"], 700, 706, "FAILED")
-    lines = [*down(0, "n1", "eth0", 690), *set_down(350, "n1"), *told, *unlaunched(702, "Job credential revoked")]
+    lines = [*down(0, "n1", "eth0", 690), *set_down(350, "n1"), *reported, *unlaunched(702, "Job credential revoked")]
     return world(lines, [first, again])
 
 
@@ -115,11 +115,11 @@ def over_planes(
 ) -> World:
     """Job 1 spreads over planes; from T0 on its steps take ``pace`` seconds instead of 2, until its time limit."""
     job = run(1, ("n1", "n2"), -2000, 1600, "TIMEOUT", time_limit_s=3600)
-    told = {
+    reported = {
         (r.job_id, 0): [(T0 - 1980 + i * 60, 2.0 if i < 33 or r is not job else pace) for i in range(59)]
         for r in (job, *(others or []))
     }
-    where = world(lines, [job, *(others or [])], progress=told, **more)
+    where = world(lines, [job, *(others or [])], progress=reported, **more)
     where.site.job_settings.update({r.key: {"NCCL_FABRIC_PLANES": str(planes)} for r in where.runs if planes > 1})
     return where
 

@@ -51,8 +51,8 @@ def _slow_by(lines: list[Any], **more: Any) -> World:
 
 def _stalled(lines: list[Any], nodes: tuple[str, ...] = ("n1", "n2"), **more: Any) -> World:
     """Job 1 reports every minute until a minute before T0, and is ended by its time limit two hours later."""
-    told = [(T0 - 1980 + 60.0 * i, 2.0) for i in range(33)]
-    return world(lines, [run(1, nodes, -2000, 7000, "TIMEOUT")], progress={(1, 0): told}, **more)
+    reported = [(T0 - 1980 + 60.0 * i, 2.0) for i in range(33)]
+    return world(lines, [run(1, nodes, -2000, 7000, "TIMEOUT")], progress={(1, 0): reported}, **more)
 
 
 def panicked(at: float) -> Any:

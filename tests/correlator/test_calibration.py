@@ -54,17 +54,17 @@ def test_answers_of_operators_are_cases_to_fit():
         "author": "ann",
     }
     rows = [{**row, "run_key": str(n), "answer": "wrong"} for n in range(200)]
-    told = answered(standing([*rows, {**rows[0], "answer": "confirmed"}]))["infra"]
-    assert len(told) == 200 and sum(right for _, right in told) == 1  # each person's last answer on a run
-    assert all(abs(calibrated("infra.network", raw) - row["said_confidence"]) < 0.002 for raw, _ in told)
-    without, with_them = fit(made), fit([*made, *told])
+    reported = answered(standing([*rows, {**rows[0], "answer": "confirmed"}]))["infra"]
+    assert len(reported) == 200 and sum(right for _, right in reported) == 1  # each person's last answer on a run
+    assert all(abs(calibrated("infra.network", raw) - row["said_confidence"]) < 0.002 for raw, _ in reported)
+    without, with_them = fit(made), fit([*made, *reported])
     assert (
         along(with_them, 0.75) < along(without, 0.75) - 0.2
         and abs(along(with_them, 0.95) - along(without, 0.95)) < 0.01
     )
 
 
-def test_new_situations_are_judged_as_surely_as_said():
+def test_new_situations_are_judged_as_surely_as_stated():
     edges, _ = edge_files.load()
     pairs, blamed, innocent = [], 0, 0
     for seed in range(5_000_000, 5_000_200):

@@ -239,7 +239,7 @@ def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> No
     assert [i["root_cause"] for i in found["incidents"]] == [i["root_cause"] for i in wanted["incidents"]]
 
 
-def test_the_demo_shows_its_incident_and_nothing_is_said_of_the_truth() -> None:
+def test_the_demo_shows_its_incident_and_nothing_is_stated_of_the_truth() -> None:
     folder = ROOT / "faultline/capture/mgmt_flap_long"
     assert not (folder / "truth.json").exists()
     found = concluded(folder)

@@ -30,7 +30,7 @@ def test_one_odd_launch_is_no_clock():
     assert offsets(_step(1, 0, {}) + _step(2, 100, {"n2": 40.0}) + _step(3, 200, {})) == []
 
 
-def test_two_nodes_that_disagree_do_not_tell_which_is_wrong():
+def test_two_nodes_that_disagree_do_not_show_which_is_wrong():
     pair = [e for e in _step(1, 0, {"n1": 60.0}) + _step(2, 100, {"n1": 60.0}) if e.host in ("n0", "n1")]
     assert offsets(pair) == []
 

@@ -32,8 +32,8 @@ def ends(host: str, at: float, length: float, off: float = 0.0, far: float | Non
     ]
 
 
-def launch(job: int, at: float, host: str, off: float, *, told: bool = False) -> list[Any]:
-    allocated = [event("slurm.job_start", at, "ctl", "Allocate", source="slurmctld", job_id=job)] if told else []
+def launch(job: int, at: float, host: str, off: float, *, reported: bool = False) -> list[Any]:
+    allocated = [event("slurm.job_start", at, "ctl", "Allocate", source="slurmctld", job_id=job)] if reported else []
     return [*allocated, event("slurm.step_start", at + 0.6 + off, host, f"Launching batch job {job} for UID 1", source="slurmd", job_id=job)]  # fmt: skip
 
 
@@ -91,35 +91,35 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_a_pair_of_lines_tells_a_clock(case: Case) -> None:
+def test_a_pair_of_lines_shows_a_clock(case: Case) -> None:
     found = offsets(sorted(case.events, key=lambda e: e.time), case.known)
     assert [o.host for o in found] == (["n1"] if case.off is not None else [])
     assert all(o.seconds == pytest.approx(case.off, abs=1.0) for o in found)
 
 
 def _behind(days: float, job: int = 1) -> list[Any]:
-    return [e for n in range(2) for e in launch(job + n, days * DAY + 1000.0 * n, "n1", -90.0, told=True)]
+    return [e for n in range(2) for e in launch(job + n, days * DAY + 1000.0 * n, "n1", -90.0, reported=True)]
 
 
 def test_a_trouble_of_long_ago_says_nothing_of_today() -> None:
     (one,) = offsets(_behind(0))
     assert one.end - T0 < HOLDS_S + DAY and T0 - one.start < HOLDS_S + DAY
     assert [round((o.start - T0) / DAY) for o in offsets(_behind(0) + _behind(100, 7))] == [-14, 86]
-    alone = [e for n, day in enumerate((0, 40)) for e in launch(1 + n, day * DAY, "n1", -90.0, told=True)]
+    alone = [e for n, day in enumerate((0, 40)) for e in launch(1 + n, day * DAY, "n1", -90.0, reported=True)]
     assert offsets(alone) == [], "two signs a month apart are no two signs"
 
 
 def test_launches_that_are_late_now_on_a_node_that_was_prompt_before() -> None:
-    others = [e for n in range(6) for e in launch(50 + n, 100.0 * n, HOSTS[1 + n % 3], 0.0, told=True)]
-    before = [e for n in range(3) for e in launch(10 + n, -5 * DAY + 100.0 * n, "n1", 0.0, told=True)]
-    now = [e for n in range(3) for e in launch(20 + n, 1000.0 * n, "n1", 120.0, told=True)]
+    others = [e for n in range(6) for e in launch(50 + n, 100.0 * n, HOSTS[1 + n % 3], 0.0, reported=True)]
+    before = [e for n in range(3) for e in launch(10 + n, -5 * DAY + 100.0 * n, "n1", 0.0, reported=True)]
+    now = [e for n in range(3) for e in launch(20 + n, 1000.0 * n, "n1", 120.0, reported=True)]
     found = offsets(sorted([*others, *before, *now], key=lambda e: e.time))
     assert [(o.host, round(o.seconds)) for o in found] == [("n1", 121)]
     assert found[0].start > T0 - 5 * DAY + 200, "before, it was right"
 
 
-def test_a_clock_that_was_set_wrong_twice_is_told_as_it_was_each_time() -> None:
-    events = _behind(0) + [e for n in range(2) for e in launch(5 + n, 2 * DAY + 1000.0 * n, "n1", -30.0, told=True)]
+def test_a_clock_that_was_set_wrong_twice_is_reported_as_it_was_each_time() -> None:
+    events = _behind(0) + [e for n in range(2) for e in launch(5 + n, 2 * DAY + 1000.0 * n, "n1", -30.0, reported=True)]
     first, second = offsets(sorted(events, key=lambda e: e.time))
     assert (round(first.seconds), round(second.seconds)) == (-89, -29) and first.end < second.start
 
@@ -130,5 +130,5 @@ def test_the_page_says_how_exactly_a_clock_is_known() -> None:
         one.clock_offset, one.sigma = -240.0, 3.0
     where = world(lost)
     (root,) = facts(where, "link.outage")
-    told = doubts(Incident(incident_id("c", root), root, "benign", "infra.network"))
-    assert "The clock of n1 was 240.0 s behind, give or take 3.0 s; its lines are shown where they belong" in told
+    reported = doubts(Incident(incident_id("c", root), root, "benign", "infra.network"))
+    assert "The clock of n1 was 240.0 s behind, give or take 3.0 s; its lines are shown where they belong" in reported

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from correlator.clocks.accounting_zones import Books, Printed
+from correlator.clocks.accounting_zones import AccountingTime, Books
 from correlator.clocks.clocks import Clocks, compared, correct
 from correlator.clocks.pairs import Known
 from correlator.clocks.reference import fit
@@ -48,16 +48,18 @@ class Site:
         found = []
         for n, host in enumerate([*NODES, *NODES]):
             at, off = 50.0 * n + 7.0 * n * n, self.slurmd * HOUR
-            told = event("slurm.job_start", at + self.log * HOUR, "ctl", "Allocate", source="slurmctld", job_id=n + 1)
+            reported = event(
+                "slurm.job_start", at + self.log * HOUR, "ctl", "Allocate", source="slurmctld", job_id=n + 1
+            )
             done = event("slurm.step_start", at + 0.6 + off, host, f"Launching batch job {n + 1} for UID 1", source="slurmd", job_id=n + 1)  # fmt: skip
-            found += [stamped(False, told), stamped(False, done)]
+            found += [stamped(False, reported), stamped(False, done)]
         return found
 
     def _loss(self, at: float, host: str) -> list[Any]:
         """A link that goes and comes, both ends of its cable, and what slurmctld makes of it."""
         port, length = f"Ethernet{NODES.index(host)}", 200.0 + at % 90
         system, switch, log = self.system * HOUR, self.switch * HOUR, self.log * HOUR
-        told = [
+        reported = [
             stamped(
                 host in self.zoned, event("nic.link_down", at + system, host, f"down{at}", port="eth0", source="kernel")
             ),
@@ -75,7 +77,7 @@ class Site:
                 event("slurm.node_up", at + length + 30 + log, "ctl", f"up{at}", source="slurmctld", nodes=[host]),
             ),
         ]
-        return told
+        return reported
 
 
 LOSSES = [(4000.0, "n1"), (9000.0, "n2"), (15000.0, "n3"), (22000.0, "n5"), (31000.0, "n6")]
@@ -133,9 +135,9 @@ def test_what_is_in_another_zone_is_moved_and_nothing_else(case: Case) -> None:
 def test_nodes_and_accounting_that_agree_outvote_the_log() -> None:
     events = Site(log=2).events(())
     stays = {"sacct.txt": (Stay(float("-inf"), float("inf"), -8),)}
-    found = compared(events, Known(LINKS), Books(Printed(stays)))
+    found = compared(events, Known(LINKS), Books(AccountingTime(stays)))
     assert found.zones.log_ahead == 2 * HOUR and moved(found, Site()) == {"ctl": 2.0}
-    assert found.zones.printed.ahead("sacct.txt", "sacct", T0) == 0.0
+    assert found.zones.accounting_time.ahead("sacct.txt", "sacct", T0) == 0.0
 
 
 def test_one_fit_in_many_words_is_chance() -> None:

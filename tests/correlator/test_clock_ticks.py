@@ -24,7 +24,7 @@ from tests.examples import examples
 
 
 def launches(first: int, at: float, host: str, off: float, count: int = 3) -> list[Any]:
-    return [e for n in range(count) for e in launch(first + n, at + 400.0 * n, host, off, told=True)]
+    return [e for n in range(count) for e in launch(first + n, at + 400.0 * n, host, off, reported=True)]
 
 
 def daemon(at: float, host: str, seconds: float) -> Any:
@@ -66,7 +66,7 @@ def told(before: list[Event], more: list[Event]) -> tuple[Clocks, Clocks | None,
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_what_later_lines_tell_of_a_clock_that_is_known_to_be_off(case: Case) -> None:
+def test_what_later_lines_report_a_clock_that_is_known_to_be_off(case: Case) -> None:
     known, found, whole = told(BEFORE, case.more)
     assert [(o.host, o.seconds) for o in known.offsets] == [("n1", -89.0)]
     assert (found and [(o.host, o.seconds) for o in found.offsets]) == case.off
@@ -76,9 +76,11 @@ def test_what_later_lines_tell_of_a_clock_that_is_known_to_be_off(case: Case) ->
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from([0.0, -30.0, -89.5, -90.0, -90.6, 45.0]),
                           st.integers(0, 40)), max_size=12))  # fmt: skip
-def test_what_is_told_further_is_what_all_tells_or_asks_for_it(later: list[tuple[str, float, int]]) -> None:
+def test_what_is_reported_further_is_what_all_shows_or_asks_for_it(later: list[tuple[str, float, int]]) -> None:
     more = [
-        e for n, (host, off, at) in enumerate(later) for e in launch(100 + n, NEW + 100.0 * at, host, off, told=True)
+        e
+        for n, (host, off, at) in enumerate(later)
+        for e in launch(100 + n, NEW + 100.0 * at, host, off, reported=True)
     ]
     _, found, whole = told(BEFORE, [*more, event("gpu.xid", NEW, "n9", "NVRM: Xid", xid=79)])
     assert found is None or found.offsets == whole.offsets

@@ -89,7 +89,8 @@ def test_the_service_reads_the_edges_and_none_of_their_tests() -> None:
     read, whole = edges._read((), tests=False)[0], edges.entries()
     assert all(whole[name].table["tests"] for name in whole)
     assert {name: entry.table for name, entry in read.items()} == {
-        name: {key: told for key, told in entry.table.items() if key != "tests"} for name, entry in whole.items()
+        name: {key: reported for key, reported in entry.table.items() if key != "tests"}
+        for name, entry in whole.items()
     }
 
 
@@ -145,7 +146,7 @@ DOWN = '"250s ctl slurmctld: error: Nodes gpu01 not responding, setting DOWN"'
         ('["250s"]', "test 1: a test must be a table, not '250s'"),
     ],
 )  # fmt: skip
-def test_a_test_that_fails_or_cannot_be_read_is_told_with_what_was_expected_and_found(
+def test_a_test_that_fails_or_cannot_be_read_is_reported_with_what_was_expected_and_found(
     tests: str, says: str, tmp_path: Path
 ) -> None:
     path = site(tmp_path / "site.toml", tests)
@@ -153,8 +154,8 @@ def test_a_test_that_fails_or_cannot_be_read_is_told_with_what_was_expected_and_
     assert faults == [] and "SITE1" in {e.id for e in read.edges}, "the service reads no tests"
     entry = edges.entries([path])["SITE1"]
     found, wrong = cases.gather({"SITE1": entry}, {e.id: e for e in read.edges})
-    told = [str(problem) for _, _, problem in wrong] + failures(found)
-    assert len(told) == 1 and says in told[0] and "SITE1" in told[0]
+    reported = [str(problem) for _, _, problem in wrong] + failures(found)
+    assert len(reported) == 1 and says in reported[0] and "SITE1" in reported[0]
 
 
 def test_what_stands_is_tested_with_the_sites_own_patterns(tmp_path: Path) -> None:
@@ -172,17 +173,17 @@ def test_what_stands_is_tested_with_the_sites_own_patterns(tmp_path: Path) -> No
     found, _ = cases.gather({"E03": edges.entries([path])["E03"]}, by_id)
     assert [case.file for case in found] == ["site.toml"], "the tests of the edge that it replaces are gone with it"
 
-    def told(known: Catalogue) -> list[str]:
+    def reported(known: Catalogue) -> list[str]:
         return [why for _, why in cases.outcomes(found, known) if why]
 
-    assert told(own) == [] and "no link.outage" in told(catalogue())[0]
+    assert reported(own) == [] and "no link.outage" in reported(catalogue())[0]
 
 
 def test_the_tests_that_the_page_shows_hold_for_the_edge_that_it_shows(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "correlation.md").read_text(encoding="utf-8")
-    told = [re.sub("^    ", "", block, flags=re.M) for block in re.findall(r"(?:^(?:    .*)?\n)+", page, re.M)]
+    reported = [re.sub("^    ", "", block, flags=re.M) for block in re.findall(r"(?:^(?:    .*)?\n)+", page, re.M)]
     (edge,), (tests,), (rate,) = (
-        [b for b in told if begin in b] for begin in ("SITE-CDU1", "tests = [", "[[base_rate]]")
+        [b for b in reported if begin in b] for begin in ("SITE-CDU1", "tests = [", "[[base_rate]]")
     )
     path = tmp_path / "site.toml"
     path.write_text(edge.split('[[edge]]\nid = "E24"')[0].strip() + "\n" + tests + rate, encoding="utf-8")
@@ -203,8 +204,8 @@ def test_check_runs_the_tests_of_edge_files_and_fails_with_them(
     assert run.exception is None and run.return_value == 1
     count = sum(map(len, built_in().values()))
     assert f"{len(EDGES) + 2} causal edges, 0 wrong; {count + 2} tests, 1 failed" in run.stdout
-    (told,) = [line for line in run.stdout.splitlines() if line.startswith("WRONG")]
-    assert "wrong.toml: edge SITE2: test 1 (lag 250s): expected not to hold, but does: 250 s lies inside" in told
+    (reported,) = [line for line in run.stdout.splitlines() if line.startswith("WRONG")]
+    assert "wrong.toml: edge SITE2: test 1 (lag 250s): expected not to hold, but does: 250 s lies inside" in reported
     missing = CliRunner().invoke(app, ["check", "--edges", str(tmp_path / "none.toml")], standalone_mode=False)
     assert "none.toml: no such edge file" in str(missing.exception)
 

@@ -84,7 +84,7 @@ def test_identities_are_unique(found: list[dict[str, Any]]) -> None:
     assert len({e.id for e in events}) == len(events)
 
 
-def test_copies_in_three_files_are_one_event_told_by_the_finest_clock() -> None:
+def test_copies_in_three_files_are_one_event_reported_by_the_finest_clock() -> None:
     copies = [
         row(0.0, file="messages", line=7, resolution_us=1_000_000),
         row(0.733, file="dmesg.log", line=2, resolution_us=1),

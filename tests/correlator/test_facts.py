@@ -29,7 +29,7 @@ from tests.correlator.making import T0, event, facts, run, world
         ("job.exit_error", "ConnectionResetError: [Errno 104] Connection reset by peer", "peers"),
     ],
 )
-def test_whose_fault_an_output_line_tells_of(kind, message, words):
+def test_whose_fault_an_output_line_reports(kind, message, words):
     assert words_of(event(kind, 0, None, message, source="job_stderr", job_id=1)) == words
 
 
@@ -40,7 +40,7 @@ def test_partitions_and_controllers_are_drives(name, disk):
     assert disk_of(name) == disk
 
 
-def test_a_drive_told_by_three_layers_is_one_fault():
+def test_a_drive_reported_by_three_layers_is_one_fault():
     lines = [event("storage.nvme_error", 0, "n1", "nvme nvme1: I/O 496 timeout, aborting", device="nvme1"),
              event("storage.io_error", 2, "n1", "I/O error, dev nvme1n1, sector 4", device="nvme1n1"),
              event("storage.io_error", 3, "n1", "EXT4-fs (nvme1n1): Remounting filesystem read-only", device="nvme1n1")]  # fmt: skip
@@ -151,14 +151,15 @@ def test_an_xid_that_only_telemetry_saw():
     assert (seen.device, seen.attrs["code"], seen.attrs["inferred"]) == ("0000:3a:00", 94, True)
 
 
-def test_telemetry_adds_nothing_to_what_the_kernel_told():
-    told = event("gpu.xid", 150.0, "n1", "NVRM: Xid 94", pci="0000:3a:00", xid=94)
+def test_telemetry_adds_nothing_to_what_the_kernel_reported():
+    reported = event("gpu.xid", 150.0, "n1", "NVRM: Xid 94", pci="0000:3a:00", xid=94)
     assert (
-        len(facts(world([told], xids_seen=[XidSeen("n1", "00000000:3A:00.0", 94, T0 + 100, T0 + 400)]), "gpu.xid")) == 1
+        len(facts(world([reported], xids_seen=[XidSeen("n1", "00000000:3A:00.0", 94, T0 + 100, T0 + 400)]), "gpu.xid"))
+        == 1
     )
 
 
-def test_a_drain_reason_tells_of_a_lost_gpu():
+def test_a_drain_reason_reports_a_lost_gpu():
     drain = event(
         "slurm.node_reason",
         90.0,
@@ -238,9 +239,9 @@ def test_who_set_a_node_down(reason, title):
         ),
     ],
 )
-def test_what_a_state_tells_that_slurm_was_asked_for(state, reason, actor, title):
+def test_what_a_state_shows_that_slurm_was_asked_for(state, reason, actor, title):
     moment = datetime.fromtimestamp(T0, UTC).replace(tzinfo=None)
     row = {"time": moment, "host": "n1", "state": state, "reason": reason, "actor": actor, "source": "sacctmgr_events"}
     where = world([event("kernel.mce", -60, "n2", "x")], node_states=[row])
-    told = [f for f in where.facts if f.kind in ("node.down", "admin.down")]
-    assert [title_of(f) for f in told] == ([title] if title else [])
+    reported = [f for f in where.facts if f.kind in ("node.down", "admin.down")]
+    assert [title_of(f) for f in reported] == ([title] if title else [])

@@ -26,7 +26,7 @@ def store() -> Iterator[DuckStore]:
         yield opened
 
 
-def test_an_answer_is_kept_with_what_was_said_and_survives_new_conclusions(store: DuckStore) -> None:
+def test_an_answer_is_kept_with_what_was_stated_and_survives_new_conclusions(store: DuckStore) -> None:
     before = answer(store)
     kept = give(store, "15", Answer("wrong", "infra.node", "node.panic", "gpu02", note="BMC log", author="ada"), NOW)
     assert (kept["said_category"], kept["said_event"], kept["said_host"]) == ("infra.network", "nic.link_down", "gpu02")
@@ -94,7 +94,7 @@ def test_the_job_page_shows_answers_as_text(store: DuckStore) -> None:
 
 def test_risk_of_a_node(store: DuckStore) -> None:
     client = TestClient(create_app(store))
-    told = client.get("/api/v1/nodes/gpu02/risk").json()
-    assert not told["lemon"] and told["families"][0]["family"] == "link"
-    assert told["incidents"][0]["event"] == "nic.link_down"
+    reported = client.get("/api/v1/nodes/gpu02/risk").json()
+    assert not reported["lemon"] and reported["families"][0]["family"] == "link"
+    assert reported["incidents"][0]["event"] == "nic.link_down"
     assert client.get("/api/v1/nodes/nowhere/risk").status_code == 404

@@ -137,21 +137,21 @@ FIRST_JOB = 7000
 
 def _case(situation: Situation, number: int) -> run.Case:
     job = FIRST_JOB + 10 * number + len(situation.jobs) - 1
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "holds": True, "settings": {"SlurmdTimeout": 300, **situation.settings}, "links": [dict(link) for link in situation.links],
         "lines": [line.replace("{job}", str(job)) for line in situation.lines],
-        "jobs": [{"id": job - len(situation.jobs) + 1 + place, **told} for place, told in enumerate(situation.jobs)],
+        "jobs": [{"id": job - len(situation.jobs) + 1 + place, **reported} for place, reported in enumerate(situation.jobs)],
     }  # fmt: skip
-    return run.read("test", EDGES[0], number, told)
+    return run.read("test", EDGES[0], number, reported)
 
 
 @cache
 def concluded() -> dict[str, Conclusions]:
     """All situations in one store, each as a cluster of its own."""
-    told = [_case(s, n) for n, s in enumerate(SITUATIONS)]
+    reported = [_case(s, n) for n, s in enumerate(SITUATIONS)]
     with open_store(None) as store:
         states = [{"cluster": situations.cluster_of(n), **row} for n, s in enumerate(SITUATIONS) for row in s.states]
-        store.add({**situations.tables_of(told), "node_states": frame("node_states", states)})
+        store.add({**situations.tables_of(reported), "node_states": frame("node_states", states)})
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     return {s.name: found[situations.cluster_of(n)] for n, s in enumerate(SITUATIONS)}
 
@@ -161,7 +161,7 @@ def test_a_situation(situation: Situation) -> None:
     found = concluded()[situation.name]
     verdict = found.verdicts[max(found.verdicts)]
     root: dict[str, Any] = next((i["root_cause"] for i in found.incidents if i["id"] == verdict["incident_id"]), {})
-    told = (verdict["category"], root.get("event"), root.get("host"))
-    assert told == tuple(true if true is not ANY else said for true, said in zip(situation.true, told, strict=True)), verdict["summary"]  # fmt: skip
+    reported = (verdict["category"], root.get("event"), root.get("host"))
+    assert reported == tuple(true if true is not ANY else stated for true, stated in zip(situation.true, reported, strict=True)), verdict["summary"]  # fmt: skip
     blamed = {i["root_cause"]["event"] for i in found.incidents}
     assert not blamed & set(situation.not_told), [i["title"] for i in found.incidents]

@@ -129,7 +129,7 @@ def test_one_boot_in_several_lines_is_one_reboot(tmp_path: Path) -> None:
     assert [i["root_cause"]["event"] for i in found["incidents"]] == ["node.reboot"] * 2
 
 
-def test_slurmd_tells_when_the_machine_had_gone_and_accounting_that_it_booted(tmp_path: Path) -> None:
+def test_slurmd_shows_when_the_machine_had_gone_and_accounting_that_it_booted(tmp_path: Path) -> None:
     """Without slurmctld's log: the boot that accounting tells of came after the node was given up, its death before."""
     events = (
         "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"
@@ -151,7 +151,7 @@ def test_slurmd_tells_when_the_machine_had_gone_and_accounting_that_it_booted(tm
 @pytest.mark.parametrize(
     ("order", "event", "severity"), [("", "node.reboot", "impact"), ("reboot request queued for nodes gpu03", "node.maintenance", "benign")]
 )  # fmt: skip
-def test_a_boot_of_which_only_its_age_is_told_reaches_back_to_the_last_line(
+def test_a_boot_of_which_only_its_age_is_reported_reaches_back_to_the_last_line(
     tmp_path: Path, order: str, event: str, severity: str
 ) -> None:
     """Where ReturnToService=2, slurmctld says no more of a boot than "rebooted 5 secs ago": the machine had gone before that,

@@ -45,7 +45,7 @@ def lines_of(capture: int) -> pl.DataFrame:
 
 @pytest.mark.parametrize("capture", [0, 1, 2])
 @pytest.mark.parametrize("count", [2, 5])
-def test_lines_that_came_in_parts_tell_the_same_events(capture: int, count: int) -> None:
+def test_lines_that_came_in_parts_show_the_same_events(capture: int, count: int) -> None:
     lines = lines_of(capture)
     rng = random.Random(count)
     places = pl.Series([rng.randrange(count) for _ in range(lines.height)])
@@ -60,7 +60,7 @@ def told(event: Any) -> tuple[Any, ...]:
     return tuple(getattr(event, name) for name in event.__slots__)
 
 
-def test_recalled_lines_tell_what_was_said_from_a_moment_on_or_that_they_do_not_know() -> None:
+def test_recalled_lines_show_what_was_stated_from_a_moment_on_or_that_they_do_not_know() -> None:
     lines = lines_of(0)
     times = sorted(lines["time"].dt.epoch("us").to_list())
     first, middle = times[0] / 1e6, times[len(times) // 2] / 1e6
@@ -102,7 +102,7 @@ def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
 
 @pytest.mark.parametrize("few", [1, 10_000])
 @pytest.mark.parametrize("put", [lambda s, r: s.add({"logs": r}), segments_in], ids=["as they came", "segments"])
-def test_what_is_heard_is_what_the_database_would_answer(
+def test_what_is_logged_is_what_the_database_would_answer(
     put: Callable[[DuckStore, pl.DataFrame], None], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "FEW_LINES", few)
@@ -121,23 +121,25 @@ def test_what_is_heard_is_what_the_database_would_answer(
         store.add({"jobs": jobs})
         found = listening.take(begun, listening.mark(), grew(logs.height, jobs.height))
         assert found is not None and set(found) == {None, "here"}
-        for cluster, heard_of in found.items():
+        for cluster, received_of in found.items():
             new = "FROM raw.logs WHERE cluster IS NOT DISTINCT FROM ?"
             (row,) = store.rows(f"SELECT count(*) AS n, count(time) AS timed, epoch(min(time)) AS t {new}", [cluster])
-            assert (heard_of.lines, heard_of.timed, heard_of.earliest) == (row["n"], row["timed"], row["t"])
+            assert (received_of.lines, received_of.timed, received_of.earliest) == (row["n"], row["timed"], row["t"])
             jobs_named = store.rows(f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL", [cluster])
-            assert heard_of.jobs == {r["j"] for r in jobs_named}
+            assert received_of.jobs == {r["j"] for r in jobs_named}
             untimed = store.rows(
                 f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL AND time IS NULL", [cluster]
             )
-            assert heard_of.unstamped == {r["j"] for r in untimed}
-            voices = store.rows(f"SELECT DISTINCT host AS h {new} AND source IN {inbox.KERNEL_SOURCES}", [cluster])
-            assert heard_of.voices == {r["h"] for r in voices if r["h"]}
-            events, _ = joined(heard_of.parts)
+            assert received_of.unstamped == {r["j"] for r in untimed}
+            reporting_hosts = store.rows(
+                f"SELECT DISTINCT host AS h {new} AND source IN {inbox.KERNEL_SOURCES}", [cluster]
+            )
+            assert received_of.reporting_hosts == {r["h"] for r in reporting_hosts if r["h"]}
+            events, _ = joined(received_of.parts)
             assert list(map(told, events)) == list(map(told, coalesce(stamped(store, cluster))))
-            if heard_of.rows:
+            if received_of.rows:
                 all_of_them = job_rows.new_job_rows(cluster, sa.true())
-                assert pl.concat(heard_of.rows).equals(store.ask_frame(all_of_them))
+                assert pl.concat(received_of.rows).equals(store.ask_frame(all_of_them))
         assert found["here"].rows and found["here"].ending
 
 
@@ -279,7 +281,7 @@ def test_a_tick_after_one_that_failed_asks_for_what_that_one_had_taken(monkeypat
         assert ticked == stored(store)
 
 
-def test_lines_are_asked_for_only_where_not_all_was_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_asked_for_only_where_not_all_was_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = sorted(made_rows(13, 700), key=lambda a: a[0])
     asked: list[str] = []
     with open_store(None) as store:

@@ -48,10 +48,10 @@ def by_kind(store: DuckStore) -> dict[str, tuple[int, int, int, int]]:
     return {one.kind: (one.seen, one.blamed, one.confirmed, one.wrong) for one in found}
 
 
-def many(store: DuckStore, told: Answer, count: int) -> None:
+def many(store: DuckStore, reported: Answer, count: int) -> None:
     """So many incidents of the past, with one answer each."""
     for hour in range(count):
-        give(store, "15", replace(told, author=f"{told.answer}{hour}"), NOW + timedelta(hours=hour))
+        give(store, "15", replace(reported, author=f"{reported.answer}{hour}"), NOW + timedelta(hours=hour))
     with store.transaction() as connection:
         connection.execute("UPDATE kept.feedback SET incident_id = concat('INC-', author)")
 
@@ -95,10 +95,10 @@ def test_a_base_rate_counts_that_share_of_the_facts_before_the_hour_in_any_order
     plain, some, again = (
         BaseRates(f, [0.0, 5e5], 0.0, s) for f, s in ((facts, None), (facts, {"gpu.xid": share}), (mixed, {"gpu.xid": share}))
     )  # fmt: skip
-    told, exposure = plain.counted("gpu.xid", at)
-    assert told == sum(t < at // 3600 * 3600 for t in times)
-    assert plain.of("gpu.xid", at) == rate_of(told, exposure)
-    assert some.of("gpu.xid", at) == again.of("gpu.xid", at) == rate_of(share * told, exposure)
+    reported, exposure = plain.counted("gpu.xid", at)
+    assert reported == sum(t < at // 3600 * 3600 for t in times)
+    assert plain.of("gpu.xid", at) == rate_of(reported, exposure)
+    assert some.of("gpu.xid", at) == again.of("gpu.xid", at) == rate_of(share * reported, exposure)
     assert some.of("link.outage", at) == plain.of("link.outage", at)
 
 
@@ -140,8 +140,10 @@ def test_a_proposal_changes_nothing_until_its_file_is_named(store: DuckStore, tm
         assert found.rates is not None
         return found.rates.of("link.outage", found.last + 7200.0)  # the capture lasts minutes: its hour has to be full
 
-    told, exposure = now_concluded(store)[0].rates.counted("link.outage", now_concluded(store)[0].last + 7200.0)  # type: ignore[union-attr]
-    assert told and chance((path,)) == rate_of(0.25 * told, exposure) < chance(()) == rate_of(told, exposure)
+    reported, exposure = now_concluded(store)[0].rates.counted("link.outage", now_concluded(store)[0].last + 7200.0)  # type: ignore[union-attr]
+    assert reported and chance((path,)) == rate_of(0.25 * reported, exposure) < chance(()) == rate_of(
+        reported, exposure
+    )
     assert (
         f"link.outage: base rate {rates[0].rate(1.0):.3g} -> {rates[0].rate(0.25):.3g} per host and 30 days"
         in lines(rates)[0]
@@ -199,6 +201,6 @@ def test_ticks_with_base_rates_of_a_file_say_what_a_full_pass_says(tmp_path: Pat
     assert weights[0] != weights[1], "the file says something"
 
 
-def test_rates_are_told_per_host_and_month() -> None:
+def test_rates_are_reported_per_host_and_month() -> None:
     one = Innocence("gpu.xid", 9, 9, 0, 0, 9 * MONTH_S)
     assert one.rate(1.0) == pytest.approx(1.0), "nine in nine host-months, and the prior of one in one"

@@ -30,9 +30,9 @@ def test_roles(device: str, driver: str | None, role: str) -> None:
 
 def test_a_sites_word_settles_it() -> None:
     text = {"interfaces": {"fabric": ["ens*np*", "eth[1-8]"], "management": ["ib0"]}, "slurm": {"SlurmdTimeout": 300}}
-    told = validate(text, "test").site
-    assert told["SlurmdTimeout"] == 300 and told[FABRIC_SETTING] and told[MANAGEMENT_SETTING]
-    known = interfaces(told)
+    reported = validate(text, "test").site
+    assert reported["SlurmdTimeout"] == 300 and reported[FABRIC_SETTING] and reported[MANAGEMENT_SETTING]
+    known = interfaces(reported)
     names = ("ens2f1np1", "eth8", "eth9", "eth0", "ib0", "ib1")
     assert [known.role(name) for name in names] == [
         "fabric", "fabric", "unknown", "management", "management", "fabric"

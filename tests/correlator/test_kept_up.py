@@ -31,8 +31,8 @@ def test_roots_without_some_incidents_and_with_others(before: list[dict[str, Any
     gone = data.draw(st.sets(st.integers(0, max(0, len(before) - 1)))) if before else set()
     stays = [i for n, i in enumerate(before) if n not in gone]
     known = Roots().but([], before)
-    told = known.but((before[n] for n in gone), more)
-    assert {p: len(jobs) for p, jobs in told.stories.items() if jobs} == counts([*stays, *more])
+    reported = known.but((before[n] for n in gone), more)
+    assert {p: len(jobs) for p, jobs in reported.stories.items() if jobs} == counts([*stays, *more])
     assert {p: len(jobs) for p, jobs in known.stories.items()} == counts(before), "the former ones are as they were"
 
 

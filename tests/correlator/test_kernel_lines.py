@@ -125,9 +125,9 @@ def test_what_a_kernels_line_is_worth(case: Case, live: bool) -> None:
         assert not any("gx02" in i["hosts"] for i in found["incidents"])
         return
     assert verdict["category"] == "infra.gpu" and verdict["confidence"] <= case.at_most
-    said = " ".join(verdict["doubts"])
-    assert ("where anybody on gx02 can write" in said) == (case.at_most < 1.0), said
-    assert case.doubt in said
+    stated = " ".join(verdict["doubts"])
+    assert ("where anybody on gx02 can write" in stated) == (case.at_most < 1.0), stated
+    assert case.doubt in stated
     if case.at_most == 1.0:
         assert verdict["confidence"] > 0.9, "what proves itself is believed as before"
     (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
@@ -145,7 +145,7 @@ LINK = "mlx5_core 0000:c4:00.0 eth0: Link down"
     ],
     ids=["alone", "the switch saw it"],
 )  # fmt: skip
-def test_who_else_tells_of_it_takes_the_doubt_away(more: dict[str, str], sure: bool) -> None:
+def test_who_else_reports_it_takes_the_doubt_away(more: dict[str, str], sure: bool) -> None:
     text = stamped("10:19:50", LINK)
     found = concluded({SYSLOG: WITH_UPTIMES + text, **more})
     (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")

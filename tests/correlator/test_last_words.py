@@ -31,14 +31,14 @@ def ends(events: list[Event], rows: list[dict[str, Any]] | None = None) -> list[
     ("slurm.job_timeout", " DUE TO TIME LIMIT", "TIMEOUT"), ("slurm.job_preempted", " DUE TO PREEMPTION", "PREEMPTED"),
     ("slurm.job_requeue", " DUE TO JOB REQUEUE", "REQUEUED"), ("slurm.job_cancelled", "", "CANCELLED"),
 ])  # fmt: skip
-def test_the_batch_scripts_slurmstepd_tells_the_end_of_a_run(kind: str, why: str, state: str) -> None:
+def test_the_batch_scripts_slurmstepd_shows_the_end_of_a_run(kind: str, why: str, state: str) -> None:
     assert ends([began(0), stepd(300, kind, why)]) == [("7", state, 300.0)]
 
 
-def test_the_runs_own_output_tells_it_as_well_and_less_exactly() -> None:
-    told = stepd(290, "job.node_failure", " DUE TO NODE FAILURE", source="job_stderr", sigma=60.0)
-    assert ends([began(0), told]) == [("7", "NODE_FAIL", 290.0)]
-    assert ends([began(0), told, stepd(300, "slurm.job_node_fail", " DUE TO NODE FAILURE")])[0][2] == 300.0
+def test_the_runs_own_output_shows_it_as_well_and_less_exactly() -> None:
+    reported = stepd(290, "job.node_failure", " DUE TO NODE FAILURE", source="job_stderr", sigma=60.0)
+    assert ends([began(0), reported]) == [("7", "NODE_FAIL", 290.0)]
+    assert ends([began(0), reported, stepd(300, "slurm.job_node_fail", " DUE TO NODE FAILURE")])[0][2] == 300.0
 
 
 def test_a_step_that_is_ended_ends_no_run() -> None:

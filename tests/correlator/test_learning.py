@@ -50,7 +50,7 @@ def test_the_edges_of_the_chain_are_judged_once_for_an_incident(store: DuckStore
     assert all(one.prior < one.edge.prior for one in again)
 
 
-def test_answers_to_what_is_not_said_any_more_are_told_and_not_counted(store: DuckStore) -> None:
+def test_answers_to_what_is_not_stated_any_more_are_reported_and_not_counted(store: DuckStore) -> None:
     give(store, "15", Answer("confirmed"), NOW)
     with store.transaction() as connection:
         connection.execute("UPDATE kept.feedback SET said_host = 'gpu77'")

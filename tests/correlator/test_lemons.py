@@ -41,7 +41,7 @@ def test_the_tail_is_a_probability_that_falls() -> None:
     assert tail(2, 100_000, 1_000_000) == pytest.approx(0.00468, rel=0.01)
 
 
-def test_risk_tells_why() -> None:
+def test_risk_shows_why() -> None:
     (row,) = risk([*ORDINARY, *(incident("n9", j) for j in (1, 2, 3))], 32)["n9"]
     assert (row["incidents"], row["lemon"]) == (3, True)
     assert row["expected"] == pytest.approx(4.5 / 31, abs=1e-3) and row["probability"] < 1e-3

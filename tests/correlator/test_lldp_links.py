@@ -28,12 +28,12 @@ def put(root: Path, name: str, text: str) -> None:
 def of_hosts(root: Path) -> None:
     """``lldpctl -f json`` of every node; the switches call themselves by their full names."""
     for node, port in PORTS.items():
-        heard = [
+        received = [
             {device: {"via": "LLDP", "chassis": {f"{leaf}.fabric.example": {"id": {"type": "mac", "value": "0c:29:ef:aa:00:10"}}},
                       "port": {"id": {"type": "ifname", "value": f"Ethernet{port}"}}}}
             for device, leaf in (("ens1np0", "leaf03"), ("ens2np0", "leaf04"))
         ]  # fmt: skip
-        put(root, f"nodes/{node}/lldpctl.json", json.dumps({"lldp": {"interface": heard}}))
+        put(root, f"nodes/{node}/lldpctl.json", json.dumps({"lldp": {"interface": received}}))
 
 
 def of_switches(root: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_switch_that_took_the_links_is_named(told: Any, tmp_path: Path) -> N
     assert set(PORTS) <= set(only["hosts"])
 
 
-def test_a_port_that_heard_nobody_is_no_spare(tmp_path: Path) -> None:
+def test_a_port_that_logged_nobody_is_no_spare(tmp_path: Path) -> None:
     """LLDP tells what answered: InfiniBand and silent switches are cabled all the same."""
     of_hosts(tmp_path)
     for moment, state in ((DOWN, "down"), (UP, "up")):

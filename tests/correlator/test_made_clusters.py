@@ -15,8 +15,8 @@ SEED = 6
 def test_a_made_cluster(tmp_path: Path) -> None:
     truth = scenario.make(SEED, tmp_path)
     found = conclude(tmp_path / "logs")
-    said = {key: verdict["category"] for key, verdict in found["verdicts"].items()}
-    assert said == {key: verdict["category"] for key, verdict in truth["verdicts"].items()}
+    stated = {key: verdict["category"] for key, verdict in found["verdicts"].items()}
+    assert stated == {key: verdict["category"] for key, verdict in truth["verdicts"].items()}
     root = {i["id"]: i["root_cause"]["host"] for i in found["incidents"]}
     blamed = {key: root.get(verdict["incident_id"]) for key, verdict in found["verdicts"].items()}
     broken = {i["id"]: i["root_cause"]["host"] for i in truth["incidents"]}

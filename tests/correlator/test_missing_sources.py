@@ -57,8 +57,8 @@ def test_a_program_names_the_gpu_that_broke(kind: str, text: str, root: str) -> 
     where = world(out(5, kind, text), [one(7, nodes=("n1",))])
     verdict = judged(where)["1"]
     assert said(verdict) == ("unknown", None, None) and verdict.reason == REPORTED.format("a GPU failed")
-    (told,) = facts(where, "gpu.told")
-    assert (told.host, told.attrs["event"]) == ("n1", root)
+    (reported,) = facts(where, "gpu.told")
+    assert (reported.host, reported.attrs["event"]) == ("n1", root)
 
 
 def test_an_xid_that_the_job_printed_itself_is_nobodys_word() -> None:
@@ -80,7 +80,7 @@ def test_an_error_of_its_own_before_the_gpu_complains() -> None:
     assert said(judged(world(lines, [one(7)]))["1"])[0] == "app.error"
 
 
-def test_a_log_that_tells_the_fault_goes_before_the_output() -> None:
+def test_a_log_that_shows_the_fault_goes_before_the_output() -> None:
     where = world([*xid(0, 48), *out(5, "job.cuda_error", ECC)], [one(7)])
     assert not facts(where, "gpu.told")
     assert said(judged(where)["1"]) == ("infra.gpu", "gpu.xid", "n1")
@@ -124,8 +124,8 @@ def test_runs_on_many_nodes_that_time_out_on_one_file_system_are_one_outage_with
     assert {said(v) for v in found.values()} == {("unknown", None, None)}
     assert {v.reason for v in found.values()} == {REPORTED.format("a shared file system failed")}
     assert not gather(where, Weigher(where, EDGES), list(found.values()))
-    (told,) = facts(where, "storage.told")
-    assert (told.host, told.device) == (None, "/scratch")
+    (reported,) = facts(where, "storage.told")
+    assert (reported.host, reported.device) == (None, "/scratch")
 
 
 def test_one_or_two_time_outs_on_a_path_blame_nobody() -> None:
@@ -137,13 +137,13 @@ def test_time_outs_that_the_clients_logged_are_that_outage() -> None:
     assert said(judged(world(lines, [one(151)]))["1"]) == ("infra.storage", "storage.outage", "fs1")
 
 
-def test_a_silent_node_without_its_log_is_told_with_more_doubt() -> None:
+def test_a_silent_node_without_its_log_is_reported_with_more_doubt() -> None:
     lines = [*set_down(350, "n1"), *node_fail(350)]
-    heard, mute = (
+    received, mute = (
         judged(world(lines, [one(350, "NODE_FAIL")], voices=frozenset(v)))["1"] for v in (("n1", "n2"), ("n2",))
     )
-    assert said(heard) == said(mute) == ("infra.node", "node.down", "n1")
-    assert mute.confidence <= 0.5 < heard.confidence and "n1" in mute.doubts[-1]
+    assert said(received) == said(mute) == ("infra.node", "node.down", "n1")
+    assert mute.confidence <= 0.5 < received.confidence and "n1" in mute.doubts[-1]
 
 
 # -- nodes of which only slurmctld speaks -----------------------------------------------------------------------------
@@ -180,14 +180,14 @@ def test_a_node_whose_loss_was_logged_is_not_counted_among_the_silent() -> None:
     assert said(judged(where)["1"]) == ("infra.network", "link.outage", "n1")
 
 
-def test_srun_names_the_failed_node_where_slurmctld_is_not_heard() -> None:
+def test_srun_names_the_failed_node_where_slurmctld_is_not_logged() -> None:
     lines = [*down(0, "n2", "eth0", 900), *out(352, "job.node_failure", "srun: error: Node failure on n2", nodes=["n2"]),
              *out(351, "job.node_failure", "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT T DUE TO NODE FAILURE ***", nodes=["n1"])]  # fmt: skip
     assert said(judged(world(lines, [one(350, "NODE_FAIL")]))["1"]) == ("infra.network", "link.outage", "n2")
 
 
 @pytest.mark.parametrize(("at", "reason", "root"), [(349.98, "replace psu2", "admin.down"), (349.98, "NHC: check_fs failed", "node.down"), (300.0, "replace psu2", "node.down")])  # fmt: skip
-def test_a_reason_given_in_the_moment_of_the_kill_tells_who_set_the_node_down(
+def test_a_reason_given_in_the_moment_of_the_kill_shows_who_set_the_node_down(
     at: float, reason: str, root: str
 ) -> None:
     """The line with the state was lost; the reason that was given with it was not."""
@@ -206,7 +206,7 @@ def test_all_nodes_of_a_run_under_a_dead_switch() -> None:
 
 # -- a young machine is no dead slurmd --------------------------------------------------------------------------------
 @pytest.mark.parametrize(("uptime", "expected"), [(40.0, ("infra.node", "node.reboot", "n1")), (90000.0, ("infra.scheduler", "slurmd.crash", "n1"))])  # fmt: skip
-def test_slurmd_tells_the_age_of_its_machine(uptime: float, expected: tuple[str, str, str]) -> None:
+def test_slurmd_shows_the_age_of_its_machine(uptime: float, expected: tuple[str, str, str]) -> None:
     lines = [event("slurm.step_start", -1500, "n1", "launch task StepId=1.0", source="slurmd", job_id=1), *set_down(350, "n1"), *node_fail(350),
              event("slurm.daemon_start", 600, "n1", "slurmd version 24.05.4 started", source="slurmd")]  # fmt: skip
     where = world(lines, [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 1500, T0 - 20, T0 + 600],
@@ -214,7 +214,7 @@ def test_slurmd_tells_the_age_of_its_machine(uptime: float, expected: tuple[str,
     assert said(judged(where)["1"]) == expected
 
 
-def test_without_its_system_log_a_start_of_slurmd_tells_of_no_death() -> None:
+def test_without_its_system_log_a_start_of_slurmd_reports_no_death() -> None:
     """A boot would not show either."""
     lines = [event("slurm.step_start", -1500, "n1", "launch task StepId=1.0", source="slurmd", job_id=1), *set_down(350, "n1"), *node_fail(350),
              event("slurm.daemon_start", 600, "n1", "slurmd version 24.05.4 started", source="slurmd")]  # fmt: skip
@@ -246,7 +246,7 @@ def test_a_launch_that_slurmd_gave_up_ends_the_run() -> None:
     assert said(judged(world(lines, runs))["7"]) == ("infra.scheduler", "prolog.failure", "n1")
 
 
-def test_the_last_words_of_a_job_make_a_run_where_slurm_is_not_heard(tmp_path: Path) -> None:
+def test_the_last_words_of_a_job_make_a_run_where_slurm_is_not_logged(tmp_path: Path) -> None:
     folder = write(tmp_path, {
         "jobs/31/stdout": "[2026-03-02 10:00:00] iter 1 | iter_time 1.0s\n[2026-03-02 10:10:00] iter 600 | iter_time 1.0s\n",
         "jobs/31/stderr": f"[rank4]: {ECC}\nsrun: error: gpu-024: task 4: Exited with exit code 1\n",
@@ -354,7 +354,7 @@ def test_a_panic_says_what_the_machine_died_of() -> None:
     assert said(judged(where)["1"]) == ("infra.node", "node.panic", "n1")
 
 
-def test_the_far_end_alone_does_not_tell_a_dead_machine_from_a_dead_link() -> None:
+def test_the_far_end_alone_does_not_show_a_dead_machine_from_a_dead_link() -> None:
     lines = [
         event("switch.port_down", 0, "tor", "Ethernet1 down", source="switch", port="Ethernet1"),
         *set_down(350, "n1"),
@@ -379,14 +379,14 @@ def test_all_links_at_once_without_a_word_of_the_machine_may_be_the_machine() ->
         {"host": "n1", "device": "eth0", "switch": "tor", "switch_port": "Ethernet1"},
         {"host": "n1", "device": "ib0", "switch": "leaf", "switch_port": "Ethernet7"},
     ]
-    alone, apart, together = (
+    alone, separate, together = (
         judged(world([*ports, *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")], links=links, voices=frozenset({"n1", "n2"}),
                      spoke=lambda host: [T0 - 30, T0 + 60]))["1"]
         for ports in ((mine,), (mine, later), (mine, other))
     )  # fmt: skip
-    assert said(alone) == said(apart) == said(together) == ("infra.network", "link.outage", "n1")
-    assert together.confidence < 0.85 < min(alone.confidence, apart.confidence)
-    assert any("may have lost power" in d for d in together.doubts) and not apart.doubts
+    assert said(alone) == said(separate) == said(together) == ("infra.network", "link.outage", "n1")
+    assert together.confidence < 0.85 < min(alone.confidence, separate.confidence)
+    assert any("may have lost power" in d for d in together.doubts) and not separate.doubts
 
 
 def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> None:
@@ -396,8 +396,8 @@ def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> 
         event("switch.port_down", 0.1 * i, "tor-7", f"Ethernet{i}", source="switch", port=f"Ethernet{i}")
         for i in range(1, 6)
     ]
-    told = [*set_down(350, *(f"n{i}" for i in range(1, 6))), *node_fail(350)]
-    assert said(judged(world([*lines, *ports, *told], [one(350, "NODE_FAIL")]))["1"]) == (
+    reported = [*set_down(350, *(f"n{i}" for i in range(1, 6))), *node_fail(350)]
+    assert said(judged(world([*lines, *ports, *reported], [one(350, "NODE_FAIL")]))["1"]) == (
         "infra.network",
         "switch.outage",
         "tor-7",
@@ -406,7 +406,7 @@ def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> 
     assert said(alone) == ("infra.network", "link.outage", "n1")
 
 
-def test_nodes_of_which_only_the_ends_of_their_runs_tell() -> None:
+def test_nodes_of_which_only_the_ends_of_their_runs_show() -> None:
     """Accounting and srun alone: one failed node per run, all in one second."""
     lines = [
         e
@@ -418,7 +418,7 @@ def test_nodes_of_which_only_the_ends_of_their_runs_tell() -> None:
     assert len({id(v.root) for v in found.values()}) == 1
 
 
-def test_no_end_is_told_as_before_its_cause() -> None:
+def test_no_end_is_reported_as_before_its_cause() -> None:
     where = world(xid(0.4, 79), [one(0)])
     verdicts = list(judged(where).values())
     (incident,) = gather(where, Weigher(where, EDGES), verdicts)

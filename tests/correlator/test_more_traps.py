@@ -93,8 +93,8 @@ def _gpu_then_machine() -> World:
 def _own_memory_beside_a_flap() -> World:
     """One rank outgrows its memory, the others lose it; another node's rail is down meanwhile."""
     killed = event("kernel.oom_kill", 30, "n2", "Memory cgroup out of memory: Killed process 77 (python)", job_id=1)
-    told = out(31, "job.oom", "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.")
-    return world([*down(-20, "n1", "ib0", 90), killed, *told, *lost_peers(33)], [one(36)])
+    reported = out(31, "job.oom", "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.")
+    return world([*down(-20, "n1", "ib0", 90), killed, *reported, *lost_peers(33)], [one(36)])
 
 
 def _rolling_update() -> World:
@@ -141,7 +141,7 @@ def _stopped_today() -> World:
 
 def _outlives(*, down_at: float = 350.0) -> World:
     """A job that is to outlive its nodes loses a step with one (``--no-kill``), and its script ends it."""
-    told = out(
+    reported = out(
         350.5,
         "job.node_failure",
         "slurmstepd: error: *** STEP 1.0 ON n2 CANCELLED AT 2026-02-06T16:05:50 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
@@ -149,7 +149,7 @@ def _outlives(*, down_at: float = 350.0) -> World:
     lines = [
         *down(0, "n1", "eth0", 900),
         *set_down(down_at, "n1"),
-        *told,
+        *reported,
         *out(351, "job.killed", "srun: error: n2: task 1: Killed"),
     ]
     return world(lines, [one(352)])
@@ -163,8 +163,8 @@ def _full_disk(path: str) -> World:
 
 def _other_file_system(name: str) -> World:
     """A target of fs1 is lost, and the program met an error on a Lustre file system."""
-    told = out(0, "job.exit_error", f"OSError: [Errno 5] Input/output error: '/lustre/{name}/x'")
-    return world([*lustre(-100), *told], [one(2)])
+    reported = out(0, "job.exit_error", f"OSError: [Errno 5] Input/output error: '/lustre/{name}/x'")
+    return world([*lustre(-100), *reported], [one(2)])
 
 
 TRAPS = [
@@ -213,9 +213,9 @@ def test_a_node_of_the_cloud_that_never_came_up_did_not_fall_silent() -> None:
     where = world([late, *node_fail(0)], [run(1, ["n1", "n2"], -310, 0, "NODE_FAIL")])
     weigher = Weigher(where, EDGES)
     (incident,) = gather(where, weigher, list(judged(where).values()))
-    told = doubts(incident)
+    reported = doubts(incident)
     assert incident.root.attrs["unresumed"] == "300"
-    assert any("ResumeProgram" in d for d in told) and not any("fell silent" in d for d in told)
+    assert any("ResumeProgram" in d for d in reported) and not any("fell silent" in d for d in reported)
 
 
 def test_nobody_is_blamed_for_last_weeks_key_of_the_controller() -> None:

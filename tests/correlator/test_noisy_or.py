@@ -67,7 +67,7 @@ def outage(host: str, device: str, start: float) -> Fact:
     return Fact("link.outage", start, start + 60.0, 0.5, host=host, device=device)
 
 
-def test_one_trouble_told_twice_is_one_candidate() -> None:
+def test_one_trouble_reported_twice_is_one_candidate() -> None:
     """Two outages of one port do not make each other surer, as two witnesses would; that of another host is a second one."""
     one, again, other = outage("gpu01", "eth0", 0.0), outage("gpu01", "eth0", 90.0), outage("gpu02", "eth0", 0.0)
     chains = [Chain(one, (), 0.4), Chain(again, (), 0.4), Chain(other, (), 0.8)]

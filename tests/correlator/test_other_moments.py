@@ -119,22 +119,22 @@ def test_an_earlier_runs_words_name_no_node_of_a_later_one() -> None:
 LEAVES = [{"kind": "node", "switch": s, "child": f"{s}{i}"} for s in ("a", "b") for i in range(5)]
 
 
-def cut_off(*extra: Any, switches: str = "ab", voices: frozenset[str] = frozenset()) -> World:
+def cut_off(*extra: Any, switches: str = "ab", reporting_hosts: frozenset[str] = frozenset()) -> World:
     """The nodes of some switches are given up in one moment; one run on each switch."""
     nodes = [f"{s}{i}" for s in switches for i in range(5)]
     settings = [{"scope": "cluster", "name": n, "value": v, "source": "slurm.conf"} for n, v in
                 (("SlurmctldHost", "ctl(10.0.0.1)"), ("SlurmdTimeout", "300"))]  # fmt: skip
     site = build_site("c", settings, Cabling(), LEAVES, {r["child"] for r in LEAVES})
     runs = [run(n, [f"{s}0"], -900, 350, "NODE_FAIL") for n, s in enumerate(switches, 1)]
-    said_down = event(
+    stated_down = event(
         "slurm.node_down", 350, "log", "error: Nodes not responding, setting DOWN", source="syslog", nodes=nodes
     )
     where = World(
         site,
-        sorted([*extra, said_down], key=lambda e: e.time),
+        sorted([*extra, stated_down], key=lambda e: e.time),
         runs,
         inventory=Inventory(settings, [], LEAVES),
-        voices=voices,
+        reporting_hosts=reporting_hosts,
     )
     conclude(where)
     return where
@@ -146,13 +146,13 @@ def cut_off(*extra: Any, switches: str = "ab", voices: frozenset[str] = frozense
     ("a", True, None),  # they wrote on and lost no carrier: it was not their switch
 ])  # fmt: skip
 def test_the_switch_is_named_where_it_alone_explains_the_silence(switches: str, heard: bool, name: str | None) -> None:
-    voices = frozenset(r["child"] for r in LEAVES) if heard else frozenset()
-    where = cut_off(switches=switches, voices=voices)
+    reporting_hosts = frozenset(r["child"] for r in LEAVES) if heard else frozenset()
+    where = cut_off(switches=switches, reporting_hosts=reporting_hosts)
     assert [f.host for f in facts(where, "switch.silent")] == [name]
     assert {v.category for v in judged(where).values()} == {"infra.network"}
 
 
-def test_a_switch_tells_of_the_link_of_a_controller_that_is_named_in_slurm_conf_only() -> None:
+def test_a_switch_reports_the_link_of_a_controller_that_is_named_in_slurm_conf_only() -> None:
     lost = [
         event(f"switch.port_{way}", at, "a", f"port 9(m-ctl) {way}", source="switch", port="m-ctl")
         for way, at in (("down", 0), ("up", 380))
@@ -185,8 +185,8 @@ RETRIED = "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)
 @pytest.mark.parametrize(("lost", "root"), [(-40.0, "link.outage"), (-12.0, None), (8.0, None), (60.0, None)])
 def test_a_link_that_is_lost_too_late_for_the_end_is_not_its_cause(lost: float, root: str | None) -> None:
     """The line was printed before the run ended, wherever it was put; retries of 30 s had run out by then."""
-    printed = out(-0.5, "job.nccl_error", RETRIED, sigma=60.0)
-    where = world([*printed, *down(lost, "n1", "ib0", 900)], [one(0)])
+    output = out(-0.5, "job.nccl_error", RETRIED, sigma=60.0)
+    where = world([*output, *down(lost, "n1", "ib0", 900)], [one(0)])
     where.site.job_settings["1"] = {"NCCL_IB_TIMEOUT": "20"}
     verdict = judged(where)["1"]
     assert (verdict.root.kind if verdict.root else None) == root
@@ -201,12 +201,12 @@ EXPIRED = "srun: error: Task launch for StepId=1.0 failed on node n1: Job creden
     ("nodes", "expected"),
     [(["n1"], ("infra.node", "munge.failure", "n1")), (["n1", "n2"], ("unknown", None, None))],
 )
-def test_a_credential_that_is_over_at_once_tells_of_a_clock(
+def test_a_credential_that_is_over_at_once_reports_a_clock(
     nodes: list[str], expected: tuple[str, str | None, str | None]
 ) -> None:
     """A link that goes a moment later is not why; where all refuse it, the controller's clock may be the wrong one."""
-    printed = [e for n in nodes for e in out(3, "job.launch_error", EXPIRED.replace("n1", n), nodes=[n], sigma=60.0)]
-    where = world([*printed, *down(8, "n1", "eth0", 70)], [run(1, ["n1", "n2"], 0, 4)])
+    output = [e for n in nodes for e in out(3, "job.launch_error", EXPIRED.replace("n1", n), nodes=[n], sigma=60.0)]
+    where = world([*output, *down(8, "n1", "eth0", 70)], [run(1, ["n1", "n2"], 0, 4)])
     verdict = judged(where)["1"]
     assert said(verdict) == expected
 
@@ -229,7 +229,7 @@ def test_a_launch_before_its_allocation_may_be_another_runs(requeued: bool, jobs
     assert all(o.sigma >= 1800 for o in found if not o.seconds)
 
 
-def test_two_runs_of_a_job_on_other_nodes_tell_of_no_clock() -> None:
+def test_two_runs_of_a_job_on_other_nodes_report_no_clock() -> None:
     """Both start steps 0 and 1; the second run is four minutes later, on n2."""
     lines = [event("slurm.job_start", at, "ctl", "Allocate", source="slurmctld", job_id=1) for at in (0, 240)]
     lines += [

@@ -38,7 +38,7 @@ def incidents(where: World) -> list[Any]:
     return gather(where, weigher, judge(where, weigher))
 
 
-def test_power_lost_longer_than_slurmd_timeout_is_told_by_the_boot() -> None:
+def test_power_lost_longer_than_slurmd_timeout_is_reported_by_the_boot() -> None:
     """Both ends of the link tell the loss; the machine was off, and booted only after it had been given up."""
     where = world([*down(0, "n1", "eth0", 890), *GIVEN_UP, rebooted(900, "n1", -40)], [one(350, "NODE_FAIL")], spoke=spoke(-30, 895))  # fmt: skip
     assert said(judged(where)["1"]) == ("infra.node", "node.reboot", "n1")
@@ -90,7 +90,7 @@ def test_a_controller_that_refuses_every_node_has_the_wrong_key_itself() -> None
 
 
 @pytest.mark.parametrize(("both", "words"), [(True, "timed out on each other"), (False, "did not answer")])
-def test_packets_lost_are_told_from_a_hanging_slurmd_by_its_own_wait(both: bool, words: str) -> None:
+def test_packets_lost_are_reported_from_a_hanging_slurmd_by_its_own_wait(both: bool, words: str) -> None:
     text = "error: slurm_receive_msgs: [[n1]:6818] failed: Socket timed out on send/recv operation"
     lines = [event("slurm.comm_error", 330, "ctl", text, source="slurmctld", nodes=["n1"]), *GIVEN_UP]
     if both:
@@ -100,7 +100,7 @@ def test_packets_lost_are_told_from_a_hanging_slurmd_by_its_own_wait(both: bool,
     assert said(verdict) == ("infra.node", "node.deaf", "n1") and words in title_of(verdict.root)
 
 
-def test_two_nodes_cut_off_at_once_are_both_told() -> None:
+def test_two_nodes_cut_off_at_once_are_both_reported() -> None:
     """slurmctld names one node as the job's killer; the other one was set DOWN as well, which is no small matter."""
     lines = [*down(0, "n1", "eth0", 900), *down(0.1, "n2", "eth0", 900), *set_down(350, "n1", "n2"), *node_fail(350)]
     where = world(lines, [one(350, "NODE_FAIL", nodes=("n1", "n2", "n3"))])
@@ -119,7 +119,7 @@ def test_a_node_lost_without_slurmctlds_log() -> None:
     assert (nowhere.category, nowhere.root) == ("infra.node", None)
 
 
-def test_words_of_a_broken_gpu_are_told_before_the_peers_that_follow_them() -> None:
+def test_words_of_a_broken_gpu_are_reported_before_the_peers_that_follow_them() -> None:
     words = [*out(0, "job.cuda_error", "RuntimeError: CUDA error: unspecified launch failure"), *lost_peers(3)]
     verdict = judged(world(words, [one(6)]))["1"]
     assert verdict.category == "unknown" and "a GPU broke" in verdict.reason

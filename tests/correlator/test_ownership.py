@@ -15,17 +15,17 @@ from store.questions.job_rows import COLUMNS
 START = datetime(2026, 11, 21, 10)
 
 
-def row(source: str, user: str | None, **told: Any) -> dict[str, Any]:
-    usual = {
+def row(source: str, user: str | None, **reported: Any) -> dict[str, Any]:
+    common = {
         "job_id": 15, "user": user, "state": "FAILED", "exit_code": 1, "submit": START, "start": START,
         "end": START + timedelta(hours=1), "node_list": "gpu01", "nodes": ["gpu01"], "partition": "p", "source": source,
     }  # fmt: skip
-    return {**usual, **told}
+    return {**common, **reported}
 
 
-def hook(user: str, after: timedelta, **told: Any) -> dict[str, Any]:
+def hook(user: str, after: timedelta, **reported: Any) -> dict[str, Any]:
     at = START + after
-    return {"job_id": 15, "user": user, "source": "hook", "end": at, "observed_at": at, **told}
+    return {"job_id": 15, "user": user, "source": "hook", "end": at, "observed_at": at, **reported}
 
 
 def runs(*rows: dict[str, Any]) -> list[Any]:
@@ -51,7 +51,7 @@ def test_two_trusted_sources_that_name_different_users_make_a_run_nobodys() -> N
     assert "sacct: alice (1)" in run.row["disputed"] and "hook: mallory (2)" in run.row["disputed"]
 
 
-def test_uids_tell_where_names_are_missing() -> None:
+def test_uids_show_where_names_are_missing() -> None:
     (run,) = runs(row("sacct", None, uid=1), hook("", timedelta(hours=1), uid=2))
     assert run.row.get("uid") is None and run.row["disputed"]
 
@@ -74,10 +74,10 @@ def test_a_hook_soon_after_the_end_of_a_run_of_another_user_is_another_run() -> 
 
 
 def test_a_task_prologs_word_makes_no_run_and_changes_none() -> None:
-    said = {"job_id": 15, "uid": 2, "user": "mallory", "source": "task_hook", "observed_at": START, "name": "mine"}
-    old = {**said, "source": "hook", "file": "gpu01:/var/spool/faultline/task-hooks/15.taskprolog.gpu01.1.2.hook"}
+    stated = {"job_id": 15, "uid": 2, "user": "mallory", "source": "task_hook", "observed_at": START, "name": "mine"}
+    old = {**stated, "source": "hook", "file": "gpu01:/var/spool/faultline/task-hooks/15.taskprolog.gpu01.1.2.hook"}
     with open_store(None) as store:
-        store.add({"jobs": frame("jobs", [said, old, {**said, "job_id": 99}])})
+        store.add({"jobs": frame("jobs", [stated, old, {**stated, "job_id": 99}])})
         assert gather(store, None, []) == []
         store.add({"jobs": frame("jobs", [row("sacct", "alice", uid=1)])})
         (run,) = gather(store, None, [])

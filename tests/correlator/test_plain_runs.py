@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from correlator.gather.events import order
 from correlator.gather.runs import assemble, of_table
-from correlator.gather.runs_fast import likely_runs, plain_runs, told
+from correlator.gather.runs_fast import plain_runs, prepared_runs, stated_rows
 from correlator.model.nouns import Event, Run
 from parsers.record import TABLES
 from tests.correlator.making import T0, event
@@ -74,10 +74,10 @@ def steps_of(job: int) -> list[dict[str, Any]]:
 def test_the_shorter_way_says_what_the_longer_one_says(found: list[dict[str, Any]], said: list[Event], stepped: bool) -> None:  # fmt: skip
     events, steps = sorted(said, key=order), steps_of(1) if stepped else []
     table = frame(found)
-    long = described(assemble(told(table), steps, events))
+    long = described(assemble(stated_rows(table), steps, events))
     assert described(of_table(table, steps, events)) == long
     # Also where the runs were made beforehand, of some of the rows.
-    assert described(of_table(table, steps, events, likely_runs(table[::2]))) == long
+    assert described(of_table(table, steps, events, prepared_runs(table[::2]))) == long
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_shorter_way_says_what_the_longer_one_says(found: list[dict[str, Any
         ([row(1, 0.0, None, state="RUNNING")], [], set()),
     ],
 )
-def test_the_shorter_way_is_taken_for_the_usual_job(
+def test_the_shorter_way_is_taken_for_the_ordinary_job(
     rows: list[dict[str, Any]], lines: list[tuple[str, float, dict[str, Any]]], short: set[int]
 ) -> None:
     events = [event(kind, at, "ctl", source="slurmctld", job_id=1, **more) for kind, at, more in lines]

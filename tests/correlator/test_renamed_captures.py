@@ -63,7 +63,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize(("site", "name"), FAULTS)
 def test_a_fault_under_other_names(site: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = SITES[site]
-    renamed, said = renaming(names), captures.expected
+    renamed, stated = renaming(names), captures.expected
     source, target = unpacked(name, tmp_path / "as-it-was"), tmp_path / name.rpartition("/")[2]
     for path in source.rglob("*"):
         if path.is_file():
@@ -73,7 +73,7 @@ def test_a_fault_under_other_names(site: str, name: str, tmp_path: Path, monkeyp
             there.write_bytes(renamed(text).encode("utf-8", "surrogateescape"))
     monkeypatch.setattr(captures, "DEVICES", {"mgmt": names["eth0"], "hsn": names["hsn0"]})
     monkeypatch.setattr(
-        captures, "expected", lambda cause: replace(wanted := said(cause), host=wanted.host and renamed(wanted.host))
+        captures, "expected", lambda cause: replace(wanted := stated(cause), host=wanted.host and renamed(wanted.host))
     )
     captures.check_capture(target)
     for incident in captures.concluded(target)["incidents"]:

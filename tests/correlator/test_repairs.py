@@ -37,8 +37,10 @@ def event(kind: str, host: str, device: str | None, minutes: float, **more: Any)
 def flap(
     host: str, device: str, minutes: float, lasts_s: float | None = 2.0, side: str = "nic.link", **more: Any
 ) -> list[dict[str, Any]]:
-    told = [event(f"{side}_down", host, device, minutes, **more)]
-    return told if lasts_s is None else [*told, event(f"{side}_up", host, device, minutes + lasts_s / 60, **more)]
+    reported = [event(f"{side}_down", host, device, minutes, **more)]
+    return (
+        reported if lasts_s is None else [*reported, event(f"{side}_up", host, device, minutes + lasts_s / 60, **more)]
+    )
 
 
 def incident(name: str, root: str, ended: Iterable[str] = (), slowed: Iterable[str] = ()) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def test_both_ends_of_a_cable_are_one_row_with_both_names(store: DuckStore) -> N
     assert (found.plane, found.planes, found.first, found.last) == ("3", PLANES, at(0), at(90))
 
 
-def test_a_port_that_only_its_switch_tells_of_is_the_nodes(store: DuckStore) -> None:
+def test_a_port_that_only_its_switch_reports_is_the_nodes(store: DuckStore) -> None:
     fill(store, flap("leaf-p3", "Ethernet1", 0, side="switch.port"))
     assert (only(store).host, only(store).device, only(store).flaps) == ("n1", "rdma3", 1)
 
@@ -120,15 +122,15 @@ def test_a_reboot_an_hour_before_explains_nothing(store: DuckStore) -> None:
 
 def test_the_fleet_is_the_measure(store: DuckStore) -> None:
     """Two flaps on each of twelve ports are usual; fourteen on one are not."""
-    usual = [e for n in range(12) for i in range(2) for e in flap(f"n{n}", "rdma0", 10 * n + 500 * i)]
-    fill(store, [*usual, *(e for i in range(14) for e in flap("n20", "rdma5", 7.0 + 40 * i))])
+    common = [e for n in range(12) for i in range(2) for e in flap(f"n{n}", "rdma0", 10 * n + 500 * i)]
+    fill(store, [*common, *(e for i in range(14) for e in flap("n20", "rdma5", 7.0 + 40 * i))])
     first, *rest = repairs(store).repairs
     assert (first.host, first.outlier, first.urgency) == ("n20", True, "soon") and first.probability < 1e-6
     assert len(rest) == 12 and not any(one.outlier for one in rest) and {one.urgency for one in rest} == {"watch"}
     assert first.expected == pytest.approx(24.5 / (40 * PLANES - 1), abs=1e-4)
 
 
-def test_three_flaps_of_one_port_in_a_small_lab_are_not_yet_told_from_chance(store: DuckStore) -> None:
+def test_three_flaps_of_one_port_in_a_small_lab_are_not_yet_reported_from_chance(store: DuckStore) -> None:
     fill(
         store,
         [e for n in (0, 1, 1, 1, 2, 2) for e in flap(f"n{n}", "rdma0", random.Random(n).random() * 900 + n)],
@@ -237,7 +239,7 @@ def test_the_next_step_is_the_cheapest_that_the_signs_allow(fields: dict[str, An
     assert words in found.action and found.command == command
 
 
-def test_what_a_site_tells_of_its_interfaces_is_known_to_the_list(store: DuckStore) -> None:
+def test_what_a_site_reports_its_interfaces_is_known_to_the_list(store: DuckStore) -> None:
     """Who makes a report has no configuration: what the correlator was told is kept beside what it concluded."""
     events = [*flap("n1", "ens2f0", 0), *flap("n2", "p1p1", 5)]
     fill(store, events, nodes=0)

@@ -40,9 +40,9 @@ def test_without_its_edge_the_link_is_no_longer_blamed(loaded: DuckStore, tmp_pa
     assert (was.event, was.host) == ("nic.link_down", "gpu02") and "E03" in was.edges
     assert now.event != "nic.link_down"
     assert found.vanished or found.appeared
-    told = lines(found)
-    assert any(line.startswith("verdict   15: infra.network nic.link_down (eth0 of gpu02)") for line in told)
-    assert "1 change" in told[-1]
+    reported = lines(found)
+    assert any(line.startswith("verdict   15: infra.network nic.link_down (eth0 of gpu02)") for line in reported)
+    assert "1 change" in reported[-1]
     assert answer(loaded) == before, "a back-test must write nothing"
 
 

@@ -57,7 +57,7 @@ def test_single_flaps_are_left_to_the_repair_list(devices: tuple[str, ...], unti
         assert incident.severity == ("degraded" if len(devices) == 4 else "benign")
 
 
-def test_an_idle_node_of_such_a_fabric_tells_no_flap_either() -> None:
+def test_an_idle_node_of_such_a_fabric_shows_no_flap_either() -> None:
     assert incidents(down(0, "n1", "rdma1", 3.0), [running(nodes=("n2",))], {"1": MRC}) == []
 
 
@@ -65,11 +65,11 @@ def test_one_of_two_runs_on_the_node_that_may_have_waited_is_enough() -> None:
     assert len(incidents(down(0, "n1", "rdma1", 3.0), [running(1), running(2)], {"1": MRC})) == 1
 
 
-def test_a_flap_while_a_run_lost_its_pace_is_told() -> None:
+def test_a_flap_while_a_run_lost_its_pace_is_reported() -> None:
     job = running()
-    told = down(0, "n1", "rdma1", 200.0)
-    assert incidents(told, [job], {"1": MRC}, **slowed(job, 2000.0)) == [], "the run slowed half an hour later"
-    assert len(incidents(told, [job], {"1": MRC}, **slowed(job, 910.0))) == 1
+    reported = down(0, "n1", "rdma1", 200.0)
+    assert incidents(reported, [job], {"1": MRC}, **slowed(job, 2000.0)) == [], "the run slowed half an hour later"
+    assert len(incidents(reported, [job], {"1": MRC}, **slowed(job, 910.0))) == 1
 
 
 def test_ports_that_go_one_after_the_other_are_single_flaps() -> None:

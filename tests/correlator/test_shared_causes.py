@@ -43,8 +43,8 @@ def boots(at: float, hosts: list[str] = MANY) -> list[Any]:
 def test_sixteen_nodes_that_lose_one_interface_have_one_cause_without_a_name() -> None:
     """No inventory, no topology, no switch log: what they share broke, and the page says what would name it."""
     jobs = [run(i, [host], -900, 350, "NODE_FAIL") for i, host in enumerate(MANY, 1)]
-    told = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
-    where = world([*lost_together(), *told], jobs)
+    reported = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
+    where = world([*lost_together(), *reported], jobs)
     weigher = Weigher(where, EDGES)
     verdicts = judged(where)
     assert {said(v) for v in verdicts.values()} == {("infra.network", "switch.outage", None)}
@@ -74,7 +74,7 @@ def test_links_that_go_with_their_machines_are_the_machines() -> None:
     assert not facts(where, "switch.outage") and not facts(where, "power.outage")
 
 
-def test_a_clock_that_is_off_tells_the_same_outage_by_how_long_it_lasted() -> None:
+def test_a_clock_that_is_off_shows_the_same_outage_by_how_long_it_lasted() -> None:
     late = [e for host, off in (("n4", 61.0), ("n5", -140.0)) for e in down(off, host, "eth0", 720.0 + off)]
     lines = [
         *lost_together(hosts=["n1", "n2", "n3"], until=720.0),
@@ -109,8 +109,8 @@ def test_all_rails_of_a_leaf_are_one_cause() -> None:
 # -- machines that go together ------------------------------------------------------------------------------------------
 def test_machines_that_went_in_one_moment_lost_power() -> None:
     jobs = [run(1, ["g01"], -900, 350, "NODE_FAIL"), run(2, ["g07"], -900, 350, "NODE_FAIL")]
-    told = [*set_down(350, *MANY[:8]), *node_fail(350, 1, "g01"), *node_fail(350, 2, "g07")]
-    lines = [*told, *(rebooted(600 + 7 * i, host, last_response=-30 + i) for i, host in enumerate(MANY[:8]))]
+    reported = [*set_down(350, *MANY[:8]), *node_fail(350, 1, "g01"), *node_fail(350, 2, "g07")]
+    lines = [*reported, *(rebooted(600 + 7 * i, host, last_response=-30 + i) for i, host in enumerate(MANY[:8]))]
     where = world(lines, jobs, spoke=lambda host: [T0 - 15, T0 + 590])
     verdicts = judged(where)
     assert {said(v) for v in verdicts.values()} == {("infra.node", "power.outage", None)}
@@ -198,8 +198,8 @@ def test_a_link_that_was_back_at_once_where_no_retries_are_known() -> None:
 
 @pytest.mark.parametrize(("line", "expected"), [("Requeuing JobId=1", "user.cancel"), ("requeue job JobId=1 due to launch failure", "unknown")])  # fmt: skip
 def test_a_requeue_that_somebody_asked_for(line: str, expected: str) -> None:
-    told = [event("slurm.job_requeue", 1, "ctl", line, source="slurmctld", job_id=1)]
-    assert said(judged(world(told, [one(0, "REQUEUED")]))["1"])[0] == expected
+    reported = [event("slurm.job_requeue", 1, "ctl", line, source="slurmctld", job_id=1)]
+    assert said(judged(world(reported, [one(0, "REQUEUED")]))["1"])[0] == expected
 
 
 def test_a_slurmd_that_is_started_anew_is_everydays_work() -> None:
@@ -210,7 +210,7 @@ def test_a_slurmd_that_is_started_anew_is_everydays_work() -> None:
 
 
 # -- slow runs, runs that nobody saw ------------------------------------------------------------------------------------
-def test_a_straggler_that_nothing_explains_is_told_with_doubt() -> None:
+def test_a_straggler_that_nothing_explains_is_reported_with_doubt() -> None:
     job = one(1600, "TIMEOUT", time_limit_s=3600)
     slow, steady = (judged(world([], [job], **slowed(job, onset)))["1"] for onset in (1500.0, 99999.0))
     assert said(slow)[0] == said(steady)[0] == "app.timeout"
@@ -240,7 +240,7 @@ def launches(host: str, delays: list[float], first_job: int = 1) -> list[Any]:
 
 
 @pytest.mark.parametrize(("delays", "off"), [([90.4, 90.9, 91.2], 91.0), ([90.4, 97.0, 84.0], None), ([90.4, 90.9], None)])  # fmt: skip
-def test_launches_that_are_late_by_the_same_each_time_tell_a_clock_ahead(
+def test_launches_that_are_late_by_the_same_each_time_show_a_clock_ahead(
     delays: list[float], off: float | None
 ) -> None:
     others = [e for k, host in enumerate(("n2", "n3", "n4")) for e in launches(host, [0.5, 0.6], 100 + 10 * k)]
@@ -248,7 +248,7 @@ def test_launches_that_are_late_by_the_same_each_time_tell_a_clock_ahead(
     assert [(o.host, o.seconds) for o in found] == ([("n1", off)] if off else [])
 
 
-def test_what_a_host_wrote_last_is_told_in_true_time() -> None:
+def test_what_a_host_wrote_last_is_reported_in_true_time() -> None:
     off = Offset("n1", float("-inf"), float("inf"), 90.0, 3.0, "2 launches agree on it")
     where = world([], spoke=lambda host: [T0 + 90.0, T0 + 190.0], clocks=[off])
     assert list(where.spoke_at("n1")) == [T0, T0 + 100.0] and list(where.spoke_at("n2")) == [T0 + 90.0, T0 + 190.0]
@@ -260,8 +260,8 @@ TREE = [{"kind": "node", "switch": "ibleaf", "child": host} for host in MANY]
 
 def under_tree(device: str, links: list[dict[str, str]]) -> World:
     jobs = [run(i, [host, "other"], -900, 62 if device == "ib0" else 350, "FAILED" if device == "ib0" else "NODE_FAIL") for i, host in enumerate(MANY, 1)]  # fmt: skip
-    told = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
-    lost = [e for i in range(1, 17) for e in lost_peers(60, job=i)] if device == "ib0" else told
+    reported = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
+    lost = [e for i in range(1, 17) for e in lost_peers(60, job=i)] if device == "ib0" else reported
     return world([*lost_together(device=device), *lost], jobs, links=links, topology=TREE)
 
 
@@ -280,8 +280,8 @@ def test_the_tree_that_jobs_are_placed_by_need_not_be_the_network_that_was_lost(
 def test_a_leaf_of_the_fabric_did_not_silence_its_nodes() -> None:
     fabric = [{"host": h, "device": "ib0", "switch": "ibleaf", "switch_port": h} for h in MANY]
     jobs = [run(i, [host], -900, 350, "NODE_FAIL") for i, host in enumerate(MANY, 1)]
-    told = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
+    reported = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
     for links, host in (([], "ibleaf"), (fabric, None)):
         tree = [*TREE, {"kind": "node", "switch": "leaf2", "child": "h1"}]
-        where = world(told, jobs, links=links, topology=tree)
+        where = world(reported, jobs, links=links, topology=tree)
         assert {said(v) for v in judged(where).values()} == {("infra.network", "switch.silent", host)}

@@ -75,8 +75,8 @@ def test_heat_that_nodes_share(heat: Heat) -> None:
     runs = [run(n, nodes, start, 9000.0, "COMPLETED") for n, (start, nodes) in enumerate(heat.runs, 1)]
     where = world([e for h, at in heat.onsets.items() for e in hot(at, h)], runs, **heat.more)
     assert [f.attrs["hosts"] for f in facts(where, "cooling.outage")] == ([sorted(heat.shared)] if heat.shared else [])
-    told = gather(where, Weigher(where, EDGES), [])
-    kinds = sorted(i.root.kind for i in told)
+    reported = gather(where, Weigher(where, EDGES), [])
+    kinds = sorted(i.root.kind for i in reported)
     left = len(heat.onsets) - len(heat.shared or ())
     assert kinds == ["cooling.outage"] * bool(heat.shared) + ["gpu.thermal"] * left
 

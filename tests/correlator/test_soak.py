@@ -28,11 +28,11 @@ def test_ticks_end_as_a_full_pass(seed: int) -> None:
 
 def test_what_is_delivered_is_all_there_is_and_some_lines_twice() -> None:
     rows = soak.day_rows(3, events=600)
-    told = [part for _, part in soak.deliveries(rows, seed=3, ticks=7)]
-    assert len(told) == 8
-    jobs = pl.concat([part["jobs"] for part in told])
+    reported = [part for _, part in soak.deliveries(rows, seed=3, ticks=7)]
+    assert len(reported) == 8
+    jobs = pl.concat([part["jobs"] for part in reported])
     assert sorted(jobs["job_id"].to_list()) == sorted(rows["jobs"]["job_id"].to_list())
-    lines = pl.concat([part["logs"].select("file", "line") for part in told])
+    lines = pl.concat([part["logs"].select("file", "line") for part in reported])
     assert lines.unique().height == rows["logs"].height < lines.height
 
 

@@ -29,14 +29,14 @@ def after(lies: dict[str, list[str]]) -> dict[str, Any]:
 def harm(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) -> str:
     """What these words changed for others, or did for their writer; nothing if they did nothing."""
     found, peace = after(written(channels, texts, share)), in_peace()
-    told = []
+    reported = []
     for name, was in others(peace).items():
         if (now := others(found)[name]) != was:
-            told.append(f"{name}: {was} -> {now}" if name == "lemons" else f"{name} differ")
+            reported.append(f"{name}: {was} -> {now}" if name == "lemons" else f"{name} differ")
     own = found["verdicts"][str(ALICES)]
     if own["category"].startswith("infra.") or own["incident_id"] is not None:
-        told.append(f"alice's own: {own['category']} {own['confidence']}")
-    return "; ".join(told)
+        reported.append(f"alice's own: {own['category']} {own['confidence']}")
+    return "; ".join(reported)
 
 
 def culprits(channels: tuple[Channel, ...], texts: tuple[str, ...]) -> list[tuple[str, str, str]]:
@@ -83,8 +83,8 @@ def test_every_text_in_every_way(place: str) -> None:
     begun = time.process_time()
     lines = sum(map(len, written(channels, words()).values()))
     harmed = harm(channels, words())
-    spent = time.process_time() - begun
-    print(f"{place}: {len(words())} texts x {len(channels)} channels = {lines} lines, {spent:.0f} s of CPU")
+    used = time.process_time() - begun
+    print(f"{place}: {len(words())} texts x {len(channels)} channels = {lines} lines, {used:.0f} s of CPU")
     assert not harmed
 
 

@@ -125,7 +125,7 @@ def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known
     assert lines == [[1]]
 
 
-def test_a_controller_that_is_found_later_is_heard_from_then_on(tmp_path: Path) -> None:
+def test_a_controller_that_is_found_later_is_logged_from_then_on(tmp_path: Path) -> None:
     """Other way round: until slurm.conf names it nobody is known for the controller but a host that runs no job."""
     says = {"nodes/ctl/syslog": "Feb 28 10:11:00 ctl slurmctld[77]: error: Nodes gx04 not responding, setting DOWN\n"}
     lies = {

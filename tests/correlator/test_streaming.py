@@ -63,10 +63,10 @@ def add(store: DuckStore, part: list[tuple[datetime, str, dict[str, Any]]]) -> N
 def stored(store: DuckStore) -> dict[str, Any]:
     """Everything in ``model`` but when it was first said."""
     found = {t: store.rows(f"SELECT * FROM model.{t} ORDER BY ALL") for t in ("events", "runs")}
-    told = result(store)
-    for incident in told["incidents"]:
+    reported = result(store)
+    for incident in reported["incidents"]:
         incident["detected_at"] = None
-    return {**found, "result": told}
+    return {**found, "result": reported}
 
 
 def with_settings(store: DuckStore, strangers: int = 0) -> None:
@@ -168,7 +168,7 @@ def test_a_host_never_seen_asks_for_a_full_pass_only_where_an_earlier_line_named
     )
 
 
-def test_accounting_that_tells_the_gpus_of_a_run_later_changes_what_a_lost_node_cost() -> None:
+def test_accounting_that_shows_the_gpus_of_a_run_later_changes_what_a_lost_node_cost() -> None:
     with open_store(None) as store:
         with_settings(store)
         day = benchmark().Day(4)
@@ -239,10 +239,10 @@ def test_a_detection_has_the_time_of_the_tick_and_offline_work_has_none() -> Non
         store.add(rows_of(folder))
         report = ticker.tick(moment)
         assert report.opened
-        told = {i["id"]: i["detected_at"] for i in result(store)["incidents"]}
-        assert all(told[i] == "2026-11-21T12:00:00.000000Z" for i in report.opened)
+        reported = {i["id"]: i["detected_at"] for i in result(store)["incidents"]}
+        assert all(reported[i] == "2026-11-21T12:00:00.000000Z" for i in report.opened)
         correlate(store)
-        assert {i["id"]: i["detected_at"] for i in result(store)["incidents"]} == told, (
+        assert {i["id"]: i["detected_at"] for i in result(store)["incidents"]} == reported, (
             "a full pass forgets no detection"
         )
     with open_store(None) as store:
@@ -258,17 +258,17 @@ def test_a_former_id_leads_to_the_incident_that_took_over(long_ago: bool) -> Non
     folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
     rows = rows_of(folder)
     fine = rows["logs"]["file"].str.contains("kmsg")
-    said = datetime(2026, 11, 21, 12, 0, 0) if long_ago else rows["logs"]["time"].max() + timedelta(seconds=2)
+    stated = datetime(2026, 11, 21, 12, 0, 0) if long_ago else rows["logs"]["time"].max() + timedelta(seconds=2)
     with open_store(None) as store:
         ticker = Ticker(store)
         store.add({**rows, "logs": rows["logs"].filter(~fine)})
-        ticker.tick(said)
+        ticker.tick(stated)
         before = [i["id"] for i in result(store)["incidents"]]
         store.add({"logs": rows["logs"].filter(fine)})
-        report = ticker.tick(said + timedelta(seconds=20))
+        report = ticker.tick(stated + timedelta(seconds=20))
         after = [i["id"] for i in result(store)["incidents"]]
         dates = {i["detected_at"] for i in result(store)["incidents"] if i["id"] in set(after) - set(before)}
-        assert dates == {said.isoformat(timespec="microseconds") + "Z"}, "its story was told before"
+        assert dates == {stated.isoformat(timespec="microseconds") + "Z"}, "its story was told before"
         assert before != after and set(report.closed) == set(before) - set(after)
         assert {resolve(store, old) for old in report.closed} <= set(after)
         client = TestClient(create_app(store))
@@ -290,14 +290,14 @@ def test_an_incident_that_stood_beside_another_and_takes_over_its_story_has_the_
         both = replace(found, incidents=[*found.incidents, gone], stories=[*found.stories, found.stories[0]])
         older = replace(found, incidents=[gone], stories=found.stories[:1], verdicts={})
         for moment, now, last in ((first, older, None), (first + timedelta(seconds=5), both, older)):
-            told = history.note([now], moment, {now.cluster: last} if last else {})
-            history.remember(told)
+            reported = history.note([now], moment, {now.cluster: last} if last else {})
+            history.remember(reported)
         assert history.detected[heir["id"]] == first + timedelta(seconds=5)
         touched = Touched([], {gone["id"]: (gone, found.stories[0])}, set())
         later = replace(found, change=TickChange(touched=touched))
-        told = history.note([later], first + timedelta(seconds=9), {found.cluster: both})
-        history.remember(told)
-        assert told.report["aliases"] == {gone["id"]: heir["id"]}
+        reported = history.note([later], first + timedelta(seconds=9), {found.cluster: both})
+        history.remember(reported)
+        assert reported.report["aliases"] == {gone["id"]: heir["id"]}
         assert history.detected[heir["id"]] == first, "the story was told at noon"
         assert touched.incidents == [0] and heir["id"] in touched.gone, "and what is stored is dated anew"
 

@@ -53,8 +53,8 @@ def lost(length: float = 60, device: str = "ib0", hosts: list[str] = NODES) -> l
 
 def hit(first: int, last: int) -> tuple[list[Any], list[Run]]:
     """Runs that lost their peers as well."""
-    told = [e for job in range(first, last + 1) for e in out(50 + 0.1 * job, "job.nccl_error", RETRY, job=job)]
-    return told, others(first, last, 62, "FAILED")
+    reported = [e for job in range(first, last + 1) for e in out(50 + 0.1 * job, "job.nccl_error", RETRY, job=job)]
+    return reported, others(first, last, 62, "FAILED")
 
 
 def paces(jobs: list[Run], slow: set[int]) -> dict[tuple[int, int], list[tuple[float, float]]]:
@@ -95,8 +95,8 @@ def _planes() -> World:
 
 
 def _some_hit(last: int, of_all: int = 10) -> World:
-    told, ended = hit(1, last)
-    return _world([*lost(), *told], [*ended, *others(last + 1, of_all)])
+    reported, ended = hit(1, last)
+    return _world([*lost(), *reported], [*ended, *others(last + 1, of_all)])
 
 
 def _shared_node(runs: list[Run], lines: list[Any], **more: Any) -> World:
@@ -109,9 +109,9 @@ CLIENTS = tuple(NODES[:16])
 
 
 def _storage(ended: int, of_all: int = 8, lines: list[Any] | None = None, text: str = EIO) -> World:
-    told = [e for job in range(1, ended + 1) for e in out(120 + job, "job.exit_error", text, job=job)]
+    reported = [e for job in range(1, ended + 1) for e in out(120 + job, "job.exit_error", text, job=job)]
     runs = [run(j, of(j), -3000, 122 + j, "FAILED") for j in range(1, ended + 1)]
-    return _world([*lustre(0, CLIENTS), *(lines or []), *told], [*runs, *others(ended + 1, of_all)])
+    return _world([*lustre(0, CLIENTS), *(lines or []), *reported], [*runs, *others(ended + 1, of_all)])
 
 
 EVICTED = [
@@ -234,9 +234,9 @@ def document(where: World) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def test_a_verdict_names_those_that_ran_on() -> None:
     verdict, incidents = document(_some_hit(1, 8))
-    told = "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.028"
-    assert told in verdict["grounds"]
-    assert told in next(i for i in incidents if i["id"] == verdict["incident_id"])["grounds"]
+    reported = "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.028"
+    assert reported in verdict["grounds"]
+    assert reported in next(i for i in incidents if i["id"] == verdict["incident_id"])["grounds"]
     assert "one of the 7 jobs behind leaf12 that ran on was hurt as well" in verdict["change_my_mind"]
     (row,) = [step["others"] for step in verdict["chain"] if step["others"]]
     assert (row["spared_count"], row["hit_count"], row["spared"][0]) == (7, 0, "2")
@@ -250,7 +250,7 @@ def test_a_rival_is_rejected_for_those_that_ran_on() -> None:
     assert "one of the 9 jobs behind leaf12" in verdict["change_my_mind"]
 
 
-def test_those_that_were_hit_are_told_too() -> None:
+def test_those_that_were_hit_are_reported_too() -> None:
     verdict, _ = document(_some_hit(10))
     assert any(
         g.startswith("9 other jobs behind leaf12 (2, 3, 4 and 6 more) were hit as well: weight x")
@@ -282,7 +282,7 @@ def test_a_thousand_runs_behind_one_cause_are_not_all_looked_at() -> None:
     ]
     found = verdicts(_world([*lost(), *lost_peers(50)], runs))["1"]
     counted = [h.others for c in [*([found.chain] if found.chain else []), *found.others] for h in c.hops if h.others]
-    assert counted and all(len(o.spared) <= 101 for o in counted)
+    assert counted and all(len(o.survivors) <= 101 for o in counted)
 
 
 def test_of_many_that_were_reached_some_are_looked_at_and_the_page_says_so() -> None:
@@ -292,10 +292,12 @@ def test_of_many_that_were_reached_some_are_looked_at_and_the_page_says_so() -> 
     judge(where, weigher)
     (lag,) = [h for f in where.facts_of("job.comm_error") for h in weigher.into(f)[0] if h.others and "leaf12" in h.others.where and h.cause.kind == "switch.outage"]  # fmt: skip
     assert (
-        lag.others is not None and lag.others.reached == 340 and len(lag.others.spared) == lag.others.asked <= LOOKED_AT
+        lag.others is not None
+        and lag.others.reached == 340
+        and len(lag.others.survivors) == lag.others.asked <= LOOKED_AT
     )
-    (said_of_it,) = others_say([lag])
-    assert f"({lag.others.asked} looked at of 340 that it reached)" in said_of_it
+    (stated_of_it,) = others_say([lag])
+    assert f"({lag.others.asked} looked at of 340 that it reached)" in stated_of_it
 
 
 def _flaps(count: int, length: float = 60.0) -> World:

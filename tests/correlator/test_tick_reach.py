@@ -115,15 +115,15 @@ def shared_rail(day: Any) -> None:
             day.jobs[-1]["late"] = 5_000.0
 
 
-def test_what_becomes_known_of_others_later_changes_what_was_said() -> None:
-    told: list[tuple[float, int | None]] = []
+def test_what_becomes_known_of_others_later_changes_what_was_stated() -> None:
+    reported: list[tuple[float, int | None]] = []
     with open_store(None) as store:
         steps = (43.0, 50.0, 80.0, 103.0, 160.0, 900.0, 2_000.0, 2_600.0, 3_200.0, 3_800.0, 4_400.0, 5_100.0)
         partly = 0
         for step, partial in zip(steps, as_told(store, shared_rail, -2_000.0, steps), strict=True):
             partly += partial
             chain = result(store)["verdicts"]["901"]["chain"]
-            told.append((step, next((s["others"]["spared_count"] for s in chain if s["others"]), None)))
+            reported.append((step, next((s["others"]["spared_count"] for s in chain if s["others"]), None)))
     assert partly >= 8
-    spared = dict(told)
-    assert (spared[50.0], spared[160.0], spared[4_400.0], spared[5_100.0]) == (None, 4, 5, 4), told
+    survivors = dict(reported)
+    assert (survivors[50.0], survivors[160.0], survivors[4_400.0], survivors[5_100.0]) == (None, 4, 5, 4), reported

@@ -12,7 +12,7 @@ import pytest
 
 from correlator.conclusions import Conclusions
 from correlator.engine import run_table
-from correlator.gather.runs_fast import rows_of, told
+from correlator.gather.runs_fast import rows_of, stated_rows
 from correlator.incidents.sentences import stamp
 from correlator.live.inbox import ending_in
 from correlator.model.nouns import Run
@@ -51,7 +51,7 @@ ROWS = [
 
 def test_a_row_of_columns_says_what_a_row_of_its_own_says() -> None:
     table = pl.DataFrame(ROWS, schema={"name": pl.String, "gpus": pl.Int64, "user": pl.String})
-    rows, own = rows_of(table), told(table)
+    rows, own = rows_of(table), stated_rows(table)
     assert [dict(r) for r in rows] == own and [len(r) for r in rows] == [3, 1, 2]
     assert rows[0] == own[0] and own[1] == rows[1] and rows[0] != rows[1]
     assert [(r.get("user"), r.get("nothing", 7), "gpus" in r) for r in rows] == [("u", 7, True), (None, 7, False), (None, 7, True)]  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_row_of_columns_says_what_a_row_of_its_own_says() -> None:
 @pytest.mark.parametrize("shared", [(), (0,), (1, 2), (0, 1, 2)])
 def test_rows_of_runs_are_the_same_wherever_their_fields_lie(shared: tuple[int, ...]) -> None:
     table = pl.DataFrame(ROWS, schema={"name": pl.String, "gpus": pl.Int64, "user": pl.String})
-    own, columns = told(table), rows_of(table)
+    own, columns = stated_rows(table), rows_of(table)
 
     def runs(rows: list[Any]) -> pl.DataFrame:
         made = [Run(str(j), j, 0, "COMPLETED", (), 1.5 * j, None, 2e9 + j / 7, row) for j, row in enumerate(rows)]

@@ -168,10 +168,10 @@ def test_a_node_whose_clock_is_minutes_off() -> None:
 
 
 def test_a_node_whose_log_is_missing_makes_the_verdict_less_sure() -> None:
-    heard, deaf = one(6), one(6)
+    received, deaf = one(6), one(6)
     assert (
         verdict([], deaf, voices=frozenset({"n2"})).confidence
-        < verdict([], heard, voices=frozenset({"n1", "n2"})).confidence
+        < verdict([], received, voices=frozenset({"n1", "n2"})).confidence
     )
     assert "n1" in verdict([], deaf, voices=frozenset({"n2"})).doubts[0]
 

@@ -26,8 +26,8 @@ DEAF = tuple(
 
 def tables(*lines: str) -> dict[str, Any]:
     """What is stored of one run on gpu[01-02] that ended NODE_FAIL with gpu01."""
-    told = Situation("", lines, (ended("NODE_FAIL"),), (None,), links=LEAF)
-    return situations.tables_of([_case(told, 0)])
+    reported = Situation("", lines, (ended("NODE_FAIL"),), (None,), links=LEAF)
+    return situations.tables_of([_case(reported, 0)])
 
 
 def verdict_of(store: Any) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_what_slurm_answers_about_a_node_is_not_its_own_word() -> None:
         assert "awaited" in verdict_of(store)
 
 
-def test_who_was_never_heard_is_not_waited_for() -> None:
+def test_who_was_never_logged_is_not_waited_for() -> None:
     with open_store(None) as store:
         store.add(tables("-2h gpu02 kernel: x", PORT, SET_DOWN, KILLED))
         Ticker(store).tick(END + timedelta(seconds=1))

@@ -84,7 +84,7 @@ def told(events: list[Any]) -> tuple[dict[str, float], frozenset[str]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_launches_tell_the_zone_of_stamps(case: Case) -> None:
+def test_launches_show_the_zone_of_stamps(case: Case) -> None:
     assert told(case.events) == (case.ahead, case.doubt)
     shuffled = case.events[:]
     random.Random(5).shuffle(shuffled)

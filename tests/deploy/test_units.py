@@ -50,9 +50,9 @@ def settings(name: str) -> dict[str, str]:
     ("name", "wanted"), [("faultline", {**BOTH, **SERVICE}), ("faultline-agent", {**BOTH, **AGENT})]
 )
 def test_a_unit_is_shut_as_far_as_its_work_permits(name: str, wanted: dict[str, str]) -> None:
-    told = settings(name)
-    assert {key: told.get(key) for key in wanted} == wanted
-    assert not NEVER[name] & set(told)
+    reported = settings(name)
+    assert {key: reported.get(key) for key in wanted} == wanted
+    assert not NEVER[name] & set(reported)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -326,25 +326,25 @@ def test_every_statement_has_a_site() -> None:
     assert [begin for begin in SITES if not any(text.startswith(begin) for text in written)] == []
 
 
-def test_a_shut_site_is_told_nothing(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    told = site.told(capsys)
-    assert "all is well" in told and "OPEN" not in told and "WRONG" not in told
+def test_a_shut_site_is_reported_nothing(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    reported = site.told(capsys)
+    assert "all is well" in reported and "OPEN" not in reported and "WRONG" not in reported
 
 
 @pytest.mark.parametrize("begin", SITES)
 def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].shown(site)
-    told = site.told(capsys)
-    assert _said(begin, told), told
+    reported = site.told(capsys)
+    assert _said(begin, reported), reported
 
 
 @pytest.mark.parametrize("begin", SITES)
 def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].not_shown(site)
-    told = site.told(capsys)
-    assert not _said(begin, told), told
+    reported = site.told(capsys)
+    assert not _said(begin, reported), reported
 
 
-def _said(begin: str, told: str) -> bool:
+def _said(begin: str, reported: str) -> bool:
     """Whether a line that is no heading has the text."""
-    return any(begin in line for line in told.splitlines() if re.match(r"OPEN |WRONG |cluster ", line))
+    return any(begin in line for line in reported.splitlines() if re.match(r"OPEN |WRONG |cluster ", line))

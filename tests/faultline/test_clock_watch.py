@@ -36,9 +36,9 @@ def held(store: DuckStore) -> int:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
-    told = [NOW]
-    monkeypatch.setattr(upkeep, "utc_now", lambda: told[0])
-    return told
+    reported = [NOW]
+    monkeypatch.setattr(upkeep, "utc_now", lambda: reported[0])
+    return reported
 
 
 def test_a_clock_13_years_ahead_drops_nothing(
@@ -140,6 +140,6 @@ def test_it_is_told_where_operators_look(tmp_path: Path) -> None:
         assert "faultline_retention_held 0" in client.get("/metrics").text
         lines(store, NOW)
         service.clock.look(JUMPED)
-        (told,) = client.get("/readyz").json()["troubles"]
-        assert told == service.clock.trouble
+        (reported,) = client.get("/readyz").json()["troubles"]
+        assert reported == service.clock.trouble
         assert "faultline_retention_held 1" in client.get("/metrics").text

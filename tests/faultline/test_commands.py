@@ -47,10 +47,10 @@ def test_incidents_as_table_and_json(data: Path) -> None:
     assert faultline("incidents", "--data", data, "--host", "gpu04").stdout.startswith(b"No incidents")
 
 
-def test_why_tells_chain_lines_windows_and_rivals(data: Path) -> None:
-    told = faultline("why", "15", "--data", data)
-    text = told.stdout.decode()
-    assert told.returncode == 0
+def test_why_shows_chain_lines_windows_and_rivals(data: Path) -> None:
+    reported = faultline("why", "15", "--data", data)
+    text = reported.stdout.decode()
+    assert reported.returncode == 0
     assert "slurmctld.log:7" in text and "Killing JobId=15 on failed node gpu02" in text
     assert "allowed" in text and "SlurmdTimeout" in text and "Rivals rejected" in text
     machine = json.loads(faultline("why", "15", "--data", data, "--format", "json").stdout)
@@ -84,9 +84,9 @@ def test_why_of_a_good_and_of_an_unknown_job(data: Path) -> None:
 
 def test_sources_are_those_of_the_api(data: Path) -> None:
     with open_store(data, read_only=True) as store:
-        told = TestClient(create_app(store)).get("/api/v1/sources").json()
+        reported = TestClient(create_app(store)).get("/api/v1/sources").json()
     done = faultline("sources", "--data", data, "--format", "json")
-    assert done.returncode == 0 and json.loads(done.stdout) == told
+    assert done.returncode == 0 and json.loads(done.stdout) == reported
     table = faultline("sources", "--data", data, "--search", "GPU02").stdout.decode().splitlines()
     assert table[0].startswith("host") and len(table) > 1 and all("gpu02" in row.lower() for row in table[1:])
     assert faultline("sources", "--data", data, "--only", "nothing").returncode == 2

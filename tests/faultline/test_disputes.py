@@ -60,9 +60,9 @@ def test_it_is_nobodys_and_operators_are_told_once_in_the_log(service: Service) 
         service.tick()
         service.disputes.look(now=1e9)
         service.disputes.look(now=2e9)
-    said = [entry["event"] for entry in log if "disputed" in entry["event"]]
-    assert len(said) == 1 and said[0].startswith("job 15 of cluster mini: ")
-    assert "sacct: alice (20001)" in said[0] and "slurmrestd: mallory (20002)" in said[0]
+    stated = [entry["event"] for entry in log if "disputed" in entry["event"]]
+    assert len(stated) == 1 and stated[0].startswith("job 15 of cluster mini: ")
+    assert "sacct: alice (20001)" in stated[0] and "slurmrestd: mallory (20002)" in stated[0]
     assert {name: ask(name, "/api/v1/jobs/15").status_code for name in NAMES} == {
         "ops": 200,
         "reader": 200,
@@ -70,7 +70,7 @@ def test_it_is_nobodys_and_operators_are_told_once_in_the_log(service: Service) 
         "mallory": 404,
     }
     assert ask("alice", "/api/v1/jobs/16").json()["user"] == "alice"  # what is not disputed stays its owner's
-    assert ask("ops", "/api/v1/sources").json()["disputed"] == said
+    assert ask("ops", "/api/v1/sources").json()["disputed"] == stated
     page = ask("ops", "/sources", "text/html").text
     assert "Runs whose user is disputed" in page and "job 15 of cluster mini" in page
     for name in ("alice", "mallory"):

@@ -34,12 +34,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(files: Path, *parts: str, **more: object) -> Config:
-    told: dict[str, object] = {"data": str(files / "data"), "syslog": []}
+    reported: dict[str, object] = {"data": str(files / "data"), "syslog": []}
     if "tls" in parts:
-        told["tls"] = {"certificate": str(files / "service.pem"), "key": str(files / "service.key")}
+        reported["tls"] = {"certificate": str(files / "service.pem"), "key": str(files / "service.key")}
     if "access" in parts:
-        told["access"] = {"users": str(files / "users.toml"), "operate": ["ada"]}
-    return validate({**told, **more}, "test")
+        reported["access"] = {"users": str(files / "users.toml"), "operate": ["ada"]}
+    return validate({**reported, **more}, "test")
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_no_host_is_this_machine_for_pages_and_everybody_for_syslog(files: Path)
     config = settings(files, listen=":0", syslog=[{"listen": ":5514", "transport": "udp"}])
     exposure.refuse(config)
     assert config.address[0] == "127.0.0.1"
-    (told,) = [line for line in exposure.told_at_start(config) if "syslog" in line]
-    assert "whoever reaches it" in told
+    (reported,) = [line for line in exposure.startup_warnings(config) if "syslog" in line]
+    assert "whoever reaches it" in reported
 
 
 @pytest.mark.parametrize("parts", [(), ("tls",), ("access",)], ids=["nothing", "tls only", "access only"])
 def test_an_open_address_needs_https_and_signing_in(files: Path, parts: tuple[str, ...]) -> None:
     with pytest.raises(CommandError) as refused:
         exposure.refuse(settings(files, *parts, listen="0.0.0.0:0"))
-    said = str(refused.value)
-    assert "--insecure" in said and "127.0.0.1" in said and "\n" not in said
-    assert ("no [tls]" in said) == ("tls" not in parts) and ("no [access]" in said) == ("access" not in parts)
+    stated = str(refused.value)
+    assert "--insecure" in stated and "127.0.0.1" in stated and "\n" not in stated
+    assert ("no [tls]" in stated) == ("tls" not in parts) and ("no [access]" in stated) == ("access" not in parts)
     exposure.refuse(settings(files, *parts, listen="127.0.0.1:0"))
     exposure.refuse(settings(files, *parts, listen="0.0.0.0:0", insecure=True))
 
@@ -89,22 +89,22 @@ def test_the_commands_refuse_it_in_one_line_before_anything_is_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run([command, "--listen", "0.0.0.0:0"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "--insecure" in said and not list(tmp_path.iterdir())
+    stated = capsys.readouterr().err
+    assert stated.count("\n") == 1 and "--insecure" in stated and not list(tmp_path.iterdir())
 
 
-def test_receivers_that_anybody_reaches_are_told(files: Path) -> None:
-    def told(**more: object) -> str:
-        return "\n".join(exposure.told_at_start(settings(files, "tls", "access", **more)))
+def test_receivers_that_anybody_reaches_are_reported(files: Path) -> None:
+    def reported(**more: object) -> str:
+        return "\n".join(exposure.startup_warnings(settings(files, "tls", "access", **more)))
 
     everywhere = {"listen": "0.0.0.0:0"}
-    assert "whoever reaches it may send lines as any host" in told(**everywhere)
-    assert told(**everywhere, ingest={"tokens": ["t"]}) == ""
-    assert told(listen="127.0.0.1:0") == ""
-    assert "syslog udp 0.0.0.0:514" in told(
+    assert "whoever reaches it may send lines as any host" in reported(**everywhere)
+    assert reported(**everywhere, ingest={"tokens": ["t"]}) == ""
+    assert reported(listen="127.0.0.1:0") == ""
+    assert "syslog udp 0.0.0.0:514" in reported(
         listen="127.0.0.1:0", syslog=[{"listen": "0.0.0.0:514", "transport": "udp"}]
     )
-    by_default = told(**everywhere, ingest={"tokens": ["t"]}, syslog=None)
+    by_default = reported(**everywhere, ingest={"tokens": ["t"]}, syslog=None)
     assert "syslog udp 0.0.0.0:5514" in by_default and "syslog tcp 0.0.0.0:5514" in by_default
     tls = {
         "listen": "0.0.0.0:6514",
@@ -112,11 +112,11 @@ def test_receivers_that_anybody_reaches_are_told(files: Path) -> None:
         "certificate": str(files / "service.pem"),
         "key": str(files / "service.key"),
     }
-    assert "syslog tls" in told(listen="127.0.0.1:0", syslog=[tls])
-    assert told(listen="127.0.0.1:0", syslog=[{**tls, "client_ca": str(files / "ca.pem")}]) == ""
+    assert "syslog tls" in reported(listen="127.0.0.1:0", syslog=[tls])
+    assert reported(listen="127.0.0.1:0", syslog=[{**tls, "client_ca": str(files / "ca.pem")}]) == ""
 
 
-def test_check_tells_what_is_open_and_is_wrong_only_where_serve_would_refuse(
+def test_check_shows_what_is_open_and_is_wrong_only_where_serve_would_refuse(
     tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = datetime.now(UTC)
@@ -136,18 +136,18 @@ def test_check_tells_what_is_open_and_is_wrong_only_where_serve_would_refuse(
     )
     config.chmod(0o666)
     assert run(["check", "--config", str(config)]) == 0
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("OPEN")]
-    for said in ("insecure, without [tls]", "syslog udp 0.0.0.0:5514", "'grafana': never ends", "'ada old': ended", "'ada soon': ends",
+    reported = [line for line in capsys.readouterr().out.splitlines() if line.startswith("OPEN")]
+    for stated in ("insecure, without [tls]", "syslog udp 0.0.0.0:5514", "'grafana': never ends", "'ada old': ended", "'ada soon': ends",
                  "passwords of old: old hashes", f"{users}: mode 0644", f"{config}: mode 0666: every user", "others may change it",
                  f"{data}: mode 0755", "proxies 127.0.0.1: every user of this machine", "65,536 addresses"):  # fmt: skip
-        assert any(said in line for line in told), (said, told)
-    assert not any("ada well" in line or "passwords of ada" in line for line in told)
+        assert any(stated in line for line in reported), (stated, reported)
+    assert not any("ada well" in line or "passwords of ada" in line for line in reported)
     config.write_text(config.read_text().replace("insecure = true\n", ""))
     assert run(["check", "--config", str(config)]) == 1
     assert "WRONG  0.0.0.0:8514" in capsys.readouterr().out
 
 
-def test_check_of_a_shut_site_tells_nothing_open(
+def test_check_of_a_shut_site_shows_nothing_open(
     tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     private.begin(tmp_path / "data")
@@ -174,14 +174,14 @@ def test_a_new_data_folder_is_shut(tmp_path: Path) -> None:
     assert mode(tmp_path / "a" / "data" / "x") == 0o600, "and so is what is made from now on"
 
 
-def test_one_of_before_is_shut_and_that_is_told(tmp_path: Path) -> None:
+def test_one_of_before_is_shut_and_that_is_reported(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     for name in ("faultline.duckdb", "faultline.duckdb.wal", "audit.ndjson", "session.key", "users.toml"):
         (data / name).write_text("")
     (data / "spool").mkdir()
-    (told,) = private.begin(data)
-    assert "0755" in told and "0700" in told and "--server" in told and mode(data) == 0o700
+    (reported,) = private.begin(data)
+    assert "0755" in reported and "0700" in reported and "--server" in reported and mode(data) == 0o700
     assert private.begin(data) == []
 
 
@@ -191,8 +191,8 @@ def test_a_folder_with_other_things_stays_and_what_is_ours_in_it_is_shut(tmp_pat
         (tmp_path / name).write_text("")
     (tmp_path / "archive").mkdir()
     (tmp_path / "spool").symlink_to("/etc")
-    (told,) = private.begin(tmp_path)
-    assert "thesis.tex" in told and "0755" in told and mode(tmp_path) == 0o755
+    (reported,) = private.begin(tmp_path)
+    assert "thesis.tex" in reported and "0755" in reported and mode(tmp_path) == 0o755
     assert (mode(tmp_path / "faultline.duckdb"), mode(tmp_path / "archive"), mode(tmp_path / "thesis.tex")) == (
         0o600,
         0o700,

@@ -54,12 +54,12 @@ def asked_from(peer: str, service: Running, path: str, body: bytes, headers: dic
         return answer.status, answer.headers.get("set-cookie", "")
 
 
-def refused_as(service: Running, name: str, said: str, peer: str = "127.0.0.1") -> str:
+def refused_as(service: Running, name: str, stated: str, peer: str = "127.0.0.1") -> str:
     """Signs in wrongly; the address that the audit tells of it."""
     body = urlencode({"name": name, "password": "wrong"}).encode()
-    assert asked_from(peer, service, "/login", body, {**FORM, "X-Forwarded-For": said})[0] == 403
-    told = [json.loads(line) for line in (service.data / "audit.ndjson").read_text().splitlines()]
-    (line,) = [one for one in told if one["who"] == name]
+    assert asked_from(peer, service, "/login", body, {**FORM, "X-Forwarded-For": stated})[0] == 403
+    reported = [json.loads(line) for line in (service.data / "audit.ndjson").read_text().splitlines()]
+    (line,) = [one for one in reported if one["who"] == name]
     return str(line["address"])
 
 
@@ -82,8 +82,8 @@ def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running) -> Non
     """HTTPS at the proxy: cookies are for HTTPS. Who claims it without one gets what he would get anyway."""
     body = urlencode({"name": "x", "password": "wrong"}).encode()
     for peer, secured in (("127.0.0.1", False), (PROXY, True)):
-        told = asked_from(peer, plain, "/logout", body, {**FORM, "X-Forwarded-Proto": "https"})[1]
-        assert ("Secure" in told) is secured, told
+        reported = asked_from(peer, plain, "/logout", body, {**FORM, "X-Forwarded-Proto": "https"})[1]
+        assert ("Secure" in reported) is secured, reported
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running) -> Non
      ("10.0.0.1", {"access": {"users": "u.toml", "read": ["*"]}}, False),
      ("10.0.0.7", {"access": {"proxies": ["10.0.0.7"], "read": ["*"], "groups_header": "X-Groups"}}, True)],
 )  # fmt: skip
-def test_who_asks_is_said_by_named_proxies_only(peer: str, more: dict[str, object], heard: bool) -> None:
+def test_who_asks_is_stated_by_named_proxies_only(peer: str, more: dict[str, object], heard: bool) -> None:
     """Also without [access], where answers to verdicts are signed by that header."""
     config = validate({"user_header": "X-User", "proxies": ["10.0.0.1"], **more}, "test")
-    told: list[list[tuple[bytes, bytes]]] = []
+    reported: list[list[tuple[bytes, bytes]]] = []
 
     async def app(scope: MutableMapping[str, Any], _receive: Any, _send: Any) -> None:
-        told.append(scope["headers"])
+        reported.append(scope["headers"])
 
     headers = [(b"x-user", b"ada"), (b"X-User", b"eve"), (b"x-groups", b"admins"), (b"accept", b"*/*")]
     scope = {"type": "http", PEER: peer, "headers": headers}
     asyncio.run(tls.only_of_proxies(app, config)(scope, None, None))  # type: ignore[arg-type]
-    names = {name.lower() for name, _value in told[0]}
+    names = {name.lower() for name, _value in reported[0]}
     assert (b"x-user" in names) is heard and b"accept" in names
     assert heard or "access" in more or b"x-groups" in names, "which is no header of the configuration"
 

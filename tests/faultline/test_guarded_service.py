@@ -120,7 +120,7 @@ def test_pages_and_api_answer_who_is_known(guarded: Guarded) -> None:
     assert guarded.status("/api/v1/jobs") == 401
 
 
-def test_why_asks_with_a_token_and_tells_ones_own_jobs_only(guarded: Guarded) -> None:
+def test_why_asks_with_a_token_and_shows_ones_own_jobs_only(guarded: Guarded) -> None:
     trusted = {"SSL_CERT_FILE": str(guarded.folder / "ca.pem")}
 
     def why(name: str) -> Answer:
@@ -152,13 +152,13 @@ def test_passwords_and_tokens_are_given_by_the_command(tmp_path: Path) -> None:
     assert listed[0][2] == "argon2id" and re.match(r"scope all, ends 20\d\d-\d\d-\d\d, \.\.\.\S{4}$", listed[1][2])
     kept = Path(users).read_text()
     assert "long enough" not in kept and "$argon2id$" in kept and Path(users).stat().st_mode & 0o007 == 0
-    for wrong, said in (
+    for wrong, stated in (
         (("password", "ada"), "8 characters"),
         (("password",), "NAME"),
         (("pasword", "ada"), "did you mean password"),
     ):
         answer = faultline("access", *wrong, "--users", users, given="short\n")
-        assert answer.returncode == 2 and said in answer.stderr, wrong
+        assert answer.returncode == 2 and stated in answer.stderr, wrong
     assert Path(users).read_text() == kept
     assert faultline("access", "remove", "eve", "--users", users).returncode == 1
 

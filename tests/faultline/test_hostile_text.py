@@ -63,15 +63,15 @@ def client(data: Path) -> Iterator[TestClient]:
 
 
 def test_pages_and_reports_show_escapes(client: TestClient) -> None:
-    told = 0
+    reported = 0
     for address in ("/", "/jobs", "/jobs/15", "/nodes", "/repairs", "/reports", "/search?q=owned", "/sources", "/explore", f"/search?q={'%1b%E2%80%AE'}",
                     "/api/v1/reports/failure-patterns", "/api/v1/reports/usage?format=md", "/jobs/%1b%E2%80%AE"):  # fmt: skip
         page = client.get(address, headers={"accept": "text/html"})
         assert page.status_code in (200, 404, 303), address
         assert shown_badly(page.text) == set(), address
         assert "<script>alert" not in page.text, address
-        told += "\\u202e" in page.text
-    assert told >= 2
+        reported += "\\u202e" in page.text
+    assert reported >= 2
 
 
 @pytest.mark.parametrize("text", ["\\r=1+1", "a\\r=1+1", "=1+1", "\\t=1+1"])
@@ -79,8 +79,8 @@ def test_no_row_of_a_csv_begins_with_a_formula(data: Path, text: str, capfd: pyt
     """A spreadsheet takes a bare CR for the end of a row; so does universal newline reading."""
     asked = f"print a = \"{text}\", ['=cmd()'] = 1"
     assert cli.run(["query", "--data", str(data), "--format", "csv", asked]) == 0
-    printed = capfd.readouterr().out
-    outside = re.sub(r'"[^"]*"', "", printed)
+    output = capfd.readouterr().out
+    outside = re.sub(r'"[^"]*"', "", output)
     assert "\r" not in outside
     assert not re.search(r"(?m)(^|,)[=+@\t]", outside)
 
@@ -88,12 +88,12 @@ def test_no_row_of_a_csv_begins_with_a_formula(data: Path, text: str, capfd: pyt
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_commands_print_no_control(data: Path, form: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["query", "--data", str(data), "--format", form, "Logs | project Host, Message, File"]) == 0
-    printed = capfd.readouterr().out
-    assert "owned" in printed
+    output = capfd.readouterr().out
+    assert "owned" in output
     if form == "table":
-        assert shown_badly(printed) == set() and len(printed.splitlines()) == 2
+        assert shown_badly(output) == set() and len(output.splitlines()) == 2
     else:
-        (_, row) = csv.reader(io.StringIO(printed))
+        (_, row) = csv.reader(io.StringIO(output))
         assert row[1] == f"'{HOSTILE}", "exact but for the formula"
 
 
@@ -104,9 +104,9 @@ def test_every_command_prints_no_control(data: Path, arguments: list[str], capfd
         [] if "--data" in arguments or (len(arguments) == 1 and arguments[0] != "incidents") else ["--data", str(data)]
     )
     cli.run([*arguments, *more])
-    printed = capfd.readouterr()
-    assert shown_badly(printed.out + printed.err) == set()
-    assert printed.out + printed.err
+    output = capfd.readouterr()
+    assert shown_badly(output.out + output.err) == set()
+    assert output.out + output.err
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
@@ -156,5 +156,5 @@ def test_messages_call_nobody_and_inject_nothing(title: str) -> None:
 
 def test_a_line_of_the_services_log_is_one_line() -> None:
     entry = one_line(None, "info", {"event": f"a\nfaked {HOSTILE}", "path": SUBJECT})
-    printed = structlog.dev.ConsoleRenderer(colors=False)(None, "info", dict(entry))
-    assert shown_badly(printed) == set() and len(printed.splitlines()) == 1
+    output = structlog.dev.ConsoleRenderer(colors=False)(None, "info", dict(entry))
+    assert shown_badly(output) == set() and len(output.splitlines()) == 1

@@ -84,8 +84,8 @@ def test_a_head_that_never_ends_is_ended() -> None:
 
 def test_a_body_that_never_ends_is_ended() -> None:
     async def work(address: tuple[str, int], everybody: Connections) -> None:
-        said = await _said(address, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf")
-        assert b"200" not in said and everybody.counts["body"] == 1
+        stated = await _said(address, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf")
+        assert b"200" not in stated and everybody.counts["body"] == 1
 
     serving(work)
 

@@ -169,14 +169,16 @@ class Asking:
 
 def checked(client: TestClient, method: str, address: str, body: Any, headers: dict[str, str]) -> int:
     answer = client.request(method, address, content=body, headers={n: v.encode("latin-1") for n, v in headers.items()})  # type: ignore[misc]
-    told = f"{method} {address} {body!r:.200} {headers}: {answer.status_code} {answer.text[:600]}"
-    assert answer.status_code < 500, told
-    assert "Traceback (most recent" not in answer.text, told
+    reported = f"{method} {address} {body!r:.200} {headers}: {answer.status_code} {answer.text[:600]}"
+    assert answer.status_code < 500, reported
+    assert "Traceback (most recent" not in answer.text, reported
     kind = answer.headers.get("content-type", "")
     if answer.status_code not in (204, 303, 304, 307) and method != "HEAD":
-        assert kind.startswith(("application/json", "application/problem+json", "text/", "application/x-ndjson")), told
+        assert kind.startswith(("application/json", "application/problem+json", "text/", "application/x-ndjson")), (
+            reported
+        )
     if "json" in kind and "ndjson" not in kind and method != "HEAD":
-        json.loads(answer.text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON: {told}"))
+        json.loads(answer.text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON: {reported}"))
     return answer.status_code
 
 

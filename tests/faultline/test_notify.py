@@ -17,9 +17,9 @@ import pytest
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.notify import notifiers
+from faultline.notify.dispatch import MOST, REMEMBERED, RETRY_S, SETTLE_S, Dispatcher, Target
 from faultline.notify.message import Message
-from faultline.notify.targets import telling_of
-from faultline.notify.telling import MOST, REMEMBERED, RETRY_S, SETTLE_S, Target, Telling
+from faultline.notify.targets import dispatcher_of
 from faultline.service import Service
 from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded
@@ -45,7 +45,7 @@ class Ears:
         self.time = 0.0
         self.start = now
         self.target = Target("ears", self.take, **about)
-        self.telling = Telling(store, [self.target], "http://x", lambda: self.alerts, self.now, lambda: self.time)
+        self.dispatcher = Dispatcher(store, [self.target], "http://x", lambda: self.alerts, self.now, lambda: self.time)
 
     def now(self) -> datetime:
         return self.start + timedelta(seconds=self.time)
@@ -59,7 +59,7 @@ class Ears:
         """What one more round tells."""
         self.time += later
         before = len(self.heard)
-        self.telling.round()
+        self.dispatcher.round()
         return [(message.state, message.key) for message in self.heard[before:]]
 
 
@@ -75,7 +75,7 @@ def change(store: DuckStore, **members: Any) -> None:
         connection.execute("UPDATE model.incidents SET document = ? WHERE severity = 'impact'", [document])
 
 
-def test_an_incident_is_told_once_with_what_to_do_also_over_a_restart(store: DuckStore) -> None:
+def test_an_incident_is_reported_once_with_what_to_do_also_over_a_restart(store: DuckStore) -> None:
     ears, name = Ears(store), the_incident(store)
     assert ears.round() == [("opened", name)] and ears.round(60) == []
     text = ears.heard[0].text
@@ -89,13 +89,13 @@ def test_an_incident_is_told_once_with_what_to_do_also_over_a_restart(store: Duc
     [({}, SOON, 1), ({"severity": ("degraded",)}, SOON, 0), ({"least_confidence": 0.999}, SOON, 0),
      ({}, SOON + timedelta(hours=3), 0)],
 )  # fmt: skip
-def test_what_is_no_news_for_a_target_is_not_told(
+def test_what_is_no_news_for_a_target_is_not_reported(
     store: DuckStore, about: dict[str, Any], now: datetime, told: int
 ) -> None:
     assert len(Ears(store, now, **about).round()) == told
 
 
-def test_another_cause_is_told_when_it_stays(store: DuckStore) -> None:
+def test_another_cause_is_reported_when_it_stays(store: DuckStore) -> None:
     ears, name = Ears(store), the_incident(store)
     ears.round()
     change(store, category="infra.gpu")
@@ -116,32 +116,32 @@ def test_what_is_concluded_no_more_is_withdrawn_and_what_is_only_old_is_not(stor
     assert "it is part of I-new" in ears.heard[-1].title and ears.heard[-1].link.endswith("/I-new")
 
 
-def test_a_target_that_is_away_is_tried_later_and_later_and_the_others_are_told(store: DuckStore) -> None:
+def test_a_target_that_is_away_is_tried_later_and_later_and_the_others_are_reported(store: DuckStore) -> None:
     ears, other = Ears(store), Ears(store)
     other.target.name = "other"
-    ears.telling.targets = [ears.target, other.target]
+    ears.dispatcher.targets = [ears.target, other.target]
     ears.away = OSError("refused")
-    ears.telling.round()
-    assert len(other.heard) == 1 and ears.telling.counts == {("ears", "failed"): 1, ("other", "sent"): 1}
+    ears.dispatcher.round()
+    assert len(other.heard) == 1 and ears.dispatcher.counts == {("ears", "failed"): 1, ("other", "sent"): 1}
     ears.away = None
     assert ears.round(RETRY_S - 1) == []
     assert len(ears.round(2)) == 1
-    assert 'faultline_notices_total{outcome="sent",target="ears"} 1' in exposition(ears.telling)
+    assert 'faultline_notices_total{outcome="sent",target="ears"} 1' in exposition(ears.dispatcher)
 
 
-def test_a_storm_is_told_in_a_few_messages(store: DuckStore) -> None:
+def test_a_storm_is_reported_in_a_few_messages(store: DuckStore) -> None:
     with store.transaction() as connection:
         connection.execute(
             "INSERT INTO model.incidents SELECT 'I-' || n, cluster, start, \"end\", severity, category, root_event, root_host, "
             "root_device, document FROM model.incidents, range(30) AS many(n) WHERE severity = 'impact'"
         )
     ears = Ears(store)
-    told = ears.round()
-    assert len(told) == MOST + 1 and told[-1][0] == "more" and "21 more" in ears.heard[-1].title
+    reported = ears.round()
+    assert len(reported) == MOST + 1 and reported[-1][0] == "more" and "21 more" in ears.heard[-1].title
     assert ears.round() == []
 
 
-def test_a_source_that_falls_silent_is_told_until_it_speaks(store: DuckStore) -> None:
+def test_a_source_that_falls_silent_is_reported_until_it_speaks(store: DuckStore) -> None:
     ears = Ears(store, severity=())
     ears.alerts = [("gpu02 kernel /var/log/kern.log", "kernel of gpu02 silent for 20 min")]
     key = "source gpu02 kernel /var/log/kern.log"
@@ -207,7 +207,7 @@ def test_alertmanager_ends_an_alert_under_the_labels_that_began_it(receiver: str
     assert path == "/api/v2/alerts" and begun["labels"] == ended["labels"]
     assert begun["startsAt"] == "2026-11-21T00:30:17Z"
     now = datetime.now(UTC)
-    lasts, over = (datetime.fromisoformat(told["endsAt"]) - now for told in (begun, ended))
+    lasts, over = (datetime.fromisoformat(reported["endsAt"]) - now for reported in (begun, ended))
     assert lasts > timedelta(hours=23) and over <= timedelta(0)
 
 
@@ -266,10 +266,12 @@ def test_a_wrong_entry_is_named(said: str) -> None:
 
 def test_the_service_looks_for_news_by_itself(store: DuckStore, tmp_path: Path) -> None:
     hook = {"kind": "command", "options": {"command": ["/bin/true"]}}
-    quiet, told = (Service(validate({"data": str(tmp_path), "notify": some}, "test"), store) for some in ([], [hook]))
-    for running, jobs in ((quiet, 0), (told, 1)):
+    quiet, reported = (
+        Service(validate({"data": str(tmp_path), "notify": some}, "test"), store) for some in ([], [hook])
+    )
+    for running, jobs in ((quiet, 0), (reported, 1)):
         running.start()
-        found = [job for job in running.scheduler.get_jobs() if job.func == running.telling.round]
+        found = [job for job in running.scheduler.get_jobs() if job.func == running.dispatcher.round]
         running.stop()
         assert len(found) == jobs
 
@@ -288,5 +290,5 @@ def test_two_targets_need_two_names(store: DuckStore) -> None:
     with pytest.raises(CommandError, match="two targets are called webhook"):
         validate({"notify": [hook, hook]}, "test")
     config = validate({"notify": [hook, {**hook, "name": "second"}], "public_url": "https://f.example/"}, "test")
-    telling = telling_of(config, store, list)
+    telling = dispatcher_of(config, store, list)
     assert [target.name for target in telling.targets] == ["webhook", "second"] and telling.link == "https://f.example"

@@ -40,7 +40,7 @@ def send(client: TestClient) -> Any:
     return client.post("/api/v1/ingest", content=b"a line", headers={"content-type": "text/plain"})
 
 
-def test_no_memory_for_a_batch_is_told_everywhere_and_passes(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_for_a_batch_is_reported_everywhere_and_passes(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     client, receiving, is_out = TestClient(parts.front, base_url="http://localhost"), parts.receiving, threading.Event()
     real = intake.Intake._body
 
@@ -55,9 +55,9 @@ def test_no_memory_for_a_batch_is_told_everywhere_and_passes(parts: Any, monkeyp
     is_out.set()
     refused = send(client)
     assert refused.status_code == 503 and int(refused.headers["retry-after"]) >= 1
-    with capture_logs() as said:
+    with capture_logs() as stated:
         watch.look()
-    assert [line["reason"] for line in said if line["event"] == "not all is taken in or stored"] == [intake.NO_MEMORY]
+    assert [line["reason"] for line in stated if line["event"] == "not all is taken in or stored"] == [intake.NO_MEMORY]
     ready = client.get("/readyz")
     assert ready.status_code == 503 and intake.NO_MEMORY in ready.text and int(ready.headers["retry-after"]) >= 1
     assert "\nfaultline_intake_ok 0" in client.get("/metrics").text

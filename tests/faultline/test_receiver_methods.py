@@ -22,18 +22,18 @@ def front(tmp_path: Path) -> Iterator[Front]:
 
 
 def asked(front: Front, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     async def send(message: Any) -> None:
-        told.append(message)
+        reported.append(message)
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
     scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b""}
     asyncio.run(front(scope, receive, send))
-    headers = {name.decode(): value.decode() for name, value in told[0]["headers"]}
-    return told[0]["status"], headers, told[1]["body"]
+    headers = {name.decode(): value.decode() for name, value in reported[0]["headers"]}
+    return reported[0]["status"], headers, reported[1]["body"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
@@ -44,13 +44,13 @@ def test_a_path_that_takes_lines_says_how_they_are_sent(front: Front, method: st
     if method == "HEAD":
         assert body == b""
     else:
-        told = json.loads(body)
-        assert (told["status"], told["instance"], told["do"]) == (405, path, "Use POST.")
+        reported = json.loads(body)
+        assert (reported["status"], reported["instance"], reported["do"]) == (405, path, "Use POST.")
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [
     ("GET", "/_bulk", 405), ("DELETE", "/slurm/_doc", 405), ("GET", "/_cluster/health", 200), ("GET", "/jobs/15", 503), ("GET", "/healthz", 200),
 ])  # fmt: skip
 def test_other_paths_are_answered_as_before(front: Front, method: str, path: str, status: int) -> None:
-    told, headers, _ = asked(front, method, path)
-    assert told == status and headers.get("allow") == ("POST, PUT" if status == 405 else None)
+    reported, headers, _ = asked(front, method, path)
+    assert reported == status and headers.get("allow") == ("POST, PUT" if status == 405 else None)

@@ -31,13 +31,13 @@ def receiving(tmp_path: Path) -> Any:
 
 
 def ask(front: Front, method: str, path: str, headers: dict[str, str], body: bytes = b"a line") -> int:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:
-        told.append(message)
+        reported.append(message)
 
     given = {"Host": "localhost:8514", "Content-Type": "text/plain", **headers}
     scope = {
@@ -46,7 +46,7 @@ def ask(front: Front, method: str, path: str, headers: dict[str, str], body: byt
         "scheme": "http", "server": ("127.0.0.1", 8514), "client": ("127.0.0.1", 4), "http_version": "1.1",
     }  # fmt: skip
     asyncio.run(front(scope, receive, send))
-    return int(told[0]["status"])
+    return int(reported[0]["status"])
 
 
 def test_no_receiver_takes_anything_from_a_page_of_another_site(receiving: Receiving) -> None:

@@ -68,7 +68,7 @@ def test_the_pause_between_rounds_follows_what_waits_and_what_arrives(
 ) -> None:
     pipeline = SimpleNamespace(is_busy=busy, unsettled=False, counts=SimpleNamespace(lines=7))
     receiving = SimpleNamespace(spool=SimpleNamespace(waiting_unpacked=waiting), pipeline=pipeline, keep=None)
-    heard: list[dict[str, object]] = []
+    received: list[dict[str, object]] = []
     with open_store(None) as store:
         made = Service(validate({"data": str(tmp_path)}, "test"), store, cast(Any, receiving))
         for part, name, does in (
@@ -76,12 +76,12 @@ def test_the_pause_between_rounds_follows_what_waits_and_what_arrives(
             (made, "_seal", lambda: None),
             (made, "_deliver_output", lambda: None),
             (made.patterns, "refresh", lambda: False),
-            (made._pacing, "is_time", lambda **said: heard.append(said) or True),
-            (made._pacing, "done", lambda took, lines, **said: heard.append({"lines": lines, **said})),
+            (made._pacing, "is_time", lambda **stated: received.append(stated) or True),
+            (made._pacing, "done", lambda took, lines, **stated: received.append({"lines": lines, **stated})),
         ):
             monkeypatch.setattr(part, name, does)
         made.tick()
-    assert heard == [{"behind": told["behind"], "stored": 7}, {"lines": 3, "full": True, "stored": 7, **told}]
+    assert received == [{"behind": told["behind"], "stored": 7}, {"lines": 3, "full": True, "stored": 7, **told}]
 
 
 @pytest.mark.parametrize("cron", ["every monday", "0 6 * *", "61 6 * * mon"])
@@ -138,8 +138,8 @@ def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_
             == 200
         )
         assert receiving.pipeline is not None and receiving.pipeline.drain(30)
-        told = asked.get("/api/v1/sources").json()
-        assert told["looking_since"] and told["intake"]["stored_lines"] == 1
+        reported = asked.get("/api/v1/sources").json()
+        assert reported["looking_since"] and reported["intake"]["stored_lines"] == 1
         for path in ("/", "/sources", "/explore"):
             page = asked.get(path, headers={"accept": "text/html"}).text
             assert "still looking through all that is stored" in page and "data-poll" in page, path
@@ -157,7 +157,7 @@ def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_
         gc.unfreeze()
 
 
-def test_a_job_that_fails_is_told_until_it_goes_through_again(tmp_path: Path) -> None:
+def test_a_job_that_fails_is_reported_until_it_goes_through_again(tmp_path: Path) -> None:
     """Notifications, reports, closing days, the audit: none of them ends silently, and none ends another."""
     broken, rounds = threading.Event(), threading.Semaphore(0)
     broken.set()
@@ -167,7 +167,7 @@ def test_a_job_that_fails_is_told_until_it_goes_through_again(tmp_path: Path) ->
         if broken.is_set():
             raise MemoryError("nothing left")
 
-    with open_store(tmp_path / "data") as store, capture_logs() as said:
+    with open_store(tmp_path / "data") as store, capture_logs() as stated:
         running = Service(validate({"data": str(tmp_path / "data")}, "test"), store)
         running.start()
         try:
@@ -185,8 +185,8 @@ def test_a_job_that_fails_is_told_until_it_goes_through_again(tmp_path: Path) ->
             assert running.troubles() == [] and "\nfaultline_jobs_failing 0.0\n" in exposition(running)
         finally:
             running.stop()
-    told = [line["event"] for line in said if line.get("job") == "the test's"]
-    assert told == ["a job failed; it is run again when it is due", "a job goes through again"]
+    reported = [line["event"] for line in stated if line.get("job") == "the test's"]
+    assert reported == ["a job failed; it is run again when it is due", "a job goes through again"]
 
 
 def test_what_a_damaged_log_cost_is_among_the_troubles(tmp_path: Path) -> None:

@@ -38,15 +38,15 @@ def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
         command, stdout=writer, stdin=writer, stderr=subprocess.PIPE, env=environment(COLUMNS=str(columns), **more)
     )
     os.close(writer)
-    said = b""
+    stated = b""
     try:
         while part := os.read(reader, 65536):
-            said += part
+            stated += part
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(reader)
     child.communicate(timeout=120)
-    return said.decode().replace("\r\n", "\n")
+    return stated.decode().replace("\r\n", "\n")
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def test_why_fits_a_terminal_says_first_what_to_do_and_leaves_lines_and_commands
 
 
 def test_a_pipe_has_the_same_words_one_paragraph_a_line_and_no_colours(data: Path) -> None:
-    told = piped("why", "15", "--data", data).stdout
+    reported = piped("why", "15", "--data", data).stdout
     assert (
-        "\x1b" not in told
-        and "\n  - Drain gpu02 when it is idle and check cable, transceiver and switch port of eth0.\n" in told
+        "\x1b" not in reported
+        and "\n  - Drain gpu02 when it is idle and check cable, transceiver and switch port of eth0.\n" in reported
     )
-    assert " ".join(ESCAPE.sub("", at_terminal("why", "15", "--data", data)).split()) == " ".join(told.split())
+    assert " ".join(ESCAPE.sub("", at_terminal("why", "15", "--data", data)).split()) == " ".join(reported.split())
 
 
 def test_colours_are_for_terminals_that_want_them(data: Path) -> None:

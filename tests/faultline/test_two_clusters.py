@@ -58,8 +58,8 @@ def test_each_run_has_its_verdict(data: Path) -> None:
         "15": "east",
         "15@west": "west",
     }
-    said = {i["cluster"]: [job["job_id"] for job in i["jobs"]] for i in found["incidents"] if i["jobs"]}
-    assert said == {"east": ["15"], "west": ["15@west"]}
+    stated = {i["cluster"]: [job["job_id"] for job in i["jobs"]] for i in found["incidents"] if i["jobs"]}
+    assert stated == {"east": ["15"], "west": ["15@west"]}
 
 
 @pytest.mark.parametrize(("asked", "key", "cluster"), [
@@ -70,8 +70,12 @@ def test_why_says_whose_run_it_is(
 ) -> None:
     assert run(["why", asked, "--data", str(data), "--format", "json"]) == 0
     out, err = capsys.readouterr()
-    told: dict[str, Any] = json.loads(out)
-    assert (told["job_id"], told["verdict"]["cluster"], told["incident"]["cluster"]) == (key, cluster, cluster)
+    reported: dict[str, Any] = json.loads(out)
+    assert (reported["job_id"], reported["verdict"]["cluster"], reported["incident"]["cluster"]) == (
+        key,
+        cluster,
+        cluster,
+    )
     other = {"15": "15@west", "15@west": "15"}[key]
     assert err == f"faultline: this is the run of cluster {cluster}; there is also {other}\n"
 
@@ -83,8 +87,8 @@ def test_a_cluster_that_has_no_such_run_is_refused(data: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize(("key", "cluster"), [("15", "east"), ("15@east", "east"), ("15@west", "west")])
 def test_a_page_is_of_one_run(pages: TestClient, key: str, cluster: str) -> None:
-    told = pages.get(f"/api/v1/jobs/{key}").json()
-    assert {told["cluster"], *(run["cluster"] for run in told["runs"])} == {cluster}
+    reported = pages.get(f"/api/v1/jobs/{key}").json()
+    assert {reported["cluster"], *(run["cluster"] for run in reported["runs"])} == {cluster}
     page = pages.get(f"/jobs/{key}", headers={"accept": "text/html"})
     assert page.status_code == 200 and page.text.count('id="rn"') == 1
 
@@ -109,18 +113,20 @@ def test_hosts_of_the_same_name_are_two_nodes(pages: TestClient) -> None:
 
 @pytest.mark.parametrize("cluster", ["east", "west"])
 def test_a_node_has_its_own_clusters_runs_incidents_states_and_events(pages: TestClient, cluster: str) -> None:
-    told = pages.get(f"/api/v1/nodes/gpu02@{cluster}").json()
+    reported = pages.get(f"/api/v1/nodes/gpu02@{cluster}").json()
     assert (
-        {run["cluster"] for run in told["jobs"]} == {incident["cluster"] for incident in told["incidents"]} == {cluster}
+        {run["cluster"] for run in reported["jobs"]}
+        == {incident["cluster"] for incident in reported["incidents"]}
+        == {cluster}
     )
-    ids = {event["event_id"] for event in told["recent_events"]}
+    ids = {event["event_id"] for event in reported["recent_events"]}
     other = pages.get(f"/api/v1/nodes/gpu02@{'west' if cluster == 'east' else 'east'}").json()
     assert not ids & {event["event_id"] for event in other["recent_events"]}
     assert {"east": 5, "west": 3}[cluster] == len(ids), "west's own logs of gpu02 were not loaded"
     risk = pages.get(f"/api/v1/nodes/gpu02@{cluster}/risk").json()
-    assert {item["id"] for item in risk["incidents"]} <= {item["id"] for item in told["incidents"]}
+    assert {item["id"] for item in risk["incidents"]} <= {item["id"] for item in reported["incidents"]}
     page = pages.get(f"/nodes/gpu02@{cluster}", headers=PAGE).text
-    assert f"<h1>gpu02@{cluster}</h1>" in page and page.count('class="inc ') == len(told["incidents"])
+    assert f"<h1>gpu02@{cluster}</h1>" in page and page.count('class="inc ') == len(reported["incidents"])
     assert pages.get("/api/v1/nodes/gpu03@east").json()["name"] == "gpu03", "the cluster may be said where it need not"
 
 
@@ -189,9 +195,11 @@ def test_one_cluster_under_two_names_gets_one_where_nothing_speaks_for_a_second(
     lines, jobs, states, configured, same, doubted = NAMES[case]
     with open_store(None) as store:
         named(store, lines, jobs, states)
-        told = two_names(store, configured)
-        assert [text.partition("accounting tells of ")[2].split(",")[0] for text in told] == [repr(n) for n in doubted]
-        assert all(f"write cluster = {name!r}" in text for name, text in zip(doubted, told, strict=True))
+        reported = two_names(store, configured)
+        assert [text.partition("accounting tells of ")[2].split(",")[0] for text in reported] == [
+            repr(n) for n in doubted
+        ]
+        assert all(f"write cluster = {name!r}" in text for name, text in zip(doubted, reported, strict=True))
         assert cluster_names.unite(store, configured) == dict.fromkeys(same, configured)
         left = {
             row["cluster"]
@@ -256,8 +264,8 @@ def test_a_service_gives_jobs_and_lines_of_its_cluster_one_name_and_goes_on_so(t
         }
         receiving.keep(json.dumps(record).encode() + b"\n", "k1")
         assert receiving.pipeline is not None and receiving.pipeline.drain(60)
-        told = store.rows("SELECT DISTINCT cluster, job_id FROM raw.jobs ORDER BY job_id")
-        assert told == [{"cluster": "west", "job_id": 15}, {"cluster": "west", "job_id": 16}]
+        reported = store.rows("SELECT DISTINCT cluster, job_id FROM raw.jobs ORDER BY job_id")
+        assert reported == [{"cluster": "west", "job_id": 15}, {"cluster": "west", "job_id": 16}]
     finally:
         running.stop()
         store.close()
@@ -285,7 +293,7 @@ def test_a_lemon_is_one_clusters_node(data: Path) -> None:
                 "INSERT INTO model.incidents (incident_id, cluster, start, severity, root_event, root_host, document) "
                 "VALUES (?, ?, '2026-11-21', 'impact', 'gpu.xid', 'gpu02', '{}')", [cluster, cluster],
             )  # fmt: skip
-        store.set_fact(lemons.FACT, lemons.told([("east", ["gpu02"]), ("west", [])]))
+        store.set_fact(lemons.FACT, lemons.written([("east", ["gpu02"]), ("west", [])]))
         assert result(store)["lemons"] == ["gpu02@east"]
         section = reports.run(store, "failure-patterns").section("nodes")
         assert {row["cluster"]: row["lemon"] for row in section.tables[0].rows} == {"east": True, "west": False}

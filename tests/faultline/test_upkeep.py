@@ -35,7 +35,7 @@ def test_hot_days_and_retention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert upkeep.keep_up(store, Settings(), date(2026, 2, 21)).dropped == archive.Dropped()
 
 
-def test_a_failure_is_told_and_ends_nothing(
+def test_a_failure_is_reported_and_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> archive.Closed:

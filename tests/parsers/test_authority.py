@@ -85,8 +85,8 @@ def test_who_may_speak_as_whom_in_syslog(line: str, event: str) -> None:
 @pytest.mark.parametrize("host", ["gpu70", "gpu\\u00370"])
 def test_what_journald_noted_of_the_writer_counts(noted: str, event: str, host: str) -> None:
     """Read by the compiled reader, and by the thorough one where a field has an escape."""
-    said = '"_TRANSPORT":"journal","PRIORITY":"3","SYSLOG_FACILITY":"3",' + noted
-    row = read((JOURNAL % said).replace('"kernel"', '"nvidia-smi"').replace("gpu70", host))
+    stated = '"_TRANSPORT":"journal","PRIORITY":"3","SYSLOG_FACILITY":"3",' + noted
+    row = read((JOURNAL % stated).replace('"kernel"', '"nvidia-smi"').replace("gpu70", host))
     assert (row["event"], row["host"]) == (event, "gpu70")
     assert event != "other" or "claims:gpu.xid" in row["tags"]
 
@@ -94,11 +94,11 @@ def test_what_journald_noted_of_the_writer_counts(noted: str, event: str, host: 
 @pytest.mark.parametrize(
     "noted", [{"_UID": "1001"}, {"journald": {"uid": 1001}}, {"labels": {"__journal__uid": "1001"}}]
 )
-def test_what_a_shipper_tells_of_the_account_counts(noted: dict[str, Any]) -> None:
+def test_what_a_shipper_reports_the_account_counts(noted: dict[str, Any]) -> None:
     for text in (XID, f"<3>Nov 24 00:00:01 gpu70 kernel: {XID}"):
-        said = {"message": text, "programname": "nvidia-smi", "host": "gx01", "timestamp": "2026-11-24T00:00:01Z"}
-        assert read(json.dumps(said))["event"] == "gpu.xid"
-        row = read(json.dumps(said | noted))
+        stated = {"message": text, "programname": "nvidia-smi", "host": "gx01", "timestamp": "2026-11-24T00:00:01Z"}
+        assert read(json.dumps(stated))["event"] == "gpu.xid"
+        row = read(json.dumps(stated | noted))
         assert (row["event"], row["host"], row["source"]) == ("other", "gx01", "syslog")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers import automata, likely, regexes
+from parsers import automata, prefilter, regexes
 from parsers.automata import Automata
 from parsers.formats import BUILT_IN
 from parsers.formats.base import Format, accepted
@@ -46,7 +46,7 @@ def test_texts_of_few_letters(texts: list[str]) -> None:
     assert_as_regexes(texts, PATTERNS)
 
 
-def test_what_cannot_be_told_may_match() -> None:
+def test_what_cannot_be_reported_may_match() -> None:
     assert fitting(["", "b"], (*HARD, None)).all()
 
 
@@ -78,15 +78,17 @@ RESTS = (
 def test_every_format_is_asked_about_what_it_accepts() -> None:
     texts = [first + rest for first in ["", *string.printable, "\u00e9", "\ufeff", "3\u6708"] for rest in RESTS]
     buffer = LineBuffer.of_lines([text.encode() for text in texts])
-    found = likely.formats_of(buffer, np.arange(len(texts)))
+    found = prefilter.formats_of(buffer, np.arange(len(texts)))
     ascii_ = np.array([text.isascii() for text in texts])
     for form in BUILT_IN:
-        mine = found & likely.bit(form) != 0
+        mine = found & prefilter.bit(form) != 0
         right = accepted(form, pl.Series("text", texts)).to_numpy()
         assert right.any() or form.name in ("loghub", "ibdiagnet"), f"{form.why}: none of these, add one to the list"
         assert (mine[ascii_] == right[ascii_]).all(), form.why
         assert not (right & ~mine).any(), form.why
-    assert all((found & likely.bit(form) != 0).mean() < 0.2 for form in BUILT_IN[:-2]), "most lines are for few formats"
+    assert all((found & prefilter.bit(form) != 0).mean() < 0.2 for form in BUILT_IN[:-2]), (
+        "most lines are for few formats"
+    )
 
 
 @pytest.mark.parametrize("form", BUILT_IN, ids=lambda form: form.why)
@@ -95,6 +97,6 @@ def test_every_format_is_asked_about_what_it_accepts() -> None:
 def test_one_letter_changed_anywhere(form: Format, texts: list[str]) -> None:
     texts = [text.encode(errors="replace").decode() for text in texts]
     buffer = LineBuffer.of_lines([text.encode() for text in texts])
-    mine = likely.formats_of(buffer, np.arange(len(texts))) & likely.bit(form) != 0
+    mine = prefilter.formats_of(buffer, np.arange(len(texts))) & prefilter.bit(form) != 0
     for text, asked, right in zip(texts, mine, accepted(form, pl.Series("text", texts)).to_list(), strict=True):
         assert asked == right if text.isascii() else asked or not right, text

@@ -43,11 +43,11 @@ def test_long_texts_that_differ_in_one_letter_are_two(length: int) -> None:
 
 @given(TEXTS, st.data())
 @settings(deadline=None)
-def test_what_another_column_tells_changes_no_number(texts: list[str | None], data: st.DataObject) -> None:
+def test_what_another_column_shows_changes_no_number(texts: list[str | None], data: st.DataObject) -> None:
     kinds = st.lists(st.none() | st.sampled_from("abc"), min_size=len(texts), max_size=len(texts))
     column, like = pl.Series("x", texts, dtype=pl.String), codes(pl.Series(data.draw(kinds), dtype=pl.String))
-    found, told = codes(column), codes(column, like)
-    assert told.which.tolist() == found.which.tolist() and told.names.to_list() == found.names.to_list()
+    found, reported = codes(column), codes(column, like)
+    assert reported.which.tolist() == found.which.tolist() and reported.names.to_list() == found.names.to_list()
 
 
 @given(st.binary(max_size=200).map(lambda data: data.translate(bytes([10, 11, 138, 9] * 64))), st.integers(0, 9))

@@ -38,11 +38,11 @@ def test_the_samples_need_every_function_and_no_other_line_needs_more() -> None:
         [sys.executable, "-c", _SIGNATURES], cwd=Path(engine.__file__).parents[1], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2_000:]
-    told = [line.split() for line in done.stdout.splitlines()]
+    reported = [line.split() for line in done.stdout.splitlines()]
     # Of this process: other tests may have brought receivers along, which have machine code of their own.
     ours = [made for made in FUNCTIONS if made.py_func.__module__.startswith("parsers.")]
-    assert len(told) == len(ours) > 5
-    assert [name for name, before, after in told if not 0 < int(before) == int(after)] == []
+    assert len(reported) == len(ours) > 5
+    assert [name for name, before, after in reported if not 0 < int(before) == int(after)] == []
 
 
 def test_of_many_that_want_it_one_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,11 +24,11 @@ def test_it_gets_the_time_at_which_it_came(parser: LineParser, line: bytes) -> N
     found = parser.parse(
         [line, b"2026-11-24T00:59:00Z n1 kernel: usual"], Origin(path="syslog", received=NOW, reference=NOW)
     )
-    odd, usual = found.row(0, named=True), found.row(1, named=True)
+    odd, common = found.row(0, named=True), found.row(1, named=True)
     assert (odd["time"], odd["time_quality"], odd["received_time"]) == (NOW, "received", NOW)
     assert odd["sender_time"] is None or odd["sender_time"] > NOW
     assert odd["raw"] == line.decode()
-    assert usual["time"] == NOW - timedelta(minutes=1)
+    assert common["time"] == NOW - timedelta(minutes=1)
 
 
 def test_a_clock_that_runs_ahead_a_little_is_kept(parser: LineParser) -> None:
@@ -38,10 +38,10 @@ def test_a_clock_that_runs_ahead_a_little_is_kept(parser: LineParser) -> None:
 
 def test_a_line_of_a_file_has_no_time(parser: LineParser) -> None:
     lines = [b"2099-01-01T00:00:00Z n1 kernel: x", b"2026-11-24T00:59:00Z n1 kernel: usual"]
-    odd, usual = parser.parse(lines, Origin(path="syslog", reference=NOW, latest=NOW)).iter_rows(named=True)
+    odd, common = parser.parse(lines, Origin(path="syslog", reference=NOW, latest=NOW)).iter_rows(named=True)
     assert (odd["time"], odd["sender_time"], odd["time_quality"]) == (None, datetime(2099, 1, 1), "received")
     assert odd["tags"] == ["future"]
-    assert usual["time"] == NOW - timedelta(minutes=1)
+    assert common["time"] == NOW - timedelta(minutes=1)
 
 
 def test_a_log_hosts_own_stamp_is_held_as_well(parser: LineParser) -> None:

@@ -72,8 +72,8 @@ def texts() -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def test_no_text_of_the_catalogue_is_heard_out_of_a_quotation(capsys: pytest.CaptureFixture[str]) -> None:
-    parser, heard = LineParser(), []
+def test_no_text_of_the_catalogue_is_logged_out_of_a_quotation(capsys: pytest.CaptureFixture[str]) -> None:
+    parser, received = LineParser(), []
     tried: Counter[str] = Counter()
     for source in ("kernel", None, "slurmctld", "slurmd"):
         cases = [
@@ -89,12 +89,12 @@ def test_no_text_of_the_catalogue_is_heard_out_of_a_quotation(capsys: pytest.Cap
             if event.startswith("switch.") and got.startswith("switch."):
                 continue  # whoever says it must be a switch: correlator/standing.py
             if got not in ("other", *own) or job not in (None, 9002):
-                heard.append((carrier, event, got, job, line))
+                received.append((carrier, event, got, job, line))
     with capsys.disabled():
         print(
-            f"\n{len(CARRIERS)} carriers x {len(texts())} texts = {sum(tried.values())} lines, {len(heard)} heard: {dict(tried)}"
+            f"\n{len(CARRIERS)} carriers x {len(texts())} texts = {sum(tried.values())} lines, {len(received)} heard: {dict(tried)}"
         )
-    assert heard == []
+    assert received == []
 
 
 def test_a_program_named_like_a_message_says_nothing() -> None:
@@ -103,8 +103,8 @@ def test_a_program_named_like_a_message_says_nothing() -> None:
         [line.encode() for line in lines], Origin(source="kernel", reference=datetime(2026, 6, 1))
     )
     assert [(got, line) for got, line in zip(rows["event"], lines, strict=True) if got not in OWN_OF_NAMES] == []
-    said = json.loads(rows["entities"][0])
-    assert said["process"] == "eth0: Link down"  # what it was called is kept
+    stated = json.loads(rows["entities"][0])
+    assert stated["process"] == "eth0: Link down"  # what it was called is kept
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ def test_a_program_named_like_a_message_says_nothing() -> None:
         ("[2026-02-28T16:29:24.123] Killing JobId=9001 on failed node gpu70", "slurmctld", "slurm.job_node_fail"),
     ],
 )  # fmt: skip
-def test_who_speaks_for_himself_is_heard(line: str, source: str | None, event: str) -> None:
+def test_who_speaks_for_himself_is_logged(line: str, source: str | None, event: str) -> None:
     rows = LineParser().parse([line.encode()], Origin(source=source, reference=datetime(2026, 6, 1)))
     assert rows["event"].to_list() == [event]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parsers import quoting
 from parsers.patterns import load
-from parsers.required import needs, telling
+from parsers.required import needs, selectivity
 
 CATALOGUE = load()
 
@@ -38,7 +38,7 @@ CATALOGUE = load()
 def test_what_is_needed(regex: str, clauses: list[tuple[str, ...]]) -> None:
     found = needs(re.compile(regex, re.IGNORECASE))
     assert {frozenset(clause) for clause in found} == {frozenset(clause) for clause in clauses}
-    assert list(found) == sorted(found, key=telling, reverse=True)
+    assert list(found) == sorted(found, key=selectivity, reverse=True)
 
 
 REGEXES = [regex for entry in CATALOGUE.entries for regex in entry.regexes]

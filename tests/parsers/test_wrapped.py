@@ -137,8 +137,8 @@ ZH = "nvidia-fabricmanager.service: Control process exited, code=exited, status=
 )  # fmt: skip
 def test_what_stands_around_a_line(line: str, expected: dict[str, Any]) -> None:
     row = PARSER.parse([line.encode()], ORIGIN).row(0, named=True)
-    said = {**json.loads(row["entities"] or "{}"), **row}
-    assert {name: said.get(name) for name in expected} == expected
+    stated = {**json.loads(row["entities"] or "{}"), **row}
+    assert {name: stated.get(name) for name in expected} == expected
     assert row["raw"] == line and "unparsed" not in (row["tags"] or [])
 
 

@@ -56,13 +56,13 @@ def probe(one: Compiled) -> list[tuple[Any, ...]]:
 def answer(one: Compiled) -> Result:
     """A compiled statement's answer."""
     try:
-        said = session().query(one.sql, "Arrow", params=parameters(one.names, one.parameters))
+        stated = session().query(one.sql, "Arrow", params=parameters(one.names, one.parameters))
     except (
         RuntimeError
     ) as problem:  # chdb has two classes of one name; the one that is raised is not the one it exports
         session().query("SELECT 1", "Arrow")  # what a broken answer left behind would stand before the next one
         raise KqlRuntimeError(f"the query stopped while running: {problem}") from None
-    table = pa.ipc.open_file(pa.BufferReader(said.bytes())).read_all()
+    table = pa.ipc.open_file(pa.BufferReader(stated.bytes())).read_all()
     columns = [(c.name, c.type) for c in one.columns]
     bare = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.columns]
     return Result(columns, pa.table(bare, names=[n for n, _ in columns]), one.sql)

@@ -102,13 +102,13 @@ def is_json(cell: Any) -> bool:
     return True
 
 
-def comparable(printed: list[list[Any]], rows: list[list[Any]]) -> tuple[list[list[Any]], list[list[Any]]]:
+def comparable(output: list[list[Any]], rows: list[list[Any]]) -> tuple[list[list[Any]], list[list[Any]]]:
     """Both answers so that what a page prints can be met: its HTML entities decoded; and columns where it prints an array
     or a bag that is no JSON (``[yes, no]``) without quotation marks, on both sides."""
-    printed = [[html.unescape(c) if isinstance(c, str) else c for c in row] for row in printed]
-    shown = {place for row in printed for place, c in enumerate(row) if not is_json(c)}
-    printed, rows = ([[bare(c) if n in shown else c for n, c in enumerate(row)] for row in t] for t in (printed, rows))
-    return printed, rows
+    output = [[html.unescape(c) if isinstance(c, str) else c for c in row] for row in output]
+    shown = {place for row in output for place, c in enumerate(row) if not is_json(c)}
+    output, rows = ([[bare(c) if n in shown else c for n, c in enumerate(row)] for row in t] for t in (output, rows))
+    return output, rows
 
 
 def on_duckdb(case: dict[str, Any]) -> Result:

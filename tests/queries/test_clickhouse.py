@@ -89,8 +89,8 @@ def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
     rates = {t: counts[t, "pass"] / size[t] for t in size}
     whole = sum(counts[t, "pass"] for t in size) / size.total()
     with capsys.disabled():
-        said = ", ".join(f"tier {t} {rate:.3f}" for t, rate in rates.items())
-        print(f"\non clickhouse: {said}, all {whole:.3f}; wrong: {wrong}", end=" ")
+        stated = ", ".join(f"tier {t} {rate:.3f}" for t, rate in rates.items())
+        print(f"\non clickhouse: {stated}, all {whole:.3f}; wrong: {wrong}", end=" ")
     assert not wrong
     assert rates[1] >= TIER_1 and whole >= ALL
 
@@ -117,8 +117,8 @@ def test_values_of_all_types_arrive(value: Any) -> None:
 
 def test_parameters_as_text() -> None:
     values = [None, "\\N", "a\tb", Decimal("1.50"), True, datetime(2026, 3, 1)]
-    said = parameters([f"p{i}" for i in range(6)], values)
-    assert list(said.values()) == ["\\N", "\\\\N", "a\\tb", "1.50", "True", "2026-03-01 00:00:00"]
+    stated = parameters([f"p{i}" for i in range(6)], values)
+    assert list(stated.values()) == ["\\N", "\\\\N", "a\\tb", "1.50", "True", "2026-03-01 00:00:00"]
 
 
 def test_names_of_columns_cannot_break_out() -> None:

@@ -77,5 +77,5 @@ def test_a_slow_step_is_not_taken_for_one_beside_the_store(installed: Install) -
     installed("from queries.kql.functions.declaration import LINEAR\n" + SITE)
     (statement,) = compile_script("X | where L > 1 | extend y = slow(S) | where y > 2", CATALOG)
     assert statement.cut is not None
-    near = " ".join(stream.said.sql for stream in statement.cut.near)
+    near = " ".join(stream.statement.sql for stream in statement.cut.near)
     assert '"L"' in near and "2.0" not in near and "2.0" in statement.cut.far.sql

@@ -113,7 +113,7 @@ def test_followed_by_twice_keeps_both_lags(store: DuckStore) -> None:
         ("Events | where session_gap(Time) > 1", "session_gap"),
     ],
 )
-def test_wrong_use_is_told(query: str, message: str, store: DuckStore) -> None:
+def test_wrong_use_is_reported(query: str, message: str, store: DuckStore) -> None:
     with pytest.raises(KqlError, match=message):
         rows(store, query)
 

@@ -49,9 +49,9 @@ def test_a_part_is_what_its_step_is_alone(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(compiler, "cut", checked)
     (made,) = compiler.compile_script(QUERIES[name], CATALOG, now=datetime(2026, 3, 1))
     assert made.cut is not None and seen
-    for said in (made.cut.far, *(stream.said for stream in made.cut.near)):
-        numbers = [int(number) for number in re.findall(r'(?<!")\$(\d+)', said.sql)]
-        assert sorted(set(numbers)) == list(range(1, len(said.parameters) + 1))
+    for stated in (made.cut.far, *(stream.statement for stream in made.cut.near)):
+        numbers = [int(number) for number in re.findall(r'(?<!")\$(\d+)', stated.sql)]
+        assert sorted(set(numbers)) == list(range(1, len(stated.parameters) + 1))
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_the_time_limit_ends_a_query() -> None:
         run(duckdb.connect(), text, timeout_s=0.2)
 
 
-def test_the_row_limit_is_said() -> None:
+def test_the_row_limit_is_stated() -> None:
     result = run(duckdb.connect(), "range x from 1 to 10 step 1", max_rows=3)
     assert result.truncated and len(result.rows) == 3
 
@@ -347,7 +347,7 @@ def test_every_no_names_what_it_refuses(text: str, kind: type[KqlError], named: 
      ("timestamp", "Time"), ("sev", "Severity"), ("job_id", "JobId"), ("JobID", "JobId"), ("job", "JobId"), ("Recv", "ReceivedTime"),
      ("RcvdTime", "ReceivedTime"), ("level", "Severity"), ("fac", "Facility"), ("qqq", None), ("x", None)],
 )  # fmt: skip
-def test_a_wrong_name_is_told_the_one_that_is_meant(written: str, meant: str | None) -> None:
+def test_a_wrong_name_is_reported_the_one_that_is_meant(written: str, meant: str | None) -> None:
     known = [column.name for column in CATALOG.tables["Logs"].columns]
     assert nearest(written, known) == meant
 
@@ -355,7 +355,7 @@ def test_a_wrong_name_is_told_the_one_that_is_meant(written: str, meant: str | N
 @pytest.mark.parametrize(
     ("written", "meant"), [("Job", "Jobs"), ("logs", "Logs"), ("Node", "NodeStates"), ("syslog", "Syslog")]
 )
-def test_a_wrong_table_is_told_the_one_that_is_meant(written: str, meant: str) -> None:
+def test_a_wrong_table_is_reported_the_one_that_is_meant(written: str, meant: str) -> None:
     assert nearest(written, CATALOG.tables) == meant
 
 

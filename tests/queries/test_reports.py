@@ -139,12 +139,12 @@ def test_summary_counts_what_ended_and_what_it_cost(small: DuckStore) -> None:
 
 def test_causes_are_ranked_by_harm_and_count_each_job_once(small: DuckStore) -> None:
     found = rows(reports.run(small, "failure-patterns"), "causes")
-    told = [
+    reported = [
         (r["cause"], r["host"], r["device"], r["incidents"], r["outages"], r["jobs"], round(r["gpu_hours"]))
         for r in found
     ]
-    assert told[:2] == [("nic.link_flap", "n1", "eth0", 1, 2, 2, 16), ("app.error", None, None, 0, None, 2, 16)]
-    assert ("root not found", None, None, 0, None, 1, 0) in told
+    assert reported[:2] == [("nic.link_flap", "n1", "eth0", 1, 2, 2, 16), ("app.error", None, None, 0, None, 2, 16)]
+    assert ("root not found", None, None, 0, None, 1, 0) in reported
     assert sum(r["jobs"] for r in found) == 7
 
 
@@ -258,7 +258,7 @@ def test_json_holds_all_rows_and_pages_say_how_many_more(empty: DuckStore) -> No
         assert f"{SHOWN} more rows in the JSON form." in reports.render(document, form)
 
 
-def test_several_clusters_are_told_apart(empty: DuckStore) -> None:
+def test_several_clusters_are_distinguished(empty: DuckStore) -> None:
     runs = [a_run(1, "FAILED", "app.error", 60), a_run(1, "FAILED", "app.error", 60, cluster="c2")]
     empty.replace_model({"runs": pl.DataFrame(runs, infer_schema_length=None)})
     assert [r["cluster"] for r in rows(reports.run(empty, "failure-patterns"), "causes")] == ["c1", "c2"]
@@ -372,17 +372,17 @@ def test_the_captures_count_outages_of_both_ends_alike(captured: DuckStore) -> N
 
 def test_the_captures_name_drains_with_their_reasons(captured: DuckStore) -> None:
     document = reports.run(captured, "failure-patterns")
-    told = {(r["host"], r["state"], r["reason"]): r["times"] for r in rows(document, "unavailable")}
-    assert told["gpu03", "drained", "Epilog error"] == 1
-    assert told["gpu03", "drained", "NHC: check_hw_eth hsn0 no carrier"] == 1
-    assert told["gpu04", "down", "Node unexpectedly rebooted"] == 1
+    reported = {(r["host"], r["state"], r["reason"]): r["times"] for r in rows(document, "unavailable")}
+    assert reported["gpu03", "drained", "Epilog error"] == 1
+    assert reported["gpu03", "drained", "NHC: check_hw_eth hsn0 no carrier"] == 1
+    assert reported["gpu04", "down", "Node unexpectedly rebooted"] == 1
     assert [(r["what"], r["name"]) for r in rows(document, "limits")] == [
         ("memory", "memhog"),
         ("time limit", "toolong"),
     ]
 
 
-def test_a_period_is_told_beside_the_one_before(empty: DuckStore) -> None:
+def test_a_period_is_reported_beside_the_one_before(empty: DuckStore) -> None:
     runs = [
         a_run(1, "COMPLETED", None, 1100),
         a_run(2, "NODE_FAIL", "infra.network", 1200),
@@ -400,10 +400,10 @@ def test_a_period_is_told_beside_the_one_before(empty: DuckStore) -> None:
         }
     )
     document = reports.run(empty, "failure-patterns", since=at(2000), until=at(3000))
-    told = {row["what"]: (row["now"], row["before"], row["change"]) for row in rows(document, "changes")}
-    assert told["Jobs ended"] == ("1", "2", "-1") and told["Unknown why"] == ("1", "0", "+1")
-    assert told["Cluster at fault"] == ("0", "1", "-1") and told["Incidents with impact"] == ("3", "2", "+1")
-    assert told["Share that ended badly"] == ("100.0 %", "50.0 %", None)
+    reported = {row["what"]: (row["now"], row["before"], row["change"]) for row in rows(document, "changes")}
+    assert reported["Jobs ended"] == ("1", "2", "-1") and reported["Unknown why"] == ("1", "0", "+1")
+    assert reported["Cluster at fault"] == ("0", "1", "-1") and reported["Incidents with impact"] == ("3", "2", "+1")
+    assert reported["Share that ended badly"] == ("100.0 %", "50.0 %", None)
     found = [(r["change"], r["cause"], r["incidents"], r["incidents_before"]) for r in rows(document, "changes", 1)]
     assert found == [("new", "node.panic", 1, 0), ("more often", "gpu.xid", 2, 1), ("gone", "nic.link_down", 0, 1)]
     section = next(s for s in document.sections if s.key == "changes")

@@ -228,7 +228,7 @@ def test_random_lines_and_random_conditions(
         assert sorted(map(str, pruned.rows)) == sorted(map(str, scanned.rows))
 
 
-def test_no_line_is_missed_or_told_twice_while_segments_close() -> None:
+def test_no_line_is_missed_or_reported_twice_while_segments_close() -> None:
     """A query sees lines before or after they were moved into a segment, whatever it runs beside."""
     with open_store(None) as made:
         stored, failed = [0], []

@@ -12,7 +12,7 @@ import pytest
 
 from queries.kql import Catalog, Column, KqlError, KqlRuntimeError, QueryTimeout, Table, run
 from queries.kql.compile import compile_script
-from queries.kql.wall import asking
+from queries.kql.wall import remote_query
 from queries.kql.wall.judging import cheap
 from queries.kql.wall.memory import Shares, memory_budget
 from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
@@ -106,21 +106,21 @@ HOGS = {
 def _private(pid: int) -> int:
     """Bytes that would come back if the process ended."""
     try:
-        told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        reported = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0
-    return 1024 * sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private_", "Swap:")))
+    return 1024 * sum(int(line.split()[1]) for line in reported.splitlines() if line.startswith(("Private_", "Swap:")))
 
 
 @pytest.mark.parametrize("kql", HOGS.values(), ids=HOGS.keys())
-def test_memory_has_an_end_and_is_told(
+def test_memory_has_an_end_and_is_reported(
     store: duckdb.DuckDBPyConnection, kql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the forked process has to itself is never above the budget: the kernel gives it no more."""
     monkeypatch.setenv("FAULTLINE_QUERY_MEMORY", "256MB")
-    asking.FORKER.start()
-    assert asking.FORKER._process is not None
-    forker, over, most = asking.FORKER._process.pid, threading.Event(), 0
+    remote_query.FORKER.start()
+    assert remote_query.FORKER._process is not None
+    forker, over, most = remote_query.FORKER._process.pid, threading.Event(), 0
 
     def measure() -> None:
         nonlocal most
@@ -186,8 +186,8 @@ def test_who_goes_away_takes_the_process_along(store: duckdb.DuckDBPyConnection)
 
 
 def test_the_forking_process_is_started_again_when_it_is_gone(store: duckdb.DuckDBPyConnection) -> None:
-    asking.FORKER.start()
-    process = asking.FORKER._process
+    remote_query.FORKER.start()
+    process = remote_query.FORKER._process
     assert process is not None
     process.kill()
     process.wait()

@@ -98,7 +98,7 @@ class MemoryStore:
 
     folder: Path | None = None
     read_only = False
-    telling = False
+    is_notifying = False
     lost: Sequence[str] = ()
 
     def __init__(self) -> None:
@@ -145,10 +145,10 @@ class MemoryStore:
             if also is not None:
                 also(writer)
         listeners = list(self.listeners)
-        self.telling = True
+        self.is_notifying = True
         for listener in listeners:
-            listener.hear(added)
-        self.telling = False
+            listener.on_added(added)
+        self.is_notifying = False
         for listener in listeners:
             listener.digest()
 

@@ -109,11 +109,11 @@ def filled(sealed: Path, tmp_path: Path) -> Iterator[DuckStore]:
 
 
 def test_a_closed_day_moves_and_every_answer_stays(filled: DuckStore, tmp_path: Path) -> None:
-    before, said = content(filled), answers(filled)
+    before, stated = content(filled), answers(filled)
     closed = archive.close_days(filled, TODAY, least=1)
     assert (closed.days, closed.lines, closed.files) == (1, 3050, 2)
     assert filled.rows("SELECT count(*) AS n FROM raw.logs") == [{"n": 500}]
-    assert content(filled) == before and answers(filled) == said
+    assert content(filled) == before and answers(filled) == stated
     assert files(tmp_path) == registered(filled) and archive.damaged(filled, thorough=True) == []
     info = filled.info()
     assert (info["lines"], info["first"], info["archived"]) == (3550, DAY, closed.bytes)
@@ -156,10 +156,10 @@ def test_filters_outside_the_wanted_time_are_not_read(
 
 def test_reopened_it_is_all_there(filled: DuckStore, tmp_path: Path) -> None:
     archive.close_days(filled, TODAY, least=1)
-    before, said = content(filled), answers(filled)
+    before, stated = content(filled), answers(filled)
     filled.close()
     with open_store(tmp_path, read_only=True) as store:
-        assert content(store) == before and answers(store) == said
+        assert content(store) == before and answers(store) == stated
     with open_store(tmp_path) as store:
         assert content(store) == before
 
@@ -227,10 +227,10 @@ def test_the_unfinished_last_line_of_a_file_stays_and_is_replaced(tmp_path: Path
         store.add({"logs": lines(100, cluster="mini")}, [entry])
         assert archive.close_days(store, TODAY, least=1).lines == 99
         assert store.rows("SELECT line FROM raw.logs") == [{"line": 100}]
-        grown = FileEntry(
+        changed = FileEntry(
             "/var/log/syslog", "mini", None, "lines", "syslog", "by name", 20, "ef", 100, 1, 0, (), None, True, 100
         )
-        store.add({"logs": lines(100, cluster="mini").tail(1)}, [grown])
+        store.add({"logs": lines(100, cluster="mini").tail(1)}, [changed])
         assert [r["line"] for r in content(store)] == list(range(1, 101))
         assert archive.close_days(store, TODAY, least=1).lines == 1
 

@@ -89,7 +89,7 @@ def places(log: bytes) -> dict[str, int]:
     return found
 
 
-def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unsaid(
+def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
     tmp_path: Path, killed: tuple[bytes, bytes, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever byte is flipped, one of three holds: the store is refused, all facts are there, or it says what is missing."""
@@ -97,14 +97,14 @@ def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unsaid(
     for name, at in places(killed[1]).items():
         folder = lay(tmp_path / f"at {at}", killed, at)
         before = damage.wal_of(folder / DATABASE).read_bytes()
-        with capture_logs() as said:
+        with capture_logs() as stated:
             try:
                 store = open_store(folder)
             except StoreError as error:
                 assert "--without-log" in str(error) and damage.wal_of(folder / DATABASE).read_bytes() == before, name
                 outcomes["refused"].append(name)
                 continue
-        reports = [line["reason"] for line in said if line["event"] == "lines may be missing in the store"]
+        reports = [line["reason"] for line in stated if line["event"] == "lines may be missing in the store"]
         with store:
             if all(store.fact(f"fact {number}") == "x" * 100 for number in range(20)):
                 assert store.lost == [] and not reports and not list(folder.glob("*.damaged-*")), name
@@ -116,9 +116,9 @@ def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unsaid(
             (aside,) = folder.glob("*.damaged-*")
             assert aside.name in text and aside.read_bytes() == before and aside.stat().st_mode & 0o077 == 0, name
             store.set_fact("after", "all")
-        with capture_logs() as said, open_store(folder) as store:
+        with capture_logs() as stated, open_store(folder) as store:
             assert len(store.lost) == 1, "kept until the note is removed, and not twice"
-            assert not [line for line in said if line["event"] == "lines may be missing in the store"]
+            assert not [line for line in stated if line["event"] == "lines may be missing in the store"]
         mark.note_of(folder / DATABASE).unlink()
         outcomes["loss reported"].append(name)
     with capsys.disabled():
@@ -169,7 +169,7 @@ def test_the_mark_is_ours_alone_and_never_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, 6, -3])
-def test_a_damaged_log_is_said_with_what_to_do_and_kept(
+def test_a_damaged_log_is_stated_with_what_to_do_and_kept(
     tmp_path: Path, killed: tuple[bytes, bytes, bytes], at: int
 ) -> None:
     folder = lay(tmp_path / "data", killed, at)
@@ -177,9 +177,9 @@ def test_a_damaged_log_is_said_with_what_to_do_and_kept(
     before = log.read_bytes()
     with pytest.raises(StoreError) as raised:
         open_store(folder)
-    said = str(raised.value)
-    assert str(log) in said and "damaged" in said and "spool" in said
-    assert f"faultline archive --without-log --data {folder}" in said
+    stated = str(raised.value)
+    assert str(log) in stated and "damaged" in stated and "spool" in stated
+    assert f"faultline archive --without-log --data {folder}" in stated
     assert log.read_bytes() == before, "nothing is written over"
 
 
@@ -207,20 +207,20 @@ def test_the_log_of_a_store_in_use_is_left_alone(tmp_path: Path) -> None:
         process.stdin.close()
 
 
-def test_what_queries_spilled_before_a_kill_is_removed_and_said(tmp_path: Path) -> None:
+def test_what_queries_spilled_before_a_kill_is_removed_and_stated(tmp_path: Path) -> None:
     left = tmp_path / "data" / f"{DATABASE}.tmp" / "duckdb_temp_storage_DEFAULT-0.tmp"
     left.parent.mkdir(parents=True)
     left.write_bytes(bytes(1000))
-    with capture_logs() as said, open_store(tmp_path / "data"):
+    with capture_logs() as stated, open_store(tmp_path / "data"):
         assert not left.exists()
-    (line,) = [line for line in said if "killed" in line["event"]]
+    (line,) = [line for line in stated if "killed" in line["event"]]
     assert line["files"] == 1 and line["bytes"] == 1000
 
 
-def test_half_a_batch_set_aside_is_removed_and_said(tmp_path: Path) -> None:
+def test_half_a_batch_set_aside_is_removed_and_stated(tmp_path: Path) -> None:
     from collector.quarantine import Quarantine
 
     (tmp_path / ".abc.draft").write_bytes(b"half")
-    with capture_logs() as said:
+    with capture_logs() as stated:
         Quarantine(tmp_path)
-    assert not list(tmp_path.iterdir()) and said[0]["files"] == 1
+    assert not list(tmp_path.iterdir()) and stated[0]["files"] == 1

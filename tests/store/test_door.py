@@ -175,22 +175,22 @@ class Heard:
         self.store, self.rows, self.digested = store, [], 0
         store.listeners.add(self)
 
-    def hear(self, added: Added) -> None:
+    def on_added(self, added: Added) -> None:
         self.rows += [(name, data["raw"].to_list()) for name, data in added]
-        assert self.store.telling
+        assert self.store.is_notifying
 
     def digest(self) -> None:
         self.digested += 1
 
 
 def test_listeners_are_given_what_was_stored_and_nothing_else(plain: Door) -> None:
-    heard = Heard(plain)
+    received = Heard(plain)
     plain.append({"logs": logs("a", "b")})
     with pytest.raises(KeyError):
         plain.append({"logs": logs("c")}, also=failing)
     plain.set_fact("lemons", "[]")
-    assert (heard.rows, heard.digested, plain.telling) == ([("logs", ["a", "b"])], 1, False)
-    del heard
+    assert (received.rows, received.digested, plain.is_notifying) == ([("logs", ["a", "b"])], 1, False)
+    del received
     gc.collect()
     assert not plain.listeners  # nobody held on to it
 
@@ -296,7 +296,7 @@ def test_a_copy_is_whole_and_comes_back(kept: Door, tmp_path: Path) -> None:
         assert back.fact("lemons") == "[]"
 
 
-def test_a_copy_that_is_not_what_was_written_is_told_and_not_restored(kept: Door, tmp_path: Path) -> None:
+def test_a_copy_that_is_not_what_was_written_is_reported_and_not_restored(kept: Door, tmp_path: Path) -> None:
     kept.append({"logs": logs("a")})
     copy = kept.backup(tmp_path / "copy")
     with open_store(tmp_path / "copy") as other:

@@ -92,11 +92,11 @@ CHANGED = {
 def test_a_reader_is_told_what_changed(plain: Door, what: str) -> None:
     plain.append({"logs": logs("a", "b")})
     mark = here(plain)
-    change, told = CHANGED[what]
+    change, reported = CHANGED[what]
     change(plain)
     found = plain.changes(TABLES, mark)
-    assert found.tables == {"logs": Change(), "boots": Change()} | told
-    assert not found.too_old and found.nothing == (not told)
+    assert found.tables == {"logs": Change(), "boots": Change()} | reported
+    assert not found.too_old and found.nothing == (not reported)
     assert found.until.instance == mark.instance and found.until.batch >= mark.batch
     assert plain.changes(TABLES, found.until).nothing
 
@@ -229,7 +229,7 @@ def test_a_copy_that_was_put_back_is_another_instance(kept: Door, tmp_path: Path
     assert new(kept, mark) == ["b"]
 
 
-def test_rows_of_an_alias_are_told_apart_by_the_same_mark(door: Door) -> None:
+def test_rows_of_an_alias_are_distinguished_by_the_same_mark(door: Door) -> None:
     door.append({"boots": boots(1)})
     mark = here(door)
     door.append({"boots": boots(2)})

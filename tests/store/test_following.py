@@ -65,13 +65,13 @@ def test_batches_are_forgotten_and_older_marks_are_too_old(tmp_path: Path, monke
         for number in range(9):
             marks.append(store.changes(("metrics",)).until)
             store.append({"metrics": samples(number, 1)})
-        told = [store.changes(("metrics",), mark).too_old for mark in marks]
-        assert told[0] and not told[-1] and told == sorted(told, reverse=True)
+        reported = [store.changes(("metrics",), mark).too_old for mark in marks]
+        assert reported[0] and not reported[-1] and reported == sorted(reported, reverse=True)
         assert new(store, marks[-2]) == [7.0, 8.0]
         held = store.rows("SELECT count(*) AS n FROM raw.batches")[0]["n"]
-        assert held == told.count(False)
+        assert held == reported.count(False)
     with DuckStore(tmp_path / "s") as again:
-        assert [again.changes(("metrics",), mark).too_old for mark in marks] == told
+        assert [again.changes(("metrics",), mark).too_old for mark in marks] == reported
 
 
 def test_another_version_that_wrote_in_between_makes_marks_too_old(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def line(number: int, time: datetime, received: datetime | None, file: str = "sy
     }  # fmt: skip
 
 
-def rows(table: str, *told: dict[str, Any]) -> pl.DataFrame:
+def rows(table: str, *reported: dict[str, Any]) -> pl.DataFrame:
     schema = TABLES[table]
-    return pl.DataFrame([{c: one.get(c) for c in schema} for one in told], schema=schema, infer_schema_length=None)
+    return pl.DataFrame([{c: one.get(c) for c in schema} for one in reported], schema=schema, infer_schema_length=None)
 
 
 def older(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_stamps_that_came_before_they_were_are_held(opened: DuckStore) -> None:
     }
 
 
-def test_nothing_of_2099_tops_a_list_and_it_is_told(opened: DuckStore, logged: list[Any]) -> None:
+def test_nothing_of_2099_tops_a_list_and_it_is_reported(opened: DuckStore, logged: list[Any]) -> None:
     with opened as store:
         correlate(store)
         assert store.info()["last"] < LATER

@@ -76,7 +76,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("row", "expected"), TOLD, ids=[r["raw"][:28] for r, _ in TOLD])
-def test_what_columns_tell_is_not_kept(row: dict[str, Any], expected: str) -> None:
+def test_what_columns_show_is_not_kept(row: dict[str, Any], expected: str) -> None:
     ((form, back),) = through([row])
     assert back == row["raw"]
     assert shown(form) == expected

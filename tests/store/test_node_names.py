@@ -20,7 +20,9 @@ from store.questions import nodes
         (["idle", None, "idle"], 2),  # unknown between
     ],
 )
-def test_a_state_holds_since_it_was_first_told_without_another_between(states: list[str | None], since: int) -> None:
+def test_a_state_holds_since_it_was_first_reported_without_another_between(
+    states: list[str | None], since: int
+) -> None:
     with open_store(None) as store:
         for minute, state in enumerate(states):
             row = [datetime(2026, 11, 21, 10, minute), state]

@@ -74,9 +74,9 @@ def test_coded_lines_are_stored_as_they_are_and_columns_of_nulls_as_nulls() -> N
             stored = pl.concat([coded(logs_for_storage(part)) for part in parts])
             with store.transaction() as connection:
                 segments.insert_sealed(connection, line_order.in_order(stored), filters=False)
-        told = store.frame("SELECT * EXCLUDE (block, message) FROM raw.logs ORDER BY line")
+        reported = store.frame("SELECT * EXCLUDE (block, message) FROM raw.logs ORDER BY line")
         wanted = pl.concat([logs_for_storage(part) for part in (first, second, silent)]).sort("line").drop("message")
-        assert told.rows() == wanted.select(told.columns).rows()
+        assert reported.rows() == wanted.select(reported.columns).rows()
 
 
 @pytest.mark.parametrize("spread", [60, 10_800, 400_000_000])  # seconds; the last leaves no room for one key

@@ -150,8 +150,8 @@ def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
         open_store(tmp_path)
 
 
-def test_states_of_nodes_are_told_by_the_log_where_slurm_was_not_asked(tmp_path: Path) -> None:
-    said = [
+def test_states_of_nodes_are_reported_by_the_log_where_slurm_was_not_asked(tmp_path: Path) -> None:
+    stated = [
         (0, "slurm.node_reason", "update_node: node gpu02 reason set to: NHC: fan", {"nodes": ["gpu02"], "reason": "NHC: fan"}),
         (1, "slurm.node_drain", "update_node: node gpu02 state set to DRAINING", {"nodes": ["gpu02"], "state": "DRAINING"}),
         (9, "slurm.node_down", "error: Nodes gpu[03-04] not responding, setting DOWN", {"nodes": ["gpu03", "gpu04"]}),
@@ -161,8 +161,8 @@ def test_states_of_nodes_are_told_by_the_log_where_slurm_was_not_asked(tmp_path:
             connection.executemany(
                 "INSERT INTO model.events (event_id, time, cluster, host, layer, event, message, entities) VALUES (?, ?, 'mini', 'ctl', 'slurmctld', ?, ?, ?)",
                 [
-                    [str(s), datetime(2026, 1, 1, 0, 0, s), event, text, json.dumps(told)]
-                    for s, event, text, told in said
+                    [str(s), datetime(2026, 1, 1, 0, 0, s), event, text, json.dumps(reported)]
+                    for s, event, text, reported in stated
                 ],
             )
             connection.execute(  # another cluster's node of the same name was asked

@@ -241,11 +241,11 @@ def attacked(site: Site, attack: Attack) -> Seen:
     """Sends one attack and waits for its answer."""
     time.sleep(0.3)
     before = site.mark()
-    status, said = site.ask("mallory", attack.kql, **attack.body)
+    status, stated = site.ask("mallory", attack.kql, **attack.body)
     seconds = site.waited
     time.sleep(0.1)
-    detail = str(said.get("detail", "")) or (
-        f"{len(said.get('rows', []))} rows" + (", cut" if said.get("truncated") else "")
+    detail = str(stated.get("detail", "")) or (
+        f"{len(stated.get('rows', []))} rows" + (", cut" if stated.get("truncated") else "")
     )
     taken = Memory(max(0, site.most.whole - before.whole), site.most.query)
     return Seen(f"{attack.kind}: {attack.name}", seconds, status, detail, taken, site.beside)

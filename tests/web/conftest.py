@@ -86,7 +86,7 @@ class Eyes:
     def __init__(self, browser: Any, site: str, width: int = 1440) -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900})
         self.site, self.faults = site, []
-        self.page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        self.page.on("console", lambda stated: self.faults.append(stated.text) if stated.type == "error" else None)
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("dialog", lambda dialog: self.faults.append(f"dialog {dialog.message}"))
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import duckdb
 from around import DAY, dense, hostile, insert, surroundings
-from told import ADVICE, ALSO, CHAIN, DOUBTS, EVENTS, GROUNDS, RIVALS, SPANS, TITLE
+from expected_capture import ADVICE, ALSO, CHAIN, DOUBTS, EVENTS, GROUNDS, RIVALS, SPANS, TITLE
 
-from store.duckdb.asking import Asks
+from store.duckdb.querying import Asks
 from store.duckdb.visible import View
 
 HERE = Path(__file__).parent
@@ -79,7 +79,7 @@ def line(file: str, text: str, last: datetime | None) -> dict[str, Any]:
 
 def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str, Any]]) -> list[dict[str, Any]]:
     """Fills the events and returns them as the incident's document has them."""
-    told = []
+    reported = []
     for key, file, number, layer, event, severity, device, job, role in EVENTS:
         log = logs[file, number]
         log["event"] = event
@@ -113,7 +113,7 @@ def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str,
         }
         insert(con, "model.events", row)
         if role != "context":
-            told.append(
+            reported.append(
                 {
                     "id": key,
                     "time": f"{log['time'].isoformat()}Z",
@@ -133,10 +133,10 @@ def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str,
                     "count": 1 + len(also),
                 }
             )
-    return told
+    return reported
 
 
-def incident(told: list[dict[str, Any]]) -> dict[str, Any]:
+def incident(reported: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("step", "cause", "effect", "edge", "lag_s", "window_s", "because", "text")
     spans = ("lane", "layer", "host", "device", "start", "end", "kind", "text")
     return {
@@ -169,7 +169,7 @@ def incident(told: list[dict[str, Any]]) -> dict[str, Any]:
             {"job_id": "16", "state": "COMPLETED", "why": "No node in common; 595 steps at an even 10 a second."}
         ],
         "chain": [dict(zip(names, step, strict=True)) for step in CHAIN],
-        "events": told,
+        "events": reported,
         "spans": [
             {**dict(zip(spans, item, strict=True)), "start": f"{DAY}{item[4]}Z", "end": f"{DAY}{item[5]}Z"}
             for item in SPANS
@@ -182,10 +182,10 @@ def incident(told: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def verdict(document: dict[str, Any], logs: dict[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
-    told = {item["id"]: item for item in document["events"]}
+    reported = {item["id"]: item for item in document["events"]}
     spoken = logs["jobs/hit-15.out", 10]
     evidence = [
-        {name: told[key][name] for name in ("time", "host", "event", "message", "source", "line")}
+        {name: reported[key][name] for name in ("time", "host", "event", "message", "source", "line")}
         for key in ("e2", "e3", "e4")
     ]
     evidence.append(
@@ -225,7 +225,7 @@ def verdict(document: dict[str, Any], logs: dict[tuple[str, int], dict[str, Any]
     }
 
 
-def runs(con: duckdb.DuckDBPyConnection, said: dict[str, Any]) -> None:
+def runs(con: duckdb.DuckDBPyConnection, stated: dict[str, Any]) -> None:
     base = {
         "cluster": "mini",
         "attempt": 0,
@@ -253,10 +253,10 @@ def runs(con: duckdb.DuckDBPyConnection, said: dict[str, Any]) -> None:
         "category": "infra.network",
         "incident_id": "I1",
         "confidence": 0.97,
-        "document": json.dumps(said),
+        "document": json.dumps(stated),
         "submit_line": "sbatch --parsable -J hit -o /home/alice/%x-%j.out -N 2 --gres=gpu:h100:2 --no-requeue",
     }
-    spared = {
+    survivors = {
         "run_key": "16",
         "job_id": 16,
         "name": "bystander",
@@ -280,7 +280,7 @@ def runs(con: duckdb.DuckDBPyConnection, said: dict[str, Any]) -> None:
         "node_list": "gpu03",
         "document": json.dumps({"category": "unknown", "confidence": 0.2, "final": True}),
     }
-    for row in (hit, spared, again):
+    for row in (hit, survivors, again):
         insert(con, "model.runs", {**base, **row})
 
 

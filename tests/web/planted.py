@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from store import open_store
-from store.duckdb.intake import STATEMENTS
+from store.duckdb.intake_schema import STATEMENTS
 from store.duckdb.store import DuckStore
 
 DAY = datetime(2026, 11, 20)
@@ -122,7 +122,7 @@ def run(
     start, end = at(hour), at(hour + 0.5)
     nodes = nodes or [NODES.get(user, "gpu04")]
     about = {"cluster": CLUSTER, "job_id": job_id}
-    printed, ctld = f"e-{key}-out", f"e-{key}-ctld"
+    output, ctld = f"e-{key}-out", f"e-{key}-ctld"
     file = p.secret(user, "output file")
     words = {table: p.secret(user, f"message of {table}") for table in ("output", "ctld")}
     document = {
@@ -134,7 +134,7 @@ def run(
         "grounds": [f"It printed {words['output']}."], "doubts": [], "change_my_mind": "", "chain": [],
         "rivals": [{"cause": "slurmd crash", "host": nodes[0], "device": None, "rejected": "it ran"}],
         "advice": [{"text": f"Tell {user} to submit again.", "command": None, "users": [user]}],
-        "evidence": [evidence(printed, start, words["output"], file), evidence(ctld, start, f"JobId={job_id} {words['ctld']}", "ctld.log")],
+        "evidence": [evidence(output, start, words["output"], file), evidence(ctld, start, f"JobId={job_id} {words['ctld']}", "ctld.log")],
         "of tomorrow": p.secret(user, "unknown field of a verdict"),
     }  # fmt: skip
     p.row(
@@ -155,7 +155,7 @@ def run(
     p.row("raw.logs", user, **line, source="slurmctld", file="ctld.log", line=job_id, host="ctl")
     p.row("raw.logs", user, **line | {"job_id": None}, source="kernel", file="kern.log", line=job_id, host=SHARED)
     event = {**line, "resolution_us": 1, "count": 1, "severity": "error", "incident_id": incident}
-    p.row("model.events", user, **event, event_id=printed, layer="job", source="job_stdout", event="job.nccl_error", file=file, line=1,
+    p.row("model.events", user, **event, event_id=output, layer="job", source="job_stdout", event="job.nccl_error", file=file, line=1,
           host=nodes[0], message=words["output"])  # fmt: skip
     p.row("model.events", user, **event, event_id=ctld, layer="slurmctld", source="slurmctld", event="slurm.job_node_fail", file="ctld.log",
           line=job_id, host="ctl", message=f"JobId={job_id} {words['ctld']}")  # fmt: skip
@@ -198,7 +198,7 @@ def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
         for user in hit
     }
     other = next(user for user in USERS if user not in hit) if name != "I-both" else "carol"
-    spared = p.secret(other, "why spared")
+    survivors = p.secret(other, "why spared")
     events = [evidence(f"e-{key}-{kind}", start, p.secret(user, "message in an incident"), p.secret(user, "source in an incident"))
               for user, key in keys for kind in ("out", "ctld", "xid", "io", "kernel.oom_kill")]  # fmt: skip
     link = p.secret(SITE, "line that is in no table")
@@ -213,7 +213,7 @@ def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
         "jobs": [{"job_id": key, "confidence": 0.9, "state": "NODE_FAIL", "user": user, "name": secrets[user][3], "nodes": NODES[user], "gpus": 4}
                  for user, key in keys],
         "slowed_jobs": [key for _, key in keys], "unaffected_count": 1,
-        "unaffected_jobs": [{"job_id": p.keys[other][0], "state": "COMPLETED", "why": spared}],
+        "unaffected_jobs": [{"job_id": p.keys[other][0], "state": "COMPLETED", "why": survivors}],
         "chain": [{"step": n, "cause": f"e-{name}-link", "effect": f"e-{key}-{kind}", "edge": "E03", "lag_s": 1.0, "window_s": [0, 5],
                    "because": p.secret(user, "because") if len(hit) > 1 and user != hit[0] else "x", "text": "An edge.", "effect_fact": "run.node_fail",
                    "effect_says": f"job {key} of {user} ended {secrets[user][1]}", "effect_host": NODES[user],
@@ -252,7 +252,7 @@ def shared_node(p: Planted) -> None:
                 state="drain",
                 source="scontrol",
             )
-            said = {
+            stated = {
                 "nodes": [host],
                 "state": "DRAIN",
                 "reason": p.secret(SITE, "reason"),
@@ -260,8 +260,8 @@ def shared_node(p: Planted) -> None:
             }
             for kind in ("slurm.node_drain", "slurm.node_reason"):
                 p.row("model.events", SITE, event_id=f"e-{host}-{hour}-{kind}", time=at(hour), cluster=CLUSTER, host="ctl", source="slurmctld",
-                      unit=None, layer="slurmctld", event=kind, incident_id="I-both", time_quality="line", entities=json.dumps(said), file="ctld.log",
-                      line=3, message=f"update_node: node {host} reason set to: {said['reason']}", severity="info")  # fmt: skip
+                      unit=None, layer="slurmctld", event=kind, incident_id="I-both", time_quality="line", entities=json.dumps(stated), file="ctld.log",
+                      line=3, message=f"update_node: node {host} reason set to: {stated['reason']}", severity="info")  # fmt: skip
 
 
 @contextmanager

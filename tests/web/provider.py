@@ -72,7 +72,7 @@ class SmallProvider:
             ):
                 return JSONResponse({"error": "invalid_grant"}, 400)
             now = int(time.time())
-            told = {
+            reported = {
                 "iss": self.address,
                 "aud": self.audience,
                 "sub": "1",
@@ -80,7 +80,7 @@ class SmallProvider:
                 "exp": now + 60,
                 "nonce": asked["nonce"],
             }
-            signed = jwt.encode({"alg": "RS256", "kid": "k1"}, told | self.claims, self.signing)
+            signed = jwt.encode({"alg": "RS256", "kid": "k1"}, reported | self.claims, self.signing)
             return JSONResponse({"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": signed})
 
         return app

@@ -18,10 +18,10 @@ from tests.correlator.rows import CAPTURES, concluded
 from web.access.gate import OPEN, Gate
 from web.access.login import inside
 from web.access.own import OwnReader
+from web.access.own_documents import OwnDocuments
 from web.access.people import Role, Roles
 from web.access.rights import ASKED_WITH_BODY, FOR_OWN, needed
 from web.access.sessions import COOKIE, Sessions, key_of
-from web.access.telling import Telling
 from web.access.users import Users, UsersError, hashed_password, hashed_token
 from web.app import create_app
 from web.reading import Reader
@@ -293,13 +293,16 @@ def test_pages_of_ones_own_jobs_offer_nothing_that_is_refused(client: TestClient
 
 def test_an_incident_names_nobody_else_whom_it_hurt(store: DuckStore) -> None:
     whole = Reader(store).incident("I-6fca6f7277")["document"]
-    told = {**whole, "jobs": [*whole["jobs"], {**whole["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}]}
-    told["advice"] = [*told["advice"], {"text": "Tell alice, bob to submit again.", "command": None, "users": ["alice", "bob"]},
+    reported = {
+        **whole,
+        "jobs": [*whole["jobs"], {**whole["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}],
+    }
+    reported["advice"] = [*reported["advice"], {"text": "Tell alice, bob to submit again.", "command": None, "users": ["alice", "bob"]},
                       {"text": "Ask bob.", "command": None}, {"text": "Look at job 16.", "command": None}]  # fmt: skip
-    told["of tomorrow"] = "bob"
+    reported["of tomorrow"] = "bob"
     asked = OwnReader(Reader(store), "alice")
     row = asked.incident("I-6fca6f7277")
-    kept = Telling(asked).incident(row, told)
+    kept = OwnDocuments(asked).incident(row, reported)
     assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [("15", "alice", "hit")]
     assert kept["other_jobs_count"] == 1 and len(kept["advice"]) == len(whole["advice"]) > 0
     assert not {"bob", "secret", "of tomorrow", "16"} & set(re.findall(r"[\w ]+", json.dumps(kept)))

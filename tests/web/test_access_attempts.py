@@ -106,23 +106,23 @@ def test_many_tries_of_one_sender_starve_nobody() -> None:
     """The sender has one turn at a time: another one's check runs while all of its own still wait."""
 
     async def scene() -> None:
-        turns, held, told = Turns(), threading.Event(), list[str]()
+        turns, held, reported = Turns(), threading.Event(), list[str]()
 
         async def one(sender: str, known: bool = False) -> None:
             async with turns.turn(sender, lambda: False, known=known):
                 await turns.fits(lambda: held.wait(120) if sender == "attacker" else True, known=known)
-                told.append(sender)
+                reported.append(sender)
 
         attack = [asyncio.create_task(one("attacker")) for _ in range(WAITING_OF_SENDER)]
         await asyncio.sleep(0)
         with pytest.raises(BusyError):
             await one("attacker")
         await one("ada's browser", known=True)
-        assert told == ["ada's browser"], "before any of them was through"
+        assert reported == ["ada's browser"], "before any of them was through"
         other = asyncio.create_task(one("bob"))
         held.set()
         await other
-        assert told.count("attacker") < WAITING_OF_SENDER, "a stranger comes after one of them, not after all"
+        assert reported.count("attacker") < WAITING_OF_SENDER, "a stranger comes after one of them, not after all"
         await asyncio.gather(*attack)
         assert not turns._lines
 
@@ -131,22 +131,22 @@ def test_many_tries_of_one_sender_starve_nobody() -> None:
 
 def test_however_many_senders_wait_a_known_browser_has_its_turn() -> None:
     async def scene() -> None:
-        turns, held, told = Turns(), threading.Event(), list[str]()
+        turns, held, reported = Turns(), threading.Event(), list[str]()
 
         async def one(sender: str, known: bool = False) -> None:
             async with turns.turn(sender, lambda: False, known=known):
                 await turns.fits(lambda: known or held.wait(120), known=known)
-                told.append(sender)
+                reported.append(sender)
 
         attack = [asyncio.create_task(one(f"2001:db8:0:{n:x}::/64")) for n in range(WAITING)]
         await asyncio.sleep(0)
         with pytest.raises(BusyError):
             await one("10.0.0.9")
         await one("ada's browser", known=True)
-        assert told == ["ada's browser"]
+        assert reported == ["ada's browser"]
         held.set()
         await asyncio.gather(*attack)
-        assert len(told) == 1 + WAITING and not turns._lines
+        assert len(reported) == 1 + WAITING and not turns._lines
 
     asyncio.run(scene())
 

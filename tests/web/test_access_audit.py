@@ -52,12 +52,12 @@ def sign_in(client: TestClient, name: str, password: str) -> int:
 def test_signing_in_and_out_is_written_with_who_and_from_where(client: TestClient, tmp_path: Path) -> None:
     assert (sign_in(client, "ada\n{}", "wrong"), sign_in(client, "ada", PASSWORD)) == (403, 303)
     client.post("/logout", headers=FORM)
-    told = lines(tmp_path)
-    assert [(t["act"], t["who"], t["address"]) for t in told] == [
+    reported = lines(tmp_path)
+    assert [(t["act"], t["who"], t["address"]) for t in reported] == [
         ("sign_in_refused", "ada\n{}", "10.0.0.5"), ("sign_in", "ada", "10.0.0.5"), ("sign_out", "ada", "10.0.0.5"),
     ]  # fmt: skip
-    assert (told[1]["way"], told[1]["role"]) == ("password", "operate")
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", t["time"]) for t in told)
+    assert (reported[1]["way"], reported[1]["role"]) == ("password", "operate")
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", t["time"]) for t in reported)
     text = (tmp_path / "audit.ndjson").read_text()
     assert PASSWORD not in text and "wrong" not in text and (tmp_path / "audit.ndjson").stat().st_mode & 0o077 == 0
 
@@ -91,15 +91,15 @@ def test_a_flood_of_names_and_addresses_does_not_fill_the_disk(client: TestClien
         audit.attempt("sign_in_refused", f"name{number}", "10.0.0.5", way="password")
     for number in range(300):
         audit.refused("sign_in_waits", f"name{number}", f"10.0.1.{number}")
-    told = lines(tmp_path)
-    assert [t["who"] for t in told[:MOST_OF_ADDRESS]] == [f"name{n}" for n in range(MOST_OF_ADDRESS)], (
+    reported = lines(tmp_path)
+    assert [t["who"] for t in reported[:MOST_OF_ADDRESS]] == [f"name{n}" for n in range(MOST_OF_ADDRESS)], (
         "the first are whole"
     )
-    assert len(told) == MOST_LINES
+    assert len(reported) == MOST_LINES
     now[0] = QUIET_S - 1
     audit.settle()
     assert len(lines(tmp_path)) == MOST_LINES
-    audit.tell("sign_in", "ada", "10.0.0.9")  # who comes in is told whatever is refused meanwhile
+    audit.record("sign_in", "ada", "10.0.0.9")  # who comes in is told whatever is refused meanwhile
     now[0] = QUIET_S
     audit.settle()
     last, summed = lines(tmp_path)[-2:]
@@ -138,6 +138,6 @@ def test_every_act_is_in_the_docs() -> None:
     acts: set[str] = set()
     for file in (DOCS.parents[1] / "web").rglob("*.py"):
         acts |= set(
-            re.findall(r"(?:audit|audit_of\(request\))\.(?:tell|refused|attempt)\(\s*\"(\w+)\"", file.read_text())
+            re.findall(r"(?:audit|audit_of\(request\))\.(?:record|refused|attempt)\(\s*\"(\w+)\"", file.read_text())
         )
     assert acts >= {"sign_in", "sign_in_refused", "denied", "feedback", "replay", "token_refused"} and acts <= named

@@ -40,10 +40,10 @@ def begun(site: Config) -> tuple[TestClient, Gate, str]:
     """A service that starts, and the key of its link."""
     gate = gate_of(site)
     assert gate is not None
-    told = offer(site, gate, "http://localhost:8514")
+    reported = offer(site, gate, "http://localhost:8514")
     app = create_app(fixture.build(), gate=gate, audit=Audit(site.data / "audit.ndjson"))
     client = TestClient(app, follow_redirects=False, raise_server_exceptions=False)
-    (key,) = re.findall(r"http://localhost:8514/first\?key=(\S+)$", told or "")
+    (key,) = re.findall(r"http://localhost:8514/first\?key=(\S+)$", reported or "")
     return client, gate, key
 
 
@@ -64,10 +64,10 @@ def test_the_link_makes_one_administrator_and_works_no_more(site: Config, tmp_pa
     assert (tmp_path / "users.toml").stat().st_mode & 0o007 == 0 and not (site.data / FILE).exists()
     stranger = TestClient(client.app, follow_redirects=False)
     assert stranger.get(f"/first?key={key}").status_code == 403 and send(stranger, key, password="another one") == 403
-    told = [json.loads(line) for line in (site.data / "audit.ndjson").read_text().splitlines()]
-    assert ("sign_in", "ada", "first") in [(line["act"], line["who"], line.get("way")) for line in told]
-    assert ("sign_in_refused", "ada", "first") in [(line["act"], line["who"], line.get("way")) for line in told]
-    assert key not in str(told) and PASSWORD not in str(told)
+    reported = [json.loads(line) for line in (site.data / "audit.ndjson").read_text().splitlines()]
+    assert ("sign_in", "ada", "first") in [(line["act"], line["who"], line.get("way")) for line in reported]
+    assert ("sign_in_refused", "ada", "first") in [(line["act"], line["who"], line.get("way")) for line in reported]
+    assert key not in str(reported) and PASSWORD not in str(reported)
     assert offer(site, gate_of(site), "http://x") is None, "the next start offers none"
 
 
@@ -76,7 +76,7 @@ def test_the_link_makes_one_administrator_and_works_no_more(site: Config, tmp_pa
     [({"name": "eve"}, "operate names ada"), ({"password": "short"}, "at least 8"), ({"twice": "different"}, "differ"),
      ({"name": "@admins"}, "Give a name"), ({"name": ""}, "Give a name"), ({"password": "x" * 2000}, "at most")],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_and_the_link_still_works(site: Config, given: dict[str, str], said: str) -> None:
+def test_what_does_not_fit_is_stated_and_the_link_still_works(site: Config, given: dict[str, str], said: str) -> None:
     client, gate, key = begun(site)
     fields = {
         "key": key,
@@ -128,7 +128,7 @@ def test_a_foreign_page_sends_no_form(site: Config) -> None:
     assert answer.status_code == 403 and not gate.users.people
 
 
-def test_where_the_file_cannot_be_written_the_way_by_hand_is_said(
+def test_where_the_file_cannot_be_written_the_way_by_hand_is_stated(
     site: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     client, gate, key = begun(site)

@@ -33,9 +33,9 @@ def client(small: SmallProvider, tmp_path: Path) -> TestClient:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     small.claims, small.denied, small.audience, small.signing = {}, "", "faultline", small.key
-    told = Provider(issuer=small.address, client_id="faultline", secret_file=secret, name="HPC login")
+    reported = Provider(issuer=small.address, client_id="faultline", secret_file=secret, name="HPC login")
     roles = Roles({Role.READ: frozenset({"@hpc"}), Role.OPERATE: frozenset({"ops"})})
-    gate = Gate(Users(), roles, Sessions(b"k" * 32, 3600), provider=told)
+    gate = Gate(Users(), roles, Sessions(b"k" * 32, 3600), provider=reported)
     return TestClient(create_app(fixture.build(), gate=gate), follow_redirects=False, raise_server_exceptions=False)
 
 
@@ -101,7 +101,7 @@ def test_an_answer_that_nobody_asked_for_is_refused(client: TestClient) -> None:
     assert answer.status_code == 403 and "did not let you in" in answer.text
 
 
-def test_a_provider_that_is_away_is_said(client: TestClient) -> None:
+def test_a_provider_that_is_away_is_stated(client: TestClient) -> None:
     gate = client.app.state.gate  # type: ignore[attr-defined]
     away = Provider(issuer="http://127.0.0.1:1", client_id="faultline", name="HPC login")
     asked = TestClient(create_app(fixture.build(), gate=Gate(Users(), gate.roles, gate.sessions, provider=away)),

@@ -84,9 +84,9 @@ def test_who_signs_in_anew_leaves_no_session_behind_and_takes_none_over(tmp_path
 def test_over_https_cookies_are_bound_to_the_host(tmp_path: Path) -> None:
     client = browser(gate_in(tmp_path), "https")
     body = urlencode({"name": "ada", "password": PASSWORD})
-    told = client.post("/login", content=body, headers=FORM).headers.get_list("set-cookie")
-    assert {one.partition("=")[0] for one in told} == {f"__Host-{COOKIE}", f"__Host-{BROWSER_COOKIE}"}
-    for one in told:
+    reported = client.post("/login", content=body, headers=FORM).headers.get_list("set-cookie")
+    assert {one.partition("=")[0] for one in reported} == {f"__Host-{COOKIE}", f"__Host-{BROWSER_COOKIE}"}
+    for one in reported:
         assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= {part.strip() for part in one.split(";")}
         assert "domain" not in one.lower()
     value = client.cookies[f"__Host-{COOKIE}"]
@@ -208,10 +208,10 @@ def test_the_file_keeps_ends_scopes_and_four_characters_and_older_ones_are_read(
     assert again.tokens == {"grafana": kept, "old one": hashed_token("t-old")}
     assert again.token(token) == ("grafana", kept) and again.token("x") is None
     right = path.read_text()
-    for wrong, said in (
+    for wrong, stated in (
         ('scope = "query"', 'scope = "everything"'), ("+00:00", ""), ("ends =", "network ="), ("sha256:", "md5:"),
     ):  # fmt: skip
-        path.write_text(right.replace(wrong, said))
+        path.write_text(right.replace(wrong, stated))
         with pytest.raises(UsersError, match="tokens"):
             Users.load(path)
 

@@ -71,8 +71,8 @@ def test_who_changed_their_mind_is_not_counted_twice(store: DuckStore) -> None:
 def test_an_incident_is_answered_for_all_its_runs_or_for_one(store: DuckStore) -> None:
     of_15 = "(SELECT {0} FROM model.runs WHERE run_key = '15')"
     with store.transaction() as connection:
-        told = ", ".join(f"{name} = {of_15.format(name)}" for name in ("incident_id", "document"))
-        connection.execute(f"UPDATE model.runs SET {told} WHERE run_key = '16'")
+        reported = ", ".join(f"{name} = {of_15.format(name)}" for name in ("incident_id", "document"))
+        connection.execute(f"UPDATE model.runs SET {reported} WHERE run_key = '16'")
     client = TestClient(create_app(store))
     path = f"/incidents/{incident_of(store)}"
     assert "all 2 runs" in client.get(path).text
@@ -148,7 +148,7 @@ def test_an_answer_is_in_the_audit(store: DuckStore, tmp_path: Path) -> None:
     client = TestClient(create_app(store, audit=Audit(tmp_path / "audit.ndjson")))
     assert client.post("/api/v1/jobs/15/feedback", json={"answer": "confirmed", "author": "ada"}).status_code == 201
     assert post(client, "/jobs/15/feedback", answer="confirmed", author="bob").status_code == 303
-    told = [json.loads(line) for line in (tmp_path / "audit.ndjson").read_text().splitlines()]
-    assert [(t["act"], t["who"], t["run"], t["answer"], t["signed"]) for t in told] == [
+    reported = [json.loads(line) for line in (tmp_path / "audit.ndjson").read_text().splitlines()]
+    assert [(t["act"], t["who"], t["run"], t["answer"], t["signed"]) for t in reported] == [
         ("feedback", "ada", "15", "confirmed", False), ("feedback", "bob", "15", "confirmed", False),
     ]  # fmt: skip

@@ -76,9 +76,9 @@ def test_random_queries_keep_their_limits(site: Site, capsys: pytest.CaptureFixt
     assert callable(made)
     chance = random.Random(f"{SEED} {made.__name__}")
     attacks = [Attack(made.__name__, f"{SEED}.{n}", made(chance)) for n in range(TIMES)]
-    told: list[str] = []
+    reported: list[str] = []
     try:
-        judged(site, attacks, told.append)
+        judged(site, attacks, reported.append)
     finally:
         with capsys.disabled():
-            print(f"\n{made.__name__}, seed {SEED}: {told[-1] if told else 'nothing was sent'}")
+            print(f"\n{made.__name__}, seed {SEED}: {reported[-1] if reported else 'nothing was sent'}")

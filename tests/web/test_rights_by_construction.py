@@ -76,9 +76,9 @@ def client(app: FastAPI) -> TestClient:
 
 def asked(app: FastAPI) -> list[tuple[str, str]]:
     """Every route: of the OpenAPI document, and those that it leaves out."""
-    told = {(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods}
+    reported = {(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods}
     found = {(method, path) for method, path in routes(app) if method != "HEAD"}
-    assert told <= found | {("GET", "/api/v1/openapi.json")}, told - found
+    assert reported <= found | {("GET", "/api/v1/openapi.json")}, reported - found
     return sorted(found)
 
 
@@ -348,8 +348,8 @@ def test_a_number_used_again_gives_each_run_its_own_files(client: TestClient, pl
     for user in USERS:
         key = next(key for key in plant.keys[user] if key.startswith(str(REUSED)))
         text = client.get(f"/jobs/{quoted(key)}", headers={**bearer("reader"), "accept": "text/html"}).text
-        printed = {plant.secrets[s][0] for s in SECRET.findall(text) if plant.secrets[s][1] == "message of output"}
-        assert printed == {user}
+        output = {plant.secrets[s][0] for s in SECRET.findall(text) if plant.secrets[s][1] == "message of output"}
+        assert output == {user}
 
 
 def test_our_sql_names_no_catalog(plant: Planted) -> None:

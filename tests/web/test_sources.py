@@ -40,16 +40,16 @@ def receiving(ledger: Ledger) -> Any:
 def client() -> Iterator[TestClient]:
     with open_store(None) as store:
         ledger = Ledger(store, "spool")
-        step, told = Step(Position(1, 20)), []
+        step, reported = Step(Position(1, 20)), []
         for number in range(130):
             host = f"gpu{number:03d}"
             seen = Source(
                 host, "syslog", f"{host}:/var/log/<b>syslog", "agent", NOW, NOW - timedelta(hours=4), lines=1000 + number,
                 late=number == 5, gap_s=1.0, ahead=12 * (number == 9),
             )  # fmt: skip
-            told.append({**vars(seen), "rated": 0.0, "rate": 0.0})
+            reported.append({**vars(seen), "rated": 0.0, "rate": 0.0})
             ledger.met(step, host, None, utc_now() if number == 7 else NOW - timedelta(hours=4))
-        step.sources = pl.DataFrame(told, schema=SOURCES | RATES)
+        step.sources = pl.DataFrame(reported, schema=SOURCES | RATES)
         step.blind.append({
             "host": "gpu003", "source": "syslog", "stream": "s", "start": NOW, "end": NOW, "reason": "spool <full>", "lines": 12,
             "bytes": None, "told_by": "gpu003", "received": NOW,
@@ -76,7 +76,7 @@ def test_the_list_pages_and_the_counts_are_of_all_of_it(client: TestClient) -> N
     assert client.get("/api/v1/sources", params={"cursor": "zzz"}).status_code == 400
 
 
-def test_alerts_and_blind_periods_are_told(client: TestClient) -> None:
+def test_alerts_and_blind_periods_are_reported(client: TestClient) -> None:
     body = client.get("/api/v1/sources").json()
     assert [alert["host"] for alert in body["alerts"]] == ["gpu007"] and body["silent"] == 1
     assert [(b["host"], b["reason"], b["lines"]) for b in body["blind"]] == [("gpu003", "spool <full>", 12)]
@@ -144,7 +144,7 @@ def test_the_output_of_many_jobs_is_one_row_until_it_is_asked_for() -> None:
         ([], ""),
     ],
 )
-def test_a_long_folder_of_all_files_is_said_once(files: list[str | None], folder: str) -> None:
+def test_a_long_folder_of_all_files_is_stated_once(files: list[str | None], folder: str) -> None:
     assert shared_folder(files) == folder
 
 

@@ -218,13 +218,13 @@ def test_memory_has_a_limit_and_the_service_outlives_it(monkeypatch: pytest.Monk
         assert client.post("/api/v1/query", json={"query": "print 1"}).json()["rows"] == [[1]]
 
 
-def test_a_memory_limit_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_limit_that_is_none_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULTLINE_MEMORY", "lots")
     with pytest.raises(StoreError, match="FAULTLINE_MEMORY=lots"):
         open_store(None)
 
 
-def test_rows_end_at_the_limit_and_that_is_said() -> None:
+def test_rows_end_at_the_limit_and_that_is_stated() -> None:
     with open_store(None) as store:
         client = TestClient(create_app(store))
         answer = client.post("/api/v1/query", json={"query": "range N from 1 to 1000 step 1", "max_rows": 10}).json()

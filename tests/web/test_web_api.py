@@ -183,7 +183,9 @@ def test_the_table_of_a_large_incident_has_the_chain_and_the_first_rows() -> Non
     ("PUT", "/api/v1/jobs/15/feedback", "GET, HEAD, POST"), ("GET", "/api/v1/query", "POST"), ("DELETE", "/jobs/15", "GET, HEAD"),
     ("POST", "/healthz", "GET, HEAD"), ("HEAD", "/api/v1/tail", "GET"),
 ])  # fmt: skip
-def test_a_method_that_is_none_is_told_those_that_are(client: TestClient, method: str, path: str, allow: str) -> None:
+def test_a_method_that_is_none_is_reported_those_that_are(
+    client: TestClient, method: str, path: str, allow: str
+) -> None:
     for accept in ("application/json", "text/html"):
         answer = client.request(method, path, headers={"accept": accept})
         assert (answer.status_code, answer.headers["allow"]) == (405, allow)
@@ -211,9 +213,9 @@ def test_a_forged_cursor_is_the_clients_mistake(client: TestClient, path: str, p
     assert client.get(f"/api/v1/{path}", params={"cursor": nested}).status_code == 400
 
 
-def test_a_range_that_ends_before_it_begins_is_said_so(client: TestClient) -> None:
-    said = client.get("/api/v1/incidents?from=2026-11-22&to=2026-11-21").json()["detail"]
-    assert said == "to='2026-11-21' is before from='2026-11-22'; give the earlier time first"
+def test_a_range_that_ends_before_it_begins_is_stated_so(client: TestClient) -> None:
+    stated = client.get("/api/v1/incidents?from=2026-11-22&to=2026-11-21").json()["detail"]
+    assert stated == "to='2026-11-21' is before from='2026-11-22'; give the earlier time first"
 
 
 @pytest.mark.parametrize(("asked", "near"), [("99", []), ("155", ["15"]), ("1", [])])

@@ -79,14 +79,14 @@ def test_series_of_make_series_are_unfolded_over_their_axis(look: Any) -> None:
 def test_bars_are_texts_with_lengths_and_shares(look: Any) -> None:
     rows = [["a", 1], ["b", 3], ["", 0]]
     page = drawn(look, answer("Host N", rows, visualization="piechart", x="Host", y=["N"]), 390)
-    told = [text.replace("\n", " ") for text in page.locator("#chart .bars li").all_inner_texts()]
-    assert told == ["b 3 (75.0 %)", "a 1 (25.0 %)", "(empty) 0 (0.0 %)"]
+    reported = [text.replace("\n", " ") for text in page.locator("#chart .bars li").all_inner_texts()]
+    assert reported == ["b 3 (75.0 %)", "a 1 (25.0 %)", "(empty) 0 (0.0 %)"]
     lengths = [page.locator("#chart .bar").nth(n).bounding_box()["width"] for n in range(2)]
     assert lengths[0] == pytest.approx(3 * lengths[1], rel=0.02)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_what_is_left_out_is_said(look: Any) -> None:
+def test_what_is_left_out_is_stated(look: Any) -> None:
     many = [[TIMES[n % 4], f"gpu{n:02}", 1 + n] for n in range(20)] + [[None, "gpu19", 3]]
     page = drawn(look, answer("Time Host N", many, visualization="timechart", x="Time", y=["N"], series=["Host"]))
     assert "The 12 largest of 20 series are drawn" in page.inner_text("#notes")

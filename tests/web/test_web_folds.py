@@ -34,7 +34,7 @@ def mark(lane: str, event: str, role: str = "effect") -> dict[str, Any]:
         ("job", [], [band("x", "job", state="NODE_FAIL")], "NODE_FAIL"),
     ],
 )
-def test_a_lane_is_told_in_words(layer: str, marks: list[Any], bands: list[Any], words: str) -> None:
+def test_a_lane_is_reported_in_words(layer: str, marks: list[Any], bands: list[Any], words: str) -> None:
     assert behaviour({"layer": layer}, marks, bands) == words
 
 
@@ -72,8 +72,8 @@ def test_a_fold_opens_by_key_and_says_what_it_hides(look: Any, wide_site: str) -
     first = page.locator("#axis .folds button", has_text="15 links")
     assert "n07 eth0" in first.get_attribute("title") and first.get_attribute("aria-expanded") == "false"
     # The chain's arrows into the fold are one, with the range of their lags.
-    told = page.evaluate("document.getElementById('axis').axis.hits.pills.map(hit => hit.arrow.lag_text)")
-    assert "1.1 s to 2.5 s, 15×" in told and len(told) == 2
+    reported = page.evaluate("document.getElementById('axis').axis.hits.pills.map(hit => hit.arrow.lag_text)")
+    assert "1.1 s to 2.5 s, 15×" in reported and len(reported) == 2
     first.focus()
     page.keyboard.press("Enter")
     assert page.evaluate(rows) == 18

@@ -125,7 +125,7 @@ def test_a_node_that_slurm_lost_has_a_card_and_the_others_are_named() -> None:
     assert text.index(">n050<") < text.index(">n000<")
 
 
-def test_a_state_that_two_records_tell_is_told_once() -> None:
+def test_a_state_that_two_records_show_is_reported_once() -> None:
     store = fixture.build()
     first_run_of_14(store)
     for second in (0, 1):

@@ -52,7 +52,7 @@ def states(store: fixture.FakeStore, *hosts: str) -> list[tuple[Any, ...]]:
     return [(row["host"], int((row["time"] - START).total_seconds()), row["state"], row["reason"]) for row in rows]
 
 
-def test_the_log_tells_states_where_slurm_was_not_asked(store: fixture.FakeStore) -> None:
+def test_the_log_shows_states_where_slurm_was_not_asked(store: fixture.FakeStore) -> None:
     assert states(store, "gpu07", "gpu08", "gpu09") == [
         ("gpu07", 1, "DRAINING", "NHC: fan"), ("gpu07", 60, "IDLE", None), ("gpu07", 90, "DOWN", "Not responding"),
         ("gpu08", 90, "DOWN", "Not responding"), ("gpu08", 100, "UP", None), ("gpu09", 120, "INVAL", "Low TmpDisk"),
@@ -82,7 +82,7 @@ SEEN = [("idle", None), ("IDLE", None), ("down*", None), ("down*", "Not respondi
         ("idle", None), ("drained", "fan"), ("idle", None)]  # fmt: skip
 
 
-def test_a_state_that_is_told_again_and_again_stands_once() -> None:
+def test_a_state_that_is_reported_again_and_again_stands_once() -> None:
     rows = [
         {"host": "a", "time": n, "until": n + 1, "state": state, "reason": why} for n, (state, why) in enumerate(SEEN)
     ]

@@ -172,11 +172,11 @@ def test_facts_in_a_row_read_as_sentences(texts: list[str] | None, words: str) -
     assert sentences(texts) == words
 
 
-def test_jobs_of_an_incident_are_told_in_sentences_and_counted_whole() -> None:
+def test_jobs_of_an_incident_are_reported_in_sentences_and_counted_whole() -> None:
     store = fixture.build()
-    spared = [{"job_id": str(900 + n), "state": "COMPLETED", "why": "ran on other nodes"} for n in range(11)]
+    survivors = [{"job_id": str(900 + n), "state": "COMPLETED", "why": "ran on other nodes"} for n in range(11)]
     hit = [{"job_id": "15", "name": "train", "user": "ann", "state": "NODE_FAIL", "gpus": 8, "confidence": 0.97}]
-    document = {"jobs": hit, "slowed_jobs": ["15", "16"], "unaffected_jobs": spared, "unaffected_count": 40}
+    document = {"jobs": hit, "slowed_jobs": ["15", "16"], "unaffected_jobs": survivors, "unaffected_count": 40}
     store.con.execute("UPDATE model.incidents SET document = ? WHERE incident_id = 'I1'", [json.dumps(document)])
     text = re.sub(r"\s+", " ", TestClient(create_app(store)).get("/incidents/I1").text)
     for words in ("1 hit, 2 slowed, 40 untouched", "ann, 8 GPU", "Almost certain because of this.",
@@ -233,7 +233,9 @@ def test_a_rival_that_nothing_rejects_is_not_counted_as_rejected() -> None:
 
 
 @pytest.mark.parametrize(("qualities", "in_head", "in_lines"), [(["inferred"], 1, 0), (["inferred", "line"], 0, 1)])
-def test_times_that_are_all_inferred_are_said_to_be_so_once(qualities: list[str], in_head: int, in_lines: int) -> None:
+def test_times_that_are_all_inferred_are_stated_to_be_so_once(
+    qualities: list[str], in_head: int, in_lines: int
+) -> None:
     store = fixture.build()
     evidence = [{"time": f"2026-11-21T00:30:{n}0Z", "host": "a", "message": "x", "time_quality": q, "source": "a/b"}
                 for n, q in enumerate(qualities)]  # fmt: skip

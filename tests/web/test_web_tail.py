@@ -54,7 +54,7 @@ def store() -> Any:
     return open_store(None)
 
 
-def test_each_new_line_is_told_once(store: Any) -> None:
+def test_each_new_line_is_reported_once(store: Any) -> None:
     begun = datetime.now(UTC).replace(tzinfo=None)
     _add(store, "before", received=begun - timedelta(seconds=60))
     tail = Tail(store, "", begun)
@@ -71,7 +71,7 @@ def test_the_filter_is_kql(store: Any) -> None:
     assert [r["Message"] for r in tail.look()[0]] == ["link down"]
 
 
-def test_too_many_lines_are_said(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_lines_are_stated(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailing, "MOST", 2)
     tail = Tail(store, "", datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1))
     _add(store, "a", "b", "c")

@@ -26,7 +26,7 @@ SUMMER, WINTER = datetime(2026, 7, 1, 12, 0), datetime(2026, 11, 21, 0, 30)
         ("America/St_Johns", WINTER, "2026-11-20 21:00", "UTC−03:30"),
     ],
 )
-def test_a_moment_as_its_zone_tells_it(zone: str, moment: datetime, clock: str, name: str) -> None:
+def test_a_moment_as_its_zone_shows_it(zone: str, moment: datetime, clock: str, name: str) -> None:
     with shown_in(zone):
         assert f"{local(moment):%Y-%m-%d %H:%M}" == clock and name_at(moment) == name
     assert local(moment) == moment and name_at(moment) == "UTC", "and nobody else's page is told in it"
@@ -47,7 +47,7 @@ def test_an_address_pins_a_zone_before_the_cookie(client: TestClient) -> None:
     client.cookies.clear()
 
 
-def test_pages_tell_the_zones_clock_and_say_which(client: TestClient) -> None:
+def test_pages_show_the_zones_clock_and_say_which(client: TestClient) -> None:
     here, there = (client.get("/incidents/I1", params=zone).text for zone in ({}, {"zone": "Europe/Berlin"}))
     assert "<b>00:30:17</b> UTC<" in re.sub(r"\s+<", "<", here) and "Known only at 00:31:18" in here
     assert "<b>01:30:17</b> UTC+01<" in re.sub(r"\s+<", "<", there) and "Known only at 01:31:18" in there

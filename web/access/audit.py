@@ -44,17 +44,17 @@ class Audit:
         self._written: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
 
-    def tell(self, act: str, who: str = "", address: str = "", **more: object) -> None:
+    def record(self, act: str, who: str = "", address: str = "", **more: object) -> None:
         """Writes a line. A disk that refuses it stops nobody: the service's log says so instead."""
         if self.path is None:
             return
-        told = {
+        entry = {
             "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "act": act,
             "who": who[:CHARS] or None,
             "address": address or None,
         }
-        line = json.dumps(told | {name: _short(value) for name, value in more.items()}) + "\n"
+        line = json.dumps(entry | {name: _short(value) for name, value in more.items()}) + "\n"
         try:
             # Anew each time: it may be rotated.
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -66,13 +66,13 @@ class Audit:
             log.exception("an audit line could not be written", file=str(self.path))
 
     def attempt(self, act: str, who: str, address: str, **more: object) -> None:
-        """As ``tell``, for what a stranger causes: line by line, until there are too many of them."""
+        """As ``record``, for what a stranger causes: line by line, until there are too many of them."""
         with self._lock:
             self._turn(self._clock())
             fits = self._written[address] < MOST_OF_ADDRESS and self._written.total() < MOST_LINES
             (self._written if fits else self._left_out)[address if fits else act] += 1
         if fits:
-            self.tell(act, who, address, **more)
+            self.record(act, who, address, **more)
 
     def settle(self) -> None:
         """Writes what was left out of the last span, once that is over. Called now and then."""
@@ -85,7 +85,7 @@ class Audit:
         self._begun, left_out = now, self._left_out
         self._written, self._left_out = Counter(), Counter()
         if left_out:
-            self.tell("refusals_left_out", times=left_out.total(), acts=dict(sorted(left_out.items())))
+            self.record("refusals_left_out", times=left_out.total(), acts=dict(sorted(left_out.items())))
 
     def refused(self, act: str, who: str, address: str, **more: object) -> None:
         """As ``attempt``, for what may be repeated at will."""

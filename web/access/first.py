@@ -33,11 +33,11 @@ class FirstLink:
         """A new link's secret. Raises ``OSError``."""
         assert self.folder is not None
         secret = secrets.token_urlsafe(TOKEN_BYTES)
-        told = {"hash": self._digest(secret), "until": self.clock() + LASTING_S}
+        document = {"hash": self._digest(secret), "until": self.clock() + LASTING_S}
         draft = self.folder / f".{FILE}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(json.dumps(told))
+                file.write(json.dumps(document))
                 about = self.folder.stat()
                 if os.geteuid() != about.st_uid:  # root made it for a service that is not root
                     os.fchown(file.fileno(), about.st_uid, about.st_gid)
@@ -52,8 +52,8 @@ class FirstLink:
         if self.folder is None:
             return False
         try:
-            told = json.loads((self.folder / FILE).read_text(encoding="utf-8"))
-            digest, until = str(told["hash"]), float(told["until"])
+            document = json.loads((self.folder / FILE).read_text(encoding="utf-8"))
+            digest, until = str(document["hash"]), float(document["until"])
         except (OSError, ValueError, KeyError, TypeError):
             return False
         now = self.clock()

@@ -66,8 +66,8 @@ class Gate:
         if scheme.lower() in ("bearer", "token"):  # another scheme is between browser and proxy
             return self._of_token(token.strip(), address or peer or "")
         if self.user_header and peer in self.proxies and (name := headers.get(self.user_header, "").strip()):
-            told = headers.get(self.groups_header, "") if self.groups_header else ""
-            return self.roles.person(name, filter(None, (group.strip() for group in told.split(","))))
+            groups = headers.get(self.groups_header, "") if self.groups_header else ""
+            return self.roles.person(name, filter(None, (group.strip() for group in groups.split(","))))
         return self._of_session(headers.get("cookie", ""), secure=secure)
 
     def is_secure(self, scheme: str) -> bool:
@@ -106,7 +106,7 @@ class Gate:
                 for name in sorted(before[kind].keys() | now.keys()):
                     if before[kind].get(name) != now.get(name):
                         change = "removed" if name not in now else "changed" if name in before[kind] else "added"
-                        self.audit.tell(f"{kind}_{change}", name)
+                        self.audit.record(f"{kind}_{change}", name)
 
     def _of_session(self, cookies: str, *, secure: bool) -> Person | None:
         kept = cookie_parser(cookies).get(cookie_named(COOKIE, secure=secure))

@@ -101,9 +101,9 @@ async def sign_in(request: Request) -> Response:
 
 
 def _wait(request: Request, gate: Gate, following: str, typed: str, wait_s: float, wrong: str) -> Response:
-    said = _page(request, gate, following, status=429, wrong=wrong, typed=typed)
-    said.headers["Retry-After"] = str(round(wait_s) + 1)
-    return said
+    page = _page(request, gate, following, status=429, wrong=wrong, typed=typed)
+    page.headers["Retry-After"] = str(round(wait_s) + 1)
+    return page
 
 
 @router.post("/logout", response_model=None)
@@ -111,7 +111,7 @@ def sign_out(request: Request) -> Response:
     """Ends the session here, not in the browser alone: a copy of its cookie opens nothing any more."""
     gate = gate_of(request)
     if (person := asking(request)) is not None:
-        gate.audit.tell("sign_out", person.name, address_of(request))
+        gate.audit.record("sign_out", person.name, address_of(request))
     secure = gate.is_secure(request.url.scheme)
     if (kept := gate.session_cookie(request.headers, secure=secure)) is not None:
         gate.sessions.end(kept)
@@ -226,8 +226,12 @@ async def from_provider(request: Request) -> Response:
     if not isinstance(name, str) or not name.strip():
         wrong = f"{called} told no {wanted}; name_claim in [access.provider] says which claim holds the name."
         return _page(request, gate, following, status=403, wrong=wrong)
-    told = claims.get(gate.provider.groups_claim) or []
-    groups = [told] if isinstance(told, str) else [group for group in told if isinstance(group, str)]
+    claimed_groups = claims.get(gate.provider.groups_claim) or []
+    groups = (
+        [claimed_groups]
+        if isinstance(claimed_groups, str)
+        else [group for group in claimed_groups if isinstance(group, str)]
+    )
     return _signed_in(request, gate, gate.roles.person(name.strip(), groups), following)
 
 
@@ -241,7 +245,7 @@ def _provider_of(request: Request) -> tuple[Gate, Client, str]:
 def _signed_in(request: Request, gate: Gate, person: Person, following: str, mark: str = "", way: str = "") -> Response:
     way = way or ("password" if mark else "provider")
     role = person.role.name.lower() if person.role is not None else None
-    gate.audit.tell("sign_in", person.name, address_of(request), way=way, role=role)
+    gate.audit.record("sign_in", person.name, address_of(request), way=way, role=role)
     secure = gate.is_secure(request.url.scheme)
     if (before := gate.session_cookie(request.headers, secure=secure)) is not None:
         gate.sessions.end(before)  # who signs in anew leaves nothing behind that still opens

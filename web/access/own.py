@@ -2,7 +2,7 @@
 
 The SQL is that of everybody (``web.reading``); what differs is where it reads: in the part of the store (``Asks.seen_by``) where only
 this person's rows are. A new function of ``Reader`` is therefore right for them from the start, or fails. Documents are not
-there; they are read here, of rows that are, and told by ``web.access.telling``.
+there; they are read here, of rows that are, and told by ``web.access.own_documents``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from store import blocks, run_names
 from store.questions import incidents as incident_questions
 from store.questions import runs
-from web.access.telling import Telling
+from web.access.own_documents import OwnDocuments
 from web.reading import PAGE, Reader, Row
 from web.shaping import document
 from web.timerange import Range
@@ -48,25 +48,25 @@ class OwnReader(Reader):
     def run(self, key: str) -> Row:
         row = super().run(key)
         whole = self._whole.one(runs.document(row["own_key"], row["cluster"], self.user))
-        row["document"] = Telling(self).verdict(row, document(whole["document"] if whole else None))
+        row["document"] = OwnDocuments(self).verdict(row, document(whole["document"] if whole else None))
         blocks.attach(self, row["document"].get("evidence") or [])
         return row
 
     def incident(self, incident_id: str) -> Row:
         row = super().incident(incident_id)
         whole = self._whole.one(incident_questions.document(row["incident_id"], row["cluster"]))
-        told = Telling(self).incident(row, document(whole["document"] if whole else None))
-        row["document"] = told | {"recurrence": row["document"].get("recurrence") or []}
+        shown = OwnDocuments(self).incident(row, document(whole["document"] if whole else None))
+        row["document"] = shown | {"recurrence": row["document"].get("recurrence") or []}
         return row
 
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
         """corr-result/1 of one's own runs and the incidents that they met."""
-        tell = Telling(self)
+        own_documents = OwnDocuments(self)
         met = {row["incident_id"] for row in self.ask(incident_questions.NAMES)}
         judged = {str(run["own_key"]): run for run in self.ask(runs.judged(self._runs()))}
         of_whole = self._whole.ask(runs.of_user(run_names.named_runs(self._whole), self.user))
         verdicts = {
-            str(judged[name["own_key"]]["run_key"]): tell.verdict(judged[name["own_key"]], whole["verdicts"][name["run_key"]])
+            str(judged[name["own_key"]]["run_key"]): own_documents.verdict(judged[name["own_key"]], whole["verdicts"][name["run_key"]])
             for name in of_whole if name["own_key"] in judged and name["run_key"] in whole["verdicts"]
         }  # fmt: skip
         incidents = [

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from collector.priority import stand_back
+from collector.priority import lower_priority
 
 ARGON2, SCRYPT = "$argon2id$", "scrypt:"
 #: RFC 9106, 4: the second recommended choice (64 MiB, 3 passes); one lane, since who signs in is to take one core.
@@ -68,7 +68,7 @@ class Turns:
     these try, those get in. Used from one event loop."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="password", initializer=stand_back)
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="password", initializer=lower_priority)
         self._known, self._others = asyncio.Semaphore(1), asyncio.Semaphore(1)
         self._lines: dict[str, _Line] = {}
         self._sleep = sleep

@@ -41,10 +41,10 @@ class Roles:
 
     def of(self, name: str, groups: Iterable[str] = ()) -> Role | None:
         """The highest role that a name or one of its groups has."""
-        said = {EVERYONE, *(GROUP + group for group in groups)}
+        named = {EVERYONE, *(GROUP + group for group in groups)}
         if not name.startswith(GROUP):  # a name that somebody chose elsewhere is never a group's
-            said.add(name)
-        return max((role for role, members in self.members.items() if members & said), default=None)
+            named.add(name)
+        return max((role for role, members in self.members.items() if members & named), default=None)
 
     def person(self, name: str, groups: Iterable[str] = ()) -> Person:
         kept = frozenset(groups)

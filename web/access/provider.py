@@ -33,7 +33,7 @@ class Client:
         try:
             answer: Response = await self._client.authorize_redirect(request, back)
         except _FAILURES as error:
-            raise ProviderError(_said(error)) from error
+            raise ProviderError(_error_text(error)) from error
         return answer
 
     async def claims(self, request: Request) -> Mapping[str, Any]:
@@ -41,11 +41,11 @@ class Client:
         try:
             token = await self._client.authorize_access_token(request)
         except _FAILURES as error:
-            raise ProviderError(_said(error)) from error
+            raise ProviderError(_error_text(error)) from error
         claims: Mapping[str, Any] = token.get("userinfo") or {}
         return claims
 
 
-def _said(error: Exception) -> str:
-    told = getattr(error, "description", "") or getattr(error, "error", "") or str(error)
-    return str(told)[:200] or type(error).__name__
+def _error_text(error: Exception) -> str:
+    description = getattr(error, "description", "") or getattr(error, "error", "") or str(error)
+    return str(description)[:200] or type(error).__name__

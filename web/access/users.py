@@ -254,14 +254,14 @@ def fresh_sender(expires: datetime | None, limits: Limits) -> tuple[str, Sender]
 
 
 def _token(name: str, kept: object, path: Path) -> Token:
-    told = {"hash": kept} if isinstance(kept, str) else kept
-    if not isinstance(told, dict) or not name.split() or not str(told.get("hash", "")).startswith("sha256:"):
+    document = {"hash": kept} if isinstance(kept, str) else kept
+    if not isinstance(document, dict) or not name.split() or not str(document.get("hash", "")).startswith("sha256:"):
         raise UsersError(f"{path}: tokens.{name}: not written by `faultline access`; make it anew with it")
-    if unknown := set(told) - TOKEN_KEYS:
+    if unknown := set(document) - TOKEN_KEYS:
         raise UsersError(f"{path}: tokens.{name}: {min(unknown)} is unknown; make it anew with `faultline access`")
-    expires, scope = told.get("expires"), told.get("scope", ALL)
+    expires, scope = document.get("expires"), document.get("scope", ALL)
     if expires is not None and not (isinstance(expires, datetime) and expires.tzinfo is not None):
         raise UsersError(f"{path}: tokens.{name}: expires is no time with a zone, such as 2027-11-24T00:00:00Z")
     if scope not in SCOPES:
         raise UsersError(f"{path}: tokens.{name}: scope {scope!r} is unknown; there are {', '.join(SCOPES)}")
-    return Token(str(told["hash"]), expires and expires.astimezone(UTC), str(scope), str(told.get("ends", "")))
+    return Token(str(document["hash"]), expires and expires.astimezone(UTC), str(scope), str(document.get("ends", "")))

@@ -31,7 +31,7 @@ class Accounting:
     interval: float
     _until: float | None = None
     _columns: str = _COLUMNS
-    _told: dict[str, int] = field(default_factory=dict)
+    _sent: dict[str, int] = field(default_factory=dict)
 
     def open(self, positions: Mapping[str, Any]) -> None:
         kept = positions.get("accounting") or {}
@@ -59,11 +59,11 @@ class Accounting:
         parts = row.split("|", 3)
         key = "|".join(parts[:3])
         known = zlib.crc32(row.encode())
-        if self._told.get(key) == known:
+        if self._sent.get(key) == known:
             return False
-        if len(self._told) >= _REMEMBERED:
-            self._told.clear()
-        self._told[key] = known
+        if len(self._sent) >= _REMEMBERED:
+            self._sent.clear()
+        self._sent[key] = known
         return True
 
     def close(self) -> None:

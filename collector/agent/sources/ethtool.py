@@ -51,9 +51,9 @@ class Ethtool:
         if not samples:
             raise Missing(f"no counters from {', '.join(names) or 'any network device'}")
         now = self.context.now()
-        told = self._changes.of(samples, now)
-        if told:
-            yield metrics_reading(told, "ethtool", now)
+        changed = self._changes.of(samples, now)
+        if changed:
+            yield metrics_reading(changed, "ethtool", now)
 
     def _interfaces(self) -> list[str]:
         """Interfaces that are devices (bridges, tunnels and container ends are not)."""

@@ -74,10 +74,10 @@ class Files:
         known = [Place.of_json(v) for key, v in positions.items() if key.startswith("files:")]
         self._first = not known and "files" not in positions
         self._recall_gone(positions)
-        for key, told in positions.items():
+        for key, position in positions.items():
             if key.startswith("generations:"):
                 path = key.removeprefix("generations:")
-                self._generations[path] = rotation.Generations.of_json(Path(path), told)
+                self._generations[path] = rotation.Generations.of_json(Path(path), position)
         # The newest first: what it still has to read is not taken for a generation that nobody saw.
         for place in sorted(known, key=lambda p: p.seen, reverse=True):
             self._watch(place.path)
@@ -98,9 +98,9 @@ class Files:
 
     def _recall_gone(self, positions: Mapping[str, Any]) -> None:
         """Files that were told as gone may come back: a file system that was not mounted yet."""
-        for key, told in positions.items():
+        for key, position in positions.items():
             if key.startswith("gone:"):
-                place = Place.of_json(told)
+                place = Place.of_json(position)
                 if self.context.now() - place.seen < GONE_S:
                     self._away[place.path] = place
                     self._gone.add(place.path)
@@ -375,7 +375,7 @@ class Files:
         if few:
             self._all_at = monotonic + self.rescan_s
         for tail in list(self._tails):
-            if not tail.finished and (few or monotonic - tail.grown_at < QUIET_S):
+            if not tail.finished and (few or monotonic - tail.grew_at < QUIET_S):
                 try:
                     yield from self._follow(tail, now, monotonic)
                 except OSError as error:  # a stale handle, a bad place on the disk: the others go on
@@ -389,8 +389,8 @@ class Files:
         self._put_off(tail.place, error)
         if tail.left_at is not None:
             del self._away[tail.place.path]
-            told = self._unreadable(Path(tail.place.path), tail.place, error)
-            yield replace(told, positions={tail.place.key(): None})
+            record = self._unreadable(Path(tail.place.path), tail.place, error)
+            yield replace(record, positions={tail.place.key(): None})
 
     def _unreadable(self, path: Path, place: Place, error: Exception) -> Reading:
         now = self.context.now()
@@ -418,11 +418,11 @@ class Files:
         if named:
             tail.left_at = None
         elif tail.left_at is None:
-            tail.left_at = tail.grown_at = monotonic
+            tail.left_at = tail.grew_at = monotonic
             self._scan_at = float("-inf")  # its successor is there already, most likely
         done = (
             tail.left_at is not None
-            and monotonic - max(tail.left_at, tail.grown_at) > AFTER_ROTATION_S
+            and monotonic - max(tail.left_at, tail.grew_at) > AFTER_ROTATION_S
             and (is_succeeded or not status.st_nlink)
         )
         reading = tail.read(now, monotonic, done)
@@ -450,7 +450,7 @@ class Files:
         same = rotation.find(old)
         fresh = Place(old.path, old.device, old.inode, seen=now)
         started: dict[str, Any] = {fresh.key(): fresh.as_json()}
-        tail.place, tail.grown_at = fresh, self.context.monotonic()
+        tail.place, tail.grew_at = fresh, self.context.monotonic()
         copy = self._also(same, old) if same is not None else None
         if copy is not None:
             started[copy.key()] = copy.as_json()

@@ -58,12 +58,12 @@ class Hooks:
     def open(self, positions: Mapping[str, Any]) -> None:
         if not any(self.context.path(folder).is_dir() for folder in self.folders):
             raise Missing(f"no spool of hooks: {', '.join(self.folders)}")
-        told = positions.get("hooks") or {}
-        self._taken = set(told.get("taken", ()))
-        self._begun = dict.fromkeys(told.get("begun", ()))
-        self._dropped = dict(told.get("dropped", {}))
-        self._owners = dict(told.get("owners", {}))
-        if told.get("process") != _PROCESS:  # the agent ended between keeping them and removing them
+        position = positions.get("hooks") or {}
+        self._taken = set(position.get("taken", ()))
+        self._begun = dict.fromkeys(position.get("begun", ()))
+        self._dropped = dict(position.get("dropped", {}))
+        self._owners = dict(position.get("owners", {}))
+        if position.get("process") != _PROCESS:  # the agent ended between keeping them and removing them
             self._clear_away()
 
     def _clear_away(self) -> None:
@@ -101,7 +101,7 @@ class Hooks:
                 self._trouble = f"{folder} is emptied by another process"
                 continue
             read += 1
-            yield from self._told_lost(spool)
+            yield from self._report_lost(spool)
             with self._lock:
                 taken = {Path(path).name for path in self._taken if Path(path).parent == folder}
             for file in spool.waiting(taken, _MOST_FILES):
@@ -125,8 +125,8 @@ class Hooks:
             return None
         except Odd as why:
             became = spool.set_aside(name)
-            said = f"a file of {spool.path} was not read: {why}; {became}"
-            return Reading(wire.own_words(self.context.host, "hooks", said, now, file=quoted(name)), 1)
+            reason = f"a file of {spool.path} was not read: {why}; {became}"
+            return Reading(wire.own_words(self.context.host, "hooks", reason, now, file=quoted(name)), 1)
         with self._lock:
             self._taken.add(str(path))
         return Reading(body, 1, self._positions(), kept=partial(self._remove, spool, str(path)))
@@ -146,8 +146,8 @@ class Hooks:
         owner = self._owners.get(str(job))
         if owner is not None and owner != word.uid:
             raise Odd(f"uid {word.uid} speaks of job {job}, which root's prolog gave to uid {owner}")
-        told = {"job_id": job, "owner_uid": word.uid, "read_at": f"{now:.6f}", "confirmed": owner is not None}
-        return wire.document("task_hook", json.dumps(told), "hooks", now, timezone="UTC")
+        document = {"job_id": job, "owner_uid": word.uid, "read_at": f"{now:.6f}", "confirmed": owner is not None}
+        return wire.document("task_hook", json.dumps(document), "hooks", now, timezone="UTC")
 
     def _positions(self) -> dict[str, Any]:
         with self._lock:
@@ -210,19 +210,19 @@ class Hooks:
         if found.kind == "script" and found.reason == _NO_FILE:  # slurmd removes it at the job's end
             return b""
         if found.reason is not None:
-            said = f"job {job}: {found.kind} was not read: {found.reason}"
-            return wire.own_words(self.context.host, "hooks", said, now, file=quoted(found.path))
+            reason = f"job {job}: {found.kind} was not read: {found.reason}"
+            return wire.own_words(self.context.host, "hooks", reason, now, file=quoted(found.path))
         text, host = found.content.decode("utf-8", "replace"), batch_host(env)
-        told = {
+        document = {
             "job_id": job, "restarts": restarts, "kind": found.kind, "path": found.path, "content": text,
             "truncated": found.truncated, "ran_at": env.get("FAULTLINE_TIME"),
         }  # fmt: skip
         about = {"path": found.path, "host": host, "cluster": env.get("SLURM_CLUSTER_NAME"), "timezone": "UTC"}
-        return wire.document("job_file", json.dumps(told), "hooks", now, **about)
+        return wire.document("job_file", json.dumps(document), "hooks", now, **about)
 
     # ------------------------------------------------------------------------------------------- what was not taken
 
-    def _told_lost(self, spool: HookFolder) -> Iterator[Reading]:
+    def _report_lost(self, spool: HookFolder) -> Iterator[Reading]:
         """What hooks could not hand over: those that gave up, and those that were killed in the middle of writing."""
         (size, at), before = spool.given_up(), self._dropped.get(str(spool.path), 0)
         if size and size != before:
@@ -236,8 +236,8 @@ class Hooks:
             with self._lock:
                 self._taken.add(path)
             now = self.context.now()
-            told = wire.blind("hooks", "hook_spool", now, now, words_unfinished(spool, name), 1)
-            yield Reading(told, 0, self._positions(), kept=partial(self._remove, spool, path))
+            record = wire.blind("hooks", "hook_spool", now, now, words_unfinished(spool, name), 1)
+            yield Reading(record, 0, self._positions(), kept=partial(self._remove, spool, path))
 
     def close(self) -> None:
         for spool in self._open.values():

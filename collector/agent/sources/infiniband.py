@@ -61,9 +61,9 @@ class Infiniband:
             ) if lines else b""  # fmt: skip
             position = {"boot": self.context.boot_id(), "states": dict(self._states)}
             yield Reading(body, len(lines), {"infiniband": position})
-        told = self._changes.of(samples, now)
-        if told:
-            yield metrics_reading(told, "infiniband", now)
+        changed = self._changes.of(samples, now)
+        if changed:
+            yield metrics_reading(changed, "infiniband", now)
 
     def _ports(self) -> list[tuple[str, str, Path]]:
         top = self.context.path("/sys/class/infiniband")

@@ -134,8 +134,8 @@ class Journald:
         if cut >= 0:
             yield self._reading(data[:cut])
         if piece == b"":  # what it had not finished comes again from the cursor on
-            said = self._complaint.decode("utf-8", "replace").strip()
-            raise OSError(f"{self.program} ended ({child.poll()}): {said.splitlines()[-1] if said else ''}")
+            complaint = self._complaint.decode("utf-8", "replace").strip()
+            raise OSError(f"{self.program} ended ({child.poll()}): {complaint.splitlines()[-1] if complaint else ''}")
         if len(self._rest) > _LONGEST:
             raise OSError(f"{self.program}: {len(self._rest)} bytes without the end of a line are no entry")
 

@@ -53,9 +53,9 @@ class Links:
     _known: dict[str, Link] = field(default_factory=dict)
     _kept: dict[str, Any] = field(default_factory=dict)
     _poll_at: float = float("-inf")
-    _told_at: float = float("-inf")
+    _sent_at: float = float("-inf")
     _errors_at: float = float("-inf")
-    _told: dict[str, tuple[object, object]] = field(default_factory=dict)
+    _sent: dict[str, tuple[object, object]] = field(default_factory=dict)
     _looked: float | None = None
 
     def open(self, positions: Mapping[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Links:
         kept = positions.get("links") or {}
         if kept.get("boot") == self.context.boot_id():
             self._kept, self._looked = kept.get("counts", {}), kept.get("time")
-        self._poll_at = self._told_at = float("-inf")
+        self._poll_at = self._sent_at = float("-inf")
 
     def poll(self) -> Iterator[Reading]:
         lines: list[str] = []
@@ -186,19 +186,19 @@ class Links:
             self._kept[name] = _counts(self._known.pop(name))  # one that comes back was counted up to here
 
     def _counters(self, found: list[Link], monotonic: float, now: float) -> list[bytes]:
-        everything = monotonic - self._told_at >= _EVERYTHING_S
+        everything = monotonic - self._sent_at >= _EVERYTHING_S
         if everything:
-            self._told_at = monotonic
+            self._sent_at = monotonic
         errors = monotonic - self._errors_at >= _ERRORS_S
         if errors:
             self._errors_at = monotonic
         rows = []
         for link in found:
             values = ((link.changes, link.ups, link.downs, link.operstate), link.stats)
-            carrier, stats = self._told.get(link.name, (None, None))
+            carrier, stats = self._sent.get(link.name, (None, None))
             if everything or carrier != values[0] or (errors and stats != values[1]):
                 rows.append(_as_iproute2(link))
-                self._told[link.name] = values
+                self._sent[link.name] = values
         return [wire.document("link_counters", json.dumps(rows), "links", now)] if rows else []
 
     def close(self) -> None:

@@ -32,12 +32,12 @@ class Lldp:
     program: str
     every_s: float
     interval: float = _FIRST_S
-    _told: dict[str, int] = field(default_factory=dict)
+    _sent: dict[str, int] = field(default_factory=dict)
     _wait_s: float = _FIRST_S
     _due: float = float("-inf")
 
     def open(self, positions: Mapping[str, Any]) -> None:
-        self._told = dict((positions.get("lldp") or {}).get("told", {}))
+        self._sent = dict((positions.get("lldp") or {}).get("told", {}))
         self._wait_s, self._due = _FIRST_S, float("-inf")
 
     def poll(self) -> Iterator[Reading]:
@@ -45,14 +45,14 @@ class Lldp:
         if monotonic < self._due:
             return
         answer = self._answer()
-        heard = {name: zlib.crc32(json.dumps(facts).encode()) for name, facts in _ports(answer)}
-        self._wait_s = self.every_s if heard else min(2 * self._wait_s, self.every_s)
+        digests = {name: zlib.crc32(json.dumps(facts).encode()) for name, facts in _ports(answer)}
+        self._wait_s = self.every_s if digests else min(2 * self._wait_s, self.every_s)
         self._due = monotonic + self._wait_s
-        if any(self._told.get(name) != checksum for name, checksum in heard.items()):
-            self._told |= heard
+        if any(self._sent.get(name) != checksum for name, checksum in digests.items()):
+            self._sent |= digests
             text = json.dumps(answer, separators=(",", ":")) + "\n"
             body = wire.document("lldpctl_json", text, "lldp", self.context.now())
-            yield Reading(body, 1, {"lldp": {"told": dict(self._told)}})
+            yield Reading(body, 1, {"lldp": {"told": dict(self._sent)}})
 
     def _answer(self) -> Any:
         """What is heard, without what passes. lldpd that is not running, or that asks for rights, is a status."""
@@ -70,16 +70,16 @@ class Lldp:
         """Nothing is held open."""
 
 
-def _lasting(told: Any) -> Any:
-    if isinstance(told, dict):
-        return {key: _lasting(value) for key, value in told.items() if key not in _PASSING}
-    return [_lasting(one) for one in told] if isinstance(told, list) else told
+def _lasting(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {key: _lasting(value) for key, value in document.items() if key not in _PASSING}
+    return [_lasting(one) for one in document] if isinstance(document, list) else document
 
 
 def _ports(answer: Any) -> Iterator[tuple[str, Any]]:
     """(interface, what it hears): ``json`` makes a list of them only where there are several."""
-    told = answer.get("lldp", {}).get("interface", [])
-    for entry in told if isinstance(told, list) else [told]:
+    interfaces = answer.get("lldp", {}).get("interface", [])
+    for entry in interfaces if isinstance(interfaces, list) else [interfaces]:
         yield from entry.items()
 
 

@@ -113,10 +113,10 @@ def _link(body: bytes, deleted: bool) -> Link:
 
 def listen() -> socket.socket:
     """A socket that hears of every link change. Raises ``OSError``."""
-    heard = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, 0)
-    heard.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
-    heard.bind((0, _RTMGRP_LINK))
-    return heard
+    listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, 0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
+    listener.bind((0, _RTMGRP_LINK))
+    return listener
 
 
 def dump() -> list[Link]:

@@ -53,8 +53,8 @@ class Nvml:
         for index in range(nvml.nvmlDeviceGetCount()):
             with contextlib.suppress(nvml.NVMLError):  # one that is gone for good must not hide the others
                 device = nvml.nvmlDeviceGetHandleByIndex(index)
-                labels = (("gpu", str(index)), ("UUID", self._said(nvml.nvmlDeviceGetUUID, device)),
-                          ("pci_bus_id", self._bus(device)), ("modelName", self._said(nvml.nvmlDeviceGetName, device)))  # fmt: skip
+                labels = (("gpu", str(index)), ("UUID", self._text_of(nvml.nvmlDeviceGetUUID, device)),
+                          ("pci_bus_id", self._bus(device)), ("modelName", self._text_of(nvml.nvmlDeviceGetName, device)))  # fmt: skip
                 self._devices.append((index, device, labels))
         if not self._devices:
             nvml.nvmlShutdown()
@@ -63,7 +63,7 @@ class Nvml:
         self._lost = set(kept.get("lost", ())) if kept.get("boot") == self.context.boot_id() else set()
         self._events = self._register()
 
-    def _said(self, ask: Callable[[Any], Any], device: Any) -> str:
+    def _text_of(self, ask: Callable[[Any], Any], device: Any) -> str:
         """A name; empty of a GPU that does not say."""
         try:
             return _text(ask(device))
@@ -72,7 +72,7 @@ class Nvml:
 
     def _bus(self, device: Any) -> str:
         """The address as everybody else writes it: "00000000:9B:00.0" in NVML is "0000:9b:00.0"."""
-        return self._said(lambda asked: self.library.nvmlDeviceGetPciInfo(asked).busId, device).lower()[-12:]
+        return self._text_of(lambda asked: self.library.nvmlDeviceGetPciInfo(asked).busId, device).lower()[-12:]
 
     def _register(self) -> Any:
         """An event set with the XIDs of all GPUs; None where the driver offers none (some virtual machines)."""
@@ -89,14 +89,14 @@ class Nvml:
     def poll(self) -> Iterator[Reading]:
         lines, lost, is_deaf = self._xids(), set(self._lost), False
         now, monotonic = self.context.now(), self.context.monotonic()
-        told: Samples = {}
+        changed: Samples = {}
         if monotonic - self._metrics_at >= self.metrics_s:
             self._metrics_at = monotonic
             samples: Samples = {}
             for index, device, labels in self._devices:
                 self._measure(index, device, labels, samples, lines)
             is_deaf = not samples
-            told = self._changes.of(samples, now)
+            changed = self._changes.of(samples, now)
         if lines:
             body = wire.lines_record(
                 b'{"stream":"nvml","source":"kernel"',
@@ -107,8 +107,8 @@ class Nvml:
             yield Reading(body, len(lines))
         if self._lost != lost:
             yield Reading(b"", 0, {"nvml": {"boot": self.context.boot_id(), "lost": sorted(self._lost)}})
-        if told:
-            yield metrics_reading(told, "nvml", now)
+        if changed:
+            yield metrics_reading(changed, "nvml", now)
         if is_deaf:  # the driver was loaded anew: handles of the former one answer nothing any more
             raise Missing("NVML: no GPU answers")
 

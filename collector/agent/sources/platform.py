@@ -42,9 +42,9 @@ class Platform:
         if not samples:
             raise Missing("neither EDAC nor thermal zones nor AER counters in /sys")
         now = self.context.now()
-        told = self._changes.of(samples, now)
-        if told:
-            yield metrics_reading(told, "platform", now)
+        changed = self._changes.of(samples, now)
+        if changed:
+            yield metrics_reading(changed, "platform", now)
 
     def _memory(self, samples: Samples) -> None:
         for controller in sorted(self.context.path("/sys/devices/system/edac/mc").glob("mc*")):

@@ -88,7 +88,7 @@ class Slurmrestd:
     timeout_s: float
     interval: float
     _offered: set[tuple[str, str]] = field(default_factory=set)
-    _told: dict[str, int] = field(default_factory=dict)
+    _sent: dict[str, int] = field(default_factory=dict)
     _everything_at: float = float("-inf")
     _updated: dict[str, int] = field(default_factory=dict)
     _until: float | None = None
@@ -112,9 +112,9 @@ class Slurmrestd:
 
     def poll(self) -> Iterator[Reading]:
         now, monotonic = self.context.now(), self.context.monotonic()
-        if monotonic - self._everything_at >= _EVERYTHING_S or len(self._told) > _REMEMBERED:
+        if monotonic - self._everything_at >= _EVERYTHING_S or len(self._sent) > _REMEMBERED:
             self._everything_at = monotonic
-            self._told.clear()
+            self._sent.clear()
             self._updated.clear()
         for question in _QUESTIONS:
             if (question.api, question.name) not in self._offered:
@@ -155,7 +155,7 @@ class Slurmrestd:
             raise OSError(f"{self.url}{path}: the answer is not an object")
         for problem in answer.get("errors") or ():
             if not answer.get(question.name) and _code(problem) != _EMPTY:
-                raise OSError(f"{self.url}{path}: {_said(problem)}")
+                raise OSError(f"{self.url}{path}: {_error_text(problem)}")
         updated = answer.get("last_update")
         updated = updated.get("number") if isinstance(updated, dict) else updated
         if isinstance(updated, int) and updated > 0:
@@ -171,9 +171,9 @@ class Slurmrestd:
             identity[-1] = (row.get("time") or {}).get("submission")
         key = f"{question.kind}{json.dumps(identity)}"
         checksum = zlib.crc32(json.dumps(shown, sort_keys=True).encode())
-        if self._told.get(key) == checksum:
+        if self._sent.get(key) == checksum:
             return False
-        self._told[key] = checksum
+        self._sent[key] = checksum
         return True
 
     # -- HTTP ----------------------------------------------------------------------------------------------------
@@ -242,12 +242,12 @@ def _first_line(data: bytes) -> str:
     """What a refusal says: the first error of a JSON answer, else its first line."""
     text = data[:4000].decode("utf-8", "replace").strip()
     try:
-        return _said(json.loads(text)["errors"][0])
+        return _error_text(json.loads(text)["errors"][0])
     except (ValueError, KeyError, IndexError, TypeError):
         return text.partition("\n")[0][:120]
 
 
-def _said(problem: Any) -> str:
+def _error_text(problem: Any) -> str:
     return str(problem.get("description") or problem.get("error")) if isinstance(problem, dict) else str(problem)
 
 

@@ -22,13 +22,13 @@ class Units:
     context: Context
     program: str
     interval: float
-    _told: dict[str, str] = field(default_factory=dict)
+    _sent: dict[str, str] = field(default_factory=dict)
 
     def open(self, positions: Mapping[str, Any]) -> None:
         if not self.context.path("/run/systemd/system").exists():
             raise Missing("this host was not booted with systemd")
         kept = positions.get("units") or {}
-        self._told = dict(kept.get("told", {})) if kept.get("boot") == self.context.boot_id() else {}
+        self._sent = dict(kept.get("told", {})) if kept.get("boot") == self.context.boot_id() else {}
 
     def poll(self) -> Iterator[Reading]:
         listing = self.context.answer(
@@ -36,20 +36,20 @@ class Units:
         )
         failed = [line.split()[0] for line in listing.splitlines() if line.split() and _NAME.fullmatch(line.split()[0])]
         lines: list[str] = []
-        told: dict[str, str] = {}
+        states: dict[str, str] = {}
         for unit in failed:
             about = self._about(unit)
             once = about.get("InvocationID") or about.get("InactiveEnterTimestamp", "")
-            told[unit] = once
-            if self._told.get(unit) != once:
+            states[unit] = once
+            if self._sent.get(unit) != once:
                 lines.append(self._line(unit, about))
-        changed, self._told = told != self._told, told
+        changed, self._sent = states != self._sent, states
         if changed:
             now = wire.stamp(self.context.now())
             body = wire.lines_record(
                 b'{"stream":"units","source":"syslog","timezone":"UTC"', "\n".join(lines).encode(), read=now
             ) if lines else b""  # fmt: skip
-            yield Reading(body, len(lines), {"units": {"boot": self.context.boot_id(), "told": told}})
+            yield Reading(body, len(lines), {"units": {"boot": self.context.boot_id(), "told": states}})
 
     def _about(self, unit: str) -> dict[str, str]:
         asked = "--property=Result,InvocationID,InactiveEnterTimestamp,ExecMainStatus,NRestarts"

@@ -11,7 +11,7 @@ from functools import cache
 
 from correlator.edges.conditions import links, storage
 from correlator.edges.conditions.links import name_of as name_of
-from correlator.facts.jobs.detector import END_SLACK_S, file_lost, of_run, printed_timeout
+from correlator.facts.jobs.detector import END_SLACK_S, file_lost, logged_timeout, of_run
 from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
 from correlator.facts.nodes.kinds import (
     ADMIN_DOWN,
@@ -88,11 +88,11 @@ def _several_nodes(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if run is None or len(run.nodes) > 1 else f"job {run.key} ran on one node only"
 
 
-def _printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
+def _logged_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if effect.attrs.get("timeout") else "the program printed no timeout"
 
 
-def _no_printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
+def _no_logged_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
     return "the program printed its own timeout" if effect.attrs.get("timeout") else None
 
 
@@ -114,7 +114,7 @@ def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
     """A watchdog that ran out tells that the run had stood still for that long: what silenced it lies before that."""
     timeout = max(
         (
-            printed_timeout([e]) or 0.0
+            logged_timeout([e]) or 0.0
             for e in (effect.attrs.get("words") or {}).get("peers", ())
             if e.kind == "job.nccl_timeout"
         ),
@@ -165,12 +165,12 @@ def _output(effect: Fact) -> list[Event]:
 
 
 def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
-    said = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message) or file_lost(e.message)]
-    if not said:
+    messages = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message) or file_lost(e.message)]
+    if not messages:
         return "the run's output speaks of no I/O error"
     # A path says whose error it was: the node's own disk's, or that of a file system that many nodes share.
     elsewhere = LOCAL_PATH if cause.kind == STORAGE_OUTAGE.name else SHARED_PATH
-    paths = [path_in(text) for text in said]
+    paths = [path_in(text) for text in messages]
     if all(path and (elsewhere.match(path) or _on_another(cause, path)) for path in paths):
         return f"the error was on {paths[0]}"
     return None
@@ -186,12 +186,12 @@ def _on_another(cause: Fact, path: str) -> bool:
     return place is not None and target is not None and place["name"] != target["name"]
 
 
-def _told_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
+def _names_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
     """A job that is to outlive its nodes (``--no-kill``) loses a step with one, and ends as its script does."""
     run = run_of(world, effect)
     lines = of_run(run, world.by_job.get(run.job_id, ())) if run else []
-    told = ("node failure on", "due to node failure")
-    if any(e.source != "slurmctld" and any(words in e.message.lower() for words in told) for e in lines):
+    phrases = ("node failure on", "due to node failure")
+    if any(e.source != "slurmctld" and any(words in e.message.lower() for words in phrases) for e in lines):
         return None
     return "no step of the run was told to have lost a node"
 
@@ -212,11 +212,11 @@ def _no_space(world: World, cause: Fact, effect: Fact) -> str | None:
         and run is not None
         and (run.start is None or run.end is None or run.end - run.start < 30)
     )
-    said = [e.message for e in _output(effect) if _NO_SPACE.search(e.message)]
-    paths = [path_in(text) for text in said]
-    if said and all(path and SHARED_PATH.match(path) for path in paths):
+    messages = [e.message for e in _output(effect) if _NO_SPACE.search(e.message)]
+    paths = [path_in(text) for text in messages]
+    if messages and all(path and SHARED_PATH.match(path) for path in paths):
         return f"what was full was the file system of {paths[0]}"
-    return None if hardly or said else "the run had been working and its output speaks of no full disk"
+    return None if hardly or messages else "the run had been working and its output speaks of no full disk"
 
 
 def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -310,7 +310,7 @@ def _down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 #: 4.096 us x 2^18 x 7: what NCCL 2.14 to 2.22 retry for; later ones four times as long (nccl env.rst).
-USUAL_RETRIES_S = 7.5
+TYPICAL_RETRIES_S = 7.5
 
 
 def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -325,9 +325,9 @@ def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
         if cause.duration + 2.0 * cause.sigma + LINK_TRAINS_S >= budget:
             return None
         return f"{name_of(cause)} was back after {cause.duration:.1f} s, the run's retries last {budget:.0f} s"
-    if cause.duration >= USUAL_RETRIES_S or any(RETRIED.search(e.message) for e in effect.events):
+    if cause.duration >= TYPICAL_RETRIES_S or any(RETRIED.search(e.message) for e in effect.events):
         return None
-    return f"{name_of(cause)} was back after {cause.duration:.1f} s, usual retries last {USUAL_RETRIES_S:g} s and more, and the run says nothing of retries"
+    return f"{name_of(cause)} was back after {cause.duration:.1f} s, usual retries last {TYPICAL_RETRIES_S:g} s and more, and the run says nothing of retries"
 
 
 #: From carrier to the first packet: speed is negotiated, the subnet manager or routing brings the port into use.
@@ -342,8 +342,8 @@ _TASK_ENDED = re.compile(r"\btasks? [\d,-]+: (?P<how>\w+)")
 
 def killed_at_once(effect: Fact) -> bool:
     """Every task that srun tells of was killed: then none ended first, and the signal came from outside."""
-    told = [m["how"] for e in _output(effect) for m in _TASK_ENDED.finditer(e.message)]
-    return len(told) > 1 and set(told) == {"Killed"}
+    endings = [m["how"] for e in _output(effect) for m in _TASK_ENDED.finditer(e.message)]
+    return len(endings) > 1 and set(endings) == {"Killed"}
 
 
 def _ended_by_itself(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -358,8 +358,8 @@ def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """
     if abs(effect.start - cause.start) <= 120.0:
         return None
-    heard = bool(world.spoke_at(cause.host or ""))  # of a host whose log is missing, silence says nothing
-    until = cause.start if effect.end is None else effect.end + (POST_S if heard else 0.0)
+    has_log = bool(world.spoke_at(cause.host or ""))  # of a host whose log is missing, silence says nothing
+    until = cause.start if effect.end is None else effect.end + (POST_S if has_log else 0.0)
     if not effect.start <= cause.start <= until:
         return f"{name_of(effect)} was back before {cause.host} went down"
     # Of a boot that only its own moment tells of, the machine may have gone any time after its last word.
@@ -483,8 +483,8 @@ def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
 
 CONDITIONS: dict[str, Condition] = {
     "management link": links.management, "fabric link": links.fabric, "still down at effect": _still_down,
-    "still down at onset": _still_down_at_onset, "several nodes": _several_nodes, "printed timeout": _printed_timeout,
-    "no printed timeout": _no_printed_timeout, "not back before effect": _not_back_before,
+    "still down at onset": _still_down_at_onset, "several nodes": _several_nodes, "printed timeout": _logged_timeout,
+    "no printed timeout": _no_logged_timeout, "not back before effect": _not_back_before,
     "switch carries fabric": links.switch_fabric, "switch carries management": links.switch_management,
     "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
@@ -493,7 +493,7 @@ CONDITIONS: dict[str, Condition] = {
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
     "hung long before": _hung_long_before, "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
     "same adapter": links.same_adapter, "single path": links.single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
-    "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
+    "a step lost its node": _names_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
     "away all along": _away_all_along, "silent until it booted": _silent_till_boot,
     "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": links.its_share,

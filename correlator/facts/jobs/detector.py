@@ -119,18 +119,18 @@ def of_run(run: Run, events: Iterable[Event], slack: float = END_SLACK_S) -> lis
     return [e for e in events if low <= e.time <= high]
 
 
-def printed_timeout(events: Iterable[Event]) -> float | None:
+def logged_timeout(events: Iterable[Event]) -> float | None:
     """The timeout in seconds that a watchdog line prints, if one does."""
     for event in events:
-        told = event.entities.get("timeout_ms")
-        if told is not None:
-            return float(told) / 1000.0
+        timeout = event.entities.get("timeout_ms")
+        if timeout is not None:
+            return float(timeout) / 1000.0
         match = _TIMEOUT_MS.search(event.message)
         if match:
             return float(match[1]) / 1000.0
-        told = event.entities.get("timeout_s")
-        if told is not None:
-            return float(told)
+        timeout = event.entities.get("timeout_s")
+        if timeout is not None:
+            return float(timeout)
         match = _TIMEOUT_S.search(event.message)
         if match:
             return float(match[1])
@@ -154,7 +154,7 @@ SAME_LOSS_S = 300.0
 
 
 def _lost_peers(run: Run, lines: list[Event]) -> Fact:
-    first, timeout = lines[0], printed_timeout(lines)
+    first, timeout = lines[0], logged_timeout(lines)
     attrs: CommError = {
         "timeout": timeout,
         "onset": first.time - (timeout or 0.0),
@@ -181,21 +181,21 @@ _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec 
 def launch_failures(world: World) -> list[Fact]:
     """``launch.failure`` per run and node: its tasks could not be started there; attrs revoked: the node still held the
     job for killed; refused: it answered, and did not believe the request."""
-    said: dict[tuple[str, str], list[Event]] = {}
+    by_node: dict[tuple[str, str], list[Event]] = {}
     for event in world.kinds("job.launch_error"):
         if event.job_id is None or not _LAUNCH_REFUSED.search(event.message):
             continue
         for run in world.runs_of_job.get(event.job_id, ()):
             if run.ended_badly and of_run(run, [event]):
                 for host in event.entities.get("nodes") or ():
-                    said.setdefault((run.key, str(host)), []).append(event)
+                    by_node.setdefault((run.key, str(host)), []).append(event)
     for event in world.kinds("slurm.comm_error"):
         if event.source == "slurmd" and _CREDENTIAL.search(event.message):
             for run in world.runs_at(event.host or "", event.time, END_SLACK_S):
                 if run.ended_badly:
-                    said.setdefault((run.key, event.host or ""), []).append(event)
+                    by_node.setdefault((run.key, event.host or ""), []).append(event)
     facts = []
-    for (key, host), events in sorted(said.items()):
+    for (key, host), events in sorted(by_node.items()):
         first = min(
             events, key=lambda e: (e.sigma, e.time, e.id)
         )  # what slurmd wrote has a stamp, what srun wrote has none
@@ -225,7 +225,7 @@ def ends(world: World) -> list[Fact]:
         if kind is RUN_NODE_FAIL and (killed := _killed_later(world, run, moment)) is not None:
             moment, lines = killed.time, [*lines, killed]
         if kind is not RUN_TIMEOUT:  # who hangs says so long before its limit
-            lines = _last_said(lines, moment, ended_itself=kind is RUN_FAILED)
+            lines = _last_messages(lines, moment, ended_itself=kind is RUN_FAILED)
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -261,10 +261,10 @@ def ends(world: World) -> list[Fact]:
 LIVED_S = 600.0
 
 
-def _last_said(lines: list[Event], end: float, *, ended_itself: bool) -> list[Event]:
+def _last_messages(lines: list[Event], end: float, *, ended_itself: bool) -> list[Event]:
     """The lines about a run's end without what it had printed long before; all, where one that ended by itself printed no error
     later."""
-    waited = printed_timeout([e for e in lines if e.kind in COMMUNICATION]) or 0.0
+    waited = logged_timeout([e for e in lines if e.kind in COMMUNICATION]) or 0.0
     since = end - LIVED_S - waited
     old = [e for e in lines if e.time < since and e.source in _OUTPUT]
     errors = any(e.time >= since and e.kind in _ERRORS and e.source in _OUTPUT for e in lines)
@@ -282,16 +282,18 @@ def _out_of_memory(
 ) -> tuple[list[object], float]:
     """What tells that memory ended the run, and how long before its end; nothing of a step whose loss its script outlived for
     long, or to fail by something else."""
-    later = max((e.time for told in ("own", "peers", "gpu", "storage") for e in words[told]), default=float("-inf"))
-    said = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
+    later = max(
+        (e.time for moments in ("own", "peers", "gpu", "storage") for e in words[moments]), default=float("-inf")
+    )
+    messages = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
     steps = [(end, s) for s in run.steps if _is_oom(s) and (end := seconds_of(s.get("end"))) is not None]
-    if steps or any(e.sigma < UNSTAMPED_S for e in said):  # output without stamps lies where the run ended
-        said = [e for e in said if e.sigma < UNSTAMPED_S]
-    told: list[tuple[float, object]] = [*((e.time, e) for e in said), *steps]
-    told += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
-    told = [(time, what) for time, what in told if later - time <= KILLED_S and moment - time <= LIVED_S]
-    told += [(moment, what) for what in killed]
-    return [what for _, what in told], moment - max((time for time, _ in told), default=moment)
+    if steps or any(e.sigma < UNSTAMPED_S for e in messages):  # output without stamps lies where the run ended
+        messages = [e for e in messages if e.sigma < UNSTAMPED_S]
+    moments: list[tuple[float, object]] = [*((e.time, e) for e in messages), *steps]
+    moments += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
+    moments = [(time, what) for time, what in moments if later - time <= KILLED_S and moment - time <= LIVED_S]
+    moments += [(moment, what) for what in killed]
+    return [what for _, what in moments], moment - max((time for time, _ in moments), default=moment)
 
 
 #: slurmctld tells of a requeue when all nodes of the run have ended it: where it has to repeat its order, minutes later.
@@ -315,16 +317,16 @@ def _killed_later(world: World, run: Run, end: float) -> Event | None:
     again = min(
         (r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end), default=float("inf")
     )
-    told = [
+    kills = [
         e for e in world.by_job.get(run.job_id, ()) if e.kind == "slurm.job_node_fail" and e.source == "slurmctld"
         and end - END_SLACK_S <= e.time < again and _KILLED_WITH_NODE.search(e.message)
     ]  # fmt: skip
-    return told[0] if told and told[0].time > end + END_SLACK_S else None
+    return kills[0] if kills and kills[0].time > end + END_SLACK_S else None
 
 
 def _of_other_parts(world: World, run: Run) -> list[Event]:
     """What the one script of a heterogeneous job prints stands under its first part, whichever part it is about."""
-    parts = world.parts.get(run.job_id, frozenset()) - {run.job_id}
+    parts = world.het_components.get(run.job_id, frozenset()) - {run.job_id}
     return [e for part in sorted(parts) for e in of_run(run, world.by_job.get(part, ())) if e.source in _OUTPUT]
 
 
@@ -418,10 +420,10 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
             part = _PART.search(event.message)
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
     # srun names the node that failed; slurmstepd's line about the same names the node that writes it.
-    told = {
+    failed = {
         h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower() for h in hosts_of(e)
     }
-    named |= told.intersection(run.nodes) or _of_another_part(world, run, told)
+    named |= failed.intersection(run.nodes) or _of_another_part(world, run, failed)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
     for fact in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name):
@@ -431,12 +433,12 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
     return sorted(named)
 
 
-def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
+def _of_another_part(world: World, run: Run, failed: set[str]) -> set[str]:
     """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's; of other nodes a
     job's output cannot speak. What is left in a file of an earlier run of the job names a node of that run."""
-    parts = world.parts.get(run.job_id, frozenset())
+    parts = world.het_components.get(run.job_id, frozenset())
     earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
-    return (told & {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}) - earlier
+    return (failed & {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}) - earlier
 
 
 #: How long before a node is set DOWN the reason may have begun, seconds (five thirds of a SlurmdTimeout of ten minutes).
@@ -451,13 +453,15 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     ]
     if gone and not named:
         return []
-    told = {
+    failed = {
         f.host for f in [*world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name), *found]
         if f.kind.startswith(("node.", "admin.")) and _went_down_by(f, run, moment)
     }  # fmt: skip
     if named:
-        return [_unseen(world, run, host, moment) for host in named if host not in told]
-    if answered := [f for host in run.nodes if (f := lost_by(world, host, moment)) is not None and f.host not in told]:
+        return [_unseen(world, run, host, moment) for host in named if host not in failed]
+    if answered := [
+        f for host in run.nodes if (f := lost_by(world, host, moment)) is not None and f.host not in failed
+    ]:
         return answered
     near = {
         fact.host for fact in world.facts_of(*world.kinds_where(lambda kind: kind.sets_down))

@@ -49,18 +49,18 @@ class Aliases:
     the first such line, what that one said."""
 
     def __init__(self, world: World | None = None) -> None:
-        self._told: dict[tuple[str, str], list[tuple[float, int, str]]] = defaultdict(list)
+        self._known_ends: dict[tuple[str, str], list[tuple[float, int, str]]] = defaultdict(list)
         if world is not None:
             self._learn_all(world)
 
     def _learn_all(self, world: World) -> None:
         for event in world.kinds("nic.link_down", "nic.link_up", "nic.error", "nic.module_event"):
-            told = [
+            named = [
                 (rank, str(event.entities[k])) for k, rank in _NAMES.items() if event.entities.get(k) not in (None, "")
             ]
-            if event.host and len(told) > 1:
-                rank, best = min(told)
-                for _, name in told:
+            if event.host and len(named) > 1:
+                rank, best = min(named)
+                for _, name in named:
                     self._learn(event.host, name, event.time, rank, best)
         for event in world.kinds("nic.failover"):
             # A virtual function that carries an interface's data (Azure, AWS): its carrier is the interface's.
@@ -69,18 +69,18 @@ class Aliases:
                 self._learn(event.host, str(lower), event.time, -1, str(upper))
 
     def _learn(self, host: str, name: str, time: float, rank: int, best: str) -> None:
-        told = self._told[host, name]
-        if told and rank < told[0][1]:
-            told.clear()  # what it is called by nearer names no longer matters
-        if not told or (rank == told[0][1] and best != told[-1][2]):
-            told.append((time, rank, best))
+        names = self._known_ends[host, name]
+        if names and rank < names[0][1]:
+            names.clear()  # what it is called by nearer names no longer matters
+        if not names or (rank == names[0][1] and best != names[-1][2]):
+            names.append((time, rank, best))
 
     def of(self, host: str, device: str, time: float) -> str:
         """The interface's name of a NIC that a line called ``device`` at ``time``."""
-        told = self._told.get((host, device))
-        if not told:
+        names = self._known_ends.get((host, device))
+        if not names:
             return device
-        return told[max(0, bisect_right(told, time, key=itemgetter(0)) - 1)][2]
+        return names[max(0, bisect_right(names, time, key=itemgetter(0)) - 1)][2]
 
 
 #: Names of one NIC, the one that people know it by first.
@@ -115,8 +115,8 @@ def may_end_at(event: Event, hosts: frozenset[str]) -> bool:
     """Would one of these hosts, once it is known, be taken for the end of the link that an event speaks of?"""
     if event.kind not in _BY_NAME:
         return False
-    told = f"{event.message} {event.device} {event.entities.get('peer_node')}"
-    return any(host in told for host in hosts)
+    text = f"{event.message} {event.device} {event.entities.get('peer_node')}"
+    return any(host in text for host in hosts)
 
 
 def host_in_name(port: str, hosts: frozenset[str]) -> str | None:
@@ -166,10 +166,10 @@ def _with_bonds(world: World, nic: list[Fact]) -> list[Fact]:
 
 
 def _with_legs(world: World, fact: Fact) -> Fact:
-    told = next((str(e.entities["bond"]) for e in fact.events if e.entities.get("bond")), None)
-    if told is None or not fact.host:
+    bond_name = next((str(e.entities["bond"]) for e in fact.events if e.entities.get("bond")), None)
+    if bond_name is None or not fact.host:
         return fact
-    legs = {port for at, bond, port in world.legs(fact.host) if bond == told and at <= fact.start + FAILS_OVER_S}
+    legs = {port for at, bond, port in world.legs(fact.host) if bond == bond_name and at <= fact.start + FAILS_OVER_S}
     return replace(fact, attrs={**fact.attrs, "legs": sorted(legs - {fact.device})})
 
 
@@ -227,10 +227,10 @@ def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):
         swept = port.attrs["switch"] == SUBNET_MANAGER
-        apart = (SWEEP_S if swept else SAME_LINK_S) + port.sigma
+        within = (SWEEP_S if swept else SAME_LINK_S) + port.sigma
         far = "subnet manager" if swept else "switch"
         same = [
-            f for f in near.of(port.host, port.start, apart)
+            f for f in near.of(port.host, port.start, within)
             if (not port.device or f.device == port.device) and far not in merged[id(f)].attrs["ends"]
         ]  # fmt: skip
         if same:
@@ -262,12 +262,12 @@ class _Near:
             self._of[fact.host].append(fact)
             self._doubt[fact.host] = max(self._doubt[fact.host], fact.sigma)
 
-    def of(self, host: str | None, start: float, apart: float) -> list[Fact]:
-        """Those of a host that began within ``apart`` of ``start``, give or take what is not known of their own begin."""
-        mine, reach = self._of.get(host, []), apart + self._doubt.get(host, 0.0)
+    def of(self, host: str | None, start: float, within: float) -> list[Fact]:
+        """Those of a host that began within ``within`` of ``start``, give or take what is not known of their own begin."""
+        mine, reach = self._of.get(host, []), within + self._doubt.get(host, 0.0)
         low = bisect_left(mine, start - reach, key=attrgetter("start"))
         high = bisect_right(mine, start + reach, key=attrgetter("start"))
-        return [f for f in mine[low:high] if abs(f.start - start) <= apart + f.sigma]
+        return [f for f in mine[low:high] if abs(f.start - start) <= within + f.sigma]
 
 
 def _with_end(fact: Fact, port: Fact, far: str) -> Fact:
@@ -365,12 +365,12 @@ def _promote(
     ])  # fmt: skip
     hosts: set[str] = {f.host for f in [*group, *late] if f.host and f.host != switch}
     known = members | {f.host for f in all_lost if f.host and f.host != switch}
-    if world.voices and not any("switch" in f.attrs["ends"] for f in group):
-        known = (known & world.voices) | hosts  # who is not heard cannot have told
-    said = [e for e in world.by_host.get(switch, ()) if e.kind in SWITCH_FAILS
-            and -SAID_BEFORE_S <= group[0].start - e.time <= SAID_AFTER_S]  # fmt: skip
+    if world.reporting_hosts and not any("switch" in f.attrs["ends"] for f in group):
+        known = (known & world.reporting_hosts) | hosts  # who is not heard cannot have told
+    failures = [e for e in world.by_host.get(switch, ()) if e.kind in SWITCH_FAILS
+            and -FAILURE_BEFORE_S <= group[0].start - e.time <= FAILURE_AFTER_S]  # fmt: skip
     many = len(hosts) >= PROMOTE_MIN and len(hosts) >= PROMOTE_SHARE * len(known)
-    if not many and not (said and len(hosts) >= 2):
+    if not many and not (failures and len(hosts) >= 2):
         return None
     in_time_with(group, late)
     group = [*group, *late]
@@ -386,14 +386,14 @@ def _promote(
     end = None if None in ends else max(e for e in ends if e is not None)
     for member in group:
         member.attrs["promoted"] = switch
-    events = in_order(said, (e for f in group for e in f.events if e.kind.endswith("_down")))
+    events = in_order(failures, (e for f in group for e in f.events if e.kind.endswith("_down")))
     return SWITCH_OUTAGE.fact(min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=events)
 
 
 #: Words of a switch about itself that explain why its links went; and how far around the loss they may lie: a switch
 #: that lost power tells of it when it is back, some minutes later.
 SWITCH_FAILS = frozenset({"switch.reboot", "switch.hw_error", "switch.alarm"})
-SAID_BEFORE_S, SAID_AFTER_S = 900.0, 60.0
+FAILURE_BEFORE_S, FAILURE_AFTER_S = 900.0, 60.0
 
 #: A switch above takes the links below within its own failure detection (correlation.md, E15).
 UPSTREAM_S = 10.0
@@ -403,9 +403,9 @@ _PLANE = re.compile(r"(?:^|[-_.])p(?:lane)?(?P<plane>\d+)(?:[-_.]|$)", re.IGNORE
 
 def _plane(world: World, switch: str, group: list[Draft]) -> str | None:
     """The plane that a switch belongs to: from the inventory, else from its name (``leaf-r01-p3``)."""
-    told = {world.site.cable_at(f.host, f.device, f.start).get("plane") or "" for f in group} - {""}
-    if len(told) == 1:
-        name = told.pop()
+    planes = {world.site.cable_at(f.host, f.device, f.start).get("plane") or "" for f in group} - {""}
+    if len(planes) == 1:
+        name = planes.pop()
         return name if name.lower().startswith("plane") else f"plane{name}"
     match = _PLANE.search(switch)
     return f"plane{match['plane']}" if match else None
@@ -423,11 +423,11 @@ def _upstream(world: World, outages: list[Draft], links: list[Draft]) -> list[Fa
             near = [e for e in events if -2.0 - leaf.sigma <= leaf.start - e.time <= UPSTREAM_S + leaf.sigma]
             if name == leaf.host or not near or not _above(world, name, leaf, links):
                 continue
-            told = found.setdefault((name, near[0].time), (tuple(near), []))
-            told[1].append(leaf)
+            group = found.setdefault((name, near[0].time), (tuple(near), []))
+            group[1].append(leaf)
             leaf.attrs["promoted"] = name
             break
-    return [_spine(name, *told) for (name, _), told in sorted(found.items(), key=itemgetter(0))]
+    return [_spine(name, *group) for (name, _), group in sorted(found.items(), key=itemgetter(0))]
 
 
 def _spine(name: str, events: tuple[Event, ...], leaves: list[Draft]) -> Fact:

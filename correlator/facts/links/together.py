@@ -30,14 +30,14 @@ CLOCK_OFF_S, AS_LONG_S = 300.0, 5.0
 
 
 #: Shorter outages last as long as each other anyway.
-TELLING_S = 60.0
+COMPARABLE_S = 60.0
 
 
 def strays(group: list[Draft], candidates: list[Draft]) -> list[Draft]:
     """Outages that belong to a group of simultaneous ones by how long they lasted, told by clocks that are off."""
     lasted = sorted(f.duration for f in group if f.duration is not None)
     length = lasted[len(lasted) // 2] if lasted else 0.0
-    if length < TELLING_S:
+    if length < COMPARABLE_S:
         return []
     start, hosts, devices = group[0].start, {f.host for f in group}, {f.device for f in group}
     return [

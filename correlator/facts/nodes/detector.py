@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.node_polls import down_by_state, states_told
+from correlator.facts.node_polls import down_by_state, polled_states
 from correlator.facts.nodes.kinds import (
     ADMIN_DOWN,
     FRESH_BOOT_S,
@@ -76,8 +76,8 @@ def _given(reasons: Iterable[Event], time: float, attrs: AdminDown) -> AdminDown
     if not near:
         return attrs
     reason = str(near[-1].entities.get("reason") or "")
-    told = split_reason(reason)
-    attrs["reason"], attrs["component"], attrs["owner"] = reason, told.get("component", ""), told["owner"]
+    split = split_reason(reason)
+    attrs["reason"], attrs["component"], attrs["owner"] = reason, split.get("component", ""), split["owner"]
     return attrs
 
 
@@ -99,17 +99,17 @@ def _by_admin(event: Event) -> bool:
 def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
     """What Slurm answers about its nodes stands in where slurmctld's log is missing."""
     facts = []
-    told = defaultdict(list)
+    by_host = defaultdict(list)
     for fact in known:
-        told[fact.host or ""].append(fact.start)
-    for time, host, state, reason, who in states_told(world, "down"):
+        by_host[fact.host or ""].append(fact.start)
+    for time, host, state, reason, who in polled_states(world, "down"):
         if "drain" in state and "*" not in state:
             continue  # the reason is of the drain, which came before
-        if any(abs(start - time) <= SAME_DOWN_S for start in told[host]):
+        if any(abs(start - time) <= SAME_DOWN_S for start in by_host[host]):
             continue
-        said = down_by_state(time, host, state, reason, who)
-        if said is not None and (reason or said.attrs.get("silent")):
-            facts.append(said)
+        down = down_by_state(time, host, state, reason, who)
+        if down is not None and (reason or down.attrs.get("silent")):
+            facts.append(down)
     return facts
 
 
@@ -143,9 +143,9 @@ def reboots(world: World) -> list[Fact]:
                     event.time, event.time, event.sigma, event.host, attrs={"boot": event.time}, events=(event,)
                 )
             )
-    _add_boots_told_by_slurmd(world, of_host)  # first: it knows when the machine had gone
-    _add_boots_told_by_states(world, of_host)
-    _add_boots_told_by_polls(world, of_host)
+    _add_boots_from_slurmd(world, of_host)  # first: it knows when the machine had gone
+    _add_boots_from_states(world, of_host)
+    _add_boots_from_polls(world, of_host)
     return [f for facts in of_host.values() for f in facts]
 
 
@@ -167,21 +167,21 @@ def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
     if boot is None and ago is not None:
         boot = event.time - ago
     start = min(boot if boot and boot <= event.time + 1 else event.time, event.time)
-    told: NodeReboot = {"boot": boot, "last_response": last, "noticed": event.time}
+    boot_attrs: NodeReboot = {"boot": boot, "last_response": last, "noticed": event.time}
     for n, fact in enumerate(known):
         if abs(fact.attrs["noticed"] - event.time) <= SAME_NOTICE_S:
-            attrs = {k: v if (known_as := fact.attrs[k]) is None else known_as for k, v in told.items()}
+            attrs = {k: v if (known_as := fact.attrs[k]) is None else known_as for k, v in boot_attrs.items()}
             known[n] = replace(fact, start=min(fact.start, start), events=(*fact.events, event), attrs=attrs)
             return
-    known.append(NODE_REBOOT.fact(start, event.time, event.sigma, host, attrs=told, events=(event,)))
+    known.append(NODE_REBOOT.fact(start, event.time, event.sigma, host, attrs=boot_attrs, events=(event,)))
 
 
-def uptime_told(world: World, start: Event) -> float | None:
+def reported_uptime(world: World, start: Event) -> float | None:
     """The machine's uptime in seconds that slurmd told with this start, if it did."""
-    told = [
+    uptimes = [
         uptime for time, uptime in world.slurmd_starts(start.host or "") if -1.0 <= time - start.time <= SAME_START_S
     ]
-    return told[0] if told else None
+    return uptimes[0] if uptimes else None
 
 
 #: ``scontrol reboot`` and what slurmctld makes of it: nobody is taken by surprise (slurm src/slurmctld/node_mgr.c, power_save.c).
@@ -193,9 +193,9 @@ def is_order(event: Event) -> bool:
     return _ORDER.search(event.message) is not None
 
 
-def _add_boots_told_by_states(world: World, known: dict[str, list[Fact]]) -> None:
+def _add_boots_from_states(world: World, known: dict[str, list[Fact]]) -> None:
     """slurmctld's reason for a node that booted unasked, where its log is missing: it noticed in that second."""
-    for time, host, _, reason, _ in states_told(world, "down"):
+    for time, host, _, reason, _ in polled_states(world, "down"):
         if "unexpectedly rebooted" not in reason.lower():
             continue
         facts = known[host]
@@ -206,7 +206,7 @@ def _add_boots_told_by_states(world: World, known: dict[str, list[Fact]]) -> Non
             facts.append(NODE_REBOOT.fact(time, time, 0.5, host, attrs={"noticed": time}))
 
 
-def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None:
+def _add_boots_from_polls(world: World, known: dict[str, list[Fact]]) -> None:
     """A BootTime that is another one than before: the machine went down somewhere between its last word and that boot.
 
     A clock that is set moves BootTime as well: by as much as was told, and to no moment of ours."""
@@ -218,7 +218,7 @@ def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None
         known[host].append(NODE_REBOOT.fact(_gone_since(world, host, boot), boot, 1.0, host, attrs=attrs))
 
 
-def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
+def _add_boots_from_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
     """Boots that neither the kernel nor slurmctld tells of: slurmd starts on a machine that is young.
 
     It went down somewhere between the last line that the host wrote and the boot."""
@@ -226,7 +226,7 @@ def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> Non
         if event.source != "slurmd" or not event.host:
             continue
         near = [f for f in known[event.host] if abs((f.end or f.start) - event.time) <= FRESH_BOOT_S]
-        uptime = None if near else uptime_told(world, event)
+        uptime = None if near else reported_uptime(world, event)
         if uptime is None or uptime >= FRESH_BOOT_S:
             continue
         boot = event.time - uptime

@@ -66,7 +66,7 @@ _SILENT = Cause(
 )  # fmt: skip
 
 #: Nobody says that it fell silent: somebody may as well have set it DOWN.
-_UNSAID = replace(
+_UNREPORTED = replace(
     _SILENT, title="{host} was lost to Slurm, for a reason no log tells", short="{host} was lost to Slurm"
 )
 
@@ -80,7 +80,7 @@ _UNRESUMED = Cause(
 )  # fmt: skip
 
 
-def unsaid(fact: Fact) -> bool:
+def is_unreported(fact: Fact) -> bool:
     """A node that was lost to Slurm, and of which nobody says that it fell silent: somebody may as well have set it DOWN."""
     reported = fact.events or fact.attrs.get("said_by") != "accounting" or fact.attrs.get("silent")
     return fact.kind == NODE_DOWN.name and not reported and not fact.attrs.get("unresumed")
@@ -89,7 +89,7 @@ def unsaid(fact: Fact) -> bool:
 def _down_as(fact: Fact) -> Cause | None:
     if timeout := fact.attrs.get("unresumed"):
         return replace(_UNRESUMED, title=_UNRESUMED.title + f" ({timeout} s)") if str(timeout).isdigit() else _UNRESUMED
-    return _UNSAID if unsaid(fact) else None
+    return _UNREPORTED if is_unreported(fact) else None
 
 
 def _down_band(fact: Fact) -> list[Band]:

@@ -23,7 +23,7 @@ MOST_STREAMS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BoundSql:
     """SQL and its parameters. ``linear``: every function that it calls is declared as ``Cost.LINEAR``; ``words``: what the
     templates of those call."""
 
@@ -38,7 +38,7 @@ class Stream:
     """Rows that the part beside the store gives: the step's name, its statement, and whether it is read only once."""
 
     name: str
-    said: Said
+    statement: BoundSql
     once: bool
 
 
@@ -47,7 +47,7 @@ class Cut:
     """A statement in two parts."""
 
     near: tuple[Stream, ...]
-    far: Said
+    far: BoundSql
 
 
 Step = tuple[str, Any, bool]
@@ -59,13 +59,13 @@ class Parts(Protocol):
     """What a whole statement was compiled to (``queries.kql.parts``)."""
 
     @property
-    def last(self) -> Said:
+    def last(self) -> BoundSql:
         """What reads the steps, without them."""
 
-    def alone(self, name: str) -> Said:
+    def alone(self, name: str) -> BoundSql:
         """One step, without those that it reads."""
 
-    def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> Said:
+    def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> BoundSql:
         """Steps, and ``reader`` or what reads them in the whole statement."""
 
 
@@ -102,7 +102,7 @@ def reads_of(texts: dict[str, str], once: Collection[str], last: str) -> tuple[i
     return most, reads
 
 
-def is_cheap(whole: Said, names: Sequence[str], once: Collection[str]) -> bool:
+def is_cheap(whole: BoundSql, names: Sequence[str], once: Collection[str]) -> bool:
     """Whether a whole statement may run beside the store. Raises as ``reads_of`` does."""
     texts, last = parts_of(whole.sql, names)
     most, _ = reads_of(texts, once, last)
@@ -111,8 +111,8 @@ def is_cheap(whole: Said, names: Sequence[str], once: Collection[str]) -> bool:
 
 def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Template) -> Cut:
     """``stored``: the steps that read the store's tables."""
-    said = {name: parts.alone(name) for name, _, _ in steps}
-    texts = {name: one.sql for name, one in said.items()}
+    statements = {name: parts.alone(name) for name, _, _ in steps}
+    texts = {name: one.sql for name, one in statements.items()}
     last = parts.last.sql
     _, reads = reads_of(texts, {n for n, _, materialized in steps if materialized}, last)
     from_store: set[str] = set()
@@ -120,7 +120,7 @@ def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Templat
     for name, _, _ in steps:
         if name in stored or not from_store.isdisjoint(reads[name]):
             from_store.add(name)
-        if name in stored or (near.issuperset(reads[name]) and _cheap_alone(said[name])):
+        if name in stored or (near.issuperset(reads[name]) and _cheap_alone(statements[name])):
             near.add(name)
     far: list[Step] = []
     wanted = {n for n in _STEP.findall(last) if n in texts}
@@ -129,7 +129,7 @@ def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Templat
         name = step[0]
         if name not in wanted:
             continue
-        if name in near and name in from_store and _whole_is_cheap(name, steps, reads, said):
+        if name in near and name in from_store and _whole_is_cheap(name, steps, reads, statements):
             streams[name] = 0
             continue
         if name in stored:
@@ -149,7 +149,7 @@ def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Templat
     return Cut(made, parts.together(template(far), far))
 
 
-def _cheap_alone(one: Said) -> bool:
+def _cheap_alone(one: BoundSql) -> bool:
     return one.linear and cheap(one.sql, one.parameters, 1, one.words)
 
 
@@ -162,9 +162,11 @@ def _below(name: str, reads: dict[str, list[str]]) -> set[str]:
     return found
 
 
-def _whole_is_cheap(name: str, steps: Sequence[Step], reads: dict[str, list[str]], said: dict[str, Said]) -> bool:
+def _whole_is_cheap(
+    name: str, steps: Sequence[Step], reads: dict[str, list[str]], statements: dict[str, BoundSql]
+) -> bool:
     below = _below(name, reads)
-    parts = [said[n] for n, _, _ in steps if n in below]
+    parts = [statements[n] for n, _, _ in steps if n in below]
     look()
     if not all(p.linear for p in parts) or sum(len(p.sql) for p in parts) > MOST_TEXT:
         return False
@@ -172,7 +174,9 @@ def _whole_is_cheap(name: str, steps: Sequence[Step], reads: dict[str, list[str]
     return cheap(" ".join(p.sql for p in parts), [v for p in parts for v in p.parameters], len(parts), words)
 
 
-def _stream(name: str, steps: Sequence[Step], reads: dict[str, list[str]], parts: Parts, template: Template) -> Said:
+def _stream(
+    name: str, steps: Sequence[Step], reads: dict[str, list[str]], parts: Parts, template: Template
+) -> BoundSql:
     below = _below(name, reads)
     needed = [step for step in steps if step[0] in below]
     return parts.together(template(needed), needed, f'SELECT * FROM "{name}"')

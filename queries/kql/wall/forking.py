@@ -122,7 +122,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
     os.nice(asked["nice"])
     _limit(asked["memory"])
     try:
-        told = _run(asker, asked, streams)
+        outcome = _run(asker, asked, streams)
     except MemoryError:
         _send(asker, ERROR, json.dumps({"kind": "KqlRuntimeError", "message": asked["too_much"]}).encode())
     except duckdb.Error as problem:
@@ -133,7 +133,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
     except KqlError as error:
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
     else:
-        _send(asker, END, json.dumps(told).encode())
+        _send(asker, END, json.dumps(outcome).encode())
 
 
 def _limit(memory: int) -> None:

@@ -25,13 +25,13 @@ STACK_BYTES = 8 * 2**20
 
 def memory_budget() -> int:
     """Bytes that one query may take: FAULTLINE_QUERY_MEMORY ("1GB" unless set)."""
-    said = os.environ.get("FAULTLINE_QUERY_MEMORY", "1GB").strip().upper()
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|[KMG]I?)B?", said)
+    setting = os.environ.get("FAULTLINE_QUERY_MEMORY", "1GB").strip().upper()
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|[KMG]I?)B?", setting)
     if not found:
-        raise KqlRuntimeError(f"FAULTLINE_QUERY_MEMORY={said}: give a size such as 1GB or 512MB")
+        raise KqlRuntimeError(f"FAULTLINE_QUERY_MEMORY={setting}: give a size such as 1GB or 512MB")
     budget = int(float(found[1]) * _UNITS[found[2]])
     if budget < LEAST:
-        raise KqlRuntimeError(f"FAULTLINE_QUERY_MEMORY={said}: a query needs at least {LEAST // 10**6} MB")
+        raise KqlRuntimeError(f"FAULTLINE_QUERY_MEMORY={setting}: a query needs at least {LEAST // 10**6} MB")
     return budget
 
 

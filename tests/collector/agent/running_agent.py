@@ -48,10 +48,10 @@ class Started:
     def is_up(self) -> bool:
         """Whether it has read once: from then on SIGTERM ends it in order."""
         try:
-            told = json.loads((self.spool / "status.json").read_text())
+            reported = json.loads((self.spool / "status.json").read_text())
         except (OSError, ValueError):
             return False
-        return self.process is not None and told["pid"] == self.process.pid
+        return self.process is not None and reported["pid"] == self.process.pid
 
     def kill(self) -> None:
         assert self.process is not None and self.process.stderr is not None

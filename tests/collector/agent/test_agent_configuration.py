@@ -130,12 +130,12 @@ def test_what_strangers_wrote_steers_no_terminal(tmp_path: Path, capsys: pytest.
     off = "".join(f"[sources.{n}]\nenabled = false\n" for n in BUILT_IN if n not in ("files", "boot"))
     config.write_text(f'server = "http://x"\nspool = "{tmp_path}"\n{off}[sources.files]\npaths = ["{log}"]\n')
     commands.main(["probe", "--config", str(config)])
-    told = {
+    reported = {
         "at": "now", "version": "1", "delivery": {"trouble": bad, "lines": 1, "batches": 1},
         "spool": {"batches": 0, "bytes": 0, "cap": 1, "dropped_lines": 0, "trouble": bad},
         "sources": [{"name": "hooks", "state": "error", "detail": f"{bad}\nforged line"}],
     }  # fmt: skip
-    (tmp_path / "status.json").write_text(json.dumps(told))
+    (tmp_path / "status.json").write_text(json.dumps(reported))
     assert commands.main(["status", "--config", str(config)]) == 1
     assert commands.main(["status", "--config", str(config), "--format", "json"]) == 1
     assert commands.main(["status", "--config", f"{tmp_path}/{bad[:-1]}"]) == 2

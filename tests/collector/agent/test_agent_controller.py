@@ -17,7 +17,7 @@ SACCT = """case "$1" in
 cat ROOT/jobs;; esac"""
 
 
-def test_accounting_tells_rows_that_are_new_or_changed(host: Host) -> None:
+def test_accounting_shows_rows_that_are_new_or_changed(host: Host) -> None:
     program = host.program("sacct", SACCT.replace("ROOT", str(host.root)))
     job = "17|17|3|mini|alice|{}|0:0|2026-11-21T16:00:00|2026-11-21T16:00:01|{}|gpu[01-02]|ring\n"
     done = "16|16|2|mini|bob|COMPLETED|0:0|2026-11-21T15:00:00|2026-11-21T15:00:01|2026-11-21T15:10:01|gpu01|a|b\n"
@@ -70,7 +70,7 @@ NODE = (
 )
 
 
-def test_a_drain_is_told_with_its_author_and_load_is_no_news(host: Host) -> None:
+def test_a_drain_is_reported_with_its_author_and_load_is_no_news(host: Host) -> None:
     host.put("/nodes", NODE.format("gpu01", "0.1", "IDLE", "") + NODE.format("gpu02", "0.1", "IDLE", ""))
     host.put("/events", "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"
              "mini|gpu02|2026-11-21T12:00:00|2026-11-21T12:30:00|DRAIN|bad cable|root(0)\n")  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_drain_is_told_with_its_author_and_load_is_no_news(host: Host) -> None
     assert row["time"] == datetime(2026, 11, 21, 16, 31)
 
 
-def test_slurm_conf_is_told_when_it_changes_and_without_passwords(host: Host) -> None:
+def test_slurm_conf_is_reported_when_it_changes_and_without_passwords(host: Host) -> None:
     text = "ClusterName=mini\nSlurmctldHost=ctl\nSlurmdTimeout=300\nJobCompPass=secret\nAccountingStoragePass=secret\n"
     host.put("/etc/slurm/slurm.conf", text)
     host.put("/etc/slurm/topology.conf", "SwitchName=leaf01 Nodes=gpu[01-02]\n")

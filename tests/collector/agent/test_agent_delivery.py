@@ -132,7 +132,7 @@ def test_a_connection_that_the_service_closed_meanwhile_is_opened_again(tmp_path
     assert server.lines() == ["a", "b"]
 
 
-def test_a_batch_that_the_service_cannot_read_is_kept_aside_and_told(tmp_path: Path, server: IngestServer) -> None:
+def test_a_batch_that_the_service_cannot_read_is_kept_aside_and_reported(tmp_path: Path, server: IngestServer) -> None:
     sender = made(tmp_path, server)
     put(sender, "a", "b")
     put(sender, "c")
@@ -140,8 +140,8 @@ def test_a_batch_that_the_service_cannot_read_is_kept_aside_and_told(tmp_path: P
     while step(sender) is not None:
         pass
     assert server.lines() == ["c"]
-    (told,) = server.blind("s")
-    assert told["lines"] == 2 and "400" in told["reason"]
+    (reported,) = server.blind("s")
+    assert reported["lines"] == 2 and "400" in reported["reason"]
     (kept,) = (tmp_path / "refused").iterdir()
     assert b'"a"' in wire.unpack(kept.read_bytes())
 
@@ -167,7 +167,7 @@ def test_a_batch_too_large_goes_in_pieces_each_once(tmp_path: Path, server: Inge
     assert server.repeated >= 1, "pieces that were there already came again under their own keys"
 
 
-def test_one_line_too_large_is_told(tmp_path: Path, server: IngestServer) -> None:
+def test_one_line_too_large_is_reported(tmp_path: Path, server: IngestServer) -> None:
     sender = made(tmp_path, server)
     put(sender, "x" * 5000)
     server.refuse = lambda key, body: (413, {}, "too large") if len(wire.unpack(body)) > 1000 else None

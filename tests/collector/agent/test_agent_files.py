@@ -262,7 +262,7 @@ def test_a_file_that_is_rewritten_beyond_the_old_place_is_noticed(log: Path) -> 
     assert any("truncated" in reason for reason in followed.blind)
 
 
-def test_what_was_removed_unread_is_told(log: Path) -> None:
+def test_what_was_removed_unread_is_reported(log: Path) -> None:
     followed = Following(str(log)).poll()
     followed.runner.close()
     write(log, 101, 200)

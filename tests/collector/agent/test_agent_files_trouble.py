@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_read_stops_no_other_and_is_read_on_afterwards(
     assert followed.blind == [] and followed.runner.status.state == "ok"
 
 
-def test_a_file_that_was_never_readable_is_said(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_never_readable_is_stated(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, log, errno.EACCES)
     followed = Following(str(log)).poll()
     assert followed.runner.status.state == "error" and str(log) in followed.runner.status.detail
@@ -223,7 +223,7 @@ def test_an_archive_in_the_making_is_not_taken_for_a_new_log(log: Path) -> None:
     assert numbers(followed.lines) == list(range(1, 111)) and followed.blind == []
 
 
-def test_a_generation_that_nobody_may_open_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generation_that_nobody_may_open_is_reported(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     followed = Following(str(log)).poll()
     followed.runner.close()
     write(log, 101, 120)

@@ -82,9 +82,9 @@ def test_a_spool_on_a_disk_that_turns_read_only_loses_nothing(tmp_path: Path, se
         agent.start()
         assert agent.process is not None and agent.process.stderr is not None
         if until(lambda: agent.process is not None and agent.process.poll() is not None, 5):
-            said = agent.process.stderr.read().decode()
-            assert agent.process.returncode == 2 and str(agent.spool) in said and "ead-only" in said, said
-            assert len(said.strip().splitlines()) == 1, said
+            stated = agent.process.stderr.read().decode()
+            assert agent.process.returncode == 2 and str(agent.spool) in stated and "ead-only" in stated, stated
+            assert len(stated.strip().splitlines()) == 1, stated
         else:
             agent.kill()
         disk.repair()

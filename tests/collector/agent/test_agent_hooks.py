@@ -25,8 +25,8 @@ OUTPUT = "step 100\nRuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1970, unha
 SPOOL = "/var/spool/faultline/hooks"
 
 
-def hook(host: Host, event: str, name: str = "", folder: str = SPOOL, **told: str) -> Path:
-    env = {"FAULTLINE_EVENT": event, "FAULTLINE_HOST": "gpu01", "FAULTLINE_TIME": "1795278590.5", **EPILOG, **told}
+def hook(host: Host, event: str, name: str = "", folder: str = SPOOL, **reported: str) -> Path:
+    env = {"FAULTLINE_EVENT": event, "FAULTLINE_HOST": "gpu01", "FAULTLINE_TIME": "1795278590.5", **EPILOG, **reported}
     text = "faultline-hook/1\n" + "\0".join(f"{key}={value}" for key, value in env.items())
     return host.put(f"{folder}/{name or f'15.{event}.gpu01.7.1'}.hook", text)
 
@@ -50,8 +50,8 @@ def kept(readings: list[Any]) -> None:
 def test_an_epilog_brings_its_environment_and_the_end_of_the_output(host: Host) -> None:
     hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **output(host))
     found = asked(host.runner("hooks"))
-    told, file = found
-    (job,) = tables(told)["jobs"].to_dicts()
+    reported, file = found
+    (job,) = tables(reported)["jobs"].to_dicts()
     assert (job["job_id"], job["exit_code"], job["user"], job["source"]) == (15, 1, "alice", "hook")
     (artifact,) = tables(file)["artifacts"].to_dicts()
     assert (artifact["kind"], artifact["content"], artifact["job_id"], artifact["restarts"]) == (
@@ -187,18 +187,18 @@ def test_the_controller_fetches_whoever_ran_it(host: Host) -> None:
     assert (file["document"], file["host"], file["cluster"]) == ("job_file", "gpu01", "mini")
 
 
-def test_a_file_that_may_not_be_read_is_told_with_its_reason(host: Host) -> None:
-    told = output(host)
-    path = Path(told["SLURM_JOB_WORK_DIR"]) / "ring-15.out"
+def test_a_file_that_may_not_be_read_is_reported_with_its_reason(host: Host) -> None:
+    reported = output(host)
+    path = Path(reported["SLURM_JOB_WORK_DIR"]) / "ring-15.out"
     path.unlink()
     path.symlink_to("/etc/passwd")
-    hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **told)
+    hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **reported)
     _, line = asked(host.runner("hooks"))
     assert "stdout" in line["lines"] and "a symbolic link" in line["lines"] and "root:" not in json.dumps(line)
 
 
 @pytest.mark.parametrize("content", ["SLURM_JOB_ID=1", "x" * 600_000])
-def test_what_is_no_hooks_file_is_set_aside_and_said(host: Host, content: str) -> None:
+def test_what_is_no_hooks_file_is_set_aside_and_stated(host: Host, content: str) -> None:
     host.put(f"{SPOOL}/1.epilog.hook", content)
     (line,) = asked(host.runner("hooks"))
     assert "was not read" in line["lines"] and (host.root / SPOOL.lstrip("/") / "bad" / "1.epilog.hook").exists()
@@ -216,8 +216,8 @@ def test_hooks_that_gave_up_are_a_blind_period(host: Host) -> None:
     hook(host, "epilog")
     dropped = host.put(f"{SPOOL}/dropped", "...")
     runner = host.runner("hooks")
-    told, _ = rows(runner.poll())
-    assert told["blind"]["lines"] == 3 and "3 hooks gave up" in told["blind"]["reason"]
+    reported, _ = rows(runner.poll())
+    assert reported["blind"]["lines"] == 3 and "3 hooks gave up" in reported["blind"]["reason"]
     with dropped.open("a") as stream:
         stream.write(".")
     host.wait(3)
@@ -226,15 +226,15 @@ def test_hooks_that_gave_up_are_a_blind_period(host: Host) -> None:
     assert [row["blind"]["lines"] for row in rows(again.poll())] == [1]
 
 
-def test_a_hook_killed_in_the_middle_of_writing_is_told_once_and_cleared_away(host: Host) -> None:
+def test_a_hook_killed_in_the_middle_of_writing_is_reported_once_and_cleared_away(host: Host) -> None:
     hook(host, "epilog")
     dead = host.put(f"{SPOOL}/.15.epilog.gpu01.7.1.hook.tmp", "faultline-hook/1\nFAULTLINE_EV")
     writing = host.put(f"{SPOOL}/.16.epilog.gpu01.8.1.hook.tmp", "faultline-hook/1\n")
     os.utime(dead, (dead.stat().st_mtime - 61,) * 2)
     runner = host.runner("hooks")
     found = list(runner.poll())
-    told, _ = rows(found)
-    assert told["blind"]["lines"] == 1 and "the epilog hook of job 15 on gpu01" in told["blind"]["reason"]
+    reported, _ = rows(found)
+    assert reported["blind"]["lines"] == 1 and "the epilog hook of job 15 on gpu01" in reported["blind"]["reason"]
     assert dead.exists() and rows(runner.poll()) == []
     kept(found)
     assert not dead.exists() and writing.exists()

@@ -188,10 +188,10 @@ def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
         print(f"\nracing for {seconds} s: {looks} looks, the longest {longest:.2f} s, {len(words):,} words taken, of others "
               f"{given} of {given}, looks without an answer: {denied or 0}")  # fmt: skip
     assert everything(secret) == outside, "nothing outside is moved, changed or removed"
-    told = "".join(row.get("raw", "") for row in found) + "".join(row.get("lines", "") for row in found)
-    assert not any(f"SLURM_JOB_ID={job}\0" in told + "\0" or f'"job_id": {job},' in told for job in (666, 667)), (
-        "nor read"
-    )
+    reported = "".join(row.get("raw", "") for row in found) + "".join(row.get("lines", "") for row in found)
+    assert not any(
+        f"SLURM_JOB_ID={job}\0" in reported + "\0" or f'"job_id": {job},' in reported for job in (666, 667)
+    ), "nor read"
     assert all(word["owner_uid"] != 0 for word in words)
     assert {word["job_id"] for word in words if word["owner_uid"] == ALICE} == set(range(20_000, 20_000 + given))
     assert {word["job_id"] for word in words if word["owner_uid"] != ALICE} <= set(CLAIMED)

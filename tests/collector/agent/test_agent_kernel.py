@@ -195,7 +195,7 @@ def test_driver_counters_of_this_host_are_read_without_a_program() -> None:
     assert all(name.startswith("ethtool_") and name.endswith("_total") for name, _ in values(found[0]))
 
 
-def test_a_list_with_a_hole_tells_no_loss(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_with_a_hole_shows_no_loss(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by reading: a link that one list left out was compared with what was counted when the agent started."""
     link = netlink.Link(2, "hsn0", IFF_UP | IFF_RUNNING, "UP", ups=5, downs=4)
     lists = [[link], [], [link]]

@@ -15,15 +15,15 @@ def heard(**ports: tuple[str, str]) -> str:
                 "port": {"id": {"type": "ifname", "value": port}, "ttl": "120"}}}
         for name, (switch, port) in ports.items()
     ]  # fmt: skip
-    told = entries[0] if len(entries) == 1 else entries
-    return json.dumps({"lldp": {"interface": told} if entries else {}})
+    reported = entries[0] if len(entries) == 1 else entries
+    return json.dumps({"lldp": {"interface": reported} if entries else {}})
 
 
 def says(host: Host, **ports: tuple[str, str]) -> str:
     return host.program("lldpctl", f"sed \"s/AGE/$(date +%N)/\" <<'EOF'\n{heard(**ports)}\nEOF")
 
 
-def test_links_are_told_once_and_again_where_a_cable_was_moved(host: Host) -> None:
+def test_links_are_reported_once_and_again_where_a_cable_was_moved(host: Host) -> None:
     program = says(host, ens1=("leaf1", "swp7"), ens2=("leaf2", "swp7"))
     runner = host.runner("lldp", program=program)
     (first,) = asked(runner)
@@ -45,11 +45,11 @@ def test_links_are_told_once_and_again_where_a_cable_was_moved(host: Host) -> No
 
 
 def test_one_interface_is_no_list(host: Host) -> None:
-    (told,) = asked(host.runner("lldp", program=says(host, eno1=("leaf1", "Ethernet7"))))
-    assert tables(told)["links"].height == 1
+    (reported,) = asked(host.runner("lldp", program=says(host, eno1=("leaf1", "Ethernet7"))))
+    assert tables(reported)["links"].height == 1
 
 
-def test_a_host_that_has_heard_nobody_yet_is_asked_again_soon(host: Host) -> None:
+def test_a_host_that_has_logged_nobody_yet_is_asked_again_soon(host: Host) -> None:
     runner = host.runner("lldp", program=says(host))
     assert asked(runner) == []
     says(host, eno1=("leaf1", "swp1"))

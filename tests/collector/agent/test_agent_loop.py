@@ -97,7 +97,7 @@ def test_a_batch_that_could_not_be_synced_at_first_is_delivered_once(
     assert server.lines(log) == ["line 0", "line 1"] and agent._disk_trouble is None
 
 
-def test_a_spool_that_cannot_be_read_is_said_and_tried_again(
+def test_a_spool_that_cannot_be_read_is_stated_and_tried_again(
     tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent, log = made(tmp_path, server)
@@ -135,7 +135,7 @@ def test_delivery_that_ended_by_an_error_ends_the_agent(
     again.finish()
 
 
-def test_a_loss_of_nobody_knows_how_many_lines_is_told_too(tmp_path: Path, server: IngestServer) -> None:
+def test_a_loss_of_nobody_knows_how_many_lines_is_reported_too(tmp_path: Path, server: IngestServer) -> None:
     agent, log = made(tmp_path, server)
     agent.start()
     log.write_text("line 0\n")
@@ -147,8 +147,8 @@ def test_a_loss_of_nobody_knows_how_many_lines_is_told_too(tmp_path: Path, serve
     again, _ = made(tmp_path, server)
     again.start()
     assert turned(again, lambda: bool(server.blind("agent")))
-    (told,) = server.blind("agent")
-    assert "missing on the node's disk" in told["reason"] and "lines" not in told
+    (reported,) = server.blind("agent")
+    assert "missing on the node's disk" in reported["reason"] and "lines" not in reported
     again.finish()
 
 
@@ -243,9 +243,9 @@ def test_every_batch_says_whose_it_is(tmp_path: Path, server: IngestServer) -> N
     agent.finish()
     for key, batch in server.stored.items():
         assert key.startswith("gpu07/logs/")
-        said = batch.records[0]["defaults"]
-        assert (said["host"], said["cluster"], said["timezone"]) == ("gpu07", "ml1", "Europe/Berlin")
-        assert said["boot_time"].endswith("Z")
+        stated = batch.records[0]["defaults"]
+        assert (stated["host"], stated["cluster"], stated["timezone"]) == ("gpu07", "ml1", "Europe/Berlin")
+        assert stated["boot_time"].endswith("Z")
     statuses = [row["status"] for row in server.records() if "status" in row]
     assert {"name": "files", "state": "ok"}.items() <= statuses[-1]["sources"][0].items()
 

@@ -213,7 +213,7 @@ def test_an_xid_and_a_lost_gpu_are_events_once(host: Host, driver: Driver, parse
     assert asked(runner) == [], "a lost GPU is told once"
 
 
-def test_an_xid_is_told_between_two_measurements(host: Host, driver: Driver, parser: LineParser) -> None:
+def test_an_xid_is_reported_between_two_measurements(host: Host, driver: Driver, parser: LineParser) -> None:
     runner = host.runner("nvml")
     asked(runner)
     driver.xids = [(0, 48), (0, 63)]

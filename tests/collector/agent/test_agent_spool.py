@@ -100,7 +100,7 @@ def test_a_batch_that_a_crash_cut_off_was_never_there(tmp_path: Path, cut: int) 
     assert again.append(b"new", {}, 1001.0) == 2, "and its number was never sent"
 
 
-def test_a_damaged_batch_is_told_as_a_loss_under_its_own_number(tmp_path: Path) -> None:
+def test_a_damaged_batch_is_reported_as_a_loss_under_its_own_number(tmp_path: Path) -> None:
     spool = opened(tmp_path)
     for text in (b"first ", b"second", b"third "):
         spool.append(text, {"kmsg": 7}, 1000.0)
@@ -161,7 +161,7 @@ def test_a_spool_without_its_state_goes_on_by_its_segments(tmp_path: Path, left:
     assert drained(again) == ([3, 4], 0, [3, 4])
 
 
-def test_batches_of_nobody_knows_which_epoch_are_told_as_lost(tmp_path: Path) -> None:
+def test_batches_of_nobody_knows_which_epoch_are_reported_as_lost(tmp_path: Path) -> None:
     spool = opened(tmp_path)
     spool.append(b"x", {"files": 3}, 1000.0)
     spool.append(b"y", {"files": 4, "kmsg": 1}, 1007.0)
@@ -170,14 +170,18 @@ def test_batches_of_nobody_knows_which_epoch_are_told_as_lost(tmp_path: Path) ->
     (tmp_path / "acknowledged").write_text("")
     again = Spool(tmp_path, 1024 * KB, report)
     again.open(lambda: "epoch-2", 2000.0)
-    told = again.first()
-    assert again.epoch == "epoch-2" and told is not None and told.lost is not None
-    assert (told.lost["lines"], told.lost["since"], told.lost["until"]) == ({"files": 7, "kmsg": 1}, 1000.0, 1007.0)
+    reported = again.first()
+    assert again.epoch == "epoch-2" and reported is not None and reported.lost is not None
+    assert (reported.lost["lines"], reported.lost["since"], reported.lost["until"]) == (
+        {"files": 7, "kmsg": 1},
+        1000.0,
+        1007.0,
+    )
     assert list(tmp_path.glob("*.orphan-*")), "the batches are kept for a person"
 
 
 @pytest.mark.parametrize("place", ["magic", "length", "header"])
-def test_a_damaged_frame_is_told_and_those_behind_it_are_delivered(tmp_path: Path, place: str) -> None:
+def test_a_damaged_frame_is_reported_and_those_behind_it_are_delivered(tmp_path: Path, place: str) -> None:
     spool = opened(tmp_path)
     ends = []
     for n in range(1, 6):
@@ -194,9 +198,13 @@ def test_a_damaged_frame_is_told_and_those_behind_it_are_delivered(tmp_path: Pat
         while (batch := again.first()) is not None:
             lost += [(batch.sequence, batch.lost)] * (batch.lost is not None)
             again.acknowledge(batch.sequence)
-        ((number, told),) = lost
+        ((number, reported),) = lost
         assert number == 3, "under its own number: the service knows whether it has it"
-        assert told is not None and (told["since"], told["until"], told["lines"]) == (1002.0, 1004.0, {})
+        assert reported is not None and (reported["since"], reported["until"], reported["lines"]) == (
+            1002.0,
+            1004.0,
+            {},
+        )
         assert again.acknowledged == 5 and again.append(b"new", {}, 1010.0) == 6
         crash(again)
         if again is not spool:
@@ -216,10 +224,10 @@ def test_segments_that_somebody_removed_are_told_and_their_numbers_not_used_agai
     for segment in tmp_path.glob("*.seg"):
         segment.unlink()
     again = opened(tmp_path, 512 * KB)
-    told = again.first()
-    assert told is not None and told.lost is not None
-    assert (told.lost["first"], told.lost["last"]) == (5, 30)
-    again.acknowledge(told.sequence)
+    reported = again.first()
+    assert reported is not None and reported.lost is not None
+    assert (reported.lost["first"], reported.lost["last"]) == (5, 30)
+    again.acknowledge(reported.sequence)
     assert again.first() is None and again.append(b"new", {}, 1010.0) == 31
 
 
@@ -259,7 +267,7 @@ def test_a_batch_that_the_disk_takes_a_part_of_is_refused(tmp_path: Path, room: 
 
 
 @needs_root
-def test_what_is_told_as_lost_on_a_full_disk_is_not_delivered_too(tmp_path: Path) -> None:
+def test_what_is_reported_as_lost_on_a_full_disk_is_not_delivered_too(tmp_path: Path) -> None:
     """The cap is reached, and the disk refuses the segment that is to be written anew without what went."""
     with small_disk(tmp_path / "disk", 4) as disk:
         spool = opened(disk / "spool", 2048 * KB)
@@ -273,7 +281,7 @@ def test_what_is_told_as_lost_on_a_full_disk_is_not_delivered_too(tmp_path: Path
         assert lost > 0 and len(delivered) + lost == 60
 
 
-def test_what_was_delivered_before_a_crash_is_not_told_as_lost(tmp_path: Path) -> None:
+def test_what_was_delivered_before_a_crash_is_not_reported_as_lost(tmp_path: Path) -> None:
     """Found by the test below: the answers since the last state file were forgotten, and the spool overflowed."""
     spool = opened(tmp_path, 96 * KB)
     for n in range(25):
@@ -326,7 +334,7 @@ def test_the_first_that_waits_is_kept_also_behind_a_gap(tmp_path: Path) -> None:
     st.lists(st.sampled_from(["append", "append", "append", "big", "take", "crash"]), max_size=120),
     st.integers(0, 2**32),
 )
-def test_whatever_happens_each_line_is_delivered_or_told_once(
+def test_whatever_happens_each_line_is_delivered_or_reported_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], seed: int
 ) -> None:
     """Appending beyond the cap, acknowledging and crashing in any order: delivered + told as lost = appended."""

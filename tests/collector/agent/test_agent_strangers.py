@@ -24,8 +24,8 @@ MALLORY, ALICE = 20002, 20001
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of several users")
 
 
-def env(event: str, **told: str) -> bytes:
-    pairs = {"FAULTLINE_EVENT": event, "FAULTLINE_HOST": "gpu01", "FAULTLINE_TIME": "1795278590.5", **told}
+def env(event: str, **reported: str) -> bytes:
+    pairs = {"FAULTLINE_EVENT": event, "FAULTLINE_HOST": "gpu01", "FAULTLINE_TIME": "1795278590.5", **reported}
     return b"faultline-hook/1\n" + "\0".join(f"{key}={value}" for key, value in pairs.items()).encode()
 
 
@@ -60,11 +60,15 @@ CLAIM = {
 def test_a_task_prolog_says_nothing_but_which_uid_spoke_of_which_job(host: Host) -> None:
     _, tasks = spools(host)
     owned(tasks / "15.taskprolog.gpu01.7.1.hook", env("taskprolog", **CLAIM), MALLORY)
-    (told,) = asked(host.runner("hooks"))
-    assert told["document"] == "task_hook" and "mallory" not in json.dumps(told) and "secret" not in json.dumps(told)
-    (job,) = tables(told)["jobs"].to_dicts()
-    said = {name for name, value in job.items() if value is not None}
-    assert said <= {"job_id", "uid", "observed_at", "source", "host", "file", "line", "cluster"}
+    (reported,) = asked(host.runner("hooks"))
+    assert (
+        reported["document"] == "task_hook"
+        and "mallory" not in json.dumps(reported)
+        and "secret" not in json.dumps(reported)
+    )
+    (job,) = tables(reported)["jobs"].to_dicts()
+    stated = {name for name, value in job.items() if value is not None}
+    assert stated <= {"job_id", "uid", "observed_at", "source", "host", "file", "line", "cluster"}
     assert (job["uid"], job["source"]) == (MALLORY, "task_hook")
 
 
@@ -160,16 +164,16 @@ def test_bad_of_a_user_is_put_away(host: Host) -> None:
 
 
 @needs_root
-def test_bad_is_bounded_and_what_goes_is_told(host: Host) -> None:
+def test_bad_is_bounded_and_what_goes_is_reported(host: Host) -> None:
     _, tasks = spools(host)
     for number in range(230):
         owned(tasks / f"{number}.x.hook", b"nothing", MALLORY)
-    runner, said = host.runner("hooks"), []
+    runner, stated = host.runner("hooks"), []
     for _ in range(4):
-        said += [row["lines"] for row in asked(runner)]
+        stated += [row["lines"] for row in asked(runner)]
         host.wait(3)
     assert len(list((tasks / "bad").iterdir())) == 200 and not list(tasks.glob("*.hook"))
-    assert len(said) == 230 and sum("was removed, bad/ is full" in line for line in said) == 30
+    assert len(stated) == 230 and sum("was removed, bad/ is full" in line for line in stated) == 30
 
 
 @needs_root
@@ -212,14 +216,14 @@ def _events(made: list[dict[str, Any]]) -> list[str]:
 def test_no_example_of_the_catalogue_is_an_event_when_it_is_quoted(host: Host) -> None:
     parser, names = LineParser(patterns.load([])), _names()
     assert len(names) > 200
-    said = [
+    stated = [
         json.loads(wire.own_words("gpu01", "hooks", "a file was not read: odd", host.time, file=quoted(n)))
         for n in names
     ]
     units = [f"hook spool file={quoted(n)} is not read" for n in names]
     # All in one batch: what a line means depends on no other.
-    unit = {"source": "syslog", "read": said[0]["read"]}
-    for head, lines in ((said[0], [row["lines"] for row in said]), (unit, units)):
+    unit = {"source": "syslog", "read": stated[0]["read"]}
+    for head, lines in ((stated[0], [row["lines"] for row in stated]), (unit, units)):
         rows = parsed(parser, [{**head, "lines": "\n".join(lines)}])
         assert len(rows) == len(names) and not _events(rows)
 

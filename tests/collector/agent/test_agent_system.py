@@ -20,7 +20,7 @@ from collector.agent.runner import Runner
 from parsers.engine import LineParser
 
 
-def test_a_failed_unit_is_told_once_with_its_time(host: Host, parser: LineParser) -> None:
+def test_a_failed_unit_is_reported_once_with_its_time(host: Host, parser: LineParser) -> None:
     host.put("/run/systemd/system/x", "")
     program = host.program(
         "systemctl",

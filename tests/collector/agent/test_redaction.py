@@ -18,7 +18,7 @@ def leaked(text: str, secrets: list[str]) -> bool:
     return not (count and MARK in kept and lines_stay) or any(s.strip().encode() in kept for s in secrets if s.strip())
 
 
-def test_the_corpus_is_as_large_as_it_is_said_to_be() -> None:
+def test_the_corpus_is_as_large_as_it_is_stated_to_be() -> None:
     assert len(SECRETS) >= 60
     assert len(set(HARMLESS)) >= 200
 

@@ -11,7 +11,7 @@ from tests.correlator.situations import EDGES, judged, node_fail, said, set_down
 VOICES = frozenset({"n1", "n2"})
 
 
-def test_a_node_that_nobody_says_fell_silent_is_told_with_more_doubt() -> None:
+def test_a_node_that_nobody_says_fell_silent_is_reported_with_more_doubt() -> None:
     """Without slurmctld's log somebody may as well have set it DOWN."""
     lost = run(1, ["n1"], -900, 350, "NODE_FAIL")
     where = world([event("kernel.mce", -600, "n1", "x")], [lost], voices=VOICES)
@@ -23,7 +23,7 @@ def test_a_node_that_nobody_says_fell_silent_is_told_with_more_doubt() -> None:
     assert unsaid.confidence <= 0.5 < silent.confidence and any("somebody set it DOWN" in d for d in unsaid.doubts)
 
 
-def test_a_node_that_did_not_resume_is_told_for_certain() -> None:
+def test_a_node_that_did_not_resume_is_reported_for_certain() -> None:
     late = event("slurm.node_down", 0, "ctl", "error: node n1 not resumed by ResumeTimeout(300), setting DOWN and POWERED_DOWN",
                  source="slurmctld", nodes=["n1"])  # fmt: skip
     where = world([late, *node_fail(0)], [run(1, ["n1", "n2"], -310, 0, "NODE_FAIL")], voices=frozenset({"n2"}))

@@ -6,20 +6,20 @@ from bisect import bisect_left
 
 import pytest
 
-from correlator.model import block_list
-from correlator.model.block_list import Grown
+from correlator.model import append_only_list
+from correlator.model.append_only_list import AppendOnlyList
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_list, "BLOCK", 4)
+    monkeypatch.setattr(append_only_list, "BLOCK", 4)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 8, 11])
 @pytest.mark.parametrize("more", [0, 1, 4, 9])
 def test_it_is_the_list_that_it_stands_for(length: int, more: int) -> None:
     items, fresh = list(range(0, 10 * length, 10)), list(range(1000, 1000 + more))
-    before = Grown(items)
+    before = AppendOnlyList(items)
     for cut in range(length + 1):
         after, wanted = before.but(cut, fresh), items[:cut] + fresh
         assert (list(after), len(after), list(before)) == (wanted, len(wanted), items)
@@ -34,11 +34,11 @@ def test_it_is_the_list_that_it_stands_for(length: int, more: int) -> None:
 @pytest.mark.parametrize("place", [3, -4])
 def test_no_place_outside_is_given(place: int) -> None:
     with pytest.raises(IndexError):
-        Grown([1, 2, 3])[place]
+        AppendOnlyList([1, 2, 3])[place]
 
 
 def test_what_is_made_from_it_shares_its_full_blocks() -> None:
-    before = Grown(range(10))
+    before = AppendOnlyList(range(10))
     after = before.but(9, [90, 91])
     assert [a is b for a, b in zip(before._blocks, after._blocks, strict=False)] == [True, True, False]
     assert list(after.but(10, [100])) == [*range(9), 90, 100]  # a change behind a change

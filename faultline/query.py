@@ -82,12 +82,12 @@ def ask(text: str, asking: Asking) -> int:
             access.close()
     except kql.KqlError as error:
         hint = f"to run the queries of this file: --file {text}" if _is_file(text) else ""
-        said = str(error)
+        reason = str(error)
         if not sys.stderr.isatty():  # one line for programs; people see the place, too
-            said, hint = said.split("\n")[0], f"; {hint}" if hint else ""
+            reason, hint = reason.split("\n")[0], f"; {hint}" if hint else ""
         elif hint:
             hint = f"\n{hint}"
-        sys.stderr.write(f"faultline: {said}{hint}\n")
+        sys.stderr.write(f"faultline: {reason}{hint}\n")
         return 2
     history.keep(text, answer.elapsed_ms, len(answer.rows))
     _print([*answer.others, answer], asking.form)

@@ -111,9 +111,9 @@ class _Feeder(threading.Thread):
     def run(self) -> None:
         try:
             with os.fdopen(self._fd, "wb", buffering=2**16) as file, self._guarded:
-                said = self._stream.said
+                statement = self._stream.statement
                 # Not execute(): its reader holds all rows before the first is read.
-                found = self._con.sql(said.sql, params=said.parameters)
+                found = self._con.sql(statement.sql, params=statement.parameters)
                 types = [(column[0], str(column[1])) for column in found.description]
                 file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
@@ -183,7 +183,7 @@ class Asked:
         self._max_rows, self._max_bytes = max_rows, max_bytes
         self._deadline, self._timeout_s, self._stopped = deadline, timeout_s, stopped
         self._memory = memory_budget()
-        self._shares = Shares.of(self._memory, max_bytes, any(keeps_rows(stream.said.sql) for stream in cut.near))
+        self._shares = Shares.of(self._memory, max_bytes, any(keeps_rows(stream.statement.sql) for stream in cut.near))
         if max_bytes is not None:
             self._max_bytes = min(max_bytes, self._shares.answer)
         self._pid = 0
@@ -196,7 +196,7 @@ class Asked:
         mine, its = socket.socketpair()
         try:
             self._begin(mine, its, folder)
-            told = self._wait(mine)
+            message = self._wait(mine)
         finally:
             its.close()
             self._kill()
@@ -205,7 +205,7 @@ class Asked:
                 feeder.stop()
             shutil.rmtree(folder, ignore_errors=True)
         table = pa.ipc.open_stream(pa.PythonFile(self._frames, mode="r")).read_all()
-        return table, told["truncated"]
+        return table, message["truncated"]
 
     def _begin(self, mine: socket.socket, its: socket.socket, folder: str) -> None:
         pipes = [os.pipe() for _ in self._cut.near]
@@ -273,9 +273,9 @@ class Asked:
             if feeder.problem is not None:
                 raise feeder.problem
 
-    def _error(self, said: dict[str, str]) -> KqlError:
-        kind = getattr(errors, said["kind"], KqlRuntimeError)
-        made: KqlError = kind(said["message"])
+    def _error(self, message: dict[str, str]) -> KqlError:
+        kind = getattr(errors, message["kind"], KqlRuntimeError)
+        made: KqlError = kind(message["message"])
         return made
 
     def _look(self) -> None:
@@ -297,7 +297,7 @@ def ask(
 ) -> tuple[pa.Table, str | None]:  # fmt: skip
     """The answer of a statement that was cut in two."""
     for stream in cut.near:
-        give(con, stream.said.sql)  # none, unless an engine's table of words changes
+        give(con, stream.statement.sql)  # none, unless an engine's table of words changes
     return Asked(
         con, cut, max_rows=max_rows, max_bytes=max_bytes, deadline=deadline, timeout_s=timeout_s, stopped=stopped
     ).answer()

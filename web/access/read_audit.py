@@ -23,22 +23,22 @@ MOST_READS = 600
 #: So many reads are remembered as told.
 REMEMBERED = 10_000
 #: Sources of lines that a job printed.
-PRINTED = frozenset({"job_stdout", "job_stderr"})
+OUTPUT_SOURCES = frozenset({"job_stdout", "job_stderr"})
 
 Key = tuple[str, ...]
 
 
-class Reads:
+class ReadAudit:
     """Writes reads to an audit, each once in a while."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         #: Read -> when its last line was written, and how often it happened since.
-        self._told: OrderedDict[Key, tuple[float, int]] = OrderedDict()
+        self._recorded: OrderedDict[Key, tuple[float, int]] = OrderedDict()
         #: Person -> when the present span began, lines written in it, and reads that got none.
         self._spans: OrderedDict[Key, tuple[float, int, int]] = OrderedDict()
 
-    def tell(self, audit: Audit, act: str, who: str, address: str, **more: object) -> None:
+    def record(self, audit: Audit, act: str, who: str, address: str, **more: object) -> None:
         now = self._clock()
         what = blake2b(
             repr(sorted(more.items())).encode(errors="replace"), digest_size=16
@@ -46,9 +46,9 @@ class Reads:
         key = (act, who, address, what)
         person = (who, address)
         with self._lock:
-            last, times = self._told.pop(key, (float("-inf"), 0))
+            last, times = self._recorded.pop(key, (float("-inf"), 0))
             quiet = now - last < QUIET_S
-            self._told[key] = (last, times + 1) if quiet else (now, 0)
+            self._recorded[key] = (last, times + 1) if quiet else (now, 0)
             begun, lines, left_out = self._spans.pop(person, (now, 0, 0))
             over = now - begun >= QUIET_S
             missed = left_out if over else 0
@@ -58,34 +58,34 @@ class Reads:
             if not quiet:
                 lines, left_out = lines + fits, left_out + (not fits)
             self._spans[person] = (begun, lines, left_out)
-            for kept in (self._told, self._spans):
+            for kept in (self._recorded, self._spans):
                 while len(kept) > REMEMBERED:
                     kept.popitem(last=False)
         if missed:
-            audit.tell("reads_left_out", who, address, times=missed)
+            audit.record("reads_left_out", who, address, times=missed)
         if not quiet and fits:
-            audit.tell(act, who, address, times=times + 1, **more)
+            audit.record(act, who, address, times=times + 1, **more)
 
 
-def _tell(request: Request, act: str, **more: object) -> None:
-    reads: Reads = request.app.state.reads
+def _record(request: Request, act: str, **more: object) -> None:
+    reads: ReadAudit = request.app.state.reads
     person = asking(request)
-    reads.tell(audit_of(request), act, person.name if person is not None else "", address_of(request), **more)
+    reads.record(audit_of(request), act, person.name if person is not None else "", address_of(request), **more)
 
 
 def of_run(request: Request, run: str, owner: object, what: Collection[str]) -> None:
     """``what``: script, environment, output; nothing is written where the run brought none of it."""
     for part in ("script", "environment", "output"):
         if part in what:
-            _tell(request, f"read_{part}", run=run, owner=owner)
+            _record(request, f"read_{part}", run=run, owner=owner)
 
 
 def of_lines(request: Request, jobs: Collection[object]) -> None:
     """Lines that jobs printed were among what was shown."""
     for job in sorted({str(job) for job in jobs if job is not None}):
-        _tell(request, "read_output", run=job, owner=None)
+        _record(request, "read_output", run=job, owner=None)
 
 
 def of_query(request: Request, query: str) -> None:
     """A query, or the filter of a tail, may read what any job printed."""
-    _tell(request, "query", query=query)
+    _record(request, "query", query=query)

@@ -64,11 +64,11 @@ class _News:
 
 
 #: Key -> what was last said of it, and its cluster.
-_Told = dict[str, tuple[str, str | None]]
+_Sent = dict[str, tuple[str, str | None]]
 
 
 @dataclass(eq=False)
-class Telling(Collector):
+class Dispatcher(Collector):
     """``alerts()``: what ``collector.inventory`` says of silent sources, as (key, text)."""
 
     store: Door
@@ -87,10 +87,10 @@ class Telling(Collector):
             return
         incidents, alerts = self._incidents(), dict(self.alerts())
         for target in due:
-            told = self._told(target)
-            self._tell(target, [*self._of_incidents(target, incidents, told), *self._of_sources(target, alerts, told)])
+            sent = self._sent_to(target)
+            self._send(target, [*self._of_incidents(target, incidents, sent), *self._of_sources(target, alerts, sent)])
 
-    def _tell(self, target: Target, news: list[_News]) -> None:
+    def _send(self, target: Target, news: list[_News]) -> None:
         news.sort(key=lambda one: (_WORST_FIRST.get(one.message.severity, 3), one.message.key))
         for one in news[:MOST]:
             if not self._sent(target, one.message):
@@ -136,7 +136,7 @@ class Telling(Collector):
     def _incidents(self) -> list[dict[str, Any]]:
         return self.store.ask(incidents.recent(self.now() - REMEMBERED))
 
-    def _told(self, target: Target) -> _Told:
+    def _sent_to(self, target: Target) -> _Sent:
         rows = self.store.ask(notices.last_sent(target.name, self.now() - REMEMBERED))
         return {row["name"]: (row["digest"], row["cluster"]) for row in rows}
 
@@ -145,11 +145,11 @@ class Telling(Collector):
             for one in news:
                 writer.change(notices.sent(target.name, one.message.cluster, one.message.key, one.digest, self.now()))
 
-    def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]], known: _Told) -> Iterator[_News]:
-        told = {key: value for key, value in known.items() if not key.startswith("source ")}
+    def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]], known: _Sent) -> Iterator[_News]:
+        sent = {key: value for key, value in known.items() if not key.startswith("source ")}
         for row in incidents:
             document = json.loads(row["document"]) if isinstance(row["document"], str) else row["document"]
-            before, digest = told.pop(row["incident_id"], ("", None))[0], _digest(document)
+            before, digest = sent.pop(row["incident_id"], ("", None))[0], _digest(document)
             wanted = row["severity"] in target.severity and (document.get("confidence") or 0) >= target.least_confidence
             if before == digest or not (wanted or before):
                 continue
@@ -158,7 +158,7 @@ class Telling(Collector):
             if before and not self._has_settled(target, row["incident_id"], digest):
                 continue
             yield _News(self._message(row, document, "changed" if before else "opened"), digest)
-        gone = {key: cluster for key, (digest, cluster) in told.items() if digest != _WITHDRAWN}
+        gone = {key: cluster for key, (digest, cluster) in sent.items() if digest != _WITHDRAWN}
         for key in sorted(gone.keys() - self._concluded(list(gone))):
             yield _News(self._withdrawn(key, gone[key]), _WITHDRAWN)
 
@@ -187,29 +187,29 @@ class Telling(Collector):
         link = f"{self.link}/incidents/{now[0]['incident_id'] if now else key}"
         return Message(key, "withdrawn", "impact", f"{key} is concluded no more: {goes_on}", link, cluster)
 
-    def _of_sources(self, target: Target, alerts: dict[str, str], known: _Told) -> Iterator[_News]:
+    def _of_sources(self, target: Target, alerts: dict[str, str], known: _Sent) -> Iterator[_News]:
         if not target.sources:
             return
-        told = {key: digest for key, (digest, _) in known.items() if key.startswith("source ")}
+        sent = {key: digest for key, (digest, _) in known.items() if key.startswith("source ")}
         link = f"{self.link}/sources"
         for key, text in alerts.items():
             name = f"source {key}"
-            if told.pop(name, _HEARD) == _HEARD:
+            if sent.pop(name, _SPEAKS) == _SPEAKS:
                 yield _News(Message(name, "silent", "degraded", text, link), "silent")
-        for name, digest in told.items():
-            if digest != _HEARD:
+        for name, digest in sent.items():
+            if digest != _SPEAKS:
                 title = f"{name.removeprefix('source ')} speaks again"
-                yield _News(Message(name, "heard", "benign", title, link), _HEARD)
+                yield _News(Message(name, "heard", "benign", title, link), _SPEAKS)
 
 
-_WITHDRAWN, _HEARD = "withdrawn", "heard"
+_WITHDRAWN, _SPEAKS = "withdrawn", "heard"
 
 
 def _digest(document: dict[str, Any]) -> str:
     """What makes an incident another one for whoever was told of it: how bad, whose fault, how many (doubled) were hit."""
     root = document.get("root_cause") or {}
     hit = len(document.get("jobs") or ()).bit_length()
-    told = [
+    parts = [
         document.get("severity"),
         document.get("category"),
         root.get("event"),
@@ -217,4 +217,4 @@ def _digest(document: dict[str, Any]) -> str:
         root.get("device"),
         hit,
     ]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
-from correlator.clocks.accounting_zones import Printed, printed
+from correlator.clocks.accounting_zones import AccountingTime, accounting_time
 from correlator.clocks.zone_votes import Stay
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
@@ -78,20 +78,20 @@ CASES = [
 ]  # fmt: skip
 
 
-def found(rows: list[dict[str, Any]]) -> Printed:
+def found(rows: list[dict[str, Any]]) -> AccountingTime:
     with open_store(None) as store:
         store.add({"logs": table("logs", [allocated(n, n * 100.0) for n in range(1, 9)]), "jobs": table("jobs", rows)})
-        return printed(store, None, Speakers(everybody=True))
+        return accounting_time(store, None, Speakers(everybody=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_allocations_tell_in_which_zone_accounting_was_printed(case: Case) -> None:
+def test_allocations_show_in_which_zone_accounting_was_printed(case: Case) -> None:
     known = found(case.rows)
     hours = {file: [s.quarters / 4 for s in stays] for file, stays in known.stays.items()}
-    assert {file: told for file, told in hours.items() if told != [0.0]} == case.hours
+    assert {file: reported for file, reported in hours.items() if reported != [0.0]} == case.hours
     assert frozenset(known.epochs.values()) == case.epochs
     logged = {n: T0 + n * 100.0 + 0.4 for n in range(1, 9)}
-    assert not known.told_otherwise(table("jobs", case.rows), logged), "what is known already asks for nothing"
+    assert not known.contradicts(table("jobs", case.rows), logged), "what is known already asks for nothing"
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_allocations_tell_in_which_zone_accounting_was_printed(case: Case) -> No
 )
 def test_a_row_in_another_zone_than_is_known_asks_for_a_look_at_everything(more: list[Any], asks: bool) -> None:
     known = found(of(2 * HOUR, range(1, 9)))
-    assert known.told_otherwise(table("jobs", more), {9: T0 + 900.4}) is asks
+    assert known.contradicts(table("jobs", more), {9: T0 + 900.4}) is asks
 
 
 def test_the_store_frames_and_rows_are_corrected_alike() -> None:
     ever = float("inf")
-    known = Printed(
+    known = AccountingTime(
         {"a": (Stay(-ever, T0, 4), Stay(T0, ever, 8)), "it's": (Stay(-ever, ever, -2),)}, (), {}, log_ahead=-900.0
     )
     rows = [begun(n, at, file, source) for n, (at, file, source) in enumerate(
@@ -143,7 +143,7 @@ def said(store: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["mgmt_flap_requeue", "oom"])
-def test_an_export_made_elsewhere_changes_no_verdict_and_is_told_of(name: str) -> None:
+def test_an_export_made_elsewhere_changes_no_verdict_and_is_reported(name: str) -> None:
     (folder,) = [c for c in CAPTURES if c.name == name]
     rows = rows_of(folder)
     with open_store(None) as right, open_store(None) as moved, open_store(None) as ticked:

@@ -45,7 +45,7 @@ def ask(
         "client": ("10.0.0.9", 4),
     }
     waiting = [{"type": "http.request", "body": p, "more_body": at < len(pieces) - 1} for at, p in enumerate(pieces)]
-    said: list[Any] = []
+    stated: list[Any] = []
 
     async def receive() -> Any:
         if not waiting and not hangs_up:
@@ -53,14 +53,14 @@ def ask(
         return waiting.pop(0) if waiting else {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        said.append(message)
+        stated.append(message)
 
     async def talk() -> None:
         await intake(scope, receive, send)
 
     assert intake.find(method, path) is not None, f"nothing receives {method} {path}"
     asyncio.run(talk())
-    start, end = said
+    start, end = stated
     return Reply(start["status"], {k.decode(): v.decode() for k, v in start["headers"]}, end["body"])
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 BLOCK = 4096
 
 
-class Grown(Sequence[T]):
+class AppendOnlyList(Sequence[T]):
     """Made from an earlier one by ``but``, it shares that one's full blocks: making and dropping it takes as long as what is
     new is long. A copied list would count one more reference to each of hundreds of thousands of items, and one less later."""
 
@@ -22,11 +22,11 @@ class Grown(Sequence[T]):
         self._blocks = _cut(list(items))
         self._length = sum(map(len, self._blocks))
 
-    def but(self, cut: int, more: Sequence[T]) -> Grown[T]:
+    def but(self, cut: int, more: Sequence[T]) -> AppendOnlyList[T]:
         """The first ``cut`` items, then ``more``."""
         full, rest = divmod(cut, BLOCK)
         last = self._blocks[full][:rest] if rest else []
-        made: Grown[T] = Grown()
+        made: AppendOnlyList[T] = AppendOnlyList()
         made._blocks = [*self._blocks[:full], *_cut([*last, *more])]
         made._length = cut + len(more)
         return made

@@ -9,7 +9,7 @@ from typing import Any
 from faultline import terminal
 
 #: So many blind periods, silent sources and batches set aside are told below the table; JSON has all.
-TOLD = 10
+MOST_SHOWN = 10
 
 
 def list_sources(found: dict[str, Any], form: str, only: str | None) -> int:
@@ -31,13 +31,13 @@ def _table(found: dict[str, Any]) -> None:
         names = ["host", "source", "stream", "by", "lines", "events", "unparsed", "lines/s", "lag", "last (UTC)", ""]
         rows = [_row(row) for row in found["sources"]]
         terminal.table(names, rows, right=("lines", "events", "unparsed", "lines/s", "lag"))
-    _told("silent", [alert["text"] for alert in found["alerts"]])
-    _told("not seen", [_blind(row) for row in found["blind"]])
-    _told(
+    _print_some("silent", [alert["text"] for alert in found["alerts"]])
+    _print_some("not seen", [_blind(row) for row in found["blind"]])
+    _print_some(
         "set aside", [f"{row['id']} ({row['kind']} from {row['peer']}): {row['reason']}" for row in found["quarantine"]]
     )
     if (intake := found["intake"]) and intake.get("trouble"):
-        _told("trouble", [intake["trouble"]])
+        _print_some("trouble", [intake["trouble"]])
 
 
 def _row(row: dict[str, Any]) -> list[Any]:
@@ -61,8 +61,8 @@ def _clock(text: str | None) -> str:
     return "?" if text is None else datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _told(what: str, texts: list[str]) -> None:
-    for text in texts[:TOLD]:
+def _print_some(what: str, texts: list[str]) -> None:
+    for text in texts[:MOST_SHOWN]:
         print(f"{what}: {text}")
-    if len(texts) > TOLD:
-        print(f"{what}: {len(texts) - TOLD} more; --format json has all")
+    if len(texts) > MOST_SHOWN:
+        print(f"{what}: {len(texts) - MOST_SHOWN} more; --format json has all")

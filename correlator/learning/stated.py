@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Said:
+class StatedCause:
     """What one side says of a run: its category, the root cause's name and place, how surely."""
 
     category: str
@@ -24,9 +24,9 @@ class Said:
         return f"{self.category}{cause} {self.confidence:.2f}" + (f" by {', '.join(self.edges)}" if self.edges else "")
 
 
-def said(verdict: Mapping[str, Any]) -> Said:
+def stated_cause(verdict: Mapping[str, Any]) -> StatedCause:
     root = verdict.get("root_cause") or {}
-    return Said(
+    return StatedCause(
         verdict["category"], root.get("event"), root.get("host"), root.get("device"), verdict["confidence"],
         tuple(dict.fromkeys(hop["edge"] for hop in verdict.get("chain", ()))),
     )  # fmt: skip

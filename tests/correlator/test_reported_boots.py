@@ -51,12 +51,12 @@ def test_a_boot_that_is_polled_later_is_taken_in() -> None:
         assert root(result(store)) == "node.unresponsive"
         store.add(poll(-30, -30.7))
         assert ticker.tick(NOW + timedelta(minutes=1)).worked
-        told = result(store)
-        assert root(told) == "node.reboot"
+        reported = result(store)
+        assert root(reported) == "node.reboot"
         correlate(store)
         whole = result(store)
         assert root(whole) == "node.reboot"
-        assert {**told, "incidents": [i["id"] for i in told["incidents"]]}["incidents"] == [i["id"] for i in whole["incidents"]]  # fmt: skip
+        assert {**reported, "incidents": [i["id"] for i in reported["incidents"]]}["incidents"] == [i["id"] for i in whole["incidents"]]  # fmt: skip
         store.add(poll(-30, -864000.4))
         assert not ticker.tick(NOW + timedelta(minutes=2)).provisional
 

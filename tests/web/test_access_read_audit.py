@@ -16,7 +16,7 @@ from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
-from web.access.reads import MOST_READS, Reads
+from web.access.read_audit import MOST_READS, ReadAudit
 from web.app import create_app
 
 
@@ -46,16 +46,16 @@ def test_reads_of_what_jobs_brought_are_written_down(store: DuckStore, gate: Gat
     assert all(row["address"] and row["times"] == 1 for row in told(audit))
 
 
-def test_reads_are_told_once_in_a_while_and_never_without_end(tmp_path: Path) -> None:
+def test_reads_are_reported_once_in_a_while_and_never_without_end(tmp_path: Path) -> None:
     now = 0.0
-    reads, path = Reads(lambda: now), tmp_path / "audit.ndjson"
+    reads, path = ReadAudit(lambda: now), tmp_path / "audit.ndjson"
     audit = Audit(path)
     for _ in range(5):
-        reads.tell(audit, "read_output", "eve", "10.0.0.1", run="15", owner="alice")
+        reads.record(audit, "read_output", "eve", "10.0.0.1", run="15", owner="alice")
     for number in range(MOST_READS + 99):
-        reads.tell(audit, "read_script", "eve", "10.0.0.1", run=str(number), owner="alice")
-    reads.tell(audit, "read_script", "ada", "10.0.0.2", run="1", owner="bob")
+        reads.record(audit, "read_script", "eve", "10.0.0.1", run=str(number), owner="alice")
+    reads.record(audit, "read_script", "ada", "10.0.0.2", run="1", owner="bob")
     assert len(told(path)) == MOST_READS + 1 and told(path)[-1]["who"] == "ada", "one's reads hide nobody else's"
     now = QUIET_S + 1
-    reads.tell(audit, "read_output", "eve", "10.0.0.1", run="15", owner="alice")
+    reads.record(audit, "read_output", "eve", "10.0.0.1", run="15", owner="alice")
     assert [(row["act"], row["times"]) for row in told(path)[-2:]] == [("reads_left_out", 100), ("read_output", 5)]

@@ -99,7 +99,7 @@ class OwnRows(Protocol):
         """Who else runs jobs here: names that no sentence for this user may hold. Never shown."""
 
 
-class Telling:
+class OwnDocuments:
     """Tells one reader of documents; made anew for each request."""
 
     def __init__(self, read: OwnRows) -> None:
@@ -114,8 +114,8 @@ class Telling:
         nodes = {node for run in ours.values() for node in run["nodes"] or ()}
         hosts = nodes | {str(event["host"]) for event in events if event["host"]} | {str(row["root_host"] or "")} - {""}
         jobs = [item for item in document.get("jobs") or () if item.get("job_id") in ours]
-        told = _picked(document, _INCIDENT) | self._causes(document, hosts) | self._sentences(document, events)
-        return told | {
+        shown = _picked(document, _INCIDENT) | self._causes(document, hosts) | self._sentences(document, events)
+        return shown | {
             "title": self._spoken(document.get("title"), events) or self._title(row),
             "headline": self._spoken(document.get("headline"), events) or self._title(row),
             "hosts": sorted(hosts & ({str(h) for h in document.get("hosts") or ()} | {str(row["root_host"])})),
@@ -140,9 +140,9 @@ class Telling:
             return {}
         events = self._events(document.get("evidence"), row["cluster"])
         hosts = {str(event["host"]) for event in events if event["host"]} | set(row["nodes"] or ())
-        told = _picked(document, _VERDICT) | self._causes(document, hosts) | self._sentences(document, events)
-        told.pop("candidates", None)
-        return told | {
+        shown = _picked(document, _VERDICT) | self._causes(document, hosts) | self._sentences(document, events)
+        shown.pop("candidates", None)
+        return shown | {
             "headline": self._spoken(document.get("headline"), events), "summary": self._spoken(document.get("summary"), events),
             "change_my_mind": self._spoken(document.get("change_my_mind"), events),
             "chain": self._chain(document.get("chain"), events, hosts), "evidence": events,
@@ -158,11 +158,11 @@ class Telling:
             return []
         rows = self.read.ask(event_questions.of_names([str(item.get("id")) for item in asked], cluster))
         seen = {str(found["event_id"]): found for found in rows}
-        printed = self._printed(item for item in asked if str(item.get("id")) not in seen)
+        output_lines = self._output_lines(item for item in asked if str(item.get("id")) not in seen)
         out = []
         for item in asked:
             place = (str(item.get("source")), int(item.get("line") or 0))
-            found = seen.get(str(item.get("id"))) or printed.get(place)
+            found = seen.get(str(item.get("id"))) or output_lines.get(place)
             if found is not None:
                 shown = {"host": found["host"], "device": found["device"], "message": found["message"]}
                 out.append(_picked(item, _EVENT) | shown | {"source": found["file"] or found["source"], "also": []})
@@ -171,7 +171,7 @@ class Telling:
                 )
         return out
 
-    def _printed(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
+    def _output_lines(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
         """Lines of the reader's own output that stand where a document says."""
         places = {(str(item["source"]), int(item["line"])) for item in items if item.get("source") and item.get("line")}
         if not places:
@@ -189,30 +189,30 @@ class Telling:
             own = step.get("effect") is None and self._spoken(step.get("effect_says"), events)
             if step.get("effect") not in seen and not (silent and step.get("effect_host") in hosts) and not own:
                 continue
-            told = _picked(step, _STEP)
-            told["cause"] = told.get("cause") if told.get("cause") in seen else None
+            shown = _picked(step, _STEP)
+            shown["cause"] = shown.get("cause") if shown.get("cause") in seen else None
             words = {name: self._spoken(step.get(name), events) for name in ("text", "cause_says", "effect_says")}
             words["because"] = ", ".join(_SETTING.findall(str(step.get("because") or "")))
             host = step.get("effect_host")
-            told |= words | {"effect_host": host if host in hosts else None}
+            shown |= words | {"effect_host": host if host in hosts else None}
             if isinstance(step.get("others"), Mapping):
-                told["others"] = _picked(step["others"], _OTHERS)
-            out.append(told)
+                shown["others"] = _picked(step["others"], _OTHERS)
+            out.append(shown)
         return out
 
     def _causes(self, document: Document, hosts: Collection[str]) -> Row:
-        told: Row = {}
+        shown: Row = {}
         if isinstance(root := document.get("root_cause"), Mapping):
-            told["root_cause"] = self._cause(root, ("event", "code", "host", "device"))
-        told["candidates"] = [
+            shown["root_cause"] = self._cause(root, ("event", "code", "host", "device"))
+        shown["candidates"] = [
             self._cause(item, ("event", "host", "device", "probability"))
             for item in document.get("candidates") or () if item.get("host") in {None, *hosts}
         ]  # fmt: skip
-        return told
+        return shown
 
     def _cause(self, cause: Document, names: Iterable[str]) -> Row:
-        told = _picked(cause, names)
-        return told | {"device": None} if _FOLDER.search(str(told.get("device"))) else told
+        shown = _picked(cause, names)
+        return shown | {"device": None} if _FOLDER.search(str(shown.get("device"))) else shown
 
     def _sentences(self, document: Document, events: list[Row]) -> Row:
         """Grounds, doubts, rivals and advice as far as they may be told."""
