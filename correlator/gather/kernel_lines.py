@@ -45,8 +45,9 @@ HABIT_S = 2 * 86_400.0
 AHEAD_S = 600.0
 #: So many lines with an uptime are a habit.
 HABIT_LINES = 3
-#: A copy's stamp may lie so far from its line's (seconds): clocks of the ring and of the host run apart.
-COPY_S = 60.0
+#: A copy's stamp may lie so far from its line's (seconds): clocks of the ring and of the host run apart, and a clock that is set
+#: moves the one and not the other.
+COPY_S = 900.0
 #: What a stamp of whole minutes, and a line that waits for its daemon, put between two lines of one moment.
 MINUTE_S = 60.0
 
@@ -145,6 +146,8 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S
     others = [r for r in stamped if abs(r["boot"] + 0.5 - boot) > 1.5]
     fits = len(others) < len(stamped)
-    # Of a boot behind all others that are known: no line of an earlier one may be younger than it.
+    # Of a boot behind all others that are known: no line of an earlier one may be younger than it, and a boot writes many lines.
+    siblings = [r for r in rows if not r["of_ring"] and r["boot"] is not None and abs(r["boot"] + 0.5 - boot) <= 1.5]
     booted = all(r["boot"] < boot and r["last"] < boot * kernel_lines.SAME_CLOCK_S for r in others)
+    booted &= not others or sum(r["lines"] for r in siblings) >= HABIT_LINES
     return STAMPED if fits or booted else ODD

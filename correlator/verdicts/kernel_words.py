@@ -10,18 +10,20 @@ from collections.abc import Iterable
 
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
-from correlator.gather.kernel_lines import BARE, COPY_S, ODD, STAMPED, UNCONFIRMED
+from correlator.gather.kernel_lines import BARE, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
 from correlator.model.nouns import Event, Fact, Hop
 from correlator.verdicts.verdict import Unproven
 
 #: At most so sure, by what is known of the lines; the surest of them counts.
-SURE = {STAMPED: 0.9, BARE: 0.7, UNCONFIRMED: 0.5, ODD: 0.5}
+SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5}
+#: Telemetry's samples and the kernel's lines of one fault lie so near (seconds).
+SEEN_S = 60.0
 _WHY = {
     STAMPED: "their uptime fits, which every user of the node can read as well",
     BARE: "they carry no uptime that could be compared",
     UNCONFIRMED: "the kernel's own buffer of that time was collected and does not hold them",
-    ODD: "their uptime fits no boot that other lines of this kernel show",
+    ODD: "their uptime fits no boot that earlier lines of this kernel show: a forger, or a clock that was set",
 }
 
 
@@ -54,5 +56,5 @@ def _confirms(world: World, event: Event) -> bool:
 def _measured(world: World, root: Fact) -> bool:
     """Did telemetry see an Xid on this GPU appear about then?"""
     return root.kind == XID.name and any(
-        seen.host == root.host and seen.before - COPY_S <= root.start <= seen.seen + COPY_S for seen in world.xids_seen
+        seen.host == root.host and seen.before - SEEN_S <= root.start <= seen.seen + SEEN_S for seen in world.xids_seen
     )

@@ -62,23 +62,31 @@ CASES = {
     "a kernel that writes none": Case({SYSLOG: WITHOUT + BARE}, 0.7, "they carry no uptime"),
     "no other line of this kernel": Case({SYSLOG: BARE}, 0.7, "they carry no uptime"),
     "an uptime that fits": Case({SYSLOG: WITH_UPTIMES + FITTING}, 0.9, "which every user of the node can read as well"),
-    "an uptime of no boot": Case({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, 0.5, "fits no boot"),
+    "an uptime of no boot": Case({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, 0.7, "fits no boot"),
     "an uptime of a boot that lines of the old one outlive": Case(
-        {SYSLOG: WITH_UPTIMES + stamped("10:17:00", QUIET) + stamped("10:19:55", XID, "10:10:00")}, 0.5, "fits no boot"
+        {SYSLOG: WITH_UPTIMES + stamped("10:17:00", QUIET) + stamped("10:19:55", XID, "10:10:00")}, 0.7, "fits no boot"
     ),
-    "the first words after a boot": Case({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "10:10:00")}, 0.9, "fits"),
+    "the words of a boot after its first": Case(
+        {SYSLOG: WITH_UPTIMES + 2 * stamped("10:19:50", QUIET, "10:19:00") + stamped("10:19:55", XID, "10:19:00")}, 0.9, "fits"
+    ),
+    "an uptime of a boot that wrote nothing else": Case(
+        {SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "10:19:05")}, 0.7, "fits no boot"
+    ),
     "the ring of that time was collected": Case({RING: RING_ALIVE, SYSLOG: WITH_UPTIMES + FITTING}, 0.5, "does not hold them"),
     "the ring of that time, and facility kern": Case(
         {RING: RING_ALIVE, KERN: WITH_UPTIMES + FITTING}, 0.5, "does not hold them"
     ),
     "facility kern without the uptime of all others": Case({KERN: WITH_UPTIMES + BARE}, None),
     "facility kern and an uptime of no boot": Case(
-        {KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, 0.5, "fits no boot"
+        {KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, 0.7, "fits no boot"
     ),
     "facility kern": Case({KERN: WITH_UPTIMES + FITTING}, 1.0),
     "a copy in kern.log": Case({SYSLOG: WITHOUT + BARE, KERN: WITHOUT + BARE}, 1.0),
     "a copy in the kernel's ring": Case(
         {SYSLOG: FITTING, "nodes/gx02/dmesg": f"[Sat Feb 28 10:19:55 2026] {XID}\n"}, 1.0
+    ),
+    "a copy in the ring of a host whose clock was set": Case(
+        {"nodes/gx02/dmesg": RING_ALIVE + f"[Sat Feb 28 10:22:58 2026] {XID}\n", SYSLOG: WITH_UPTIMES + FITTING}, 1.0
     ),
     "the facility was kept": Case(
         {SYSLOG: f"2026-02-28T10:19:55+00:00 2026-02-28T10:19:55+00:00 gx02 kern.err kernel: {XID}\n"}, 1.0
