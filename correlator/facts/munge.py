@@ -80,6 +80,9 @@ SAME_REFUSAL_S = 0.1
 #: Who refuses so many nodes has the wrong key or clock himself.
 REFUSES_ALL = 0.6
 
+#: Daemons of Slurm that rule no node: their names in a log of others may be anybody's.
+_OF_THEMSELVES = ("slurmdbd", "slurmrestd", "sackd")
+
 _PEER = re.compile(r"\[?(?P<host>[A-Za-z][\w.-]*)\]?:\d+")
 _REFUSED = re.compile(r"(?P<how>invalid|rewound|expired|replayed) credential", re.IGNORECASE)
 
@@ -93,7 +96,7 @@ def munge_failures(world: World) -> list[Fact]:
     waited: dict[str, list[float]] = defaultdict(list)
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "sys.service_failed"):
         text = event.message.lower()
-        if "munge" in text and event.host:
+        if "munge" in text and event.host and (event.own or event.source not in _OF_THEMSELVES):
             words.append(event)
         elif event.source == "slurmctld" and "socket timed out" in text:
             asked += [(event, str(host)) for host in event.entities.get("nodes") or []]

@@ -5,7 +5,7 @@ keeps no facility that would tell them apart (``NAME``). ``logger`` cannot ask f
 /dev/log by itself can, and rsyslog's imuxsock believes it (``FACILITY``: kern.log, a priority). Only the kernel fills its ring and
 the journal's kernel transport. A copy from there supports a line. Where it has none:
 
-* Without an uptime, where all other lines of that kernel carry one, it is not the kernel's (``REFUTED``): it counts as nothing.
+* Without an uptime, where lines of that kernel carried one before any did not, it is not the kernel's (``REFUTED``): it counts as nothing.
 * Its uptime is of no boot of its host (``ODD``), or the ring of that time was collected without it (``UNCONFIRMED``).
 * It has the kernel's name only, and an uptime that fits (``STAMPED``). That shows that its writer knew the clock, which every user
   can read.
@@ -40,9 +40,11 @@ RING, FACILITY, NAME = "", "facility", "name"
 COLUMNS = {name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")}
 _BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
 #: So long before the first line in question a kernel's habit is looked for.
-HABIT_S = 2 * 86_400.0
+HABIT_S = 7 * 86_400.0
 #: So far behind a line its kernel's ring is looked at: what it holds by then, it does not get later.
 AHEAD_S = 600.0
+#: A kernel that wrote no uptime for so long, and other lines, was told to write none.
+HABIT_KEPT_S = 86_400.0
 #: So many lines with an uptime are a habit.
 HABIT_LINES = 3
 #: A copy's stamp may lie so far from its line's (seconds): clocks of the ring and of the host run apart, and a clock that is set
@@ -137,10 +139,11 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
     uptime = event.entities.get("uptime_s")
     if uptime is None:
-        bare = any(not r["of_ring"] and r["boot"] is None for r in before)
-        if not bare and sum(r["lines"] for r in stamped) >= HABIT_LINES:
-            return REFUTED
-        return BARE
+        # Whoever writes lines without one for a while must not make that a habit: what came first counts, for a day.
+        bare = min([at, *(r["first"] for r in rows if not r["of_ring"] and r["boot"] is None)])
+        habit = [r for r in stamped if r["first"] < bare]
+        kept = habit and at - max(min(r["last"], at) for r in habit) <= HABIT_KEPT_S
+        return REFUTED if kept and sum(r["lines"] for r in habit) >= HABIT_LINES else BARE
     if any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before):
         return UNCONFIRMED
     boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S

@@ -59,6 +59,8 @@ class Case(NamedTuple):
 
 CASES = {
     "no uptime where the kernel writes one into every line": Case({SYSLOG: WITH_UPTIMES + BARE}, None),
+    "no uptime, again and again": Case({SYSLOG: WITH_UPTIMES + BARE.replace("10:19:55", "10:05:00") + BARE}, None),
+    "a kernel that writes none, and a forger who writes some": Case({SYSLOG: WITHOUT + 5 * stamped("09:50:00", QUIET) + BARE}, 0.7, "no uptime"),
     "a kernel that writes none": Case({SYSLOG: WITHOUT + BARE}, 0.7, "they carry no uptime"),
     "no other line of this kernel": Case({SYSLOG: BARE}, 0.7, "they carry no uptime"),
     "an uptime that fits": Case({SYSLOG: WITH_UPTIMES + FITTING}, 0.9, "which every user of the node can read as well"),

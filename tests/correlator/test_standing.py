@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parsers.patterns import load
-from tests.correlator.attacked import ALICES, CHANNELS, Channel, judged, others, words, written
+from tests.correlator.attacked import ALICES, CHANNELS, MOMENTS, Channel, judged, others, words, written
 
 
 @cache
@@ -94,6 +94,14 @@ def test_one_line_of_a_job_rewrote_the_verdict_on_another() -> None:
     for name in ("journald kernel", "dmesg", "kernel:", "rfc3164 kernel"):
         (channel,) = (c for c in CHANNELS if c.name == f"stdout: {name}")
         assert not harm((channel,), (xid,)), name
+
+
+@pytest.mark.parametrize("daemon", ["slurmdbd", "slurmrestd", "sackd"])
+def test_a_daemons_name_breaks_no_munge(daemon: str) -> None:
+    (channel,) = (c for c in CHANNELS if c.name == f"syslog: file {daemon}[77]")
+    for at in MOMENTS:
+        found = after({channel.place: [channel.line("error: munge_ctx_create failure", at)]})
+        assert others(found) == others(in_peace()), at
 
 
 def test_what_a_program_says_of_hardware_clears_nobody() -> None:
