@@ -171,7 +171,6 @@ def test_what_a_node_sends_as_another_host_is_a_claim(tmp_path: Path) -> None:
             connection.execute(
                 'UPDATE raw.logs SET entities = json_merge_patch(entities, \'{"sender": "10.0.0.2"}\') WHERE line = 1'
             )
-            store.rewrite()
         correlate(store)
         shown = rows(
             store, "Logs | where File endswith 'syslog' | order by Line asc | project Event, tostring(Fields.claims)"
