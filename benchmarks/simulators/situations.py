@@ -307,7 +307,7 @@ def make(seed: int) -> tuple[Situation, World]:
     more = {
         "progress": {(1, 0): situation.progress},
         "throttling": situation.hot,
-        "voices": frozenset(n for n in NODES if n not in mute),
+        "reporting_hosts": frozenset(n for n in NODES if n not in mute),
     }
     # One that shared the very node or its rail would have been ended with it.
     separate = [n for n in NODES if n != nodes[0]]

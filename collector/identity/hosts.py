@@ -50,10 +50,10 @@ class HostNames:
     @classmethod
     def read(cls, store: Asks) -> HostNames:
         """What the store's inventory says."""
-        return cls.told(store.ask(settling.settings_about_hosts()), store.ask(settling.hosts_of_inventory()))
+        return cls.of_inventory(store.ask(settling.settings_about_hosts()), store.ask(settling.hosts_of_inventory()))
 
     @classmethod
-    def told(cls, settings: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> HostNames:
+    def of_inventory(cls, settings: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> HostNames:
         """From rows of ``raw.settings`` about nodes and rows of (cluster, host) that name nodes.
 
         An inventory that names no cluster is everybody's; a line that names none may be of any cluster that has such a node.

@@ -120,7 +120,7 @@ class Spans:
             return np.concatenate([getattr(self, name), getattr(more, name)])
 
         return Spans(
-            both("names"), both("first"), both("over"), both("lasting"), both("heard"), both("told"), both("start"),
+            both("names"), both("first"), both("over"), both("lasting"), both("first_line"), both("last_line"), both("start"),
             self.hosts | more.hosts, self.jobs | more.jobs, self.downs | more.downs,
         )  # fmt: skip
 

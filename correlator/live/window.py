@@ -446,7 +446,7 @@ class Window:
             unstamped=before.unstamped | self.change.unstamped, lines=self.lines,
             change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
             memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
-            weighed=[], printed=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,
+            weighed=[], logged_timeout=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,
         )  # fmt: skip
         return merged, wanted
 

@@ -140,7 +140,8 @@ def test_time_outs_that_the_clients_logged_are_that_outage() -> None:
 def test_a_silent_node_without_its_log_is_reported_with_more_doubt() -> None:
     lines = [*set_down(350, "n1"), *node_fail(350)]
     received, mute = (
-        judged(world(lines, [one(350, "NODE_FAIL")], voices=frozenset(v)))["1"] for v in (("n1", "n2"), ("n2",))
+        judged(world(lines, [one(350, "NODE_FAIL")], reporting_hosts=frozenset(v)))["1"]
+        for v in (("n1", "n2"), ("n2",))
     )
     assert said(received) == said(mute) == ("infra.node", "node.down", "n1")
     assert mute.confidence <= 0.5 < received.confidence and "n1" in mute.doubts[-1]
@@ -362,7 +363,7 @@ def test_the_far_end_alone_does_not_show_a_dead_machine_from_a_dead_link() -> No
     ]
     links = [{"host": "n1", "device": "eth0", "switch": "tor", "switch_port": "Ethernet1"}]
     sure, unsure = (
-        judged(world(lines, [one(350, "NODE_FAIL")], links=links, voices=frozenset(v)))["1"]
+        judged(world(lines, [one(350, "NODE_FAIL")], links=links, reporting_hosts=frozenset(v)))["1"]
         for v in (("n1", "n2"), ("n2",))
     )
     assert said(sure) == said(unsure) == ("infra.network", "link.outage", "n1")
@@ -380,7 +381,7 @@ def test_all_links_at_once_without_a_word_of_the_machine_may_be_the_machine() ->
         {"host": "n1", "device": "ib0", "switch": "leaf", "switch_port": "Ethernet7"},
     ]
     alone, separate, together = (
-        judged(world([*ports, *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")], links=links, voices=frozenset({"n1", "n2"}),
+        judged(world([*ports, *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")], links=links, reporting_hosts=frozenset({"n1", "n2"}),
                      spoke=lambda host: [T0 - 30, T0 + 60]))["1"]
         for ports in ((mine,), (mine, later), (mine, other))
     )  # fmt: skip

@@ -170,10 +170,10 @@ def test_a_node_whose_clock_is_minutes_off() -> None:
 def test_a_node_whose_log_is_missing_makes_the_verdict_less_sure() -> None:
     received, deaf = one(6), one(6)
     assert (
-        verdict([], deaf, voices=frozenset({"n2"})).confidence
-        < verdict([], received, voices=frozenset({"n1", "n2"})).confidence
+        verdict([], deaf, reporting_hosts=frozenset({"n2"})).confidence
+        < verdict([], received, reporting_hosts=frozenset({"n1", "n2"})).confidence
     )
-    assert "n1" in verdict([], deaf, voices=frozenset({"n2"})).doubts[0]
+    assert "n1" in verdict([], deaf, reporting_hosts=frozenset({"n2"})).doubts[0]
 
 
 def test_innocent_peers_that_log_due_to_node_failure() -> None:

@@ -14,10 +14,10 @@ VOICES = frozenset({"n1", "n2"})
 def test_a_node_that_nobody_says_fell_silent_is_reported_with_more_doubt() -> None:
     """Without slurmctld's log somebody may as well have set it DOWN."""
     lost = run(1, ["n1"], -900, 350, "NODE_FAIL")
-    where = world([event("kernel.mce", -600, "n1", "x")], [lost], voices=VOICES)
+    where = world([event("kernel.mce", -600, "n1", "x")], [lost], reporting_hosts=VOICES)
     unsaid, silent = (
         judged(where)["1"],
-        judged(world([*set_down(350, "n1"), *node_fail(350)], [lost], voices=VOICES))["1"],
+        judged(world([*set_down(350, "n1"), *node_fail(350)], [lost], reporting_hosts=VOICES))["1"],
     )
     assert said(unsaid) == said(silent) == ("infra.node", "node.down", "n1")
     assert unsaid.confidence <= 0.5 < silent.confidence and any("somebody set it DOWN" in d for d in unsaid.doubts)
@@ -25,8 +25,10 @@ def test_a_node_that_nobody_says_fell_silent_is_reported_with_more_doubt() -> No
 
 def test_a_node_that_did_not_resume_is_reported_for_certain() -> None:
     late = event("slurm.node_down", 0, "ctl", "error: node n1 not resumed by ResumeTimeout(300), setting DOWN and POWERED_DOWN",
-                 source="slurmctld", nodes=["n1"])  # fmt: skip
-    where = world([late, *node_fail(0)], [run(1, ["n1", "n2"], -310, 0, "NODE_FAIL")], voices=frozenset({"n2"}))
+                 source="slurmctld", nodes=["n1"], secs="300")  # fmt: skip
+    where = world(
+        [late, *node_fail(0)], [run(1, ["n1", "n2"], -310, 0, "NODE_FAIL")], reporting_hosts=frozenset({"n2"})
+    )
     found = judged(where)
     assert found["1"].confidence > 0.85
     (incident,) = gather(where, Weigher(where, EDGES), list(found.values()))
