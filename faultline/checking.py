@@ -147,6 +147,8 @@ def _edges(paths: Sequence[Path], catalogue: Catalogue) -> list[str]:
     print(
         f"edges          {len(found.edges)} causal edges{rates}, {len(faults)} wrong; {count} tests, {len(failed)} failed"
     )
+    for line in edges.replaced(paths):
+        print(f"edges          {line}")
     return [str(p) for p in [*faults, *failed]]
 
 

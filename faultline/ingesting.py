@@ -54,9 +54,10 @@ def _print_report(report: Report) -> None:
             continue
         for warning in file.warnings:
             if file.status != "skipped" and warning != "empty":
-                sys.stderr.write(
-                    f"faultline: {visible(str(file.path), lines=False)}: {visible(warning, lines=False)}\n"
-                )
+                path = str(file.path)
+                named = warning.startswith((f"{path}:", f"{path} line "))  # as warnings about a document are
+                text = warning if named else f"{path}: {warning}"
+                sys.stderr.write(f"faultline: {visible(text, lines=False)}\n")
     if left > MOST_LEFT:
         sys.stderr.write(f"faultline: {left - MOST_LEFT:,} more files were left alone\n")
 

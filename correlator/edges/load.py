@@ -94,6 +94,18 @@ def rules(extra: Sequence[Path] = ()) -> tuple[Rules, list[Problem]]:
     return Rules(edges, innocent), problems + _cycles(edges)
 
 
+def replaced(extra: Sequence[Path] = ()) -> list[str]:
+    """Which built-in edges other files replace by using their ids, a line of text each file. That may be meant, or copied by mistake."""
+    built_in = {str(table.get("id")) for path in HERE.glob("*.toml") for table in _tables(path, tests=False)[0]["edge"]}
+    lines = []
+    for path in [*edge_files(), *extra]:
+        tables, _ = _tables(path, tests=False)
+        ids = sorted({str(table.get("id")) for table in tables["edge"] if not table.get("disabled")} & built_in)
+        if ids:
+            lines.append(f"{path.name} replaces the built-in {'edge' if len(ids) == 1 else 'edges'} {', '.join(ids)}")
+    return lines
+
+
 def entries(extra: Sequence[Path] = ()) -> dict[str, Entry]:
     """The edges as their files have them, by id; without those that are wrong."""
     return _read(extra, tests=True)[0]

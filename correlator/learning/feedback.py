@@ -15,18 +15,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from correlator.evidence.calibration import expected_error
+from correlator.model.kinds import CATEGORIES
 from store import run_names
 from store.errors import NoSuchTable
 from store.questions import kept
 
 if TYPE_CHECKING:
     from store.door import Asks, Door
-
-#: The categories of the contract: what an operator may say it was.
-CATEGORIES = (
-    "infra.network", "infra.gpu", "infra.node", "infra.storage", "infra.scheduler", "app.error", "app.oom", "app.timeout",
-    "user.cancel", "sched.preempt", "unknown",
-)  # fmt: skip
 
 ANSWERS = ("confirmed", "wrong")
 

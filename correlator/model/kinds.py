@@ -20,6 +20,15 @@ from parsers.hostlist import fold
 
 Severity = Literal["benign", "degraded"]
 
+#: The lanes of the time axis: ``layer`` of a kind is one of them.
+LANES = ("switch", "link", "gpu", "storage", "kernel", "slurmd", "slurmctld", "node", "job")
+
+#: The contract's categories: ``category`` of a cause is one of them, and what an operator may say it was.
+CATEGORIES = (
+    "infra.network", "infra.gpu", "infra.node", "infra.storage", "infra.scheduler", "app.error", "app.oom", "app.timeout",
+    "user.cancel", "sched.preempt", "unknown",
+)  # fmt: skip
+
 #: A sentence of advice and, where one helps, a command.
 Advice = tuple[str, str | None]
 
@@ -177,6 +186,16 @@ def literal(text: object) -> str:
 
 #: What every template may name, besides the attributes of its own kind.
 _WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes", "count", "for_time"})
+
+
+def misplaced(kind: Kind[Any]) -> list[str]:
+    """A lane or a category of a declaration that does not exist; a reader would not find such a fact where he looks for it."""
+    wrong = []
+    if kind.layer not in LANES:
+        wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(LANES)}")
+    if kind.cause is not None and kind.cause.category not in CATEGORIES:
+        wrong.append(f"there is no category {kind.cause.category!r}, but {', '.join(CATEGORIES)}")
+    return wrong
 
 
 def unfilled(kind: Kind[Any]) -> list[str]:

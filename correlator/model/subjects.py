@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from correlator.model.kinds import Kind, unfilled
+from correlator.model.kinds import Kind, misplaced, unfilled
 from parsers import extensions
 
 GROUP = "faultline.facts"
@@ -32,7 +32,7 @@ def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Modul
         raise ValueError(f"{module.__name__} has no {' and no '.join(missing)}")
     for kind in module.KINDS:
         extensions.expect(kind, Kind)
-        if wrong := unfilled(kind):
+        if wrong := [*misplaced(kind), *unfilled(kind)]:
             raise ValueError(f"kind {kind.name}: {'; '.join(wrong)}")
     for detector in module.DETECTORS:
         if not callable(detector):

@@ -96,7 +96,9 @@ def parse_window(text: str) -> tuple[Any, Any]:
     try:
         low, high = _grammar().parse_string(text, parse_all=True)
     except pp.ParseException as error:
-        raise ExpressionError(f"{text!r}: not a window at column {error.column}") from error
+        raise ExpressionError(
+            f"{text!r}: not a window at column {error.column}; write [FROM, TO], with units {', '.join(_UNITS)}"
+        ) from error
     return low, high
 
 

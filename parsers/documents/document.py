@@ -14,10 +14,12 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from parsers.record import Origin, Parsed, frame
+from parsers.record import TABLES, Origin, Parsed, frame
 
 #: More warnings than this about one file help nobody; the rest is counted.
 MOST_WARNINGS = 50
+#: :meth:`Gathered.add` fills these in, whether or not the table has them.
+_FILLED_IN = frozenset({"file", "line", "source", "cluster"})
 
 Row = dict[str, object]
 Reader = Callable[[str, bytes, Origin], Parsed]
@@ -84,7 +86,8 @@ class Gathered:
     _warned: int = 0
 
     def add(self, table: str, row: Row, line: int | None = None) -> None:
-        """Adds a row; ``cluster``, ``file``, ``line`` and ``source`` are filled in where the row is silent."""
+        """Adds a row; ``cluster``, ``file``, ``line`` and ``source`` are filled in where the row is silent. Keys that are no columns
+        of the table are dropped, and :meth:`parsed` warns of them."""
         row.setdefault("file", self.origin.path)
         row.setdefault("line", line)
         row.setdefault("source", self.kind)
@@ -148,7 +151,15 @@ class Gathered:
         self.add("logs", row, line.number)
 
     def parsed(self) -> Parsed:
-        """The frames, in the shapes of ``parsers.record``."""
+        """The frames, in the shapes of ``parsers.record``. Raises ``ValueError`` for a table that does not exist."""
+        for table, rows in self.rows.items():
+            if table not in TABLES:
+                raise ValueError(f"there is no table {table!r}, but {', '.join(TABLES)}")
+            named = set().union(*rows)  # the rows' keys at once: asking each row would cost as much as filling it
+            if unknown := sorted(named - TABLES[table].keys() - _FILLED_IN):
+                self.warn(
+                    f"{table} has no column {', '.join(map(repr, unknown))}, which is dropped; there is {', '.join(TABLES[table])}"
+                )
         hidden = self._warned - len(self.warnings)
         more = [f"{self.origin.path or self.kind}: {hidden} more warnings"] if hidden > 0 else []
         return Parsed({name: _framed(name, rows) for name, rows in self.rows.items()}, self.warnings + more)

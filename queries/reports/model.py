@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from parsers import moments
 
@@ -31,12 +31,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``bar`` draws the value against the largest of its column."""
+    """One column. ``bar`` draws the value against the largest of its column. Raises ``ValueError`` for a kind that does not
+    exist."""
 
     key: str
     title: str
     kind: Kind = "text"
     bar: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"column {self.key!r}: there is no kind {self.kind!r}, but {', '.join(get_args(Kind))}")
 
 
 @dataclass(frozen=True)

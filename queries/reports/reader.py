@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from parsers import extensions
 from queries.reports.model import Column, Table
 from store.door import Question
 from store.node_names import NodeNames
@@ -49,9 +50,15 @@ class Reader:
         return self._names.of(host, cluster)
 
     def table(self, title: str, columns: Sequence[Column], rows: list[dict[str, Any]], **more: str) -> Table:
-        """A table, with its cluster in front when the store holds several."""
+        """A table, with its cluster in front when the store holds several. A column that is in none of the rows is named in the log,
+        with those that are."""
         cluster = (
             (Column("cluster", "Cluster", "name"),) if self.many_clusters and rows and "cluster" in rows[0] else ()
         )
         keys = [column.key for column in (*cluster, *columns)]
+        there = {key: None for row in rows for key in row}
+        if absent := [key for key in keys if rows and key not in there]:
+            extensions.warn_once(
+                f"table {title!r} of a report: column {', '.join(map(repr, absent))} is in no row; there is {', '.join(there)}"
+            )
         return Table(title, (*cluster, *columns), [{key: row.get(key) for key in keys} for row in rows], **more)

@@ -59,3 +59,45 @@ def test_a_kind_that_a_packages_detector_names_is_known(tmp_path: Path, monkeypa
         assert load.load([site(tmp_path, cause=["site.pump"])])[1] == []
     finally:
         registry.kinds.cache_clear()
+
+
+def test_a_window_that_cannot_be_read_is_refused_with_the_units(tmp_path: Path) -> None:
+    _, problems = load.load([site(tmp_path, window="[0s, 3 minutes]")])
+    assert [p.reason for p in problems] == [
+        "window: '[0s, 3 minutes]': not a window at column 8; write [FROM, TO], with units us, ms, s, min, h, d"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        (("E04",), ["site.toml replaces the built-in edge E04"]),
+        (("E07", "E04", "SITE1"), ["site.toml replaces the built-in edges E04, E07"]),
+        (("SITE1",), []),
+    ],
+)
+def test_check_says_which_built_in_edges_a_file_replaces(
+    ids: tuple[str, ...],
+    says: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(situations, "outcomes_of_lines", lambda *_: iter(()))
+    path = tmp_path / "site.toml"
+    texts = [site(tmp_path, id=name).read_text() for name in ids]
+    path.write_text("".join(texts))
+    assert load.replaced([path]) == says
+    config = tmp_path / "faultline.toml"
+    config.write_text(f"edges = [{str(path)!r}]\n")
+    check_all(config, None)
+    assert [line for line in capsys.readouterr().out.splitlines() if "replaces" in line] == [
+        f"edges          {line}" for line in says
+    ]
+
+
+def test_a_built_in_edge_that_is_disabled_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('[[edge]]\nid = "E04"\ndisabled = true\n')
+    assert load.replaced([path]) == []

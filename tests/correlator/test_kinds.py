@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from types import ModuleType
 from typing import NotRequired, get_origin, get_type_hints
 
 import pytest
@@ -17,13 +18,14 @@ from collector.ingest import Ingest
 from correlator.engine import correlate
 from correlator.facts import registry
 from correlator.facts.world import World
-from correlator.learning.feedback import CATEGORIES
-from correlator.model.kinds import Kind, fill, literal
+from correlator.model import subjects
+from correlator.model.kinds import CATEGORIES, LANES, Cause, Kind, NoAttrs, fill, literal
 from correlator.model.nouns import Fact, Revision
+from parsers.extensions import Extension
 from store import open_store
 from tests.correlator.making import world
 from tests.line_parser import line_parser
-from web.shaping import LAYERS
+from web.shaping import CATEGORY_WORDS, LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = sorted(registry.kinds().values(), key=lambda kind: kind.name)
@@ -40,7 +42,7 @@ def texts_of(kind: Kind) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_declaration_is_whole(kind: Kind) -> None:
-    assert kind.layer in LAYERS
+    assert kind.layer in LANES
     assert kind.summary.endswith(".") and len(kind.summary) < 150
     if kind.cause is None:
         return
@@ -167,3 +169,33 @@ def test_two_subjects_cannot_declare_one_kind(monkeypatch: pytest.MonkeyPatch) -
             registry.kinds()
     finally:
         registry.kinds.cache_clear()
+
+
+def test_the_pages_know_every_lane_and_category() -> None:
+    assert set(LAYERS) == set(LANES) and set(CATEGORY_WORDS) == set(CATEGORIES)
+
+
+@pytest.mark.parametrize(
+    ("lane", "category", "reasons"),
+    [
+        ("storage", "infra.storage", []),
+        ("disks", "infra.storage", ["no lane 'disks', but switch, link, gpu, storage, "]),
+        ("storage", "infra.disk", ["no category 'infra.disk', but infra.network, infra.gpu, "]),
+        ("disks", "infra.disk", ["no lane 'disks'", "no category 'infra.disk'"]),
+        ("disks", None, ["no lane 'disks'"]),
+    ],
+)
+def test_a_packages_kind_on_no_lane_or_of_no_category_is_refused_with_the_list(
+    lane: str, category: str | None, reasons: list[str]
+) -> None:
+    module = ModuleType("harbour")
+    cause = Cause("scratch.wiped", category, "scratch wiped", "x") if category else None
+    module.KINDS = (Kind("scratch.wiped", lane, "Wiped.", NoAttrs, cause=cause),)  # type: ignore[attr-defined]
+    module.DETECTORS = ()  # type: ignore[attr-defined]
+    offered = Extension("faultline.facts", "harbour", "harbour", "harbour-site")
+    if not reasons:
+        assert subjects._admit(module, offered) == (offered.called, module)
+        return
+    with pytest.raises(ValueError, match=r"kind scratch\.wiped: ") as refused:
+        subjects._admit(module, offered)
+    assert all(reason in str(refused.value) for reason in reasons)

@@ -76,6 +76,26 @@ def test_why_shows_the_whole_traceback(tmp_path: Path) -> None:
     assert [row["line"] for row in error["lines"]] == [*range(2, 24)]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "slurm.conf",
+            "ClusterName=c9\nSlurmctldHost=ctl\nSlurmdTimeout=120\nNodeName=n[1-4]\nnonsense\n",
+            " line 5: no Key=Value",
+        ),
+        ("core", "\x7fELF\0\0\0", ": "),  # what ingest says itself
+    ],
+)
+def test_a_warning_of_ingest_has_the_path_once(name: str, text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    done = faultline("ingest", path, "--data", tmp_path / "data").stderr.decode()
+    warnings = [line for line in done.splitlines() if str(path) in line]
+    assert len(warnings) == bool(says) and all(f"faultline: {path}{says}" in line for line in warnings)
+    assert [line.count(str(path)) for line in warnings] == [1] * len(warnings)
+
+
 def test_why_of_a_good_and_of_an_unknown_job(data: Path) -> None:
     assert faultline("why", "16", "--data", data).returncode == 1
     unknown = faultline("why", "4711", "--data", data)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from test_documents import rows
 
 from parsers.documents import read
+from parsers.documents.document import Gathered
 from parsers.documents.prometheus import labels_of
 from parsers.documents.slurm_conf import seconds
-from parsers.record import Origin
+from parsers.record import TABLES, Origin
 
 NOON = datetime(2026, 3, 1, 12)
 
@@ -160,3 +161,37 @@ def test_screens() -> None:
         (7, "RUNNING", ["n1", "n2"], None), (8, "PENDING", None, "Priority"),
     ]  # fmt: skip
     assert jobs[0]["observed_at"] == datetime(2026, 3, 1, 10)
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "names"),
+    [
+        ("links", {"host": "n1", "port": "12"}, "'port'"),
+        ("links", {"host": "n1", "switch_port": "12", "plane": "a"}, None),
+        ("metrics", {"metric": "m", "value": 1.0, "unit": "C", "degrees": 1}, "'degrees', 'unit'"),
+        (
+            "topology",
+            {"switch": "s1", "child": "n1", "kind": "node"},
+            None,
+        ),  # it has no source and no line, which are filled in
+        ("settings", {"name": "a", "text": "b"}, "'text'"),
+    ],
+)
+def test_a_column_that_does_not_exist_is_named_once_with_those_that_do(
+    table: str, row: dict[str, object], names: str | None
+) -> None:
+    found = Gathered("harbour_list", Origin(path="a/cables.txt"))
+    found.add(table, dict(row), 1)
+    found.add(table, dict(row), 2)
+    parsed = found.parsed()
+    there = ", ".join(TABLES[table])
+    says = f"a/cables.txt: {table} has no column {names}, which is dropped; there is {there}"
+    assert parsed.warnings == ([says] if names else [])
+    assert len(parsed.rows(table)) == 2
+
+
+def test_a_table_that_does_not_exist_is_named_with_those_that_do() -> None:
+    found = Gathered("harbour_list", Origin())
+    found.add("cables", {"host": "n1"})
+    with pytest.raises(ValueError, match="there is no table 'cables', but logs, jobs, steps, "):
+        found.parsed()

@@ -312,6 +312,44 @@ def test_reports_of_other_packages_join_and_broken_ones_do_no_harm(
     assert all(word in logged for word in ("no such module", "of type int, not Report", "is taken"))
 
 
+@pytest.mark.parametrize("kind", ["when", "number", ""])
+def test_a_kind_of_column_that_does_not_exist_is_refused_with_the_list(kind: Any) -> None:
+    there = "text, name, count, hours, seconds, share, time, flag"
+    with pytest.raises(ValueError, match=f"column 'last': there is no kind '{kind}', but {there}"):
+        reports.Column("last", "Last", kind)
+
+
+@pytest.mark.parametrize(
+    ("found", "columns", "absent"),
+    [
+        ([{"host": "a", "runs": 1}], ("host", "latest"), "'latest'"),
+        ([{"host": "a", "runs": 1}], ("latest", "newest", "host"), "'latest', 'newest'"),
+        ([{"host": "a"}, {"host": "b", "latest": DAY, "runs": 2}], ("host", "latest"), None),
+        ([{"host": "a", "runs": None}], ("host", "runs"), None),
+        ([], ("host", "latest"), None),
+    ],
+)
+def test_a_column_that_is_in_no_row_is_named_with_those_that_are(
+    found: list[dict[str, Any]],
+    columns: tuple[str, ...],
+    absent: str | None,
+    empty: DuckStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extensions, "_warned", {})
+    shown = reports.Reader(empty, None, None).table("By host", [reports.Column(key, key) for key in columns], found)
+    assert [column.key for column in shown.columns] == list(columns)
+    says = f"table 'By host' of a report: column {absent} is in no row; there is host, runs"
+    assert extensions.warnings() == ([says] if absent else [])
+
+
+def test_no_built_in_report_has_a_column_that_is_in_no_row(small: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "_warned", {})
+    for report in reports.BUILT_IN:
+        reports.run(small, report.name)
+    assert extensions.warnings() == []
+
+
 def test_the_document_names_every_report_and_section(empty: DuckStore) -> None:
     text = (ROOT / "docs" / "reports.md").read_text()
     for name in reports.REPORTS:
