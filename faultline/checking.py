@@ -28,6 +28,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     """Prints a line per part; exit 1 if something is wrong, 2 if a part could not be looked at. ``tried``: further edge files, on
     top of those of the configuration."""
     from parsers import patterns
+    from parsers.sources import unwritten
 
     wrong: list[str] = []
     settings = load(config)
@@ -42,6 +43,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     wrong += [text for text in installed.wrong() if text not in wrong]  # what failed as the edges were tried, too
     barred, opened = _ways_in(settings, config)
     wrong += barred
+    opened += unwritten(catalogue.entries)
     wrong += [f"hooks: {why}" for why in [spool_problem(settings.hooks.spool or settings.data / "hooks")] if why]
     if data is not None or is_store(settings.data):
         try:

@@ -139,9 +139,14 @@ class LineParser:
             sure = ", year, zone or boot inferred" if row["quality"] == "inferred" else ""
             moment = f"{row['time']} UTC{sure}" if row["time"] else "none"
             out.append(f"format {row['format']}: {form.why}; source {row['source']}, time {moment}")
-            best = self.catalogue.match((row["message"] or "")[:SEARCHED], row["source"], origin.source in JOB_SOURCES)
+            message = (row["message"] or "")[:SEARCHED]
+            best = self.catalogue.match(message, row["source"], origin.source in JOB_SOURCES)
             if best is None:
                 out.append("event other: no pattern of the catalogue fits the message")
+                out += [
+                    f"pattern {entry.id} matches, but is for lines of {', '.join(sorted(entry.sources))}; this one is of {row['source']}"
+                    for entry in self.catalogue.of_other_sources(message, row["source"])
+                ]
             else:
                 entry = best[0]
                 where = f" (text from {entry.reference})" if entry.reference else ""

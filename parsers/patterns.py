@@ -25,6 +25,7 @@ from typing import Any
 
 from parsers import authority, extensions, quoting
 from parsers.entities import tidy
+from parsers.formats.base import SEVERITIES
 from parsers.pattern import BUILT_IN, GROUPS, Example, Pattern
 
 _KEYS = {
@@ -82,6 +83,15 @@ class Catalogue:
             (entry, tidy(found)) for entry in candidates if (found := quoting.match(entry, message, source)) is not None
         )
         return meaning(means, of_job)
+
+    def of_other_sources(self, message: str, source: str | None) -> list[Pattern]:
+        """Entries that fit ``message`` were it of another source than ``source``."""
+        lower = message.lower()
+        return [
+            entry for entry in self.entries
+            if not entry.fits(source) and any(literal in lower for literal in entry.literals)
+            and quoting.match(entry, message, min(entry.sources)) is not None
+        ]  # fmt: skip
 
     def check(self) -> list[Problem]:
         """Everything wrong with the catalogue: files that do not read, and examples that do not hold."""
@@ -158,6 +168,9 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
     if not regexes:
         raise ValueError("no regex")
     sources = [name for source in _texts(table.get("sources")) for name in GROUPS.get(source, (source,))]
+    severity = table.get("severity")
+    if severity is not None and severity not in SEVERITIES:
+        raise ValueError(f"there is no severity {severity!r}, but {', '.join(SEVERITIES)}")
     unless = table.get("unless")
     if Path(file).parent == BUILT_IN and (not sources or "syslog" in sources):  # a site may want its commands
         unless = f"{unless}|{_COMMANDS}" if unless else _COMMANDS
@@ -170,7 +183,7 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
     return Pattern(
         id=str(table["id"]), event=event, literals=tuple(literals), regexes=_compile(regexes),
         unless=re.compile(unless, re.IGNORECASE) if unless else None, sources=frozenset(sources),
-        severity=table.get("severity"), fixed=dict(table.get("set", {})), priority=int(table.get("priority", 50)),
+        severity=severity, fixed=dict(table.get("set", {})), priority=int(table.get("priority", 50)),
         advice=table.get("advice"), reference=table.get("reference"), examples=tuple(examples),
         counters=tuple(_texts(table.get("counter"))), tags=tuple(_texts(table.get("tags"))), file=file,
         after=re.compile(after) if after else None,

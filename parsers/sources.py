@@ -1,0 +1,36 @@
+"""Which sources lines can have: what a pattern may name in ``sources``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from parsers import extensions
+from parsers.pattern import BUILT_IN, GROUPS, Pattern
+
+#: Sources that the built-in formats write, and those that a file's name or shape gives its lines.
+WRITTEN = frozenset({
+    "kernel", "kmsg", "kmsg_json", "dmesg", "syslog", "journald", "central", "switch", "opensm", "ibdiagnet", "ufm", "fabricmanager",
+    "ip_monitor", "nhc", "bmc", "storage", "healthagent", "jetpack", "jetpackd", "hpc", "loghub", "prolog", "epilog", "faultline-agent",
+    *GROUPS["slurm"], *GROUPS["job"],
+})  # fmt: skip
+
+
+def unwritten(patterns: Sequence[Pattern]) -> list[str]:
+    """What a site's patterns name in ``sources`` although nothing built-in writes it, a line of text each. An installed format or
+    receiver may write such a source, and so may a sender that names its own: with any installed, only what is close to a known
+    source is reported."""
+    others = any(one.group in ("faultline.formats", "faultline.receivers") for one in extensions.known())
+    lines = []
+    for pattern in patterns:
+        if Path(pattern.file).parent == BUILT_IN:
+            continue
+        for source in sorted(pattern.sources - WRITTEN):
+            near = get_close_matches(source, sorted({*WRITTEN, *GROUPS}), n=1)
+            if near or not others:
+                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted({*WRITTEN, *GROUPS}))}"
+                lines.append(
+                    f"catalogue: {pattern.file}: {pattern.id}: no line that Faultline reads is of source {source!r}; {hint}"
+                )
+    return lines

@@ -1,0 +1,103 @@
+"""Mistakes in a site's pattern that leave it readable: a severity and a source that do not exist, and lines of another source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from correlator.selftest import situations
+from faultline.checking import check_all
+from parsers import extensions, patterns
+from parsers.engine import LineParser
+from parsers.formats import base
+from parsers.recognise import _LINE_SHAPES, _NAMES
+from parsers.record import Origin
+from parsers.sources import WRITTEN, unwritten
+
+
+def site(folder: Path, **keys: object) -> Path:
+    """A file with one pattern of a power supply that lost its mains."""
+    table = {
+        "id": "site-ups", "event": "site.ups_mains_lost", "literal": "mains lost", "regex": "^ups: mains lost on (?P<device>ups[0-9]+)",
+        "example": "ups: mains lost on ups02", **keys,
+    }  # fmt: skip
+    path = folder / "ups.toml"
+    path.write_text("[[pattern]]\n" + "".join(f"{name} = {value!r}\n" for name, value in table.items()))
+    return path
+
+
+@pytest.mark.parametrize("severity", ["bad", "fatal", "Error", "err", ""])
+def test_a_severity_that_does_not_exist_is_refused_with_the_list(severity: str, tmp_path: Path) -> None:
+    path = site(tmp_path, severity=severity)
+    (problem,) = patterns.load([path]).check()
+    there = "emerg, alert, crit, error, warning, notice, info, debug"
+    assert str(problem) == f"{path}: site-ups: there is no severity {severity!r}, but {there}"
+
+
+@pytest.mark.parametrize("severity", base.SEVERITIES)
+def test_every_severity_of_a_line_may_be_named(severity: str, tmp_path: Path) -> None:
+    assert patterns.load([site(tmp_path, severity=severity)]).check() == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "installed", "says"),
+    [
+        (["syslog"], False, []),
+        (["slurm", "job"], False, []),  # groups of sources
+        (["syslogg"], False, ["of source 'syslogg'; did you mean 'syslog'?"]),
+        (["syslog", "slurmctl", "kernell"], False, ["of source 'kernell'; did", "of source 'slurmctl'; did you mean 'slurmctld'?"]),
+        (["harbour"], False, ["of source 'harbour'; there is bmc, central, "]),
+        (["harbour"], True, []),  # the package's own format may write it
+        (["syslogg"], True, ["of source 'syslogg'; did you mean 'syslog'?"]),
+    ],
+)  # fmt: skip
+def test_a_source_that_nothing_writes_is_reported(
+    sources: list[str], installed: bool, says: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = extensions.Extension("faultline.formats", "harbour", "harbour:DOOR", "harbour-site")
+    monkeypatch.setattr(
+        extensions, "_known", {("faultline.formats", "harbour", "harbour:DOOR"): point} if installed else {}
+    )
+    path = site(tmp_path, sources=sources)
+    found = unwritten(patterns.load([path]).entries)
+    assert len(found) == len(says)
+    for line, words in zip(found, says, strict=True):
+        assert line.startswith(f"catalogue: {path}: site-ups: no line that Faultline reads is ") and words in line
+
+
+def test_the_sources_that_built_in_parts_name_are_known() -> None:
+    named = {source for entry in patterns.load().entries for source in entry.sources}
+    named |= {source for source, _ in _LINE_SHAPES} | {source for _, source in (*_NAMES, *base._PROGRAMS)}
+    assert len(named) > 20 and named - WRITTEN == set()
+
+
+def test_check_reports_a_source_that_nothing_writes_and_calls_it_no_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(situations, "outcomes_of_lines", lambda *_: iter(()))
+    config = tmp_path / "faultline.toml"
+    config.write_text(f"patterns = [{str(site(tmp_path, sources=['syslogg']))!r}]\n")
+    assert check_all(config, None) == 0
+    assert "\nOPEN   catalogue: " in (out := capsys.readouterr().out) and "did you mean 'syslog'?" in out
+
+
+LINE = b"Nov 24 09:12:01 pwr01 upsmond: ups: mains lost on ups02"
+
+
+@pytest.mark.parametrize(
+    ("sources", "line", "says"),
+    [
+        (["syslogg"], LINE, "pattern site-ups matches, but is for lines of syslogg; this one is of syslog"),
+        (["kernel", "bmc"], LINE, "pattern site-ups matches, but is for lines of bmc, kernel; this one is of syslog"),
+        (["syslog"], LINE, None),  # it is for such lines
+        (["kernel"], LINE.replace(b"lost on", b"back on"), None),  # it does not match
+    ],
+)
+def test_explain_says_when_a_pattern_is_for_lines_of_another_source(
+    sources: list[str], line: bytes, says: str | None, tmp_path: Path
+) -> None:
+    parser = LineParser(patterns.load([site(tmp_path, sources=sources)]))
+    said = [text for text in parser.explain(line, Origin()) if "site-ups matches" in text]
+    assert said == ([says] if says else [])
