@@ -25,6 +25,35 @@ NOT_STANDARD = (
 )  # fmt: skip
 
 Element = sa.ColumnElement[Any]
+#: Option of a statement: see ``kept_until_commit``.
+KEPT_UNTIL_COMMIT = "kept_until_commit"
+
+
+class FixedSubquery(sa.Subquery):
+    """A subquery that is made once and holds no bound values. Caches of compiled statements know it as they know a table, by
+    itself: what many questions read from is then not walked through, column by column, each time that one of them is asked."""
+
+    inherit_cache = True
+
+    def _gen_cache_key(self, anon_map: Any, bindparams: Any) -> tuple[Any, ...]:
+        return (self, *self._annotations_cache_key) if self._annotations else (self,)
+
+
+def fixed_subquery(question: sa.Select[Any], name: str) -> sa.Subquery:
+    """A subquery for a constant of a module. Raises ``ValueError`` where values are bound in it: one statement's would be
+    another's."""
+    key = question._generate_cache_key()
+    if key is None or key.bindparams:
+        raise ValueError(f"subquery {name}: values are bound in it; use const() for constants")
+    made = FixedSubquery._construct(question, name=name)
+    assert isinstance(made, FixedSubquery)
+    return made
+
+
+def kept_until_commit(question: sa.Select[Any]) -> sa.Select[Any]:
+    """A question without values, a constant of a module, that is asked again and again and whose answer is short: a store may keep
+    the answer until the next commit. Inside a transaction, and for a person's view, it is asked each time."""
+    return question.execution_options(**{KEPT_UNTIL_COMMIT: True})
 
 
 def const(value: str | int | float) -> Element:

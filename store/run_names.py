@@ -33,7 +33,7 @@ def disputed(store: Answers) -> list[str]:
     return [
         f"job {row['run_key']} of cluster {row['cluster'] or UNNAMED}: its user is disputed ({row['named']}); it is shown to neither. "
         "Look which source tells of another cluster or is not to be believed"
-        for row in store.ask(runs.disputed())
+        for row in store.ask(runs.DISPUTED)
     ]
 
 

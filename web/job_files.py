@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from store.questions import job_files
@@ -12,12 +12,13 @@ from web.reading import Reader, Row
 BROUGHT_WITHIN = timedelta(seconds=600)
 
 
-def artifacts(read: Reader, run: Row) -> list[Row]:
+def artifacts(read: Reader, run: Row, attempts: Sequence[Row]) -> list[Row]:
     """The own files of a run: of its restart, and where its number was used for several jobs, those that were taken in its
-    time. A file without a time may be of any of them. Of one that several hooks brought what is longest."""
+    time. A file without a time may be of any of them. Of one that several hooks brought what is longest. ``attempts``: all runs
+    of its number (``Reader.attempts``)."""
     attempt = int(run["attempt"] or 0)
     begin = until = None
-    others = [o for o in read.attempts(run) if o["own_key"] != run["own_key"] and int(o["attempt"] or 0) == attempt]
+    others = [o for o in attempts if o["own_key"] != run["own_key"] and int(o["attempt"] or 0) == attempt]
     if others and (begin := run["submit"] or run["start"]):
         following = [start for o in others if (start := o["submit"] or o["start"]) and start > begin]
         end = run["end"] + BROUGHT_WITHIN if run["end"] else None
@@ -31,13 +32,15 @@ def environment(read: Reader, run: Row) -> list[Row]:
     return read.ask(job_files.settings(scope, run["cluster"]))
 
 
-def output(read: Reader, run: Row, prefer: Collection[str], *, files: int, lines: int) -> tuple[list[Row], int]:
+def output(
+    read: Reader, run: Row, attempts: Sequence[Row], prefer: Collection[str], *, files: int, lines: int
+) -> tuple[list[Row], int]:
     """What one run printed: for each file its last ``lines`` and how many there are, and how many files are left out.
 
     A file that was kept of another run is not this one's. Where all runs of a job print to one file, those lines are
-    this run's that lie before the next run's start and not before its own. Files in ``prefer`` are shown first.
+    this run's that lie before the next run's start and not before its own. ``attempts``: all runs of
+    its number (``Reader.attempts``). Files in ``prefer`` are shown first.
     """
-    attempts = read.attempts(run)
     following = [other["start"] for other in attempts if _behind(other, run)]
     until = min((start for start in following if start), default=None)
     begin = run["start"] if any(_behind(run, other) for other in attempts) else None

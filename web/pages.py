@@ -270,10 +270,11 @@ def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str,
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
     doc = row["document"]
-    artifacts = job_files.artifacts(read, row)
+    attempts = read.attempts(row)
+    artifacts = job_files.artifacts(read, row, attempts)
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
     output, unshown = job_files.output(
-        read, row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES
+        read, row, attempts, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES
     )
     variables = [
         {**item, "secret": bool(SECRET.search(str(item["name"])))} for item in job_files.environment(read, row)
@@ -285,7 +286,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     brought |= ({"output"} if output else set()) | ({"environment"} if variables else set())
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
-        request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=read.attempts(row), artifacts=artifacts,
+        request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
         tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip

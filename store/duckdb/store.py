@@ -18,6 +18,7 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 import sqlalchemy as sa
+from sqlalchemy.sql.elements import ClauseElement
 
 from parsers.record import TABLES, conform
 from store.changes import NOTHING, Change, ChangeLog, Changes, Mark
@@ -42,6 +43,7 @@ from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, stateme
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
 from store.files import SERVICE_FILE, remove_left, service_address
+from store.functions import KEPT_UNTIL_COMMIT
 from store.line_frames import CODED, coded, logs_for_storage, plain
 from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import FILES, LOGS, METADATA
@@ -81,6 +83,8 @@ class DuckStore(Asks):
         self._log: ChangeLog | None = None
         self._follower: Follower | None = None
         self._facts: dict[str, str] = {}
+        #: Answers that are kept until the next commit, by question, and how many commits there were when they were asked for.
+        self._answers: tuple[int, dict[ClauseElement, list[dict[str, Any]]]] = (0, {})
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
         target = ":memory:"
@@ -121,6 +125,7 @@ class DuckStore(Asks):
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
+        self._answers = (0, {})  # numbers of commits that were lost are given again
         if self._takes_in:
             self._let_log_grow()
         if folder is not None and (newer := newer_than_known(self._connection)) is not None:
@@ -206,6 +211,21 @@ class DuckStore(Asks):
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor of its own for one thread of reading."""
         return self._connection.cursor()
+
+    def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
+        """The rows of an answer as dicts; see ``store.door``. The answer to a question that is marked so
+        (``store.functions.kept_until_commit``) is kept while nobody commits."""
+        if not isinstance(question, sa.Select) or KEPT_UNTIL_COMMIT not in question.get_execution_options():
+            return super().ask(question)
+        count = self._count  # read before the rows: an answer may be newer than its number says, never older
+        batch, answers = self._answers
+        if batch != count:
+            answers = {}
+            self._answers = count, answers
+        found = answers.get(question)
+        if found is None:
+            found = answers[question] = super().ask(question)
+        return [dict(row) for row in found]
 
     def seen_by(self, user: str) -> visible.View:
         """The same store as this user may see it."""

@@ -11,7 +11,20 @@ import sqlalchemy as sa
 from sqlalchemy import func
 
 from parsers.job_states import NOT_FAILED
-from store.functions import Element, const, counted, has, holds, json_text, listed, moment, one_of, same
+from store.functions import (
+    Element,
+    const,
+    counted,
+    fixed_subquery,
+    has,
+    holds,
+    json_text,
+    kept_until_commit,
+    listed,
+    moment,
+    one_of,
+    same,
+)
 from store.questions.conditions import of_cluster
 from store.tables import EVENTS, JOBS, LINES, RUNS
 
@@ -26,7 +39,7 @@ SHOWN = (
 )  # fmt: skip
 
 #: How many clusters have runs; those of none count as one.
-CLUSTERS = sa.select(func.count(sa.distinct(func.coalesce(R.cluster, const(UNNAMED)))).label("n"))
+CLUSTERS = kept_until_commit(sa.select(func.count(sa.distinct(func.coalesce(R.cluster, const(UNNAMED)))).label("n")))
 #: Names of users.
 USERS = sa.select(R.user.label("name")).where(R.user != const("")).distinct()
 #: A row where any run has a user.
@@ -44,7 +57,7 @@ def named(several: bool) -> sa.Subquery:
         mark = const("@").op("||")(func.coalesce(R.cluster, const(UNNAMED))).op("||")(const("\\1"))
         name = sa.case((last, R.run_key), else_=func.regexp_replace(R.run_key, const("(#[0-9]+)?$"), mark))
     rest = [column for column in R if column.name != "run_key"]
-    return sa.select(name.label("run_key"), R.run_key.label("own_key"), *rest).subquery("named_runs")
+    return fixed_subquery(sa.select(name.label("run_key"), R.run_key.label("own_key"), *rest), "named_runs")
 
 
 def failed(of: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -199,9 +212,7 @@ def stored() -> sa.Select[Any]:
     ).select_from(RUNS)  # fmt: skip
 
 
-def disputed() -> sa.Select[Any] | sa.CompoundSelect[Any]:
-    """Runs for which trusted sources name different users, by name, cluster and what names whom. A run without a verdict (it
-    goes on, or ended well) has no document: its records say who is named."""
+def _disputed() -> sa.Select[Any]:
     named_by = json_text(R.document, "$.disputed")
     judged_so = sa.select(R.run_key, R.cluster, named_by.label("named")).where(
         R.user.is_(None), func.contains(R.document, const('"disputed"')), named_by.is_not(None)
@@ -220,4 +231,9 @@ def disputed() -> sa.Select[Any] | sa.CompoundSelect[Any]:
         .having(func.count(sa.distinct(j.user)) > const(1))
     )
     both = sa.union_all(judged_so, recorded).subquery("disputed")
-    return sa.select(both).order_by(both.c.run_key, both.c.cluster, both.c.named).limit(100)
+    return kept_until_commit(sa.select(both).order_by(both.c.run_key, both.c.cluster, both.c.named).limit(100))
+
+
+#: Runs for which trusted sources name different users, by name, cluster and what names whom. A run without a verdict (it goes
+#: on, or ended well) has no document: its records say who is named.
+DISPUTED = _disputed()

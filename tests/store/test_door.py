@@ -21,7 +21,16 @@ from queries import kql
 from store import open_store, restore
 from store.door import Added, Door, FileEntry, Writer
 from store.errors import EngineError, NoSuchTable, StoreError
-from store.functions import has, json_count, json_text, json_texts, one_of, same
+from store.functions import (
+    fixed_subquery,
+    has,
+    json_count,
+    json_text,
+    json_texts,
+    kept_until_commit,
+    one_of,
+    same,
+)
 from store.line_frames import logs_for_storage
 from store.line_order import in_order
 from store.questions import intake, lines
@@ -258,6 +267,66 @@ def test_a_table_that_is_not_there_is_named(door: Door) -> None:
 
 def test_a_question_can_be_explained(door: Door) -> None:
     assert door.explain(lines.between("f", 1, 2))
+
+
+RUN_COUNT = kept_until_commit(sa.select(sa.func.count().label("n")).select_from(RUNS))
+
+
+def test_an_answer_that_may_be_kept_is_that_of_the_last_commit(door: Door) -> None:
+    def found(one: Any) -> int:
+        return int(one.ask(RUN_COUNT)[0]["n"])
+
+    hers = door.seen_by("alice")
+    assert [found(door), found(door), found(hers)] == [0, 0, 0]
+    for number in (1, 2):
+        with door.write() as writer:
+            writer.insert(RUNS, pl.DataFrame({"run_key": [str(number)], "user": [f"user{number}"]}))
+            assert [found(writer), found(door)] == [number, number - 1]
+        assert [found(door), found(door), found(hers)] == [number, number, 0]
+    with pytest.raises(ValueError, match="a fault of ours"), door.write() as writer:
+        writer.insert(RUNS, pl.DataFrame({"run_key": ["3"]}))
+        assert found(writer) == 3
+        raise ValueError("a fault of ours")
+    assert found(door) == 2
+
+
+def test_an_answer_that_is_kept_is_nobodys_to_change(door: Door) -> None:
+    door.ask(RUN_COUNT)[0]["n"] = -1
+    again = door.ask(RUN_COUNT)
+    again[0] |= {"more": 1}
+    assert door.ask(RUN_COUNT) == [{"n": 0}]
+
+
+def test_an_answer_is_kept_only_where_the_question_says_so(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    cursor = type(door).cursor
+
+    def counting(store: Any) -> Any:
+        asked.append(store)
+        return cursor(store)
+
+    monkeypatch.setattr(type(door), "cursor", counting)
+    for _ in range(3):
+        door.ask(RUN_COUNT)
+    assert len(asked) == 1
+    for _ in range(3):
+        door.ask(sa.select(RUNS.c.run_key))
+    assert len(asked) == 4
+
+
+def test_subqueries_made_once_are_not_taken_for_each_other(door: Door) -> None:
+    with door.write() as writer:
+        writer.insert(RUNS, pl.DataFrame({"run_key": ["1"], "name": ["train"]}))
+    same_name = [
+        fixed_subquery(sa.select(column.label("found")), "runs_by_name") for column in (RUNS.c.run_key, RUNS.c.name)
+    ]
+    asked = [[door.ask(sa.select(of.c.found).where(of.c.found != other)) for of in same_name] for other in ("", "1")]
+    assert asked == [[[{"found": "1"}], [{"found": "train"}]], [[], [{"found": "train"}]]]
+
+
+def test_a_subquery_made_once_binds_no_value() -> None:
+    with pytest.raises(ValueError, match="mine: values are bound"):
+        fixed_subquery(sa.select(RUNS.c.run_key).where(RUNS.c.user == "alice"), "mine")
 
 
 # -- looking after it ----------------------------------------------------------------------------------------------------
