@@ -31,6 +31,7 @@ from correlator.engine import correlate
 from correlator.live.ticker import INPUTS, TIMELESS, Ticker
 from parsers.record import frame
 from store import open_store
+from store.duckdb import batches
 from store.duckdb import commit_mark as mark
 from store.duckdb.store import DuckStore
 
@@ -126,12 +127,13 @@ def deliveries(rows: Rows, seed: int, ticks: int) -> Iterator[tuple[datetime, di
 
 
 def stored(store: DuckStore) -> dict[str, list[str]]:
-    """All that is concluded, as texts in an order. How many transactions that took (store/duckdb/commit_mark.py) is no conclusion."""
+    """All that is concluded, as texts in an order. How many transactions that took (``commit_mark``, ``batches``) is no conclusion."""
+    counted = (mark.FACT, batches.BATCH, batches.INSTANCE)
     tables = {
         t: store.rows(f"SELECT * FROM model.{t}") for t in ("events", "runs", "incidents", "node_states", "facts")
     }
     return {
-        t: sorted(repr(sorted(r.items())) for r in rows if r.get("name") != mark.FACT) for t, rows in tables.items()
+        t: sorted(repr(sorted(r.items())) for r in rows if r.get("name") not in counted) for t, rows in tables.items()
     }
 
 

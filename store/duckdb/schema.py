@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import duckdb
 
 from parsers.record import TABLES
-from store.disowned import IS_DISOWNED
+from store.disowned import IS_DISOWNED, NAMES
 from store.duckdb import segments
 from store.duckdb.derived import STATES
 from store.duckdb.dialect import ddl
@@ -54,7 +54,7 @@ _KQL_LINES = [
   CASE WHEN {IS_DISOWNED} THEN CAST(json_merge_patch(coalesce(entities, '{{}}'), json_object('claims', event)) AS VARCHAR) ELSE entities END AS "Fields",
   coalesce(file, '') AS "File", line AS "Line",
   block AS "$block"
-FROM raw.log_view""",
+FROM raw.log_view CROSS JOIN {NAMES}""",
     """CREATE OR REPLACE VIEW kql."Syslog" AS SELECT
   time AS "TimeGenerated", coalesce(host, '') AS "Computer", coalesce(facility, '') AS "Facility",
   coalesce(severity, '') AS "SeverityLevel", coalesce(unit, '') AS "ProcessName", pid AS "ProcessID",
