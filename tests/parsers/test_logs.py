@@ -15,8 +15,12 @@ from parsers import logs
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """The set-up of this process as it was, when a test has ended."""
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The set-up of this process as it was, when a test has ended. A test that ran uvicorn may have configured its loggers."""
+    for name in ("uvicorn", "uvicorn.error"):
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
     before, configured = structlog.get_config(), structlog.is_configured()
     handlers = list(logging.getLogger().handlers)
     yield
