@@ -180,15 +180,14 @@ class Window:
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
         world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
-        if world.events and world.first < before.first:
-            return None  # older than anything known: base rates and what lies at the beginning change
-        if world.controllers != before.controllers:
-            return None  # whom a lost link of it cut off before may be judged otherwise
+        # Older than anything known: base rates and what lies at the beginning change. Other controllers: whom a lost link of
+        # one cut off before may be judged otherwise.
+        if (world.events and world.first < before.first) or world.controllers != before.controllers:
+            return None
         world.reporting_hosts |= self.change.reporting_hosts
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
-        seen = self._seen(world, former)
-        if seen is None:
+        if (seen := self._seen(world, former)) is None:
             return None
         conclude(world)
         facts, times = self._all_facts(world)

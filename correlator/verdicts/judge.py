@@ -111,26 +111,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.at_most = min(verdict.at_most, wanting.at_most)
         verdict.doubts.append(wanting.doubt)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
-        if root.attrs.get("unsaid"):
-            verdict.at_most = UNLOGGED_SURE
-            verdict.doubts.append(
-                "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
-            )
-        if is_unreported(root):
-            verdict.at_most = UNLOGGED_SURE
-            verdict.doubts.append(
-                f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
-            )
-        silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
-        if silent and all(world.unlogged(host) for host in silent):
-            verdict.at_most = UNLOGGED_SURE
-            of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
-            verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
-        if root.kind == NODE_DOWN.name and _lived(world, root):
-            verdict.at_most = UNLOGGED_SURE
-            verdict.doubts.append(
-                f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
-            )
+        _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
         verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
         verdict.doubts.append(
@@ -163,6 +144,30 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
+        )
+
+
+def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
+    """Says what is not known of nodes that fell silent."""
+    if root.attrs.get("unsaid"):
+        verdict.at_most = UNLOGGED_SURE
+        verdict.doubts.append(
+            "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
+        )
+    if is_unreported(root):
+        verdict.at_most = UNLOGGED_SURE
+        verdict.doubts.append(
+            f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
+        )
+    silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
+    if silent and all(world.unlogged(host) for host in silent):
+        verdict.at_most = UNLOGGED_SURE
+        of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
+        verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
+    if root.kind == NODE_DOWN.name and _lived(world, root):
+        verdict.at_most = UNLOGGED_SURE
+        verdict.doubts.append(
+            f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
         )
 
 
