@@ -21,9 +21,14 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
         monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+    levels = {name: logging.getLogger(name).level for name in ("uvicorn", "uvicorn.error")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.NOTSET)
     before, configured = structlog.get_config(), structlog.is_configured()
     handlers = list(logging.getLogger().handlers)
     yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     logging.getLogger().handlers[:] = handlers
     if configured:
         structlog.configure(**before)
