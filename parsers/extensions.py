@@ -8,12 +8,21 @@ value, package, reason) in the log and left out; everything else goes on. One th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+
+class Named(Protocol):
+    """What has a name of its own."""
+
+    @property
+    def name(self) -> str: ...
+
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Named)
 
 #: Group of entry points -> what one of them is called.
 GROUPS = {
@@ -87,6 +96,20 @@ def expect(found: object, kind: type[T]) -> T:
     """``found``, which must be of this class. Raises ``TypeError`` that names both classes."""
     if not isinstance(found, kind):
         raise TypeError(f"is of type {type(found).__name__}, not {kind.__name__}")
+    return found
+
+
+def named(group: str, kind: type[N], built_in: Iterable[N]) -> dict[str, N]:
+    """Objects of this class that have a ``name``, by it: built-in ones, then those of packages, which take no name that is taken."""
+    found = {one.name: one for one in built_in}
+
+    def admit(offered: object, _extension: Extension) -> None:
+        one = expect(offered, kind)
+        if one.name in found:
+            raise ValueError(f"the name {one.name!r} is taken")
+        found[one.name] = one
+
+    load(group, admit)
     return found
 
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""What one verdict states as the cause of a run, reduced to what can be compared: with an operator's answer, or with another verdict."""
 
 from __future__ import annotations
 

@@ -17,13 +17,4 @@ BUILT_IN = (webhook.NOTIFIER, alertmanager.NOTIFIER, command.NOTIFIER, email.NOT
 @cache
 def notifiers() -> dict[str, Notifier]:
     """By name. A third party's cannot take the place of one of ours."""
-    found = {notifier.name: notifier for notifier in BUILT_IN}
-
-    def admit(offered: object, extension: extensions.Extension) -> None:
-        notifier = extensions.expect(offered, Notifier)
-        if notifier.name in found:
-            raise ValueError(f"the name {notifier.name!r} is taken")
-        found[notifier.name] = notifier
-
-    extensions.load(GROUP, admit)
-    return found
+    return extensions.named(GROUP, Notifier, BUILT_IN)

@@ -40,16 +40,7 @@ class ReportError(ValueError):
 
 def _registered() -> dict[str, Report]:
     """Built-in reports, then those of other packages. A broken package is named in the log and left out."""
-    found = {report.name: report for report in BUILT_IN}
-
-    def admit(offered: object, extension: extensions.Extension) -> None:
-        report = extensions.expect(offered, Report)
-        if report.name in found:
-            raise ValueError(f"the name {report.name!r} is taken")
-        found[report.name] = report
-
-    extensions.load(GROUP, admit)
-    return found
+    return extensions.named(GROUP, Report, BUILT_IN)
 
 
 REPORTS: dict[str, Report] = _registered()
