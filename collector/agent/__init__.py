@@ -1,1 +1,2 @@
-"""Runs on compute nodes beside jobs: reads, keeps a bounded spool, sends. Imports nothing of ours and no package but zstandard."""
+"""The agent that runs on compute nodes beside jobs: it reads, keeps a bounded spool and sends. It imports nothing of
+ours and no package but zstandard."""

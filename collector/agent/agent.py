@@ -1,7 +1,7 @@
-"""The agent's loop: sources -> batches -> spool; a second thread takes them from there to the service.
+"""The agent's loop: sources -> batches -> spool. A second thread sends them from the spool to the service.
 
-One turn reads what is new, at most every quarter of a second: a busy log costs four wake-ups a second, not one a line.
-A link event wakes it at once, because its time is the time of reading.
+One turn reads what is new, at most every quarter of a second: a busy log costs four wake-ups a second, not one per
+line. A link event wakes the loop at once, because its time is the time of reading.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ from collector.agent.source import Context, Reading
 from collector.agent.spool import Spool
 
 VERSION = "0.1.0"
-#: A turn while lines flow, and one while few or none do. The first bounds the delay, both bound the wake-ups.
+#: Length of a turn while lines flow, and while few or none do. The first bounds the delay, both bound the wake-ups.
 BUSY_TURN_S, QUIET_TURN_S = 0.25, 0.5
-#: From so much on in a turn lines flow: some hundred a second. Fewer wait half a second for the next look.
+#: Lines flow from this many bytes per turn on: some hundred lines a second. With fewer, the next look is half a second
+#: later.
 BUSY_BYTES = 8 * 1024
-#: After a turn that read something: a storm of kernel messages wakes it twenty times a second, not a thousand.
+#: Pause after a turn that read something: a storm of kernel messages wakes the loop twenty times a second, not a
+#: thousand.
 BREATH_S = 0.05
-#: One batch holds at most about so much before compression: bounds memory and stays far below the service's 64 MiB.
+#: Approximate maximum of one batch before compression: bounds memory and stays far below the service's 64 MiB.
 BATCH_BYTES = 1024 * 1024
-#: While the service is away nobody waits for a line, and one that has not answered yet has thousands of agents to serve, each
-#: of which costs it as much for one line as for a hundred: batches are gathered up to this many times longer.
+#: While the service is unreachable, batches are gathered up to this many times longer: nobody waits for a line then. A
+#: slow service serves thousands of agents, and one line costs it as much as a hundred.
 BEHIND_FLUSH = 5.0
 STATUS_EVERY_S = 60.0
-#: A node whose disk refuses the spool is tried again so often; meanwhile nothing is read.
+#: Retry interval while the node's disk refuses the spool; nothing is read meanwhile.
 DISK_WAIT_S = 5.0
-#: Programs that are asked inherit the limit, and some close every handle up to it at their start.
+#: Child programs inherit this limit, and some close every handle up to it when they start.
 MOST_HANDLES = 1 << 17
-#: What slow sources may hand over before the loop has taken it.
+#: How much slow sources may queue before the loop takes it.
 INBOX = 64
 
 
@@ -77,7 +79,7 @@ class Agent:
         self.stopping = threading.Event()
         self._inbox: queue.Queue[tuple[str, Reading]] = queue.Queue(INBOX)
         self._pending = _Pending()
-        #: Called once what is in the spool is on the disk.
+        #: Called once the spooled data is on disk.
         self._unsynced: list[Callable[[], None]] = []
         self._flushed_at = float("-inf")
         self._status_at = float("-inf")
@@ -131,17 +133,18 @@ class Agent:
             lane.start()
 
     def end(self, *_: object) -> None:
-        """``stop`` for good: also when it comes while the agent starts anew."""
+        """``stop`` for good, even if it arrives while the agent restarts."""
         self._end_requested = True
         self.stop()
 
     def stop(self) -> None:
-        """Ends the loop; what was read is delivered as far as ``last_gasp_s`` allows, the rest stays in the spool."""
+        """Ends the loop. What was read is delivered as far as ``last_gasp_s`` allows; the rest stays in the spool."""
         self.stopping.set()
         os.write(self._wake_write, b"x")
 
     def finish(self) -> None:
-        """The last gasp: read once more, keep all, deliver what can be delivered, write down how far it went."""
+        """The last gasp: read once more, keep everything, deliver what can be delivered, and write the positions
+        down."""
         self.stopping.set()
         for lane in self.slow:
             lane.join(0.5)
@@ -158,12 +161,12 @@ class Agent:
     # ------------------------------------------------------------------------------------------------ one turn
 
     def turn(self, last: bool = False) -> float:
-        """Reads what is new and keeps it. Returns how long to sleep."""
+        """Reads what is new and spools it. Returns how long to sleep, in seconds."""
         now = self.context.monotonic()
         if not last and self._sending is not None and not self._sending.is_alive():
             raise AgentError("delivery ended by an error of its own, above; started anew, it goes on where it was")
         if self._disk_trouble is not None and not self._flush():
-            return DISK_WAIT_S  # nothing is read that could not be kept: files and kernel buffers hold it
+            return DISK_WAIT_S  # do not read what cannot be kept: files and kernel buffers hold it
         taken = 0
         share = self.spool.size / self.spool.cap
         for runner in self.fast:
@@ -201,18 +204,19 @@ class Agent:
             self.sender.hurry()
         if pending.size >= BATCH_BYTES:
             while not self._flush() and not self.stopping.wait(DISK_WAIT_S):
-                pass  # the disk refuses: hold this one batch, read nothing more
+                pass  # the disk refuses: hold this one batch and read nothing more
 
     def _flush(self) -> bool:
-        """Keeps the pending batch on disk, synced, and wakes the sender. False where the disk refused it."""
+        """Writes the pending batch to disk, syncs it and wakes the sender. False if the disk refused it."""
         pending = self._pending
         self._flushed_at = self.context.monotonic()
         try:
             if pending:
-                # Positions without lines travel too: an empty batch is a number that the service knows, nothing more.
+                # Positions without lines are sent too: an empty batch is a number that the service knows, nothing more.
                 payload = wire.pack(self._defaults + b"".join(pending.parts))
                 self.spool.append(payload, pending.lines, self.context.now(), pending.positions)
-                # In the spool it is, whether or not it can be synced now: kept twice it would be delivered twice.
+                # The batch is in the spool whether or not it can be synced now. Keeping it twice would deliver it
+                # twice.
                 self._unsynced += pending.kept
                 self._pending = _Pending()
             self.spool.sync()
@@ -228,7 +232,7 @@ class Agent:
         return True
 
     def _loss_report(self, loss: Loss) -> bytes:
-        """The batch that tells the service what had to go, by source."""
+        """The batch that reports to the service what was dropped, by source."""
         rows = [self._defaults]
         counted: list[tuple[str, int | None]] = [*sorted(loss.lines.items())]
         for name, lines in counted or [("agent", None)]:
@@ -242,7 +246,7 @@ class Agent:
             return
         if self._breathe:
             time.sleep(BREATH_S)
-        waiting = select.poll()  # select() knows no handle beyond 1,023
+        waiting = select.poll()  # select() cannot handle descriptors above 1,023
         waiting.register(self._wake_read, select.POLLIN)
         for runner in self.fast:
             handle = getattr(runner.source, "handle", None)
@@ -254,14 +258,14 @@ class Agent:
     # ------------------------------------------------------------------------------------------------ status
 
     def statuses(self) -> dict[str, Status]:
-        """How each source stands."""
+        """The status of each source."""
         runners = [*self.fast, *(lane.runner for lane in self.slow)]
         return {runner.kind.name: runner.seen() for runner in runners}
 
     def _send_status(self, monotonic: float, last: bool) -> None:
         states = self.statuses()
         shown = {name: (s.state, s.detail) for name, s in states.items()}
-        # Not the words of the trouble: they differ at every try.
+        # Not the text of the trouble: it differs at every attempt.
         shown["delivery"] = ("trouble" if self.sender is not None and self.sender.trouble else "ok", "")
         settled = all(s.detail != "not started" for s in states.values()) or monotonic - self._status_at > 5.0
         due = monotonic - self._status_at >= STATUS_EVERY_S
@@ -304,11 +308,11 @@ class Agent:
             new.write_text(json.dumps({**self._status(self.statuses()), "at": wire.stamp(self.context.now())}))
             new.replace(path)
         except OSError:
-            return  # the spool's own trouble is told where it matters
+            return  # the spool's own trouble is reported where it matters
 
     def _mind_memory(self) -> None:
-        """Above the cap: start anew. All state is on disk, so it costs a second and loses nothing. A cap that is too low
-        for the sources that are on costs that second once a minute, not all the time.
+        """Above the memory cap, restart. All state is on disk, so this costs a second and loses nothing. If the cap is
+        too low for the enabled sources, it costs that second once a minute at most.
         """
         if self.context.now() - self.started < STATUS_EVERY_S:
             return
@@ -323,7 +327,8 @@ class Agent:
 
 
 def lower_priority(config: Config) -> None:
-    """Nice (never less than what it was started with) and CPU pinning as configured. Raises ``AgentError`` for CPUs that this host does not have."""
+    """Sets nice (never below the value at start) and CPU pinning as configured. Raises ``AgentError`` for CPUs that
+    this host does not have."""
     try:
         os.setpriority(os.PRIO_PROCESS, 0, max(config.nice, os.getpriority(os.PRIO_PROCESS, 0)))
     except OSError:
@@ -336,7 +341,7 @@ def lower_priority(config: Config) -> None:
 
 
 def more_handles() -> None:
-    """A handle for each log that a glob matches, not the 1,024 that old programs expect."""
+    """Raises the handle limit: one handle for each log that a glob matches, not the 1,024 that old programs expect."""
     few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(few, min(most, MOST_HANDLES)), most))

@@ -1,9 +1,9 @@
 """A job's own files (batch script, standard output and error), fetched when its hook file is read.
 
-The paths come from a job, so from a user who may have named ``/etc/shadow``, a FIFO, or a symbolic link into
-somebody else's home. Three things keep that harmless: the files are opened *as that user* by a child process that
-gave up root, only regular files that belong to the user are read, and never more than a head and a tail of them.
-A child that does not answer (a dead file server) is left behind after a few seconds.
+The paths come from a job, hence from a user who may name ``/etc/shadow``, a FIFO, or a symbolic link into somebody
+else's home. Three things keep that harmless: the files are opened *as that user* by a child process that dropped root;
+only regular files that belong to the user are read; and never more than a head and a tail of each. A child that does
+not answer (dead file server) is abandoned after a few seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collector.agent.redaction import redact
 
 HEAD = 64 << 10
 TAIL = 256 << 10
-# A cut may go through the middle of a secret, which would then be no secret to the patterns: the torn line goes too.
+# A cut may split a secret, and the patterns would not recognise the rest: the torn line is dropped too.
 TORN_LINE = 4 << 10
 TIME_LIMIT_S = 10.0
 
@@ -45,7 +45,7 @@ class Places:
 class Artifact:
     """One file of a job, or the reason why it was not read.
 
-    ``sha256`` is that of ``content`` as kept: behind cutting and redaction.
+    ``sha256`` is the digest of ``content`` as kept: after cutting and redaction.
     """
 
     kind: str
@@ -68,12 +68,12 @@ class Owner:
 
 
 class _RefusedError(Exception):
-    """Why a file was not read, in words for the operator."""
+    """Why a file was not read, worded for the operator."""
 
 
 def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifact]:
-    """The batch script and the output of the job that ``env`` (of a hook file) speaks of. Raises ``OSError`` where no process
-    can be started; asked again, it may go.
+    """The batch script and the output of the job that ``env`` (of a hook file) describes. Raises ``OSError`` if no
+    process can be started; a retry may succeed.
 
     >>> collect({"SLURM_JOB_ID": "12"})
     []
@@ -87,7 +87,7 @@ def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifa
 
 
 def job_owner(env: Mapping[str, str]) -> Owner | None:
-    """The job's user as Slurm names it; None when it names none, or root (whose rights we never lend out)."""
+    """The job's user as Slurm names it; None if it names none, or root, whose rights are never lent out."""
     try:
         uid = int(env["SLURM_JOB_UID"])
     except (KeyError, ValueError):
@@ -119,7 +119,7 @@ def _outputs(env: Mapping[str, str], owner: Owner) -> Iterator[Artifact]:
 
 
 def _script(env: Mapping[str, str], owner: Owner, places: Places) -> Artifact | None:
-    """The batch script from the node's spool (the user's file) or the controller's state (Slurm's own file)."""
+    """The batch script, from the node's spool (owned by the user) or the controller's state (owned by Slurm)."""
     missing = None
     for path, whose in _script_candidates(env, owner, places):
         artifact = fetch("script", path, whose)
@@ -130,21 +130,21 @@ def _script(env: Mapping[str, str], owner: Owner, places: Places) -> Artifact | 
 
 
 def _script_candidates(env: Mapping[str, str], owner: Owner, places: Places) -> Iterator[tuple[str, Owner]]:
-    # All tasks of an array share one script, kept under the array's own id.
+    # All tasks of an array share one script, kept under the array's own ID.
     jobs = [int(env[name]) for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID") if env.get(name, "").isdecimal()]
     for job in dict.fromkeys(jobs):
         if places.slurmd_spool:
             yield str(places.slurmd_spool / f"job{job:05d}" / "slurm_script"), owner
         if places.state_save:
             with contextlib.suppress(OSError):
-                # Nobody but Slurm's user writes below this directory: its owner is the one whose file we want.
+                # Only Slurm's user writes below this directory: its owner is the one whose file we want.
                 state = places.state_save.stat()
                 keeper = Owner(state.st_uid, state.st_gid, (state.st_gid,), become=os.geteuid() == 0)
                 yield str(places.state_save / f"hash.{job % 10}" / f"job.{job}" / "script"), keeper
 
 
 def fetch(kind: str, path: str, owner: Owner, *, time_limit_s: float = TIME_LIMIT_S) -> Artifact:
-    """Head and tail of one file of ``owner``, without secrets; with a ``reason`` instead when it may not be read."""
+    """Head and tail of one file of ``owner``, with secrets removed; with a ``reason`` instead if it may not be read."""
     if "\0" in path or len(os.fsencode(path)) > 4096:
         return Artifact(kind, path.replace("\0", "\\0")[:4096], reason="not a path")
     try:
@@ -157,7 +157,8 @@ def fetch(kind: str, path: str, owner: Owner, *, time_limit_s: float = TIME_LIMI
     if truncated:
         head, tail = _drop_torn_lines(head, tail)
         gap = b"\n[faultline: %d bytes left out]\n" % (size - len(head) - len(tail))
-        # Apart: a key that begins in the head and ends in the gap takes neither the gap's words nor the tail with it.
+        # Redact separately: a key that begins in the head and ends in the gap must hide neither the gap's text nor the
+        # tail.
         (head, first), (tail, second) = redact(head), redact(tail)
         content, redacted = head + gap + tail, first + second
     else:
@@ -176,7 +177,7 @@ _ANSWER = struct.Struct("!cQI")
 
 
 def _read_in_child(path: str, owner: Owner, time_limit_s: float) -> tuple[int, bytes, bytes]:
-    """Asks a child; a second one if the first died without a word (a fork out of many threads may)."""
+    """Reads in a child, or in a second one if the first died without an answer (a fork from many threads may)."""
     answer = _ask_child(path, owner, time_limit_s)
     if answer is not None and len(answer) < _ANSWER.size:
         answer = _ask_child(path, owner, time_limit_s)
@@ -195,12 +196,12 @@ def _ask_child(path: str, owner: Owner, time_limit_s: float) -> bytes | None:
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
-    except OSError:  # no process to be had for the moment: whoever asked tries again
+    except OSError:  # no process available at the moment: the caller retries
         os.close(ours)
         os.close(theirs)
         raise
     if pid == 0:
-        # Only calls of the kernel from here on: another thread of the parent may have held any lock at the fork.
+        # Only system calls from here on: another thread of the parent may have held any lock at the fork.
         try:
             _answer(theirs, path, owner)
         finally:
@@ -260,7 +261,7 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
 
 
 def _read_all(fd: int, deadline: float) -> bytes | None:
-    data, waiting = bytearray(), select.poll()  # select() knows no handle beyond 1,023
+    data, waiting = bytearray(), select.poll()  # select() cannot handle descriptors above 1,023
     waiting.register(fd, select.POLLIN)
     while True:
         left = deadline - time.monotonic()
@@ -277,7 +278,7 @@ _left_behind_lock = threading.Lock()
 
 
 def _reap(pid: int) -> None:
-    """End the child without waiting for it where it hangs in the kernel; a later call collects it then."""
+    """Ends the child without waiting if it hangs in the kernel; a later call reaps it then."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""One delivery of the agent, and the word about batches that it could not deliver."""
+"""One delivery of the agent, and the report of batches that it could not deliver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Batch:
-    """One delivery. ``lines`` by source kind; ``created`` in epoch seconds. ``lost`` marks the report of a loss."""
+    """One delivery. ``lines`` is counted by source kind; ``created`` is in epoch seconds. ``lost`` marks a loss
+    report."""
 
     sequence: int
     payload: bytes
@@ -20,7 +21,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Loss:
-    """Batches that had to go: their sequence numbers, their lines by source kind, and between which times."""
+    """Dropped batches: their sequence numbers, their lines by source kind, and the time range."""
 
     first: int
     last: int

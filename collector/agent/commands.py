@@ -1,4 +1,5 @@
-"""``faultline agent``: run, enroll, status and probe. Imported without the rest of Faultline: a node has only this."""
+"""``faultline agent``: run, enroll, status and probe. Imports nothing else of Faultline: a node has only this
+package."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from collector.agent.strangers import visible
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs ``faultline agent ARGUMENTS``; 0 fine, 1 the answer is "no", 2 it could not be done (one line on stderr)."""
+    """Runs ``faultline agent ARGUMENTS``. Returns 0 for success, 1 if the answer is "no", 2 on failure (one line on
+    stderr)."""
     parser = _parser()
     try:
         given = parser.parse_args(_with_verb(arguments))
@@ -32,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _say(line: str) -> None:
-    """A line for whoever asked: what strangers wrote, such as names of files and a log's first line, steers no terminal."""
+    """Prints a line for the user. Untrusted text, such as file names and a log's first line, cannot control the
+    terminal."""
     print(visible(line))
 
 
@@ -41,7 +44,7 @@ def _complain(line: str) -> None:
 
 
 def _with_verb(arguments: Sequence[str]) -> list[str]:
-    """``faultline agent --config F`` runs the agent: the contract's own form has no verb."""
+    """``faultline agent --config F`` runs the agent: the form in the contract has no verb."""
     verbs = {"run", "enroll", "status", "probe"}
     if any(a in verbs for a in arguments) or {"-h", "--help"} & set(arguments):
         return list(arguments)

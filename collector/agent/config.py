@@ -32,9 +32,12 @@ DEFAULT_SPOOL = "/var/lib/faultline-agent"
 
 @dataclass(frozen=True)
 class Config:
-    """``spool_mb`` and ``memory_mb`` are caps. ``spool_wait``: from this share of ``spool_mb`` on, files and journal are
-    left where they are until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process; ``cpus`` pins it (empty: anywhere).
-    ``flush_s``: a line waits at most so long for others. ``last_gasp_s``: time to deliver the rest after SIGTERM.
+    """The agent's settings.
+
+    ``spool_mb`` and ``memory_mb`` are caps. ``spool_wait``: above this share of ``spool_mb``, files and journal are not
+    read until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process's niceness; ``cpus``
+    pins it (empty: any CPU). ``flush_s``: the longest time a line waits for others. ``last_gasp_s``: time to deliver
+    the rest after SIGTERM.
     """
 
     server: str
@@ -61,7 +64,7 @@ class Config:
     where: str = ""
 
     def bearer(self) -> str:
-        """The token; from its file where one is named. Raises ``AgentError``."""
+        """The token, read from its file if one is named. Raises ``AgentError``."""
         if not self.token_file:
             return self.token
         try:
@@ -70,7 +73,7 @@ class Config:
             raise AgentError(f"{self.where}: token_file {self.token_file}: cannot be read: {error}") from error
 
     def enabled(self) -> dict[str, tuple[SourceKind, dict[str, Any]]]:
-        """The sources that run here, with all their options. Raises ``AgentError`` naming the key."""
+        """The sources that run here, with all their options. Raises ``AgentError`` that names the key."""
         wanted = [n for n in BUILT_IN if self.sources.get(n, {}).get("enabled") is not False]
         found: dict[str, tuple[SourceKind, dict[str, Any]]] = {}
         for name, kind in kinds(self.plugins, wanted).items():
@@ -85,7 +88,7 @@ class Config:
 
 
 def load(path: Path) -> Config:
-    """Reads a configuration. Raises ``AgentError`` naming file, key and reason."""
+    """Reads a configuration. Raises ``AgentError`` with file, key and reason."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -131,7 +134,7 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
 
 
 def _typed(where: str, key: str, value: Any, default: Any) -> None:
-    """Refuses a value of another type than its default (``default`` may be a dataclass factory: then a table)."""
+    """Refuses a value whose type differs from its default's (a dataclass factory as ``default`` means a table)."""
     expected = type(default)
     if expected in (tuple, list):
         ok, shown = isinstance(value, list), "a list"
@@ -165,7 +168,7 @@ def _options(kind: SourceKind, given: Mapping[str, Any], where: str) -> dict[str
 
 
 def local_zone(root: Path = Path("/")) -> str:
-    """The host's IANA zone, from TZ, /etc/timezone or where /etc/localtime points; UTC where nothing says it."""
+    """The host's IANA zone, from TZ, /etc/timezone or the target of /etc/localtime; UTC if none names one."""
     named = os.environ.get("TZ", "").lstrip(":")
     if "/" in named and not named.startswith("/"):
         return named

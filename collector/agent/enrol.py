@@ -1,4 +1,4 @@
-"""``faultline agent enroll``: asks the service whether it takes this host, then writes configuration and token."""
+"""``faultline agent enroll``: checks that the service accepts this host, then writes configuration and token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def enroll(
     *, config: Path, server: str, token: str, ca: str = "", cert: str = "", key: str = "", cluster: str = "",
     controller: bool = False, spool: str = "", ask: bool = True, force: bool = False,
 ) -> Iterator[str]:  # fmt: skip
-    """Yields what was done, for a person. Raises ``AgentError`` before anything is written."""
+    """Yields what was done, one line at a time. Raises ``AgentError`` before anything is written."""
     if config.exists() and not force:
         raise AgentError(f"{config}: exists already; --force replaces it")
     values = {"server": server, "ca": ca, "cert": cert, "key": key, "cluster": cluster, "controller": controller}
@@ -58,7 +58,7 @@ def enroll(
 
 
 def _hello(connection: Connection, agent: str, host: str) -> Answer:
-    """A status record: it shows whether address, certificate and token are right, and makes the host known."""
+    """Sends a status record: it proves address, certificate and token, and registers the host."""
     status = {"version": "enrolled", "sources": []}
     body = wire.defaults({"agent": agent, "host": host}) + wire.record(status=status, stream="agent")
     try:
@@ -84,5 +84,5 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _toml(text: str) -> str:
-    """A text as TOML writes it: JSON's escapes are a part of TOML's."""
+    """A string in TOML syntax: JSON's escapes are a subset of TOML's."""
     return json.dumps(text)

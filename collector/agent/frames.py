@@ -1,4 +1,4 @@
-"""How a batch lies on the agent's disk: one frame.
+"""The on-disk frame of one batch in the agent's spool.
 
 A frame is ``FLB1``, three little-endian u32 (length of the header, length of the payload, CRC-32 of the header), the
 header (JSON) and the payload; the header holds the CRC-32 of the payload.
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 _MAGIC = b"FLB1"
 _HEAD = struct.Struct("<4sIII")
-#: A header holds counts and positions: more than this is no header of ours but damage.
+#: A header holds counts and positions: a larger one is damage, not a header of ours.
 _MOST_HEADER = 16 * 1024 * 1024
 
 
@@ -31,18 +31,18 @@ class Frame:
 
 
 def frame_of(header: Mapping[str, Any], payload: bytes) -> bytes:
-    """The bytes of a frame; the payload's checksum is put into its header."""
+    """The bytes of a frame; the payload's checksum goes into its header."""
     packed = json.dumps({**header, "crc": zlib.crc32(payload)}, separators=(",", ":")).encode()
     return _HEAD.pack(_MAGIC, len(packed), len(payload), zlib.crc32(packed)) + packed + payload
 
 
 def is_whole(frame: Frame, payload: bytes) -> bool:
-    """Whether the payload is the one that was written."""
+    """Whether the payload is intact."""
     return zlib.crc32(payload) == int(frame.header["crc"])
 
 
 def frames(stream: BinaryIO, end: int | None = None) -> Iterator[Frame]:
-    """Whole frames from the stream's place on, passing over what is damaged or cut off. Payloads are not read."""
+    """Whole frames from the stream's position on, skipping damaged or truncated ones. Payloads are not read."""
     if end is None:
         here = stream.tell()
         end = stream.seek(0, os.SEEK_END)
@@ -71,7 +71,7 @@ def _frame_at(stream: BinaryIO, start: int, end: int) -> Frame | None:
 
 
 def _next_frame(stream: BinaryIO, start: int, end: int) -> Frame | None:
-    """The first whole frame behind a damaged place: all that still tells where one begins are its first bytes."""
+    """The first whole frame after a damaged place; only the magic bytes still mark where one begins."""
     stream.seek(start)
     rest = stream.read(end - start)  # a segment is a few MB
     at = rest.find(_MAGIC)

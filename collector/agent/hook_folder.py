@@ -1,8 +1,8 @@
-"""A spool of Slurm's hooks as whoever empties it sees it: whose word it holds, one reader at a time, and nothing in it is
-followed, waited for, or opened by a path that somebody could change meanwhile.
+"""Reads a spool folder of Slurm's hooks safely: establishes who wrote a file, allows one reader at a time, and follows
+no link, blocks on nothing and opens nothing by a path that somebody else can change.
 
-Two kinds of folder are read. Nobody but its owner (and root) writes into the first: what lies there is Slurm's word. Into the
-second (``task-hooks``, sticky) every user writes: what lies there is the word of the uid that owns the file, whatever it says.
+Two kinds of folder are read. Only the owner (and root) can write into the first: its files come from Slurm. Every user
+can write into the second (``task-hooks``, sticky): a file there comes from the uid that owns it, whatever it claims.
 Any other folder is refused with the reason.
 """
 
@@ -22,21 +22,22 @@ from pathlib import Path
 from collector.agent.failure import Denied
 from collector.agent.strangers import quoted
 
-#: Held by the process that empties the spool: two of them would both read a file before one removes it.
+#: Held by the process that empties the spool: two readers would both read a file before one removes it.
 CLAIM = ".reader"
 ASIDE = "bad"
-#: A hook ends after a second or two (docs/hooks.md); what it has not finished by then, nobody will.
+#: A hook ends after a second or two (docs/hooks.md); a file still unfinished after this long stays unfinished.
 DEAD_AFTER_S = 60.0
-#: A hook writes 256 KiB at most, and 4096 files.
+#: A hook writes at most 256 KiB, and at most 4096 files.
 MOST_BYTES = 512 << 10
-#: One look goes over so many entries, so that a folder that a user filled costs no more than that.
+#: Most entries that one look examines, so that a folder filled by a user costs no more than that.
 MOST_ENTRIES = 50_000
-#: What is set aside is bounded; more is removed.
+#: Limits of what is set aside; anything beyond them is removed.
 MOST_ASIDE, MOST_ASIDE_BYTES = 200, 16 << 20
 
-#: Small files may take no block of a disk.
+#: Small files may occupy no disk block.
 MOST_INLINE = 4096
-#: What an entry's owner can make of opening it: links, sockets, a file system of its own (FUSE), a lease (``F_SETLEASE``).
+#: Errors that an entry's owner can cause on open: links, sockets, a file system of their own (FUSE), a lease
+#: (``F_SETLEASE``).
 _BY_ITS_OWNER = (
     errno.ELOOP,
     errno.ENXIO,
@@ -52,12 +53,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Odd(Exception):  # noqa: N818 - the reason in words
-    """Why an entry is no hook's file."""
+    """Why an entry is not a hook file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A hook's file: its bytes and who owns it. ``is_slurms``: root or the folder's owner wrote it, where users cannot."""
+    """A hook file: its bytes and its owner. ``is_slurms``: root or the folder's owner wrote it, in a folder closed to
+    users."""
 
     data: bytes
     uid: int
@@ -72,14 +74,14 @@ class HookFolder:
     _handle: int = -1
     _claim: int = -1
     _owner: int = -1
-    #: What cannot be taken away: not looked at again.
+    #: Entries that cannot be removed: not looked at again.
     _stuck: set[str] = field(default_factory=set)
 
     # ------------------------------------------------------------------------------------------- whose folder it is
 
     def look(self) -> None:
-        """Opens the folder, or finds that it is still the one that is open. Raises ``Denied`` for one that may not be read,
-        and ``OSError``."""
+        """Opens the folder, or verifies that the open one is still it. Raises ``OSError``, and ``Denied`` for a folder
+        that may not be read."""
         try:
             now = self.path.lstat()
         except OSError:
@@ -102,7 +104,7 @@ class HookFolder:
             raise Denied(f"{self.path} is not read: {reason}")
 
     def _distrust(self, about: os.stat_result) -> str:
-        """Why the folder cannot be believed, and the cure; empty where it can."""
+        """Why the folder is not trusted, and the cure; empty if it is trusted."""
         self._owner = about.st_uid
         known = (0, os.geteuid())
         if about.st_uid not in known:
@@ -125,7 +127,7 @@ class HookFolder:
         return ""
 
     def problem(self) -> str:
-        """Why this folder would not be read; empty where it would be, or is not there (hooks make it)."""
+        """Why this folder would be refused; empty if it would be read or does not exist (hooks create it)."""
         try:
             self.look()
         except FileNotFoundError:
@@ -140,10 +142,10 @@ class HookFolder:
     # ------------------------------------------------------------------------------------------- one reader at a time
 
     def claim(self) -> bool:
-        """Whether this process may empty the spool: True until ``release()``, False while another one does. ``look()`` comes
-        first.
+        """Whether this process may empty the spool: True until ``release()``, False while another process does. Call
+        ``look()`` first.
 
-        A folder where no lock can be kept (a read-only disk) is nobody's: reading it twice is better than not at all.
+        A folder that cannot hold a lock (a read-only disk) has no owner: reading it twice is better than not at all.
         """
         if self._claim >= 0:
             return True
@@ -165,8 +167,8 @@ class HookFolder:
         return True
 
     def _open_claim(self) -> int:
-        """Who may look into the spool may lock it, as its owner beside root. Where users write into it (task prologs) they may
-        not, and what one of them put there is no reader's lock: it is taken away."""
+        """Opens the lock file. In Slurm's folder, anyone who may read the spool may lock it. In a folder that users
+        write into (task prologs), only its owner and root may: a lock file that a user put there is removed."""
         with contextlib.suppress(FileNotFoundError):
             seen = os.stat(CLAIM, dir_fd=self._handle, follow_symlinks=False)
             if seen.st_uid not in self._trusted() or not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
@@ -200,9 +202,10 @@ class HookFolder:
     # ------------------------------------------------------------------------------------------- its files
 
     def waiting(self, but: Collection[str] = (), most: int | None = None) -> list[str]:
-        """Names of what hooks left, in the order in which they ran; ``but`` and what is stuck are left out."""
+        """Names of the files that hooks left, in the order in which the hooks ran, without ``but`` and the stuck
+        ones."""
         names = list(self._names())
-        self._stuck.intersection_update(names)  # a user who changes names holds no memory
+        self._stuck.intersection_update(names)  # a user who changes names occupies no memory
         found = [
             name for name in names
             if name.endswith(".hook") and name[0] != "." and name not in self._stuck and name not in but
@@ -215,10 +218,10 @@ class HookFolder:
             yield from islice((entry.name for entry in entries if entry.name not in _OURS), MOST_ENTRIES)
 
     def read(self, name: str) -> Word:
-        """A hook's file. Raises ``Odd`` for what is none, and ``OSError`` where reading it does not go now."""
+        """Reads a hook file. Raises ``Odd`` if it is not one, and ``OSError`` if it cannot be read now."""
         try:
             seen = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
-            if not stat.S_ISREG(seen.st_mode):  # not opened: a device does something when it is
+            if not stat.S_ISREG(seen.st_mode):  # do not open it: opening a device has side effects
                 raise Odd("a symbolic link" if stat.S_ISLNK(seen.st_mode) else "not a regular file")
             handle = os.open(name, _READ, dir_fd=self._handle)
         except OSError as error:
@@ -229,7 +232,7 @@ class HookFolder:
             about = os.fstat(handle)
             if not stat.S_ISREG(about.st_mode):
                 raise Odd("not a regular file")
-            if about.st_nlink > 1:  # a link to a file of somebody else would speak as that one
+            if about.st_nlink > 1:  # a hard link to somebody else's file would pass as that owner's file
                 raise Odd(f"a file of {about.st_nlink} names")
             is_slurms = not self.is_users and about.st_uid in self._trusted()
             if not is_slurms and not self.is_users:
@@ -244,7 +247,8 @@ class HookFolder:
         return Word(data, about.st_uid, is_slurms)
 
     def remove(self, name: str) -> str:
-        """Why a file that was delivered cannot be removed; empty once it is gone. It is not looked at again either way."""
+        """Removes a delivered file. Returns why it cannot be removed; empty once it is gone. It is not looked at again
+        either way."""
         try:
             os.unlink(name, dir_fd=self._handle)
         except FileNotFoundError:
@@ -255,7 +259,8 @@ class HookFolder:
         return ""
 
     def set_aside(self, name: str) -> str:
-        """Moves what is no hook's file into ``bad/``, or removes it where that is full. Returns what became of it, in words."""
+        """Moves an entry that is no hook file into ``bad/``, or removes it if that is full. Returns what was done, in
+        words."""
         try:
             return self._take_away(name, os.stat(name, dir_fd=self._handle, follow_symlinks=False))
         except FileNotFoundError:
@@ -292,7 +297,8 @@ class HookFolder:
         return f"it lies in {ASIDE}/"
 
     def _aside(self) -> int:
-        """``bad/`` of this folder, ours alone: what a user put into its place is taken away first."""
+        """Opens ``bad/`` of this folder, which belongs to us alone: anything a user put in its place is removed
+        first."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(ASIDE, 0o700, dir_fd=self._handle)
         about = os.stat(ASIDE, dir_fd=self._handle, follow_symlinks=False)
@@ -314,7 +320,7 @@ class HookFolder:
     # ------------------------------------------------------------------------------------------- what was lost
 
     def unfinished(self, most: int = MOST_ENTRIES) -> list[str]:
-        """Names of what hooks that were killed in the middle of writing left behind."""
+        """Names of unfinished files left by hooks that were killed while writing."""
         found, before = [], time.time() - DEAD_AFTER_S
         for name in islice((n for n in self._names() if n[0] == "." and n.endswith(".hook.tmp")), most):
             if name in self._stuck:
@@ -331,20 +337,20 @@ class HookFolder:
         return sorted(found)
 
     def given_up(self, name: str = "dropped") -> tuple[int, float]:
-        """How many hooks gave up here (a byte each in ``dropped``), and when the last one did (seconds since 1970). What users
-        write about it is not believed."""
+        """How many hooks gave up here (one byte each in ``dropped``), and when the last one did (epoch seconds).
+        User-written content is not trusted."""
         try:
             seen = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
         except OSError:
             return 0, 0.0
         believed = stat.S_ISREG(seen.st_mode) and seen.st_uid in self._trusted() and not self.is_users
-        # Holes are nobody's bytes: a file that was made long, and not written, counts no hooks.
+        # Holes do not count: a file extended without being written counts no hooks.
         count = min(seen.st_size, max(seen.st_blocks * 512, MOST_INLINE))
         return (count, seen.st_mtime) if believed else (0, 0.0)
 
     def begin_anew(self) -> str:
-        """Moves ``dropped`` away, so that counting begins anew; the name of what was counted, to be removed once it is told.
-        What was moved away and not removed before (a crash) comes first."""
+        """Moves ``dropped`` away, so that counting restarts. Returns the name of the counted file, to be removed once
+        it is reported. A file that was moved away but not removed (after a crash) comes first."""
         aside = ".dropped.told"
         if not self._exists(aside) and self.given_up()[0]:
             os.rename("dropped", aside, src_dir_fd=self._handle, dst_dir_fd=self._handle)
@@ -352,7 +358,8 @@ class HookFolder:
 
 
 def _written(name: str) -> tuple[int, str]:
-    """In the order in which hooks ran, which stands in the name: an epilog is told apart by its prolog."""
+    """Sort key: the time in the name is the order in which hooks ran. The suffix distinguishes an epilog from its
+    prolog."""
     at = name.split(".")[-2]
     return int(at) if at.isascii() and at.isdigit() and len(at) < 24 else 0, name
 
@@ -370,7 +377,8 @@ def words_given_up(folder: Path, count: int) -> str:
 
 
 def words_unfinished(folder: HookFolder, name: str) -> str:
-    """The name says whose it is: ``.JOB.EVENT.HOST.PID.TIME.hook.tmp``, unless a user chose it."""
+    """Describes an unfinished file. Its name gives its origin, ``.JOB.EVENT.HOST.PID.TIME.hook.tmp``, unless a user
+    chose it."""
     if folder.is_users:
         return f"a task prolog ended in the middle of writing: {quoted(name)} in {folder.path}"
     job, event, host = (name.lstrip(".").split(".") + ["?"] * 3)[:3]

@@ -1,4 +1,4 @@
-"""The files that a job writes, by the patterns that Slurm tells its hooks."""
+"""Resolves the files that a job writes from the file name patterns that Slurm passes to its hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BRACKETS = re.compile(r"\[([^\],-]+)[^\]]*\]")
 
 
 def first_host(nodes: str) -> str | None:
-    """The first host of a list as Slurm writes it; None of an empty one. (The agent has no library for node sets.)
+    """The first host of a Slurm host list; None for an empty one. (The agent has no node set library.)
 
     >>> first_host("gpu[07-09,12],login1")
     'gpu07'
@@ -23,15 +23,15 @@ def first_host(nodes: str) -> str | None:
 
 
 def batch_host(env: Mapping[str, str]) -> str | None:
-    """Whose words a job's output is: the node on which its batch script runs."""
+    """The node that a job's output comes from: the one that runs its batch script."""
     return first_host(env.get("SLURM_JOB_NODELIST", "")) or env.get("SLURMD_NODENAME") or env.get("FAULTLINE_HOST")
 
 
 def resolve_pattern(pattern: str, env: Mapping[str, str]) -> str:
     """Slurm's file name pattern -> the batch script's file: "%x-%5j.out" -> "hit-00002.out".
 
-    Knows %A %a %b %J %j %N %n %s %t %u %x %% and zero padding. A backslash switches replacement off, as in sbatch.
-    A letter whose value is not in ``env`` stays as it is, so that the result never names a wrong file.
+    Supports %A %a %b %J %j %N %n %s %t %u %x %% and zero padding. A backslash turns replacement off, as in sbatch. A
+    letter whose value is not in ``env`` stays as it is, so that the result never names a wrong file.
     """
     if "\\" in pattern:
         return pattern.replace("\\", "")

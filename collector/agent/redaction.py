@@ -1,9 +1,9 @@
-"""Takes secrets out of what jobs wrote: tokens, passwords, keys.
+"""Removes secrets from what jobs wrote: tokens, passwords, keys.
 
-Three ways find them: forms that are secrets wherever they stand (``collector.agent.secret_forms``), values behind a telling
-name (``DB_PASS=...``, ``"apiKey": "..."``), and keys of several lines of which one end was cut off. The filter knows forms,
-not meanings. Every pattern repeats only up to a bound, so that its cost grows with the length of the text and no faster,
-whatever a job wrote into its output. Lines stay lines: a secret of three lines becomes three marks.
+Three methods find them: forms that are secrets anywhere (``collector.agent.secret_forms``), values after a revealing
+name (``DB_PASS=...``, ``"apiKey": "..."``), and multi-line keys with one end cut off. The filter knows forms, not
+meanings. Every pattern repeats only up to a bound, so the cost is linear in the length of the text, whatever a job
+writes. Lines stay lines: a secret of three lines becomes three marks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collector.agent.secret_forms import FORMS, is_basic, is_mixed
 
 MARK = b"[redacted]"
 
-# The name's last word and what may stand behind it, the separator, the value with its quotes.
+# The name's last word and its possible suffix, the separator, and the value with its quotes.
 _NAMED = re.compile(
     rb"""
     (?P<word>PASSWORDS?|PASSWRD|PASSWD|PASSPHRASE|PASSCODE|PASS|PSWD|PWD|[_-]PW|AUTHTOK|SECRET|TOKEN|JWT|CREDENTIALS?
@@ -36,7 +36,7 @@ _NO_VALUE = re.compile(
     rb"|[\W_]+|[<\[].*|\{\{.*|%[(s].*|\$\{?[A-Za-z_]\w*\}?|\$\{[A-Za-z_]\w*:.*|\$\(.*|`.*|\[redacted\].*)\Z",
     re.IGNORECASE | re.DOTALL,
 )  # fmt: skip
-# What a program says of where the value comes from: args.token, os.environ[...], tokenizer.decode(ids)
+# Source code that says where the value comes from: args.token, os.environ[...], tokenizer.decode(ids)
 _EXPRESSION = re.compile(
     rb"(?:args|self|config|cfg|conf|opts?|options|settings|os|env|kwargs|params)\.|[A-Za-z_][\w.]{0,80}\("
 )
@@ -62,7 +62,7 @@ _BASE64_LINE = re.compile(rb"[ \t]*[A-Za-z0-9+/=]{1,120}[ \t]*\r?\Z")
 
 
 def redact(text: bytes) -> tuple[bytes, int]:
-    """``text`` with a mark in the place of each secret, and how many there were.
+    """``text`` with a mark in place of each secret, and the number of secrets.
 
     >>> redact(b"export HF_TOKEN=abcdefgh")
     (b'export HF_TOKEN=[redacted]', 1)
@@ -76,7 +76,8 @@ def redact(text: bytes) -> tuple[bytes, int]:
 
 
 def _replaced(pattern: re.Pattern[bytes], text: bytes, accepts) -> tuple[bytes, int]:  # type: ignore[no-untyped-def]
-    """Marks the groups ``s...`` (or the value of ``_NAMED``) of each match; what is refused is searched again from within."""
+    """Marks the groups ``s...`` (or the value of ``_NAMED``) of each match. A refused match is searched again from
+    inside."""
     parts: list[bytes] = []
     done = place = count = 0
     while (found := pattern.search(text, place)) is not None:
@@ -98,12 +99,12 @@ _MARKED = ("s", "escaped", "double", "single", "plain")
 
 
 def _marks(secret: bytes) -> bytes:
-    """One mark in each line that holds something: the lines behind it keep their numbers."""
+    """One mark per non-empty line, so that the following lines keep their numbers."""
     return re.sub(rb"[^\r\n]*[^\s][^\r\n]*", MARK, secret)
 
 
 def _without_closing(text: bytes, start: int, end: int) -> int:
-    """The end without brackets that were opened before the secret: ``Client(token=abc)``."""
+    """The end without brackets opened before the secret: ``Client(token=abc)``."""
     while end > start + 1 and text[end - 1 : end] in (b")", b"]", b"}"):
         opening = {b")": b"(", b"]": b"[", b"}": b"{"}[text[end - 1 : end]]
         if text.find(opening, start, end) >= 0:
@@ -199,7 +200,7 @@ _RULES = {
 
 
 def _keys_without_beginning(text: bytes) -> tuple[bytes, int]:
-    """A key whose first lines were cut off: the lines of base64 in front of an END that no BEGIN belongs to."""
+    """A key whose first lines were cut off: base64 lines before an END without a BEGIN."""
     if b"-----END " not in text:
         return text, 0
     parts: list[bytes] = []

@@ -1,8 +1,9 @@
-"""Finding what was read before under a new name: after rotation by rename, by copy and truncation, with compression.
+"""Finds a file that was read before under its new name: after rotation by rename, by copy and truncation, with
+compression.
 
-A file is known by what it holds, not by its name: a checksum of its first bytes and one of the bytes just before the
-place that was reached. Both together find the file under any name, compressed or not, and notice a file that was
-emptied and has grown past that place again.
+A file is identified by its content, not by its name: a checksum of its first bytes and one of the bytes just before the
+read offset. Together they find the file under any name, compressed or not, and detect a file that was truncated and has
+outgrown that offset again.
 """
 
 from __future__ import annotations
@@ -21,27 +22,28 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
-#: Log files of one service begin alike (banners); a kilobyte reaches the first stamps.
+#: Log files of one service begin alike (banners); a kilobyte reaches the first timestamps.
 HEAD_BYTES = 1024
 ANCHOR_BYTES = 64
 _PIECE = 256 * 1024
-#: A copy or an archive that did not change for so long is complete.
+#: A copy or an archive that has not changed for this long is complete.
 STABLE_S = 1.0
-#: File systems stamp with the kernel's coarse clock, which is a tick behind.
+#: File systems use the kernel's coarse clock, which lags by a tick.
 _TICK_S = 0.01
 _SAME_STAMP_NS = 50_000_000
-#: Of a folder with many logs the generations are looked for less often: 10,000 logs every second.
+#: Folders with many logs are scanned for generations less often: 10,000 logs per second.
 _LOGS_A_SECOND = 10_000
-#: What unpacking a damaged or foreign file raises.
+#: Exceptions raised by unpacking a damaged or foreign file.
 UNPACKABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True)
 class Place:
-    """How far a file has been read: ``offset``, and the checksums by which the file is found again.
+    """How far a file has been read: ``offset``, and the checksums that find the file again.
 
     ``head`` is of the first ``head_bytes``; ``anchor`` of the ``ANCHOR_BYTES`` (or fewer) before ``offset``. ``seen``:
-    when that was (epoch seconds). ``done``: it was read to its end under another name and nobody writes to it any more.
+    when that offset was reached (epoch seconds). ``done``: the file was read to its end under another name and is no
+    longer written.
     """
 
     path: str
@@ -62,7 +64,7 @@ class Place:
         return cls(**row)
 
     def key(self) -> str:
-        """The name of this position in the spool."""
+        """The key of this position in the spool."""
         return f"files:{self.path}|{self.device}:{self.inode}"
 
     def moved(self, handle: int, offset: int, seen: float) -> Place:
@@ -75,7 +77,7 @@ class Place:
         return Place(self.path, self.device, self.inode, offset, head_bytes, head, anchor, seen)
 
     def fits(self, handle: int) -> bool:
-        """Whether the open file still holds, before ``offset``, what was read there."""
+        """Whether the open file still holds, before ``offset``, what was read."""
         if not self.offset:
             return True
         before = os.pread(handle, min(ANCHOR_BYTES, self.offset), max(0, self.offset - ANCHOR_BYTES))
@@ -86,7 +88,7 @@ class Place:
     def fits_packed(self, path: Path) -> bool:
         """Whether a compressed file unpacks to what was read."""
         if not self.offset:
-            return False  # nothing was read of it: any file would fit
+            return False  # nothing was read: any file would match
         try:
             with unpacked(path) as stream:
                 beginning = stream.read(self.head_bytes)
@@ -124,7 +126,7 @@ def unpacked(path: Path) -> IO[bytes]:
 
 def siblings(path: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Files that may be earlier generations of ``path``, oldest first: logrotate's ``.1``, ``-20261121``, ``.2.gz``,
-    and ``name-20261121.log`` for ``name.log``. ``names``: those that its folder has, where that is known.
+    and ``name-20261121.log`` for ``name.log``. ``names``: the names in its folder, if known.
     """
     if names is None:
         names = []
@@ -133,20 +135,20 @@ def siblings(path: Path, names: Iterable[str] | None = None) -> list[Path]:
     found: list[tuple[float, Path]] = []
     for name in names:
         with contextlib.suppress(OSError):
-            status = (path.parent / name).lstat()  # a link is no generation
+            status = (path.parent / name).lstat()  # a link is not a generation
             if stat.S_ISREG(status.st_mode):
                 found.append((status.st_mtime, path.parent / name))
     return [path for _, path in sorted(found)]
 
 
-#: What a rotation adds to a name: a number, a date or "old", behind a point, a dash or an underscore.
+#: What rotation adds to a name: a number, a date or "old", after a dot, a dash or an underscore.
 _ADDED = frozenset("._-0123456789oldTbak")
 
 
 def logs_of(name: str) -> set[str]:
-    """The names of logs of which a file of this name may be an earlier generation: "a.log.1.gz" -> "a.log" (and "a.log.1").
+    """The log names that a file of this name may be an earlier generation of: "a.log.1.gz" -> "a.log" (and "a.log.1").
 
-    "slurmd.log" is none of "slurm.log".
+    "slurmd.log" is not a generation of "slurm.log".
     """
     plain = name
     for suffix in PACKED:
@@ -164,7 +166,7 @@ def logs_of(name: str) -> set[str]:
 
 
 def find(place: Place) -> Path | None:
-    """The file of ``place`` under a new name: by its inode, else by what it holds; None where it is not found."""
+    """The file of ``place`` under a new name, by its inode, else by its content; None if it is not found."""
     generations = siblings(Path(place.path))
     plain = [path for path in reversed(generations) if path.suffix not in PACKED]
     for path in generations if not place.offset else plain:
@@ -176,17 +178,17 @@ def find(place: Place) -> Path | None:
     return next((p for p in reversed(generations) if p.suffix in PACKED and place.fits_packed(p)), None)
 
 
-#: Device, inode and a checksum of the first bytes: inodes are used again, at once on some file systems.
+#: Device, inode and a checksum of the first bytes: inodes are reused, on some file systems at once.
 Identity = tuple[int, int, int]
 
 
 @dataclass
 class Generations:
-    """Earlier generations of one log as they appear: a log may be rotated twice between two looks.
+    """Earlier generations of one log as they appear: a log may rotate twice between two looks.
 
-    ``accounted`` are those that were there at first or have been judged, ``judged_at`` is when none was left to judge;
-    ``changed`` is set when there is something new to keep. A new one is handed out once it has stopped changing: a copy
-    or an archive that is still being written looks like nothing known.
+    ``accounted`` holds those that existed at first or have been judged; ``judged_at`` is when none was left to judge;
+    ``changed`` is set when there is something new to store. A new generation is returned once it has stopped changing:
+    a copy or an archive still being written matches nothing known.
     """
 
     path: Path
@@ -196,8 +198,9 @@ class Generations:
     _changing: dict[Identity, tuple[int, int, float]] = field(default_factory=dict)
 
     def baseline(self, now: float, names: Iterable[str]) -> None:
-        """What is there is history if nothing is known yet; else what was last written when all had been judged:
-        an archive of a generation that was read keeps its time. ``names``: its generations' in its folder.
+        """Sets what counts as already known. Without earlier knowledge that is everything present; otherwise it is
+        every file last written before all had been judged, since an archive of a generation keeps its time. ``names``:
+        the log's generations in its folder.
         """
         for path in siblings(self.path, names):
             found = identified(path)
@@ -215,11 +218,11 @@ class Generations:
 
     @property
     def is_changing(self) -> bool:
-        """Whether one that is new may still be written."""
+        """Whether a new generation may still be written."""
         return bool(self._changing)
 
     def appeared(self, monotonic: float, now: float, names: Iterable[str]) -> list[Path]:
-        """New generations that have not changed for a second, oldest first; each is given until it is accounted."""
+        """New generations unchanged for a second, oldest first; each is returned until it is accounted for."""
         fresh: list[Path] = []
         changing: dict[Identity, tuple[int, int, float]] = {}
         there: set[Identity] = set()
@@ -230,7 +233,7 @@ class Generations:
             identity, status = found
             there.add(identity)
             if identity in self.accounted or (path.suffix in PACKED and path.with_suffix("").exists()):
-                continue  # an archive beside what it is made of is not finished, however long nothing comes
+                continue  # an archive beside its original is unfinished, however long it has been still
             size, written, since = self._changing.get(identity, (-1, -1, monotonic))
             if (size, written) != (status.st_size, status.st_mtime_ns):
                 changing[identity] = (status.st_size, status.st_mtime_ns, monotonic)
@@ -245,7 +248,7 @@ class Generations:
         return fresh
 
     def knows(self, path: Path) -> bool:
-        """Whether this generation has been judged, or was there at first."""
+        """Whether this generation has been judged or existed at first."""
         found = identified(path)
         return found is not None and found[0] in self.accounted
 
@@ -263,28 +266,28 @@ class _Folder:
     changed: int | None = None
     due: float = float("-inf")
     is_changing: bool = False
-    #: The generations of each log, of whatever name.
+    #: The generations of each log, under any name.
     names: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Folders:
-    """The folders of logs that are followed. Each is listed once when it changes, however many logs lie in it."""
+    """The folders of followed logs. Each is listed once when it changes, however many logs it holds."""
 
     def __init__(self) -> None:
         self._folders: dict[Path, _Folder] = {}
 
     def add(self, generations: Generations, now: float) -> None:
-        """Looks out for generations of a log from now on, or from when they were judged last."""
+        """Watches for generations of a log from now on, or from when they were last judged."""
         path = generations.path
         folder = self._folders.setdefault(path.parent, _Folder())
         if folder.changed is None:
             self._list(path.parent, folder)
         folder.generations[path.name] = generations
         generations.baseline(now, folder.names.get(path.name, ()))
-        folder.changed = 0  # it is looked at, which is what makes it known
+        folder.changed = 0  # forces a look, which makes it known
 
     def of(self, path: Path) -> list[Generations]:
-        """The logs that are followed of which a file may be a generation."""
+        """The followed logs that a file may be a generation of."""
         folder = self._folders.get(path.parent)
         return [folder.generations[name] for name in logs_of(path.name) if name in folder.generations] if folder else []
 
@@ -311,7 +314,7 @@ class Folders:
             return False
         folder.changed = (
             changed if time.time_ns() - changed > _SAME_STAMP_NS else 0
-        )  # more may come with the same stamp
+        )  # more files may arrive with the same timestamp
         folder.names = {}
         for name in names:
             for log in logs_of(name):
@@ -329,7 +332,7 @@ def identified(path: Path) -> tuple[Identity, os.stat_result] | None:
 
 
 def same_beginning(path: Path, handle: int) -> bool:
-    """Whether a file, unpacked, begins as the open one does (both not empty)."""
+    """Whether a file, unpacked, begins like the open one (both not empty)."""
     try:
         with unpacked(path) as stream:
             one = stream.read(HEAD_BYTES)
@@ -341,7 +344,7 @@ def same_beginning(path: Path, handle: int) -> bool:
 
 
 def holds(place: Place, path: Path, same_inode: bool = False) -> bool:
-    """Whether a plain file holds what was read up to ``place`` (and is the very same file)."""
+    """Whether a plain file holds what was read up to ``place`` (``same_inode``: and is the very same file)."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -351,7 +354,7 @@ def holds(place: Place, path: Path, same_inode: bool = False) -> bool:
         if same_inode and (status.st_dev, status.st_ino) != (place.device, place.inode):
             return False
         if not place.offset and not same_inode:
-            return False  # nothing was read of it: any file would fit
+            return False  # nothing was read: any file would match
         return status.st_size >= place.offset and place.fits(handle)
     finally:
         os.close(handle)

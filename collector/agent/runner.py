@@ -1,4 +1,4 @@
-"""One source under supervision: opened, polled, closed, opened again; whatever happens in it is a status."""
+"""One supervised source: opened, polled, closed, reopened. Any failure in it becomes a status."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from collector.agent.failure import Denied, Missing
 from collector.agent.source import Context, Reading, Source, SourceKind
 
-#: A device that is not there is looked for again so often: drivers load late, slurmctld moves between hosts.
+#: Retry interval for a missing device: drivers load late, slurmctld moves between hosts.
 LOOK_AGAIN_S = 60.0
-#: After an error: soon, in case it was the moment.
+#: Retry interval after an error: short, in case it was momentary.
 TRY_AGAIN_S = 10.0
-#: A poll that takes longer than this has got stuck in a driver or a program.
+#: A poll that takes longer than this is stuck in a driver or a program.
 STALLED_S = 120.0
 
 
@@ -32,7 +32,7 @@ class Status:
 
 @dataclass
 class Runner:
-    """Polls one source. ``positions`` is how far it has got in this process, what lies in the spool included."""
+    """Polls one source. ``positions`` is how far this process has read, including what is in the spool."""
 
     kind: SourceKind
     options: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Runner:
         return monotonic >= self._due
 
     def poll(self) -> Iterator[Reading]:
-        """What is new, if it is time. Never raises on what a source does."""
+        """Yields what is new, if a poll is due. Never raises for anything a source does."""
         monotonic = self.context.monotonic()
         if monotonic < self._due:
             return
@@ -73,13 +73,13 @@ class Runner:
             self._give_up("absent", str(why), LOOK_AGAIN_S)
         except (Denied, PermissionError) as why:
             self._give_up("denied", str(why), LOOK_AGAIN_S)
-        except Exception as why:  # a source may meet anything; the others go on
+        except Exception as why:  # a source may hit anything; the others continue
             self._give_up("error", f"{type(why).__name__}: {why}", TRY_AGAIN_S)
         finally:
             self._busy_since = None
 
     def wait(self, why: str) -> None:
-        """Not polled this time: what it reads stays where it is."""
+        """Skips this poll: the data stays where it is."""
         if self.source is not None:
             self._now("ok", why)
 
@@ -93,7 +93,7 @@ class Runner:
             self.status = Status(state, detail, self.context.now())
 
     def seen(self) -> Status:
-        """The status as others see it: a poll that does not come back is an error."""
+        """The status as reported: a poll that does not return is an error."""
         busy = self._busy_since
         if busy is not None and self.context.monotonic() - busy > STALLED_S:
             stuck = self.context.monotonic() - busy
@@ -109,7 +109,7 @@ class Runner:
 
 @dataclass
 class SlowLane:
-    """A thread for one source that may have to wait. What it reads goes into ``inbox``, whose bound slows it down."""
+    """A thread for one source that may block. Its readings go into ``inbox``, whose bound throttles it."""
 
     runner: Runner
     inbox: queue.Queue[tuple[str, Reading]]
@@ -121,7 +121,7 @@ class SlowLane:
         self._thread.start()
 
     def _run(self) -> None:
-        # Thousands of agents start together; their polls need not stay together.
+        # Thousands of agents start together; their polls should not stay in step.
         wait = random.random() * 2.0
         while not self.stop.wait(wait):
             for reading in self.runner.poll():

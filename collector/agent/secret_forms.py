@@ -1,7 +1,6 @@
-"""Forms that are secrets wherever they stand, and options of well-known commands that carry one.
+"""Forms that are secrets anywhere, and options of well-known commands that carry one.
 
-The group ``s`` of a pattern is what is taken out. Prefixes of tokens are those that their makers document for
-scanners of repositories.
+The group ``s`` of a pattern is removed. Token prefixes are those that their vendors document for repository scanners.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 
 def is_mixed(value: bytes) -> bool:
-    """Letters and digits both: what words of a sentence are not."""
+    """Letters and digits mixed, which words of a sentence are not."""
     return bool(re.search(rb"\d", value) and re.search(rb"[A-Za-z]", value)) and len(value) >= 6
 
 
@@ -47,7 +46,7 @@ def _form(pattern: bytes, accepts: Callable[[re.Match[bytes]], bool] = _any, fla
 _EDGE = rb"(?<![A-Za-z0-9_-])"
 _BREAK = rb"(?:[ \t]{0,8}\\?\r?\n)?[ \t]{0,8}"
 
-#: Beginnings that say whose token it is.
+#: Prefixes that identify the issuer of a token.
 _TOKENS = (
     rb"sk-(?:proj|ant|svcacct|admin|or|lf)-[A-Za-z0-9_-]{8,255}",
     rb"gh[pousr]_[A-Za-z0-9]{16,255}", rb"github_pat_[A-Za-z0-9_]{16,255}",
@@ -72,13 +71,13 @@ def _option(commands: bytes, option: bytes, value: bytes = _ONE) -> Form:
     return _form(rb"(?<![\w.-])(?:" + commands + rb")(?=[ \t])[^\n|;]{0,300}?[ \t]" + option + value)
 
 
-#: What stands for a value: a variable of the shell, or a name in a usage text (``[--token TOKEN]``).
+#: A placeholder for a value: a shell variable, or a name in a usage text (``[--token TOKEN]``).
 _VARIABLE = re.compile(rb"\$\{?[A-Za-z_]\w*\}?\W{0,3}\Z")
 _PLACEHOLDER = re.compile(rb"[A-Z][A-Z_]{2,30}[\])|,]{0,3}\Z|<[\w -]{1,40}>?[\])|,]{0,3}\Z")
 
 
 def _given(found: re.Match[bytes]) -> bool:
-    """Whether the value of an option is one, and not what stands for it."""
+    """Whether an option's value is a real value, not a placeholder."""
     return not (found["s"].startswith(b"$") or _PLACEHOLDER.match(found["s"]))
 
 
@@ -116,7 +115,7 @@ _COMMANDS = (
     _form(rb"(?<![\w.-])echo[ \t]{1,4}(?:-n[ \t]{1,4})?[\"']?[^\s:\"']{1,100}:(?P<s>[^\r\n\"'|]{1,200}?)[\"']?[ \t]{0,4}\|[ \t]{0,4}(?:sudo[ \t]{1,4})?chpasswd"),
     _form(rb"(?<![\w.-])(?:kinit|sudo[ \t]{1,4}-S|passwd|cryptsetup)[^\n|;<]{0,200}<<<[ \t]{0,4}" + _ONE),
     _form(rb"(?<![\w-])pass(?=:)(?<=[ \t]pass):" + _ONE),
-    # The option of any command: --db-password hunter2, '--token', 'x'
+    # An option of any command: --db-password hunter2, '--token', 'x'
     _form(
         rb"(?<![\w-])--?(?:[A-Za-z]{1,20}[-_]){0,3}(?:password|passwd|passphrase|pass|token|secret|api[-_]?key|secret[-_]key|access[-_]key|auth[-_]key)"
         rb"(?:[\"'],?[ \t]{1,4}(?=[\"'])|[ \t]{1,4}(?!-))" + _ONE, _given, re.I),
@@ -142,7 +141,7 @@ _CONTEXTS = (
     _form(rb"\$ANSIBLE_VAULT;[^\r\n]{1,100}\r?\n(?P<s>(?:[ \t]*[0-9a-f]{1,200}[ \t]*\r?\n?){1,5000})"),
     _form(rb"Private-Lines: \d{1,4}\r?\n(?P<s>(?:[A-Za-z0-9+/=]{1,100}\r?\n){1,200})"),
     _form(rb"Private-MAC: (?P<s>[0-9a-f]{8,200})"),
-    _form(  # schemes whose parameters are quoted: all of the line
+    _form(  # schemes with quoted parameters: the whole line
         _EDGE + rb"(?:proxy-)?authorization[\"']?\s{0,4}[:=]" + _BREAK +
         rb"[\"']?(?P<s>(?:Digest|AWS4-[\w-]{1,40}|OAuth|Signature|Hawk|MAC)[ \t][^\r\n]{1,4000})", flags=re.I),
     _form(

@@ -1,4 +1,4 @@
-"""Delivery: the oldest batch first, one at a time, each until the service says it is on its disk."""
+"""Delivery: oldest batch first, one at a time, each until the service confirms that it is on disk."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from collector.agent.batch import Batch, Loss
 from collector.agent.failure import AgentError
 from collector.agent.spool import Spool
 
-#: Waits after failures double from the first to the last; up to half of each is left to chance (thousands of agents
-#: lose the same server in the same second).
+#: Waits after failures double from the first to the last; up to half of each is random (thousands of agents lose the
+#: same server in the same second).
 FIRST_WAIT_S, LAST_WAIT_S = 1.0, 60.0
-#: A refused token is a person's work; asking more often fills the service's log.
+#: A refused token needs a person; more frequent retries would only fill the service's log.
 REFUSED_WAIT_S = 30.0
 TIMEOUT_S = 30.0
-#: Batches that the service cannot read are kept beside the spool for a person, so many at most.
+#: Batches that the service cannot read are kept beside the spool for a person, at most this many.
 KEPT_ASIDE = 16
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service said; ``code`` 0: nothing came back. ``wait``: its Retry-After in seconds."""
+    """The service's answer; ``code`` 0: no answer. ``wait``: its Retry-After in seconds."""
 
     code: int
     detail: str = ""
@@ -69,7 +69,7 @@ class Connection:
         return http.client.HTTPConnection(self._host, self._port, timeout=self.timeout)
 
     def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        """One exchange. A kept-open connection that the other side closed in the meantime is opened anew."""
+        """One exchange. A kept-open connection that the peer closed meanwhile is reopened."""
         token = self.token()
         if token:
             headers = {**headers, "Authorization": f"Bearer {token}"}
@@ -112,7 +112,7 @@ def _seconds(text: str | None) -> float | None:
 
 @dataclass
 class Sender:
-    """Runs in a thread of its own (``run``). ``trouble`` is None while all is well, else a sentence."""
+    """Runs in a thread of its own (``run``). ``trouble`` is None if delivery works, else a sentence."""
 
     spool: Spool
     connection: Connection
@@ -131,15 +131,15 @@ class Sender:
     _failures: int = 0
 
     def wake(self) -> None:
-        """Something new is in the spool."""
+        """Signals new data in the spool."""
         self._wake.set()
 
     def hurry(self) -> None:
-        """A link came back: if the service could not be reached, it is tried again now, not in a minute."""
+        """A link came back: an unreachable service is retried now, not in a minute."""
         self._hurry.set()
 
     def stop(self, within: float) -> None:
-        """Delivers what waits for ``within`` seconds at most, then ends."""
+        """Delivers waiting batches for at most ``within`` seconds, then ends."""
         self._deadline = time.monotonic() + within
         self.connection.timeout = min(self.connection.timeout, max(0.5, within))
         self._stop.set()
@@ -161,11 +161,11 @@ class Sender:
                 self._hurry.wait(wait)
                 self._hurry.clear()
             elif wait:
-                # Nothing but the end of the process shortens a wait that the service asked for.
+                # Only the end of the process shortens a wait that the service asked for.
                 self._stop.wait(wait)
 
     def _next(self) -> float | None:
-        """Offers the oldest batch; None where none waits. A spool that the disk refuses is tried again, like the service."""
+        """Offers the oldest batch; None if none waits. A failing disk is retried like a failing service."""
         try:
             batch = self.spool.first()
             return None if batch is None else self.deliver(batch)
@@ -174,7 +174,7 @@ class Sender:
             return self._wait(Answer(0, self.trouble))
 
     def deliver(self, batch: Batch) -> float:
-        """Offers one batch. Returns how long to wait before the next try; 0 when it is done with."""
+        """Offers one batch. Returns how long to wait before the next attempt, in seconds; 0 when the batch is done."""
         self.spool.sync()
         answer = self._post(batch.payload, f"{self.agent}/{self.stream}/{self.spool.epoch}/{batch.sequence}")
         if answer.code == 413:
@@ -207,7 +207,8 @@ class Sender:
         })  # fmt: skip
 
     def _in_pieces(self, batch: Batch) -> Answer:
-        """Too large for the service: in halves of halves, under keys that are the same at every try."""
+        """Sends a batch too large for the service in halves of halves, under keys that are the same at every
+        attempt."""
         waiting = [(1, wire.unpack(batch.payload))]
         while waiting:
             number, body = waiting.pop()
@@ -224,7 +225,7 @@ class Sender:
         return Answer(200)
 
     def _keep_aside(self, batch: Batch, answer: Answer) -> None:
-        """The service cannot read it: keep it for a person, count it as a loss, go on."""
+        """The service cannot read the batch: keep it for a person, count it as a loss, continue."""
         folder = self.spool.folder / "refused"
         with contextlib.suppress(OSError):
             folder.mkdir(exist_ok=True)

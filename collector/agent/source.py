@@ -1,11 +1,11 @@
-"""What a source is. A new source is one file that defines ``SOURCE`` and one line in ``collector.agent.sources``.
+"""Defines a source. A new source is one file that defines ``SOURCE`` and one line in ``collector.agent.sources``.
 
-A *source* is asked again and again (``poll``) for what is new. It gives *readings*: records that are ready for the
-wire, and the position from which it would go on. The position is kept together with the records, so a source never
-needs to remember anything itself: after any crash ``open`` gets the last kept positions.
+The agent polls a *source* repeatedly (``poll``) for new data. The source yields *readings*: records ready for the wire,
+and the position to continue from. Records and position are stored together, so a source keeps no state of its own:
+after a crash, ``open`` receives the last stored positions.
 
-A source whose device, file or tool is not there raises ``Missing`` (or ``Denied``) from ``open`` or ``poll``: that is
-a status, and it is opened again later. Any other exception is a status too, never the end of the agent.
+A source whose device, file or tool is absent raises ``Missing`` (or ``Denied``) from ``open`` or ``poll``: that becomes
+a status, and the source is reopened later. Any other exception becomes a status too and never ends the agent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from collector.agent import wire
 from collector.agent.failure import Denied, Missing
 
-#: No program says so much that is meant: memory is capped, and the agent of a controller answers for all its sources.
+#: No program produces this much on purpose: memory is capped, and the agent of a controller serves all its sources.
 _MOST_OUTPUT = 64 * 1024 * 1024
 
 Option = str | int | float | bool | list[str]
@@ -33,9 +33,9 @@ Option = str | int | float | bool | list[str]
 
 @dataclass(slots=True)
 class Reading:
-    """What a poll gave: ``body`` (records, one JSON object a line), how many lines or samples they hold, and the
-    position (key -> value) that is reached with them. A value of None forgets a key. ``kept`` is called, by another thread,
-    when they are on the agent's disk: what was read may go then.
+    """The result of a poll: ``body`` (records, one JSON object per line), how many lines or samples it holds, and the
+    position (key -> value) reached with it. A value of None deletes a key. ``kept`` is called, by another thread, once
+    the records are on the agent's disk: the original may be removed then.
     """
 
     body: bytes
@@ -45,25 +45,25 @@ class Reading:
 
 
 class Source(Protocol):
-    """A running source. ``interval``: seconds between polls; 0 means with every turn of the agent's loop. One that also has
-    ``trouble`` (a sentence, or empty) says there what of it does not go while the rest does.
+    """A running source. ``interval``: seconds between polls; 0 means every turn of the agent's loop. A source may also
+    have ``trouble`` (a sentence, or empty): what fails while the rest works.
     """
 
     interval: float
 
     def open(self, positions: Mapping[str, Any]) -> None:
-        """Gets ready to read from the kept positions on. Raises ``Missing``, ``Denied`` or what the system raises."""
+        """Prepares to read from the stored positions on. Raises ``Missing``, ``Denied`` or what the system raises."""
 
     def poll(self) -> Iterator[Reading]:
-        """What is new; at most about 1 MiB a call where it may be more."""
+        """Yields what is new; at most about 1 MiB per call if there may be more."""
 
     def close(self) -> None:
-        """Lets go of handles and children."""
+        """Releases handles and children."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A program's answer."""
+    """The output and exit status of a program."""
 
     code: int
     out: str
@@ -71,7 +71,8 @@ class Run:
 
 
 def _printed(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
-    """What a program prints until it ends. Raises ``TimeoutError``, and ``OverflowError`` for one that does not stop."""
+    """Everything a program prints until it ends. Raises ``TimeoutError``, and ``OverflowError`` for one that does not
+    stop printing."""
     assert child.stdout is not None and child.stderr is not None
     kept: dict[int, list[bytes]] = {child.stdout.fileno(): [], child.stderr.fileno(): []}
     waiting = select.poll()
@@ -101,7 +102,7 @@ def _printed(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, by
 
 @dataclass
 class Context:
-    """The host as sources see it: time, programs and the file system are values, so that tests can give their own."""
+    """The host as sources see it: time, programs and the file system are values that tests can replace."""
 
     host: str = field(default_factory=socket.gethostname)
     root: Path = Path("/")
@@ -114,27 +115,28 @@ class Context:
         return self.root / name.lstrip("/")
 
     def text(self, name: str) -> str | None:
-        """A small file's text, stripped; None where there is none or the device does not answer."""
+        """A small file's text, stripped; None if it does not exist or the device does not answer."""
         try:
             return self.path(name).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return None
 
     def number(self, name: str) -> int | None:
-        """A small file's number."""
+        """A small file's content as a number."""
         try:
             return int(self.text(name) or "")
         except ValueError:
             return None
 
     def boot_id(self) -> str:
-        """The kernel's random id of this boot; empty where there is none."""
+        """The kernel's random ID of this boot; empty if there is none."""
         return self.text("/proc/sys/kernel/random/boot_id") or ""
 
     def run(self, command: Sequence[str], timeout: float = 60.0) -> Run:
-        """Runs a program to its end. Raises ``Missing`` where it is not installed, ``TimeoutError`` past ``timeout``."""
+        """Runs a program to its end. Raises ``Missing`` if it is not installed, ``TimeoutError`` after ``timeout``
+        seconds."""
         try:
-            # A program that prints times must print them alike on every host: UTC has no hour twice.
+            # Times in a program's output must have one format on every host: UTC has no repeated hour.
             environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
             child = subprocess.Popen(
                 list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
@@ -148,7 +150,7 @@ class Context:
             try:
                 out, err = _printed(child, time.monotonic() + timeout)
             except BaseException as error:
-                # With all that it started: what a wrapper leaves behind would hang beside its successors, one a poll.
+                # Kill its whole process group: leftovers of a wrapper would hang beside its successors, one per poll.
                 with contextlib.suppress(OSError):
                     os.killpg(child.pid, signal.SIGKILL)
                 if isinstance(error, TimeoutError):
@@ -159,7 +161,7 @@ class Context:
         return Run(child.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def answer(self, command: Sequence[str], timeout: float = 60.0) -> str:
-        """A program's output. Raises ``OSError`` with its first line of complaint where it failed."""
+        """A program's output. Raises ``OSError`` with the first line of stderr if it failed."""
         done = self.run(command, timeout)
         if done.code:
             complaint = (done.err.strip() or done.out.strip() or f"exit code {done.code}").splitlines()[0]
@@ -169,12 +171,12 @@ class Context:
 
 @dataclass(frozen=True)
 class SourceKind:
-    """A kind of source: its name in the configuration, its options with their defaults, and how one is made.
+    """A kind of source: its name in the configuration, its options with their defaults, and its factory.
 
     ``role``: "node" sources run everywhere, "controller" ones where ``controller = true`` is set. ``slow`` ones may
-    wait for a device or a program: each polls in a thread of its own, so that a hanging GPU driver stops nothing else.
-    ``waits``: what it reads stays where it is for days, so it is left there while the spool is nearly full.
-    ``reads``, ``costs`` and ``blind_to`` are for people (docs/agent.md lists them).
+    block on a device or a program: each polls in a thread of its own, so that a hanging GPU driver stops nothing else.
+    ``waits``: its data stays available for days, so it is not read while the spool is nearly full. ``reads``, ``costs``
+    and ``blind_to`` are for people (docs/agent.md lists them).
     """
 
     name: str
@@ -192,7 +194,7 @@ def metrics_reading(
     samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], float], stream: str, now: float,
     positions: dict[str, Any] | None = None,
 ) -> Reading:  # fmt: skip
-    """Samples, (metric, labels) -> value, as one Prometheus text with the time of reading."""
+    """Samples, (metric, labels) -> value, as one Prometheus text with the time of the reading."""
     body = wire.document("prometheus", exposition(samples, now), stream, now)
     return Reading(body, len(samples), positions or {})
 
@@ -221,8 +223,8 @@ Samples = dict[tuple[str, Labels], float]
 
 @dataclass
 class Changes:
-    """Which counters moved since the last look. Unchanged ones are told once an hour, so that a reader who comes late
-    knows them and a silent counter differs from a missing one; all others cost nothing.
+    """Tracks which counters changed since the last look. Unchanged ones are reported once an hour, so that a late
+    reader learns them and a silent counter differs from a missing one. Beyond that they cost nothing.
     """
 
     every: float = 3600.0
@@ -230,8 +232,8 @@ class Changes:
     _sent_at: float = float("-inf")
 
     def of(self, samples: Samples, now: float) -> Samples:
-        """``samples`` that are new or differ; each counter (``*_total``) that grew has its growth beside it as
-        ``*_increase``. A counter that fell was set back (driver reload): its growth is what it shows now.
+        """``samples`` that are new or changed; each counter (``*_total``) that increased gets its increase beside it as
+        ``*_increase``. A counter that fell was reset (driver reload): its increase is its current value.
         """
         everything = now - self._sent_at >= self.every
         if everything:

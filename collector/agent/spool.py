@@ -1,27 +1,29 @@
-"""The agent's bounded spool on disk: batches that wait for the server, and how far each source has been read.
+"""The agent's bounded spool on disk: batches that wait for the server, and the read position of each source.
 
-A *batch* is one delivery: a sequence number, compressed records, how many lines of which source kind they hold, and
-the read positions that are reached when it is kept. Batches and positions are one frame, so they cannot disagree: what
-is in the spool is never read again, what is not in it is read again.
+A *batch* is one delivery: a sequence number, compressed records, how many lines of which source kind they hold, and the
+read positions reached once it is stored. Batches and positions are one frame, so they cannot disagree: what is in the
+spool is never read again, and what is not in it is.
 
     SPOOL/
       state.json            epoch, last acknowledged sequence, positions (a copy that survives removed segments)
       state.json.new        the disk's blocks for the next one, so that a full disk cannot refuse it
-      acknowledged          the last acknowledged sequence and the epoch, written at each answer (without a sync: a power cut
-                            may take it back, then delivered batches are offered again, or told as lost where the spool is full)
+      acknowledged          the last acknowledged sequence and the epoch, written at each answer (without a sync: a
+                            power cut may undo it; then delivered batches are offered again, or reported lost if the
+                            spool is full)
       00000000000000000042.seg   frames from sequence 42 on
 
 A frame (``collector.agent.frames``) that a crash cut off at the end of the newest segment is removed at the next start: it
 was never synced, hence never sent, and its lines are read again.
 
 Durability (``append`` then ``sync``): a batch is synced before it is sent. So a sequence number that the server has
-seen never stands for other lines, not even after a power cut.
+seen never denotes other lines, not even after a power cut.
 
-A number that was kept and is not there any more (a damaged disk, a segment that somebody removed) is told as lost in its
-turn, under its own number: the service knows whether it has it.
+A stored number that is gone (a damaged disk, a removed segment) is reported as lost in its turn, under its own number:
+the service knows whether it has it.
 
-Full: the oldest batches go first, except the very first that waits: the server may have it already. What goes is
-counted by source kind and appended as a batch of its own that says so (a blind period), before anything is removed.
+Full: the oldest batches are dropped first, except the first unacknowledged one: the server may have it already. Dropped
+lines are counted by source kind and reported in a batch of their own (a blind period), appended before anything is
+removed.
 """
 
 from __future__ import annotations
@@ -54,10 +56,11 @@ class _Segment:
 
 @dataclass
 class Spool:
-    """The spool in ``folder``, at most ``cap`` bytes. ``report`` turns a loss into the payload that tells the server.
+    """The spool in ``folder``, at most ``cap`` bytes. ``report`` turns a loss into the payload that reports it to the
+    server.
 
-    Thread-safe: one thread appends, another reads and acknowledges. Raises ``AgentError`` where the folder cannot be
-    used at all; a full disk raises ``OSError`` from ``append`` and changes nothing.
+    Thread-safe: one thread appends, another reads and acknowledges. Raises ``AgentError`` if the folder cannot be used
+    at all; a full disk raises ``OSError`` from ``append`` and changes nothing.
     """
 
     folder: Path
@@ -81,7 +84,7 @@ class Spool:
     # ------------------------------------------------------------------------------------------------ opening
 
     def open(self, new_epoch: Callable[[], str], now: float) -> None:
-        """Takes the folder for this process and reads what it holds. ``new_epoch`` names a spool that is new."""
+        """Takes the folder for this process and reads its contents. ``new_epoch`` names a new spool."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock_file = (self.folder / "lock").open("ab")
@@ -118,7 +121,8 @@ class Spool:
             self._append(self.report(nameless), {}, now, {}, nameless)
 
     def _set_aside(self) -> Loss | None:
-        """Segments of nobody knows which epoch: their numbers must not be used again. They are kept for a person."""
+        """Sets aside segments of an unknown epoch: their numbers must not be reused. They are kept for a person to
+        inspect."""
         self._segments = [_Segment(path, int(path.stem), 1 << 62) for path in sorted(self.folder.glob("*.seg"))]
         for segment in self._segments:
             segment.size = segment.path.stat().st_size
@@ -135,7 +139,7 @@ class Spool:
             numbers = int(state["acknowledged"]), int(state["next"]), int(state.get("dropped_lines", 0))
             epoch = str(state["epoch"])
         except (ValueError, KeyError, TypeError, AttributeError, OSError):
-            return  # none yet, or damaged: as good as none
+            return  # none yet, or damaged, which means the same here
         self.acknowledged, self._next, self.dropped_lines = numbers
         self._positions, self.epoch = positions, epoch
 
@@ -175,7 +179,7 @@ class Spool:
     # ------------------------------------------------------------------------------------------------ writing
 
     def positions(self) -> dict[str, Any]:
-        """How far each source has been read, by its own key."""
+        """The read position of each source, by its own key."""
         with self._lock:
             return {key: value for key, (_, value) in self._positions.items() if value is not None}
 
@@ -201,7 +205,7 @@ class Spool:
         segment, tail = self._segment_for(len(frame), sequence)
         try:
             written = 0
-            while written < len(frame):  # a disk that fills takes a part first, and refuses the rest
+            while written < len(frame):  # a disk that fills up takes a part first and refuses the rest
                 written += tail.write(frame[written:])
         except OSError:
             os.ftruncate(tail.fileno(), segment.size)
@@ -229,7 +233,7 @@ class Spool:
         return segment, self._tail
 
     def sync(self) -> None:
-        """Makes what was appended durable."""
+        """Makes the appended data durable."""
         with self._lock:
             if self._tail is not None and self._unsynced:
                 os.fdatasync(self._tail.fileno())
@@ -241,7 +245,7 @@ class Spool:
 
     @property
     def waiting(self) -> int:
-        """So many batches are not acknowledged (those dropped in between count too)."""
+        """How many batches are unacknowledged, including numbers dropped in between."""
         return self._next - 1 - self.acknowledged
 
     # ------------------------------------------------------------------------------------------------ full
@@ -250,11 +254,12 @@ class Spool:
         if self.size + size <= self.cap or not self._segments:
             return
         self._drop_acknowledged()
-        for first, last in self._dropped:  # what a full disk kept from being removed: it is told already
+        for first, last in self._dropped:  # what a full disk kept from being removed: already reported
             self._remove_range(first, last)
         if self.size + size <= self.cap:
             return
-        # The first that waits stays: the server may have it. It need not be the next number: others went before.
+        # The first waiting batch stays: the server may have it. It need not be the next number: others were dropped
+        # before.
         waiting = self._first_waiting()
         victims: list[_Segment] = []
         freed = 0
@@ -269,7 +274,7 @@ class Spool:
         if loss is None:
             return
         if victims[-1] is self._segments[-1]:
-            self._close_tail()  # the report must not stand in a segment that goes
+            self._close_tail()  # the report must not be in a segment that is removed
         self._append(self.report(loss), {}, now, {}, loss, (waiting + 1, loss.last))
         self._dropped.append((waiting + 1, loss.last))
         self.sync()
@@ -277,7 +282,7 @@ class Spool:
         self._remove_range(waiting + 1, loss.last)
 
     def _first_waiting(self) -> int:
-        """The number of the oldest batch that is there and not acknowledged."""
+        """The number of the oldest batch that exists and is not acknowledged."""
         for segment in self._segments:
             if segment.last > self.acknowledged:
                 with segment.path.open("rb") as stream:
@@ -287,7 +292,8 @@ class Spool:
         return self.acknowledged
 
     def _loss(self, victims: list[_Segment], waiting: int, reason: str) -> Loss | None:
-        """What goes with these segments; what an earlier report among them told is carried on in the new one."""
+        """The loss of these segments; losses that earlier reports among them named are carried over into the new
+        report."""
         found: Loss | None = None
         for segment in victims:
             with segment.path.open("rb") as stream:
@@ -311,7 +317,7 @@ class Spool:
             self._tail = None
 
     def _remove_range(self, first: int, last: int) -> None:
-        """Removes the frames ``first..last``; a segment that holds others too is written anew without them."""
+        """Removes the frames ``first..last``; rewrites a segment that also holds others."""
         for segment in list(self._segments):
             if segment.last < first or segment.first > last:
                 continue
@@ -359,14 +365,15 @@ class Spool:
     # ------------------------------------------------------------------------------------------------ reading
 
     def first(self) -> Batch | None:
-        """The oldest batch that is not acknowledged; None when all are. Damaged and missing ones are told as a loss."""
+        """The oldest unacknowledged batch; None if all are acknowledged. Damaged and missing ones are reported as a
+        loss."""
         with self._lock:
             found = self._first_there()
             hole = self._hole(self.acknowledged + 1, found.sequence - 1 if found else self._next - 1)
             return found if hole is None else self._missing(*hole, found.created if found else self._opened)
 
     def _hole(self, first: int, last: int) -> tuple[int, int] | None:
-        """The first stretch of these numbers of which nothing tells why it is not there."""
+        """The first range of these numbers that is missing without a recorded reason."""
         for a, b in sorted(self._dropped):
             if first < a <= last:
                 return first, a - 1
@@ -380,7 +387,8 @@ class Spool:
         return None
 
     def _missing(self, first: int, last: int, until: float) -> Batch:
-        """Tells of batches that are not on the disk any more. Only of a single one may the service have the original."""
+        """Reports batches that are no longer on disk. The service can have the original only if a single one is
+        missing."""
         since = self._created_before(first) or until
         loss = Loss(first, last, {}, min(since, until), until, "missing on the node's disk")
         return Batch(last, self.report(loss), {}, until, loss.as_json())
@@ -411,18 +419,18 @@ class Spool:
                         sequence, sequence, header["lines"], header["created"], header["created"],
                         "damaged on the node's disk",
                     )  # fmt: skip
-                    # Its own number tells the loss: no other batch can stand for it.
+                    # Its own number reports the loss: no other batch can use that number.
                     payload = self.report(loss)
                     return Batch(sequence, payload, {}, header["created"], loss.as_json())
                 return Batch(sequence, payload, header["lines"], header["created"], header.get("lost"))
         return None
 
     def acknowledge(self, sequence: int) -> None:
-        """The server has this batch on its disk: it need not be kept. Numbers come in order."""
+        """The server has this batch on its disk: it need not be kept. Numbers arrive in order."""
         with self._lock:
             self.acknowledged = max(self.acknowledged, sequence)
             self._write_answer()
-            with contextlib.suppress(OSError):  # the disk refuses: its segments go after a later answer
+            with contextlib.suppress(OSError):  # the disk refuses: its segments are removed after a later answer
                 self._drop_acknowledged()
 
     def _write_answer(self) -> None:
@@ -431,7 +439,7 @@ class Spool:
                 os.pwrite(self._answers, f"{self.acknowledged:020d} {self.epoch}\n".encode(), 0)
 
     def _drop_acknowledged(self) -> None:
-        # The newest stays: it is written to, and an emptied one would cost a state file per batch.
+        # The newest stays: it is being written to, and an emptied one would cost a state file per batch.
         done = [s for s in self._segments[:-1] if s.last <= self.acknowledged]
         if not done:
             return
@@ -441,13 +449,13 @@ class Spool:
             self._forget(segment)
 
     def checkpoint(self) -> None:
-        """Writes the state down: fewer batches are offered again after a crash (the server knows them by number)."""
+        """Writes the state: fewer batches are offered again after a crash (the server knows them by number)."""
         with self._lock:
             self.sync()
             self._write_state()
 
     def _write_state(self) -> None:
-        self.sync()  # positions must never be known of lines that are not
+        self.sync()  # positions must never cover lines that are not stored
         state = {
             "epoch": self.epoch, "acknowledged": self.acknowledged, "next": self._next,
             "dropped_lines": self.dropped_lines,
@@ -457,7 +465,7 @@ class Spool:
         new = self.folder / "state.json.new"
         new.touch()
         with new.open("r+b") as stream:
-            stream.write(text)  # over the blocks that it has
+            stream.write(text)  # overwrites the blocks that it already has
             stream.truncate()
             os.fsync(stream.fileno())
         new.replace(self.folder / "state.json")
@@ -465,14 +473,15 @@ class Spool:
         self._reserve(2 * len(text))
 
     def _reserve(self, size: int) -> None:
-        """Takes the blocks of the next state file now: on a full disk nothing could be removed that is delivered."""
+        """Reserves the blocks of the next state file now: on a full disk, delivered segments could not be removed
+        otherwise."""
         with contextlib.suppress(OSError), (self.folder / "state.json.new").open("wb") as stream:
             os.posix_fallocate(stream.fileno(), 0, size + 4096)
 
     def close(self) -> None:
-        """Writes all down and lets the folder go."""
+        """Writes everything down and releases the folder."""
         with self._lock:
-            with contextlib.suppress(OSError):  # the disk refuses: the next start takes it from the segments
+            with contextlib.suppress(OSError):  # the disk refuses: the next start rebuilds it from the segments
                 self.checkpoint()
                 self._close_tail()
             if self._answers is not None:

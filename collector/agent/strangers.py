@@ -1,7 +1,8 @@
-"""Strangers' text in our own words: names of files, jobs and devices that a user chose, as a quotation that says nothing.
+"""Untrusted text in our own messages: names of files, jobs and devices that a user chose, quoted so that no pattern
+matches them.
 
-Whoever reads logs looks for words. A file named ``NVRM: Xid (PCI:0000:3b:00): 79`` must not become the GPU's own complaint
-because the agent tells why it did not read that file.
+Readers of logs search for words. A file named ``NVRM: Xid (PCI:0000:3b:00): 79`` must not become a GPU error because
+the agent reports why it did not read that file.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import re
 import stat
 from pathlib import Path
 
-#: As many links in a row as Linux follows.
+#: Linux follows this many links in a row.
 MOST_LINKS = 40
 #: Longer names are cut; the rest is counted.
 MOST = 80
 
-#: The signs of parsers/visible.py, which is not here: a test compares them.
+#: The characters of parsers/visible.py, which is not available here: a test compares them.
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
@@ -24,7 +25,7 @@ _HIDDEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """``text`` as one line for a terminal: what would steer it, turn the line around or hide in it is an escape as JSON has it.
+    """``text`` as one line for a terminal: control, bidirectional and invisible characters become JSON escapes.
 
     >>> visible("a\\x1b[31mb")
     'a\\\\u001b[31mb'
@@ -41,8 +42,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def quoted(text: str | bytes | os.PathLike[str], most: int = MOST) -> str:
-    """``text`` as one bounded word between ``<`` and ``>`` that no pattern takes for anything: every letter stands alone
-    behind a dot, other bytes are ``%xx``. People can read it, searches for words cannot.
+    """``text`` as one bounded word between ``<`` and ``>`` that no pattern matches: a dot precedes every run of
+    letters, other bytes are ``%xx``. People can read it, word searches cannot.
 
     >>> quoted("a b/c1")
     '<.a%20.b%2f.c.1>'
@@ -63,8 +64,8 @@ def _encodes(text: str | os.PathLike[str]) -> bool:
 
 
 def is_led_astray(path: str, status: os.stat_result) -> bool:
-    """Whether a user led us to a file (``status``) of somebody else: some part of ``path`` is a link of theirs. Links of root, of
-    the agent's own user, and to one's own file are followed."""
+    """Whether a user redirected us to a file (``status``) of somebody else: a component of ``path`` is a link of
+    theirs. Links of root, of the agent's own user, and to one's own file are followed."""
     ours = (0, os.geteuid(), status.st_uid)
     step, left, links = Path("/"), list(reversed(Path(path).absolute().parts[1:])), 0
     while left:

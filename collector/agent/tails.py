@@ -1,4 +1,4 @@
-"""Files that are being read: plain ones as they grow, compressed generations to their end. Readings come out of both."""
+"""Files that are being read: plain ones as they grow, compressed generations to their end. Both yield readings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from collector.agent import rotation, wire
 from collector.agent.rotation import Place
 from collector.agent.source import Reading
 
-#: Read at most so much of one file in a turn: bounds memory, and no file starves the others.
+#: Most bytes read from one file in a turn: bounds memory, and no file starves the others.
 PIECE = 256 * 1024
-#: A line longer than this is delivered in pieces (tag "continued"); a missing line end must not stop a file for ever.
+#: A longer line is delivered in pieces (tag "continued"); a missing line end must not block a file for ever.
 LONGEST_LINE = 1024 * 1024
-#: A last line without its end is delivered as it is when nothing follows for so long.
+#: A last line without its end is delivered as it is after this long without more data.
 PARTIAL_S = 30.0
-#: So many NULs where a line should begin are no line: what a crash left, or a daemon that goes on behind what was truncated.
+#: This many NULs at the start of a line are no line: a crash left them, or a daemon that writes on after a truncation.
 HOLE_BYTES = 4096
-#: Before a kind: the lines are a document's, not a log's.
+#: Prefix of a kind: the lines belong to a document, not to a log.
 DOCUMENT = "document:"
 
 
 @dataclass
 class Tail:
-    """One open file. ``left_at`` is set once its name belongs to another file: it is read to its end and closed."""
+    """One open file. ``left_at`` is set once its name belongs to another file: it is read to its end, then closed."""
 
     handle: int
     place: Place
@@ -36,11 +36,11 @@ class Tail:
     grew_at: float
     left_at: float | None = None
     finished: bool = False
-    #: The file's size and its time of change at the last look, and when that size was seen first.
+    #: The file's size and modification time at the last look, and when that size was first seen.
     size: int = -1
     changed_ns: int = -1
     still_since: float = 0.0
-    #: Where nothing but NULs stood at that look.
+    #: Where only NULs stood at that look.
     _nulls: tuple[int, int, int] | None = None
     _head: bytes = b""
     _wide: str | None = None
@@ -54,14 +54,14 @@ class Tail:
         return self._head
 
     def is_emptied(self, status: os.stat_result) -> bool:
-        """Whether what was read of the file is not what it holds there now, also where it has its former length again."""
+        """Whether the file no longer holds what was read of it, even if it has its former length again."""
         changed, self.changed_ns = status.st_mtime_ns != self.changed_ns, status.st_mtime_ns
         if status.st_size <= self.place.offset and not changed:
             return False
         return status.st_size < self.place.offset or not self.place.fits(self.handle)
 
     def read(self, now: float, monotonic: float, last: bool) -> Reading | None:
-        """The next piece of whole lines; ``last``: also what has no line end."""
+        """The next piece of whole lines; ``last`` includes an unterminated line."""
         size = os.fstat(self.handle).st_size
         if size != self.size:
             self.size, self.still_since = size, monotonic
@@ -95,7 +95,7 @@ class Tail:
         if self._wide:
             text = text.decode(self._wide, "replace").removeprefix("\ufeff").encode()
         self.grew_at = monotonic
-        # Dense JSON of one record: one object for all lines costs as much as one line.
+        # Compact JSON of one record: one object for all lines costs as much as one line.
         body = wire.lines_record(
             self.head(), text, offset=self.place.offset, read=wire.stamp(now), tags=tags
         )  # fmt: skip
@@ -103,7 +103,7 @@ class Tail:
         return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
 
     def _passed(self, size: int, now: float, monotonic: float) -> Reading | None:
-        """Goes on behind NULs, and says so. None while nothing stands behind them: room that was made for lines to come."""
+        """Continues after NULs and reports it. None while nothing follows them: preallocated room for later lines."""
         begin, since = self.place.offset, self.place.seen or now
         if self._nulls == (begin, size, self.changed_ns):
             return None
@@ -118,10 +118,10 @@ class Tail:
 
 
 def _behind_nulls(handle: int, at: int, size: int) -> int:
-    """Where something else than NULs stands; ``size`` where nothing does."""
+    """Offset of the first byte that is not NUL; ``size`` if there is none."""
     while at < size:
         try:
-            at = os.lseek(handle, at, os.SEEK_DATA)  # a hole takes no time
+            at = os.lseek(handle, at, os.SEEK_DATA)  # skipping a hole is free
         except OSError as error:
             if error.errno == errno.ENXIO:  # up to the end
                 return size
@@ -136,25 +136,27 @@ def _behind_nulls(handle: int, at: int, size: int) -> int:
 
 
 def _wide(beginning: bytes) -> str | None:
-    """The encoding of a file that begins with a mark of UTF-16 (BMC exports, Windows tools); empty for any other."""
+    """The encoding of a file that begins with a UTF-16 byte order mark (BMC exports, Windows tools); empty for any
+    other."""
     if len(beginning) < 2:
         return None
     return {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(beginning, "")
 
 
 def _last_end(data: bytes, wide: str | None) -> int:
-    """Where the last line end stands; -1 for none. ``data`` begins with a whole character."""
+    """Position of the last line end; -1 for none. ``data`` begins with a whole character."""
     if not wide:
         return data.rfind(b"\n")
     end = "\n".encode(wide)
     at = data.rfind(end)
-    while at > 0 and at % 2:  # the halves of two neighbours
+    while at > 0 and at % 2:  # the halves of two neighbouring characters
         at = data.rfind(end, 0, at + 1)
     return at if at % 2 == 0 else -1
 
 
 def _head(place: Place, source: str | None) -> bytes:
-    """The beginning of this file's records: lines of a source, or pieces of a document whose every line stands alone."""
+    """The start of this file's records: lines of a source, or pieces of a document whose every line is complete by
+    itself."""
     inode = f"{place.device}:{place.inode}"
     if source is not None and source.startswith(DOCUMENT):
         return wire.head(stream="files", document=source.removeprefix(DOCUMENT), path=place.path, inode=inode)
@@ -204,7 +206,7 @@ def _packed_place(place: Place, used: bytes, now: float) -> Place:
 
 
 def last_line_end(handle: int, size: int) -> int:
-    """The place behind the last line end: reading starts with a whole line."""
+    """Offset after the last line end: reading starts with a whole line."""
     at = size
     while at > 0:
         start = max(0, at - PIECE)

@@ -1,4 +1,4 @@
-"""Records as docs/sources/wire.md describes them: one JSON object a line, and how a batch of them is packed."""
+"""Records as docs/sources/wire.md describes them: one JSON object per line, and how a batch of them is packed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def record(**fields: Any) -> bytes:
 
 
 def lines_record(head: bytes, text: bytes, **fields: Any) -> bytes:
-    """Several lines (no line end behind the last) under ``head``, a prepared ``{"stream":..,"source":..`` without its
-    closing brace. Bytes that are no UTF-8 travel exactly, in base64 (a document's as U+FFFD: Slurm writes UTF-8).
+    """Several lines (no line end after the last) under ``head``, a prepared ``{"stream":..,"source":..`` without its
+    closing brace. Bytes that are not UTF-8 are sent exactly, in base64 (in a document as U+FFFD: Slurm writes UTF-8).
     """
     if b'"document":' in head:
         text = text.decode("utf-8", "replace").encode() + b"\n"
@@ -45,7 +45,7 @@ def lines_record(head: bytes, text: bytes, **fields: Any) -> bytes:
 
 
 def head(**fields: Any) -> bytes:
-    """The beginning of a record that ``lines_record`` completes."""
+    """The start of a record that ``lines_record`` completes."""
     return record(**fields)[:-2]
 
 
@@ -57,7 +57,7 @@ def document(kind: str, text: str, stream: str, read: float, **fields: Any) -> b
 def blind(
     stream: str, source: str | None, since: float, until: float, reason: str, lines: int | None = None, **fields: Any
 ) -> bytes:
-    """Nothing was seen of ``stream`` between two moments; ``lines`` where the loss is counted."""
+    """Nothing was seen of ``stream`` between two times; ``lines`` if the loss is counted."""
     about: dict[str, Any] = {"from": stamp(since), "to": stamp(until), "reason": reason}
     if lines is not None:
         about["lines"] = lines
@@ -65,8 +65,8 @@ def blind(
 
 
 def own_words(host: str, stream: str, message: str, now: float, **quotations: str) -> bytes:
-    """A line of the agent's own. ``message`` holds words and numbers of ours only; what strangers chose (names, paths) goes into
-    ``quotations``, as ``strangers.quoted`` gives it."""
+    """A line of the agent's own. ``message`` holds only our own words and numbers; text that users chose (names, paths)
+    goes into ``quotations``, as ``strangers.quoted`` returns it."""
     pairs = "".join(f" {name}={text}" for name, text in quotations.items())
     line = f"{stamp(now)} {host} faultline-agent[{os.getpid()}]: {stream}: {message}{pairs}"
     about = head(stream=stream, source="faultline-agent", timezone="UTC")
@@ -74,7 +74,7 @@ def own_words(host: str, stream: str, message: str, now: float, **quotations: st
 
 
 def pack(body: bytes) -> bytes:
-    """A batch as it lies in the spool and goes over the wire."""
+    """A batch in the form stored in the spool and sent over the wire."""
     if zstandard is None:
         return gzip.compress(body, 6, mtime=0)
     return zstandard.ZstdCompressor(level=_LEVEL).compress(body)
@@ -90,12 +90,13 @@ def unpack(payload: bytes) -> bytes:
 
 
 def encoding_of(payload: bytes) -> str:
-    """What ``Content-Encoding`` says of a packed batch."""
+    """The ``Content-Encoding`` of a packed batch."""
     return "gzip" if payload[:2] == b"\x1f\x8b" else "zstd"
 
 
 def halves(body: bytes) -> tuple[bytes, bytes] | None:
-    """A batch in two, each with the defaults it needs: between records, else between lines. None: it is one line."""
+    """A batch split in two, each half with the defaults it needs: between records, else between lines. None if it is
+    one line."""
     rows = body.splitlines(keepends=True)
     shared = [row for row in rows if row.startswith(b'{"defaults"')][:1]
     rest = [row for row in rows if not row.startswith(b'{"defaults"')]
@@ -126,18 +127,18 @@ def _split_lines(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] |
 
 
 def defaults(facts: Mapping[str, Any]) -> bytes:
-    """What holds for every record below it in the body."""
+    """Values that apply to every record below it in the body."""
     return record(defaults=dict(facts))
 
 
 def records(body: bytes) -> Iterator[dict[str, Any]]:
-    """The records of a body, read back (tests, and ``faultline agent probe``)."""
+    """The records of a body, parsed (for tests and ``faultline agent probe``)."""
     for row in body.splitlines():
         yield json.loads(row)
 
 
 def count(rows: Iterable[Mapping[str, Any]]) -> int:
-    """Lines and documents in records."""
+    """The number of lines and documents in records."""
     return sum(
         row["lines"].count("\n") + 1 if "lines" in row else "raw" in row or "lines_base64" in row for row in rows
     )

@@ -1,7 +1,7 @@
-"""The sources that the agent knows. A new one is a file with ``SOURCE`` and its name here; a site's own is a module
-named in the configuration (``plugins = ["site_pump"]``) that defines ``SOURCE`` the same way.
+"""The agent's built-in sources. A new one is a file with ``SOURCE`` and an entry here; a site's own is a module named
+in the configuration (``plugins = ["site_pump"]``) that defines ``SOURCE`` the same way.
 
-Modules are imported when the configuration turns them on: what is off costs no memory.
+Modules are imported when the configuration enables them: a disabled source uses no memory.
 """
 
 from __future__ import annotations

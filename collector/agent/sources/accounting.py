@@ -1,4 +1,4 @@
-"""Slurm's accounting: rows of ``sacct`` that are new or changed. On the controller, or where slurmdbd is reachable."""
+"""Slurm's accounting: new or changed rows of ``sacct``. Runs on the controller, or where slurmdbd is reachable."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 from collector.agent import wire
 from collector.agent.source import Context, Reading, SourceKind
 
-#: Columns that the service reads. People's texts stand last: line breaks in them are told apart from there.
+#: Columns that the service reads. Free text comes last: from there on, line breaks inside it can be distinguished from
+#: row ends.
 _COLUMNS = (
     "JobID,JobIDRaw,DBIndex,Cluster,User,UID,Account,Partition,QOS,State,ExitCode,DerivedExitCode,Submit,Start,End,"
     "TimelimitRaw,NodeList,NNodes,AllocTRES,Restarts,Reason,Flags,Reservation,WorkDir,JobName"
 )
-#: slurmdbd hears of an end late (slurmctld batches, backlogs): each look reaches back over the last one by this.
+#: slurmdbd learns of a job's end late (slurmctld batches, backlogs): each poll overlaps the last one by this much.
 _OVERLAP_S = 900.0
-#: Rows told before are remembered by a checksum; more than this many are forgotten and would be told again, harmlessly.
+#: Reported rows are remembered by checksum; beyond this many they are forgotten and reported again, harmlessly.
 _REMEMBERED = 100_000
 
 
@@ -36,7 +37,7 @@ class Accounting:
     def open(self, positions: Mapping[str, Any]) -> None:
         kept = positions.get("accounting") or {}
         self._until = kept.get("until")
-        # Columns come and go between versions, and one unknown name makes sacct refuse all.
+        # Columns differ between versions, and one unknown name makes sacct refuse all.
         offered = set(self.context.answer([self.program, "--helpformat"], self.timeout_s).lower().split())
         self._columns = ",".join(name for name in _COLUMNS.split(",") if name.lower() in offered)
 
@@ -47,7 +48,7 @@ class Accounting:
             self.program, "--allusers", "--duplicates", "--parsable2", f"--format={self._columns}",
             f"--starttime={_slurm_time(since)}", "--endtime=now",
         ], self.timeout_s)  # fmt: skip
-        header, *rows = text.rstrip("\n").split("\n")  # other line ends are of people's texts
+        header, *rows = text.rstrip("\n").split("\n")  # other line ends belong to free text
         changed = [row for row in rows if self._is_new(row)]
         self._until = now
         body = b""
@@ -71,7 +72,7 @@ class Accounting:
 
 
 def _slurm_time(seconds: float) -> str:
-    """As sacct reads it; programs run with TZ=UTC here."""
+    """A time in sacct's input format; programs run with TZ=UTC here."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -1,4 +1,4 @@
-"""Whether this is the boot, and the agent, that ran before: time without an agent is told as a blind period."""
+"""Detects a new boot or a new agent process: the time without an agent is reported as a blind period."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Boot:
         yield Reading(body, 0, {"boot": {"boot": boot, "alive": now}})
 
     def _gap(self, alive: float, boot_before: str, now: float, boot: str) -> bytes:
-        """The time in which nobody looked. Log files and journal are read on from where they were: they are not blind."""
+        """The record of the time without an agent. Log files and journal continue from their positions: they are not
+        blind."""
         if boot != boot_before:
             reason = f"the host was rebooted (boot {boot_before} before, {boot} now)"
         elif now - alive > 2 * self.interval:

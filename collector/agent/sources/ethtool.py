@@ -1,4 +1,4 @@
-"""A NIC driver's own counters, as ``ethtool -S`` shows them, asked of the kernel without a program."""
+"""A NIC driver's own counters, as ``ethtool -S`` shows them, read from the kernel without a program."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from collector.agent.source import Changes, Context, Reading, Samples, SourceKin
 #: linux/sockios.h and linux/ethtool.h
 _SIOCETHTOOL, _GSTRINGS, _GSTATS, _GSSET_INFO = 0x8946, 0x1B, 0x1D, 0x37
 _SET_STATS, _NAME_BYTES = 1, 32
-#: The kernel writes as many counters as the driver has by then, whatever it was told there is room for: so many more fit.
+#: Spare room for counters: the kernel writes as many as the driver has at that moment, whatever size it was given.
 _ROOM = 4096
-#: Of some thousand counters (mlx5, per queue) those that tell of errors, losses, pauses and the physical layer.
+#: Of some thousand counters (mlx5, per queue), those for errors, losses, pauses and the physical layer.
 _WANTED = (
     r"err|drop|discard|crc|fcs|symbol|fault|timeout|link_down|out_of_buffer|pause|fec|recover|reset|lost|missed|cnp|"
     r"retrans|out_of_sequence|rnr|fatal|corrected|jabber|undersize|oversize"
 )
-#: Per queue and per priority: their sums stand beside them.
+#: Per-queue and per-priority counters: their sums are reported as well.
 _UNWANTED = r"^(?:rx|tx|ch)\d+_|queue_\d|_prio\d|\[\d+\]"
 
 
@@ -73,7 +73,7 @@ class Ethtool:
                 return []
             data = array.array("B", struct.pack("=II", _GSTATS, count) + bytes(8 * (count + _ROOM)))
             _ask(handle, name, data)
-        except OSError:  # the driver has none, or the device has gone since
+        except OSError:  # the driver has none, or the device is gone
             self._places.pop(name, None)
             return []
         if struct.unpack_from("=I", data, 4)[0] != count:
@@ -109,7 +109,7 @@ def _size(handle: int, name: str) -> int:
 
 
 def _ask(handle: int, name: str, data: array.array[int]) -> None:
-    """One ethtool question; the answer stands in ``data``."""
+    """Sends one ethtool request; the answer is written into ``data``."""
     request = struct.pack("16sP", name.encode()[:15], data.buffer_info()[0])
     fcntl.ioctl(handle, _SIOCETHTOOL, request)
 

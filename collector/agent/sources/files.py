@@ -1,6 +1,7 @@
 """Log files, followed by content: rotation by rename, copy and truncation, compressed generations, globs.
 
-Read with ``pread`` in turns, not by inotify: logs lie on NFS and Lustre too, where inotify says nothing.
+Files are read with ``pread`` in turns, not through inotify: logs are on NFS and Lustre too, where inotify reports
+nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from collector.agent.source import Context, Reading, SourceKind
 from collector.agent.strangers import is_led_astray
 from collector.agent.tails import Packed, Tail, last_line_end
 
-#: What is said of a file that is not there.
+#: Errors that mean that a file does not exist.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
-#: Of more files than this, those that have said nothing for so long are looked at with each look for new ones.
+#: With more files than this, those silent for this long are checked only with each scan for new ones.
 MANY, QUIET_S = 1_000, 600.0
-#: A file that was told as gone is known again for so long.
+#: A file reported as gone is remembered for this long.
 GONE_S = 86_400.0
-#: Daemons write to the renamed file until they are told to reopen it.
+#: Daemons write to the renamed file until they reopen it.
 AFTER_ROTATION_S = 30.0
 
 DEFAULT_PATHS = [
@@ -42,8 +43,8 @@ DEFAULT_PATHS = [
 
 @dataclass
 class Files:
-    """All files that match. ``kinds``: "GLOB=SOURCE" where the service should not recognise the file by itself, or
-    "GLOB=document:KIND" for a file that is no log (its lines must stand alone, as jobcomp's do).
+    """All files that match. ``kinds``: "GLOB=SOURCE" if the service should not detect the type itself, or
+    "GLOB=document:KIND" for a file that is not a log (each line must be complete by itself, as in jobcomp's).
     """
 
     context: Context
@@ -59,10 +60,11 @@ class Files:
     _finished: deque[Place] = field(default_factory=lambda: deque(maxlen=32))
     _watched: set[str] = field(default_factory=set)
     _folders: rotation.Folders = field(default_factory=rotation.Folders)
-    #: What is not to be read at the moment, by its path: read on from there once it is. ``_gone``: told as gone already.
+    #: Files that cannot be read at the moment, by path: reading continues there later. ``_gone``: already reported as
+    #: gone.
     _away: dict[str, Place] = field(default_factory=dict)
     _gone: set[str] = field(default_factory=set)
-    #: Why files are not read, by their paths.
+    #: Why files are not read, by path.
     _refused: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
     _generations: dict[str, rotation.Generations] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class Files:
             if key.startswith("generations:"):
                 path = key.removeprefix("generations:")
                 self._generations[path] = rotation.Generations.of_json(Path(path), position)
-        # The newest first: what it still has to read is not taken for a generation that nobody saw.
+        # Newest first: the rest of a file must not be taken for a generation that was never seen.
         for place in sorted(known, key=lambda p: p.seen, reverse=True):
             self._watch(place.path)
             if place.done:
@@ -88,7 +90,7 @@ class Files:
         self._scan_at = float("-inf")
 
     def _watch(self, path: str) -> None:
-        """Looks out for generations of a file from now on, or from when they were judged last."""
+        """Watches for generations of a file from now on, or from when they were last judged."""
         if path not in self._watched:
             self._watched.add(path)
             generations = self._generations.setdefault(path, rotation.Generations(Path(path)))
@@ -97,7 +99,7 @@ class Files:
     # ---------------------------------------------------------------------------------------------- finding files
 
     def _recall_gone(self, positions: Mapping[str, Any]) -> None:
-        """Files that were told as gone may come back: a file system that was not mounted yet."""
+        """Files that were reported as gone may return: their file system was not mounted yet."""
         for key, position in positions.items():
             if key.startswith("gone:"):
                 place = Place.of_json(position)
@@ -121,8 +123,8 @@ class Files:
             self._moved_away(place, "renamed or removed while the agent was not running")
 
     def _go_on(self, place: Place, handle: int) -> bool:
-        """Reads an open file on from ``place`` if it is that file. Its device may have another number: after a boot, or where it
-        was mounted anew."""
+        """Continues reading an open file at ``place`` if it is that file. Its device number may differ after a boot or
+        a remount."""
         try:
             status = os.fstat(handle)
             if status.st_ino != place.inode or status.st_size < place.offset or not place.fits(handle):
@@ -138,7 +140,7 @@ class Files:
         return True
 
     def _put_off(self, place: Place, error: OSError) -> None:
-        """A file that cannot be read at the moment keeps its place; the others go on."""
+        """A file that cannot be read at the moment keeps its place; the others continue."""
         self._away[place.path] = place
         self._gone.discard(place.path)
         self._refuse(place.path, error)
@@ -149,7 +151,7 @@ class Files:
         self.trouble = f"{path}: {self._refused[path]}{count}"
 
     def _moved_away(self, place: Place, how: str) -> None:
-        """Reads the rest of a file under its new name; reports it where it is gone."""
+        """Reads the rest of a file under its new name, or reports it as gone."""
         same = rotation.find(place)
         started: dict[str, Any] = {place.key(): None}
         if same is None and place.offset:
@@ -168,14 +170,14 @@ class Files:
         self._waiting.append(Reading(b"", 0, started))
 
     def _account(self, path: str, same: Path | None, started: dict[str, Any]) -> None:
-        """A generation that was found to be a file known before is not judged again, whatever happens in between."""
+        """A generation recognised as a known file is not judged again, whatever happens meanwhile."""
         generations = self._generations.get(path)
         if same is not None and generations is not None:
             generations.account(same)
             started[f"generations:{path}"] = generations.as_json()
 
     def _unseen(self, monotonic: float) -> None:
-        """Generations that nobody has read: the log was rotated more than once between two looks."""
+        """Generations that were never read: the log rotated more than once between two looks."""
         for generations, fresh in self._folders.appeared(monotonic, self.context.now()):
             for path in fresh:
                 generations.account(path)
@@ -190,7 +192,7 @@ class Files:
                 self._waiting.append(Reading(b"", 0, {f"generations:{generations.path}": generations.as_json()}))
 
     def _keep_out(self, path: Path, live: str) -> None:
-        """A copy of what was read: a glob may match it, too, and must not have it read again."""
+        """Excludes a copy of what was read: a glob that matches it must not have it read again."""
         known = {tail.identity() for tail in self._tails}
         with contextlib.suppress(OSError):
             handle = _open(path)
@@ -216,7 +218,7 @@ class Files:
         return any(rotation.same_beginning(path, handle) for handle in unread)
 
     def _also(self, path: Path, begin: Place) -> Place | None:
-        """Starts reading an earlier generation from ``begin`` on."""
+        """Starts reading an earlier generation at ``begin``."""
         try:
             status = path.stat()
         except OSError:
@@ -237,11 +239,9 @@ class Files:
         }
         if identity in known:
             return None
-        self._tails = [
-            tail for tail in self._tails if tail.identity() != identity
-        ]  # a copy that was kept out may hold more
+        self._tails = [tail for tail in self._tails if tail.identity() != identity]  # an excluded copy may hold more
         if path.suffix in rotation.PACKED:
-            try:  # opened at once: logrotate may give its name to another generation any moment
+            try:  # open it at once: logrotate may give its name to another generation at any moment
                 stream = rotation.unpacked(path)
             except rotation.UNPACKABLE as error:
                 self._waiting.append(self._unreadable(path, place, error))
@@ -286,22 +286,23 @@ class Files:
             except OSError as error:
                 if error.errno not in _NOT_THERE:
                     self._refuse(path, error)
-        # A finished file is remembered as long as a glob finds it under its new name.
+        # A finished file is remembered as long as a glob matches its new name.
         gone = {t.place.key(): None for t in self._tails if t.finished and t.identity() not in matched}
         self._tails = [t for t in self._tails if t.place.key() not in gone]
         if gone:
             self._waiting.append(Reading(b"", 0, dict(gone)))
-        if self._first and not self.from_start:  # what comes from now on is new, also where nothing was there yet
+        if self._first and not self.from_start:  # from now on everything is new, even in an empty file
             self._waiting.append(Reading(b"", 0, {"files": {"since": self.context.now()}}))
         self._first = False
 
     def _is_to_be_judged(self, path: str) -> bool:
-        """Whether a new file may be an earlier generation of a log that is followed: most of it, or all, was read there."""
+        """Whether a new file may be an earlier generation of a followed log: most or all of it was read under that
+        name."""
         waiting = [generations for generations in self._folders.of(Path(path)) if str(generations.path) != path]
         return any(not generations.knows(Path(path)) for generations in waiting)
 
     def _begin(self, path: str) -> Tail:
-        """Follows a file: from where it was left, where it comes back. Raises ``OSError``."""
+        """Follows a file, from its old position if it is a returning one. Raises ``OSError``."""
         handle = _open(Path(path))
         away = self._away.pop(path, None)
         if away is not None:
@@ -321,8 +322,8 @@ class Files:
         return self._tails[-1]
 
     def _look_again(self, tail: Tail, path: str) -> None:
-        """A finished file that is found again: it has its name back, somebody writes to it still, or its inode serves another
-        file by now. Raises ``OSError``."""
+        """Handles a finished file that is found again: it has its name back, it is still written to, or its inode now
+        belongs to another file. Raises ``OSError``."""
         handle = _open(Path(path))
         size = os.fstat(handle).st_size
         is_same = size >= tail.place.offset and tail.place.fits(handle)
@@ -366,7 +367,7 @@ class Files:
                 yield from self._waiting
                 raise Missing(f"no file matches {', '.join(self.paths)}")
         self._unseen(monotonic)
-        # Where reading begins is noted before what was read from there.
+        # Start positions are stored before what was read from there.
         waiting, self._waiting = self._waiting, []
         yield from waiting
         for packed in self._packed[:1]:  # one after the other: their order is their age
@@ -378,11 +379,11 @@ class Files:
             if not tail.finished and (few or monotonic - tail.grew_at < QUIET_S):
                 try:
                     yield from self._follow(tail, now, monotonic)
-                except OSError as error:  # a stale handle, a bad place on the disk: the others go on
+                except OSError as error:  # a stale handle, a bad disk block: the others continue
                     yield from self._lost_sight(tail, error)
 
     def _lost_sight(self, tail: Tail, error: OSError) -> Iterator[Reading]:
-        """A file that cannot be read any more is looked for by its name; one that has none is told."""
+        """Searches by name for a file that can no longer be read; reports one that has no name."""
         self._tails.remove(tail)
         with contextlib.suppress(OSError):
             os.close(tail.handle)
@@ -419,7 +420,7 @@ class Files:
             tail.left_at = None
         elif tail.left_at is None:
             tail.left_at = tail.grew_at = monotonic
-            self._scan_at = float("-inf")  # its successor is there already, most likely
+            self._scan_at = float("-inf")  # its successor most likely exists already
         done = (
             tail.left_at is not None
             and monotonic - max(tail.left_at, tail.grew_at) > AFTER_ROTATION_S
@@ -436,12 +437,12 @@ class Files:
             yield Reading(b"", 0, {tail.place.key(): tail.place.as_json()})
 
     def _named(self, tail: Tail) -> tuple[bool, bool]:
-        """Whether a file has its name still, and if not, whether somebody writes to another one of that name: a daemon that was
-        not told to writes on into the former one, however long it has nothing to say."""
+        """Whether a file still has its name, and if not, whether another file of that name is being written. A daemon
+        that was not asked to reopen keeps writing to the old file, however rarely."""
         try:
             status = os.stat(tail.place.path)  # noqa: PTH116 - for every file in every turn
         except OSError as error:
-            return error.errno not in _NOT_THERE, False  # where nobody may look, nothing is known
+            return error.errno not in _NOT_THERE, False  # without permission to look, nothing is known
         return (status.st_dev, status.st_ino) == tail.identity(), status.st_size > 0
 
     def _emptied(self, tail: Tail, now: float) -> Iterator[Reading]:
@@ -471,7 +472,8 @@ class Files:
 
 
 def _open(path: Path) -> int:
-    """Never a file of somebody else to which a user's link leads: globs match what users made. Raises ``OSError``."""
+    """Opens a file, but never somebody else's file through a user's link: globs match what users created. Raises
+    ``OSError``."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if is_led_astray(str(path), os.fstat(handle)):

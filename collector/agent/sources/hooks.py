@@ -1,8 +1,9 @@
-"""The spools of Slurm's hooks: what prolog and epilog were told of a job, its batch script and the ends of its output.
+"""The spools of Slurm's hooks: what prolog and epilog learned about a job, its batch script and the ends of its output.
 
-A file is removed when what it says is on the agent's disk. In a spool that users may write into (that of task prologs) a file
-is its owner's word: nothing is fetched for it, its text stays here, and what is told is that this uid, which the file system
-names, speaks of a job. One that root's prolog gave to another uid is not told.
+A file is removed once its content is on the agent's disk. In a spool that users may write into (that of task prologs),
+a file is only a claim of its owner: nothing is fetched for it, its text stays on the node, and the agent reports only
+that this uid, as named by the file system, refers to a job. A claim about a job that root's prolog assigned to another
+uid is not reported.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from collector.agent.source import Context, Reading, SourceKind
 from collector.agent.strangers import quoted
 
 _MAGIC = b"faultline-hook/1\n"
-#: One look takes so many files; the next comes at once.
+#: Most files per poll; the next poll follows at once.
 _MOST_FILES = 100
-#: Runs whose batch script runs here, remembered from their prolog to their epilog.
+#: Jobs whose batch script runs here, remembered from prolog to epilog.
 _MOST_RUNS = 4096
-#: Events behind which the job's own files are complete, or lie where they will be gone later.
+#: Events after which the job's own files are complete, or after which they will be removed.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
 _NO_FILE = os.strerror(errno.ENOENT).lower()
-#: Which process read a file: positions of another one are those that it kept.
+#: The process that read a file: positions of another process are those that it stored.
 _PROCESS = f"{os.getpid()}.{time.time_ns()}"
 
 
@@ -47,10 +48,10 @@ class Hooks:
     _taken: set[str] = field(default_factory=set)
     _begun: dict[str, None] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
-    #: Whose the jobs are that run here, as root's prologs told: job -> uid.
+    #: Owners of the jobs that run here, from root's prologs: job -> uid.
     _owners: dict[str, int] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
-    #: A folder that is not read, while the others are.
+    #: Why a folder is not read while the others are.
     trouble: str = ""
     _trouble: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -63,7 +64,7 @@ class Hooks:
         self._begun = dict.fromkeys(position.get("begun", ()))
         self._dropped = dict(position.get("dropped", {}))
         self._owners = dict(position.get("owners", {}))
-        if position.get("process") != _PROCESS:  # the agent ended between keeping them and removing them
+        if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
             self._clear_away()
 
     def _clear_away(self) -> None:
@@ -82,7 +83,7 @@ class Hooks:
             for path in paths:
                 self._remove(spool, path)
             spool.release()
-        with self._lock:  # of folders that are not read any more
+        with self._lock:  # of folders that are no longer read
             self._taken.difference_update(path for paths in by_folder.values() for path in paths)
 
     def poll(self) -> Iterator[Reading]:
@@ -94,7 +95,7 @@ class Hooks:
             spool = self._open.setdefault(folder, HookFolder(folder))
             try:
                 spool.look()
-            except Denied as why:  # the other folder is read
+            except Denied as why:  # the other folder is still read
                 troubles.append(str(why))
                 continue
             if not spool.claim():
@@ -121,7 +122,7 @@ class Hooks:
             word = spool.read(name)
             env = _environment(word.data)
             body = self._slurms(env, word, path, now) if word.is_slurms else self._users(env, word, now)
-        except FileNotFoundError:  # its owner took it back
+        except FileNotFoundError:  # its owner removed it
             return None
         except Odd as why:
             became = spool.set_aside(name)
@@ -132,14 +133,14 @@ class Hooks:
         return Reading(body, 1, self._positions(), kept=partial(self._remove, spool, str(path)))
 
     def _slurms(self, env: Mapping[str, str], word: Word, path: Path, now: float) -> bytes:
-        if env.get("FAULTLINE_EVENT") == "taskprolog":  # a user's environment, wherever it was put
+        if env.get("FAULTLINE_EVENT") == "taskprolog":  # a user's environment, whichever folder it is in
             raise Odd("a task prolog's word belongs into the folder that users may write into")
         text = word.data.decode("utf-8", "replace")
         body = wire.document("hook_spool", text, "hooks", now, path=str(path), timezone="UTC")
         return body + self._files(env, now)
 
     def _users(self, env: Mapping[str, str], word: Word, now: float) -> bytes:
-        """A user's word as facts of ours: which uid speaks of which job. Nothing else of it leaves the node."""
+        """A user's claim as a record of ours: which uid refers to which job. Nothing else of it leaves the node."""
         job = _number(env.get("SLURM_JOB_ID"))
         if env.get("FAULTLINE_EVENT") != "taskprolog" or job is None:
             raise Odd(f"uid {word.uid} may not say what Slurm says")
@@ -164,7 +165,7 @@ class Hooks:
         }
 
     def _remove(self, spool: HookFolder, path: str) -> None:
-        """Whoever calls must go on whatever happens: what cannot be removed is not read again, and that is the status."""
+        """Removes a file and never raises. A file that cannot be removed is not read again and becomes the status."""
         try:
             spool.look()
             why = spool.remove(Path(path).name)
@@ -179,7 +180,7 @@ class Hooks:
     # ------------------------------------------------------------------------------------------- the job's own files
 
     def _files(self, env: Mapping[str, str], now: float) -> bytes:
-        """The job's script and output: from the node where its batch script runs, and from the controller."""
+        """The job's script and output, from the node that runs its batch script and from the controller."""
         event = env.get("FAULTLINE_EVENT", "")
         run = f"{env.get('SLURM_JOB_ID')}.{env.get('SLURM_JOB_RESTART_COUNT', 0)}"
         self._owned(event, env)
@@ -195,7 +196,7 @@ class Hooks:
         return b"".join(self._file(found, env, now) for found in collect(env, self.places))
 
     def _owned(self, event: str, env: Mapping[str, str]) -> None:
-        """Remembers whose a job is from root's prolog to its epilog."""
+        """Remembers a job's owner from root's prolog to its epilog."""
         job, uid = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
         if job is None:
             return
@@ -223,7 +224,7 @@ class Hooks:
     # ------------------------------------------------------------------------------------------- what was not taken
 
     def _report_lost(self, spool: HookFolder) -> Iterator[Reading]:
-        """What hooks could not hand over: those that gave up, and those that were killed in the middle of writing."""
+        """Reports what hooks could not deliver: hooks that gave up, and hooks killed while writing."""
         (size, at), before = spool.given_up(), self._dropped.get(str(spool.path), 0)
         if size and size != before:
             self._dropped[str(spool.path)] = size
@@ -252,8 +253,8 @@ def _environment(data: bytes) -> dict[str, str]:
 
 
 def _is_first(env: Mapping[str, str]) -> bool:
-    """Whether the batch script runs on this node: it is the only one, or the first of the list. (slurmd's epilog is told no
-    list but of itself: there a job of several nodes is known from its prolog.)"""
+    """Whether the batch script runs on this node: it is the only one, or the first in the list. (slurmd's epilog gets a
+    list of itself only: there, a multi-node job is known from its prolog.)"""
     if (env.get("SLURM_JOB_NUM_NODES") or env.get("SLURM_NNODES")) == "1":
         return True
     whole = env.get("SLURM_JOB_NODELIST") or (

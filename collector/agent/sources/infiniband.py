@@ -11,7 +11,7 @@ from collector.agent import wire
 from collector.agent.failure import Missing
 from collector.agent.source import Changes, Context, Labels, Reading, Samples, SourceKind, metrics_reading
 
-#: Traffic counters move all the time and belong to a metrics system; these count what goes wrong.
+#: Traffic counters change all the time and belong in a metrics system; these count faults.
 _TRAFFIC = (
     "port_rcv_data",
     "port_xmit_data",
@@ -50,7 +50,7 @@ class Infiniband:
                 self._states[f"{device}/{port}"] = state
                 samples[("infiniband_port_active", labels)] = float(state == "ACTIVE")
             physical = _words(folder / "phys_state")
-            if physical:  # Polling or Disabled tells a cable or a switch's port from a missing subnet manager
+            if physical:  # Polling or Disabled distinguishes a cable or switch port fault from a missing subnet manager
                 samples[("infiniband_port_link_up", labels)] = float(physical == "LinkUp")
             _take(folder, labels, samples)
         now = self.context.now()
@@ -74,7 +74,8 @@ class Infiniband:
         )
 
     def _line(self, device: str, port: str, state: str) -> str:
-        """As the kernel's IB core prints it since 6.14 (drivers/infiniband/core/device.c); older ones are silent."""
+        """The line that the kernel's IB core logs since 6.14 (drivers/infiniband/core/device.c); older kernels log
+        none."""
         folder = self.context.path(f"/sys/class/infiniband/{device}/device")
         driver = (folder / "driver").resolve().name if (folder / "driver").exists() else "infiniband"
         return f"{driver} {folder.resolve().name} {device}: Port: {port} Link {state} (seen in /sys)"

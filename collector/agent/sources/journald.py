@@ -17,27 +17,27 @@ from collector.agent import wire
 from collector.agent.failure import Missing
 from collector.agent.source import Context, Reading, SourceKind
 
-#: What the service's parser reads of an entry; an entry has some forty fields.
+#: The fields that the service's parser uses; an entry has some forty.
 _FIELDS = (
     "MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_PID", "_COMM", "_SYSTEMD_UNIT", "UNIT",
     "_HOSTNAME", "_TRANSPORT", "_BOOT_ID", "_SOURCE_REALTIME_TIMESTAMP", "_UID", "_SYSTEMD_USER_UNIT",
 )  # fmt: skip
-#: All transports but the kernel's, which the source "kmsg" reads with exact numbering.
+#: All transports but the kernel's, which the source "kmsg" reads with exact sequence numbers.
 _TRANSPORTS = ("syslog", "journal", "stdout", "audit", "driver")
 _CURSOR = re.compile(rb'"__CURSOR"\s*:\s*"([^"]+)"')
 _TIME = re.compile(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"')
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024
-#: journald's own limit for a field is 64 MiB; what is no text is printed as numbers, five bytes for one.
+#: journald limits a field to 64 MiB; binary data is exported as numbers, five bytes per byte.
 _LONGEST = 64 * 1024 * 1024
-#: How long the oldest entry may take to be found.
+#: Time limit for finding the oldest entry.
 _PATIENCE_S = 10.0
 _SYSLOG_FILES = ("/var/log/syslog", "/var/log/messages")
 
 
 @dataclass
 class Journald:
-    """``even_with_syslog``: also where rsyslog writes the same lines into a file that is tailed."""
+    """``even_with_syslog``: run even if rsyslog writes the same lines into a followed file."""
 
     context: Context
     even_with_syslog: bool
@@ -77,12 +77,12 @@ class Journald:
         assert self._child.stdout is not None and self._child.stderr is not None
         for pipe in (self._child.stdout, self._child.stderr):
             os.set_blocking(pipe.fileno(), False)
-        # A turn's worth of lines must fit, or journalctl's speed is one pipe a turn.
+        # A turn's worth of lines must fit, or journalctl is limited to one pipe per turn.
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._child.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
 
     def _vacuumed(self, kept: Mapping[str, Any]) -> tuple[float, float] | None:
-        """(from, to) of entries that were removed before they were read: the oldest is younger than the cursor."""
+        """(from, to) of entries removed before they were read: the oldest entry is younger than the cursor."""
         last = float(kept.get("time") or 0.0)
         found = _TIME.search(self._oldest()) if last else None
         if not found or int(found[1]) / 1e6 <= last:
@@ -90,7 +90,7 @@ class Journald:
         return last, int(found[1]) / 1e6
 
     def _oldest(self) -> bytes:
-        """The first line of a listing without an end; ``-n +1`` would say it, but not before systemd 254."""
+        """The oldest entry: the first line of an unbounded ``journalctl``, since ``-n +1`` needs systemd 254."""
         command = [self.program, "--output=json", "--quiet", "--no-pager", "--output-fields=_BOOT_ID"]
         try:
             asked = subprocess.Popen(
@@ -122,7 +122,7 @@ class Journald:
             yield Reading(
                 wire.blind("journald", "journald", since, until, "the journal was vacuumed before it was read"), 0
             )
-        # What nobody reads would stop the child once the pipe is full of it.
+        # An unread stderr would stop the child once the pipe is full.
         self._complaint = (self._complaint + (child.stderr.read(_PIECE) or b""))[-_PIECE // 64 :]
         pieces, piece, size = [self._rest], None, 0
         while size < _PIECE and (piece := child.stdout.read(_PIECE)):
@@ -133,7 +133,7 @@ class Journald:
         self._rest = data[cut + 1 :]
         if cut >= 0:
             yield self._reading(data[:cut])
-        if piece == b"":  # what it had not finished comes again from the cursor on
+        if piece == b"":  # the unfinished entry comes again after the cursor
             complaint = self._complaint.decode("utf-8", "replace").strip()
             raise OSError(f"{self.program} ended ({child.poll()}): {complaint.splitlines()[-1] if complaint else ''}")
         if len(self._rest) > _LONGEST:
@@ -146,7 +146,7 @@ class Journald:
         cursor, time = _CURSOR.search(last), _TIME.search(last)
         positions: dict[str, Any] = {}
         if cursor:
-            # A cursor is a JSON string: its escapes are JSON's.
+            # A cursor is a JSON string, with JSON's escapes.
             name = json.loads(b'"' + cursor[1] + b'"')
             positions["journald"] = {"cursor": name, "time": int(time[1]) / 1e6 if time else now}
         return Reading(body, text.count(b"\n") + 1, positions)

@@ -1,4 +1,4 @@
-"""The kernel's log as it is written: /dev/kmsg, with gaps in its numbering told as blind periods."""
+"""The kernel log as it is written: /dev/kmsg, with gaps in its sequence reported as blind periods."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from collector.agent.source import Context, Reading, SourceKind
 #: The kernel writes one record per read; a record with its dictionary fits 8 KiB (CONSOLE_EXT_LOG_MAX).
 _RECORD = 8192
 _MOST = 2000
-#: Kernel stamps come from a clock that NTP does not slew: it runs away by some 10 ppm, a second a day. The distance to
-#: the wall clock is measured with records that were read as they came, over this time.
+#: Kernel timestamps come from a clock that NTP does not slew: it drifts by some 10 ppm, a second a day. The offset to
+#: the wall clock is measured over this time, with records that were read as they arrived.
 _CALIBRATED_S = 3600.0
-#: A wall clock that moved by more between two polls was set; NTP slews by half a millisecond a second.
+#: A wall clock that moved by more between two polls was stepped; NTP slews by half a millisecond a second.
 _STEP_S = 0.5
 
 
@@ -32,7 +32,7 @@ class Kmsg:
     _next: int | None = None
     _drained: bool = False
     _last_time: float | None = None
-    #: Wall clock minus the clock that nobody sets, at the last poll.
+    #: Wall clock minus monotonic clock at the last poll.
     _ahead: float | None = None
     _distances: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=64))
 
@@ -70,7 +70,7 @@ class Kmsg:
         yield Reading(b"".join(body), len(rows), {"kmsg": position})
 
     def _records(self) -> tuple[list[tuple[int, str, str]], dict[int, list[int]]]:
-        """New records as (sequence, microseconds, text), and before which of them how many are missing."""
+        """New records as (sequence, microseconds, text), and how many are missing before which of them."""
         assert self.handle is not None
         rows: list[tuple[int, str, str]] = []
         gaps: dict[int, list[int]] = {}
@@ -80,11 +80,11 @@ class Kmsg:
             except BlockingIOError:
                 break
             except BrokenPipeError:
-                continue  # overwritten while we were away: the next record's number says how many
+                continue  # overwritten meanwhile: the next record's number shows how many
             if not data:
                 break
             text = data.decode("utf-8", "replace")
-            # Behind the first line stand the device's names (SUBSYSTEM=, DEVICE=), which the message repeats.
+            # After the first line come the device's names (SUBSYSTEM=, DEVICE=), which the message repeats.
             text = text.partition("\n")[0]
             parts = text.split(",", 3)
             if len(parts) < 4 or not parts[1].isdigit() or not parts[2].isdigit():
@@ -99,7 +99,7 @@ class Kmsg:
         return rows, gaps
 
     def _wall_clock(self) -> float:
-        """The time now. Distances to a clock that was set since are of no use."""
+        """The current time. Offsets to a clock that was stepped meanwhile are discarded."""
         now = self.context.now()
         ahead = now - self.context.monotonic()
         if self._ahead is not None and abs(ahead - self._ahead) > _STEP_S:
@@ -108,7 +108,7 @@ class Kmsg:
         return now
 
     def _distance(self, now: float) -> float:
-        """Wall clock minus kernel stamp: the smallest seen lately, for reading can only be late."""
+        """Wall clock minus kernel timestamp: the smallest recent value, since reading can only be late."""
         monotonic = self.context.monotonic()
         fresh = [d for at, d in self._distances if monotonic - at <= _CALIBRATED_S]
         return min(fresh) if fresh else now - monotonic

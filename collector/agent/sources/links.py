@@ -1,10 +1,10 @@
-"""Links as the kernel itself tells them: rtnetlink events at once, and the carrier counters every few seconds.
+"""Network links as the kernel reports them: rtnetlink events at once, and the carrier counters every few seconds.
 
-Drivers do not always log a carrier loss, and a management link that is away for three seconds leaves no trace in any
-log. The kernel counts every one (``carrier_up_count``, ``carrier_down_count``); its events are held back to one a second
-per link, so what the counters show beyond the events is told too.
+Drivers do not always log a carrier loss, and a management link that is down for three seconds leaves no trace in any
+log. The kernel counts every loss (``carrier_up_count``, ``carrier_down_count``) but limits its events to one a second
+per link, so losses that only the counters show are reported too.
 
-Events have the shape of ``ip -ts monitor link``, counters that of ``ip -s -j link``: the service reads both anyway.
+Events have the format of ``ip -ts monitor link``, counters that of ``ip -s -j link``: the service parses both anyway.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EXCLUDED = [
     "virbr*",
     "dummy*",
 ]
-#: All counters are told once an hour; carrier counts when they change; errors and drops that grew, once a minute.
+#: All counters are reported once an hour; carrier counts when they change; increased errors and drops once a minute.
 _EVERYTHING_S, _ERRORS_S = 3600.0, 60.0
 
 
@@ -96,7 +96,7 @@ class Links:
         return not any(fnmatch.fnmatch(link.name, pattern) for pattern in self.exclude)
 
     def _events(self, lines: list[str]) -> bool:
-        """Reads waiting events. True where the kernel had to drop some: the counters tell then."""
+        """Reads waiting events. True if the kernel had to drop some: the counters cover those."""
         assert self._socket is not None
         overrun = False
         while True:
@@ -110,12 +110,12 @@ class Links:
                 overrun = True
                 continue
             for link in netlink.parse(data):
-                # Bridge ports are announced a second time by the bridge, without counters.
+                # The bridge announces its ports a second time, without counters.
                 if link is not None and link.name and link.ups is not None and self._wanted(link):
                     self._compare(link, lines)
 
     def _compare(self, link: Link, lines: list[str]) -> None:
-        """Tells what differs from what was known of the link."""
+        """Reports what differs from the known state of the link."""
         before = self._known.get(link.name)
         if link.deleted:
             if before is not None:
@@ -134,7 +134,7 @@ class Links:
             lines.append(self._line(link))
 
     def _first_sight(self, link: Link, lines: list[str]) -> None:
-        """A link seen for the first time by this process: compared with what the last one counted."""
+        """A link that this process sees for the first time: compared with the counters of the last process."""
         kept = self._kept.get(link.name)
         if kept and kept[0] == link.index and kept[1] is not None:
             was_up = bool(kept[3])
@@ -144,18 +144,18 @@ class Links:
             elif was_up != _carrier(link):
                 lines.append(self._line(link))
         elif link.flags & IFF_UP and not _carrier(link):
-            lines.append(self._line(link))  # found without carrier: somebody must know
+            lines.append(self._line(link))  # found without carrier: report it
 
     @staticmethod
     def _missed(ups: int | None, downs: int | None, link: Link, was_up: bool) -> int:
-        """Carrier losses that no event told: losses counted, less the one that the states themselves show."""
+        """Carrier losses that no event reported: losses counted, less the one that the states themselves show."""
         if downs is None or link.downs is None:
             return 0
         shown = int(was_up and not _carrier(link))
         return max(0, link.downs - downs - shown)
 
     def _counted(self, link: Link, missed: int) -> list[str]:
-        """Lines for losses that were counted but not announced; the state now stands last."""
+        """Lines for losses that were counted but not announced; the current state comes last."""
         now = self.context.now()
         since = wire.stamp(self._looked) if self._looked else "the start"
         note = f"counted, not announced: {missed} carrier losses between {since} and {wire.stamp(now)}"
@@ -166,7 +166,7 @@ class Links:
         return rows
 
     def _line(self, link: Link, deleted: str = "", note: str = "") -> str:
-        """As ``ip -ts monitor link`` prints it (its first line), in UTC."""
+        """The first line that ``ip -ts monitor link`` prints, in UTC."""
         stamp = wire.stamp(self.context.now()).rstrip("Z")
         below = f"@if{link.below}" if link.below and link.below != link.index else ""
         master = ""
@@ -183,7 +183,7 @@ class Links:
     def _forget(self, found: list[Link]) -> None:
         names = {link.name for link in found}
         for name in [name for name in self._known if name not in names]:
-            self._kept[name] = _counts(self._known.pop(name))  # one that comes back was counted up to here
+            self._kept[name] = _counts(self._known.pop(name))  # if it comes back, counting continues from here
 
     def _counters(self, found: list[Link], monotonic: float, now: float) -> list[bytes]:
         everything = monotonic - self._sent_at >= _EVERYTHING_S

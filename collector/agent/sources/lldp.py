@@ -1,8 +1,8 @@
-"""Which switch port each interface is plugged into, as lldpd has heard it: ``lldpctl -f json``.
+"""Which switch port each interface is plugged into, from lldpd: ``lldpctl -f json``.
 
-A cable is moved by hand, so this is asked seldom, and told when a port hears somebody new: one that is down for a while
-hears nobody, and the same one afterwards. Only a host that has heard nobody yet (switches speak every 30 s, IEEE 802.1AB)
-is asked again soon after it came up.
+People move cables, so the source polls rarely and reports when a port has a new neighbour. A port that is down for a
+while has none, and the same one afterwards. Only a host without any neighbour yet (switches announce every 30 s, IEEE
+802.1AB) is polled again soon after boot.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collector.agent import wire
 from collector.agent.failure import Denied, Missing
 from collector.agent.source import Context, Reading, SourceKind
 
-#: What passes, or says nothing of the cable.
+#: Fields that change, or that say nothing about the cable.
 _PASSING = frozenset({
     "age", "ttl", "rid", "mgmt-ip", "mgmt-iface", "vlan", "pi", "ppvid", "lldp-med", "unknown-tlvs", "auto-negotiation", "aggregation",
     "mfs", "power",
 })  # fmt: skip
-#: A host that hears nobody is asked again after this, then after twice as long, up to the usual interval.
+#: A host without neighbours is polled again after this, then after twice as long, up to the regular interval.
 _FIRST_S = 60.0
 
 
@@ -55,7 +55,7 @@ class Lldp:
             yield Reading(body, 1, {"lldp": {"told": dict(self._sent)}})
 
     def _answer(self) -> Any:
-        """What is heard, without what passes. lldpd that is not running, or that asks for rights, is a status."""
+        """The neighbours, without fields that change. An lldpd that is not running or denies access is a status."""
         done = self.context.run([self.program, "-f", "json"], 20.0)
         if done.code:
             complaint = (done.err.strip() or done.out.strip() or f"exit code {done.code}").splitlines()[0]
@@ -77,7 +77,7 @@ def _lasting(document: Any) -> Any:
 
 
 def _ports(answer: Any) -> Iterator[tuple[str, Any]]:
-    """(interface, what it hears): ``json`` makes a list of them only where there are several."""
+    """(interface, neighbour) pairs: ``json`` makes a list only if there are several."""
     interfaces = answer.get("lldp", {}).get("interface", [])
     for entry in interfaces if isinstance(interfaces, list) else [interfaces]:
         yield from entry.items()

@@ -1,7 +1,7 @@
 """Just enough of rtnetlink for link events: messages in, named attributes out.
 
-pyroute2 does this and much more, for 22 MB of resident memory and 190 ms of start: more than half of what the whole
-agent may have on a compute node. The tests hold this reader against pyroute2's.
+pyroute2 does this and much more, for 22 MB of resident memory and 190 ms of start: more than half of the whole agent's
+budget on a compute node. The tests compare this reader with pyroute2's.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _FLAGS = (
     ("AUTOMEDIA", 0x4000), ("PORTSEL", 0x2000), ("NOTRAILERS", 0x20), ("UP", 0x1), ("LOWER_UP", 0x10000),
     ("DORMANT", 0x20000), ("ECHO", 0x40000),
 )  # fmt: skip
-#: linux/if_link.h: rtnl_link_stats64, the counters that say something about a link's health.
+#: linux/if_link.h: rtnl_link_stats64, the counters that describe a link's health.
 _STATS = {"rx_errors": 4, "tx_errors": 5, "rx_dropped": 6, "tx_dropped": 7, "tx_carrier_errors": 18}
 
 
 @dataclass(frozen=True)
 class Link:
-    """One interface as the kernel describes it. ``ups`` and ``downs`` count carrier changes since it was made."""
+    """One interface as the kernel describes it. ``ups`` and ``downs`` count carrier changes since its creation."""
 
     index: int
     name: str
@@ -65,7 +65,7 @@ class Link:
 
 
 def parse(data: bytes) -> Iterator[Link | None]:
-    """The link messages of one datagram; None where the dump is at its end. Raises ``OSError`` for the kernel's no."""
+    """The link messages of one datagram; None at the end of the dump. Raises ``OSError`` if the kernel refuses."""
     at = 0
     while at + _HEADER.size <= len(data):
         length, kind, flags, _, _ = _HEADER.unpack_from(data, at)
@@ -112,7 +112,7 @@ def _link(body: bytes, deleted: bool) -> Link:
 
 
 def listen() -> socket.socket:
-    """A socket that hears of every link change. Raises ``OSError``."""
+    """A socket that receives every link change. Raises ``OSError``."""
     listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, 0)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
     listener.bind((0, _RTMGRP_LINK))
@@ -120,9 +120,9 @@ def listen() -> socket.socket:
 
 
 def dump() -> list[Link]:
-    """All interfaces of this network namespace now. Raises ``InterruptedError`` where they change all the time."""
+    """All interfaces of this network namespace now. Raises ``InterruptedError`` if they keep changing."""
     for _ in range(_DUMPS - 1):
-        with contextlib.suppress(InterruptedError):  # a list with a hole would be links that went
+        with contextlib.suppress(InterruptedError):  # gaps in the list would look like removed links
             return _dump()
     return _dump()
 

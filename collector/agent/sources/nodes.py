@@ -1,4 +1,4 @@
-"""Node states and drain reasons with who gave them: changes in ``scontrol show node``, and slurmdbd's node events."""
+"""Node states and drain reasons with their author: changes in ``scontrol show node``, and slurmdbd's node events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collector.agent import wire
 from collector.agent.failure import Missing
 from collector.agent.source import Context, Reading, SourceKind
 
-#: What makes a node's record news: its state, why and by whom, and when it or its slurmd started.
+#: Fields whose change is reported: state, reason with author, and when the node or its slurmd started.
 _NEWS = ("State", "Reason", "BootTime", "SlurmdStartTime")
 _NAME = re.compile(r"NodeName=(\S+)")
 _FIELD = {name: re.compile(rf"(?:^|\s){name}=(.*?)(?=\s[A-Z][A-Za-z]*=|$)") for name in _NEWS}
-#: All nodes are told once a day, so that a reader who comes late knows those that never change.
+#: All nodes are reported once a day, so that a late reader learns those that never change.
 _EVERYTHING_S = 86_400.0
 _EVENTS_EVERY_S = 300.0
 _EVENT_COLUMNS = "Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"
@@ -53,7 +53,7 @@ class Nodes:
             yield Reading(body, len(changed))
         if self.sacctmgr and monotonic - self._events_at >= _EVENTS_EVERY_S:
             self._events_at = monotonic
-            # A cluster without slurmdbd has node states all the same.
+            # A cluster without slurmdbd still has node states.
             with contextlib.suppress(OSError, Missing, TimeoutError):
                 yield self._ledger(now)
 
@@ -68,7 +68,7 @@ class Nodes:
         return True
 
     def _ledger(self, now: float) -> Reading:
-        """Who set which node down or drained, from when to when, as slurmdbd recorded it."""
+        """Who set which node down or drained, from when to when, as recorded by slurmdbd."""
         since = min(self._since, now) - 3600 if self._since is not None else now - 7 * 86_400
         start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         text = self.context.answer([

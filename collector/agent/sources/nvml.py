@@ -1,7 +1,7 @@
-"""NVIDIA GPUs through NVML: XID events, ECC, row remapping, clocks and why they are held back, NVLink, PCIe.
+"""NVIDIA GPUs through NVML: XID events, ECC, row remapping, clocks and throttle reasons, NVLink, PCIe.
 
-Metrics have dcgm-exporter's names, because dashboards and rules know those. An XID is told as the kernel driver writes
-it, marked as NVML's: on hosts whose kernel log cannot be read it is the only witness.
+Metrics have dcgm-exporter's names, because dashboards and rules use those. An XID is reported in the kernel driver's
+format, marked as NVML's: on hosts whose kernel log cannot be read, it is the only witness.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collector.agent.source import Changes, Context, Labels, Reading, Samples, S
 _XID_EVENTS = 0x8
 #: nvml.h: nvmlMemoryErrorType_t, nvmlEccCounterType_t
 _CORRECTED, _UNCORRECTED, _VOLATILE, _AGGREGATE = 0, 1, 0, 1
-#: A GPU that fell off the bus answers every question with this (NVML_ERROR_GPU_IS_LOST).
+#: A GPU that fell off the bus answers every call with this (NVML_ERROR_GPU_IS_LOST).
 _LOST = 15
 
 
 @dataclass
 class Nvml:
-    """``library``: the module pynvml, or what a test puts in its place."""
+    """``library``: the module pynvml, or a test's replacement."""
 
     context: Context
     metrics_s: float
@@ -51,7 +51,7 @@ class Nvml:
             raise Missing(f"NVML: {error}") from error
         self._devices = []
         for index in range(nvml.nvmlDeviceGetCount()):
-            with contextlib.suppress(nvml.NVMLError):  # one that is gone for good must not hide the others
+            with contextlib.suppress(nvml.NVMLError):  # a GPU that is gone for good must not hide the others
                 device = nvml.nvmlDeviceGetHandleByIndex(index)
                 labels = (("gpu", str(index)), ("UUID", self._text_of(nvml.nvmlDeviceGetUUID, device)),
                           ("pci_bus_id", self._bus(device)), ("modelName", self._text_of(nvml.nvmlDeviceGetName, device)))  # fmt: skip
@@ -64,25 +64,25 @@ class Nvml:
         self._events = self._register()
 
     def _text_of(self, ask: Callable[[Any], Any], device: Any) -> str:
-        """A name; empty of a GPU that does not say."""
+        """A name; empty if the GPU does not give one."""
         try:
             return _text(ask(device))
         except self.library.NVMLError:
             return ""
 
     def _bus(self, device: Any) -> str:
-        """The address as everybody else writes it: "00000000:9B:00.0" in NVML is "0000:9b:00.0"."""
+        """The address in the common form: "00000000:9B:00.0" in NVML is "0000:9b:00.0"."""
         return self._text_of(lambda asked: self.library.nvmlDeviceGetPciInfo(asked).busId, device).lower()[-12:]
 
     def _register(self) -> Any:
-        """An event set with the XIDs of all GPUs; None where the driver offers none (some virtual machines)."""
+        """An event set with the XIDs of all GPUs; None if the driver offers none (some virtual machines)."""
         nvml = self.library
         try:
             events = nvml.nvmlEventSetCreate()
         except nvml.NVMLError:
             return None
         for _, device, _ in self._devices:
-            with contextlib.suppress(nvml.NVMLError):  # of a lost GPU nothing comes
+            with contextlib.suppress(nvml.NVMLError):  # a lost GPU sends no events
                 nvml.nvmlDeviceRegisterEvents(device, _XID_EVENTS, events)
         return events
 
@@ -109,7 +109,7 @@ class Nvml:
             yield Reading(b"", 0, {"nvml": {"boot": self.context.boot_id(), "lost": sorted(self._lost)}})
         if changed:
             yield metrics_reading(changed, "nvml", now)
-        if is_deaf:  # the driver was loaded anew: handles of the former one answer nothing any more
+        if is_deaf:  # the driver was reloaded: old handles no longer work
             raise Missing("NVML: no GPU answers")
 
     def _xids(self) -> list[str]:
@@ -117,7 +117,7 @@ class Nvml:
         while self._events is not None:
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
-            except nvml.NVMLError:  # a timeout: nothing more waits
+            except nvml.NVMLError:  # a timeout: no more events wait
                 break
             pci = self._bus(event.device).rpartition(".")[0] or "unknown"
             lines.append(f"NVRM: Xid (PCI:{pci}): {int(event.eventData)}, told by NVML")
@@ -181,7 +181,7 @@ def _link_states(nvml: Any, device: Any) -> list[tuple[Labels, float]]:
 
 
 def _reasons(nvml: Any, device: Any) -> float:
-    """Why clocks are held back: "event reasons" since R535; the former name leaves the library with CUDA 14."""
+    """Why clocks are throttled: "event reasons" since R535; the former name leaves the library with CUDA 14."""
     try:
         return float(nvml.nvmlDeviceGetCurrentClocksEventReasons(device))
     except (AttributeError, nvml.NVMLError_FunctionNotFound):
@@ -196,7 +196,7 @@ def _ecc(kind: int, counter: int) -> Callable[[Any, Any], float]:
     return lambda nvml, device: float(nvml.nvmlDeviceGetTotalEccErrors(device, kind, counter))
 
 
-#: Field of dcgm-exporter -> how NVML is asked for it.
+#: Field of dcgm-exporter -> the NVML call that reads it.
 _QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "GPU_TEMP": lambda nvml, device: nvml.nvmlDeviceGetTemperature(device, 0),
     "POWER_USAGE": lambda nvml, device: nvml.nvmlDeviceGetPowerUsage(device) / 1000,

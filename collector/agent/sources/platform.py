@@ -10,9 +10,9 @@ from typing import Any
 from collector.agent.failure import Missing
 from collector.agent.source import Changes, Context, Reading, Samples, SourceKind, metrics_reading
 
-#: PCI classes whose bus errors matter to a job: network (02), display (03), processing accelerators (12), NVMe (01).
+#: PCI classes whose bus errors affect a job: network (02), display (03), processing accelerators (12), NVMe (01).
 _CLASSES = ("0x01", "0x02", "0x03", "0x12")
-#: A temperature is told when it moved by so much: a degree of noise is no news.
+#: A temperature is reported when it has changed by this much: a degree is noise.
 _DEGREES = 5.0
 
 

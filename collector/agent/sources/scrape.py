@@ -38,7 +38,7 @@ class Scrape:
             except (OSError, http.client.HTTPException) as error:
                 refused.append(f"{url}: {error or type(error).__name__}")
                 continue
-            # Behind the last line end stands what was cut: half a number is another one.
+            # The text after the last line end is truncated: half a number is a different number.
             kept = [line for line in text[: text.rfind("\n") + 1].splitlines() if self._wanted(line)]
             if kept:
                 now = self.context.now()

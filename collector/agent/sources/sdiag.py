@@ -9,7 +9,7 @@ from typing import Any
 from collector.agent import wire
 from collector.agent.source import Context, Reading, SourceKind
 
-#: From here on sdiag lists every RPC type and every user: hundreds of lines that no verdict reads.
+#: From here on, sdiag lists every RPC type and every user: hundreds of lines that no verdict uses.
 _REST = "Remote Procedure Call statistics"
 
 
@@ -20,7 +20,7 @@ class Sdiag:
     interval: float
 
     def open(self, positions: Mapping[str, Any]) -> None:
-        """Nothing to prepare: every answer stands for itself."""
+        """Nothing to prepare: every answer is complete by itself."""
 
     def poll(self) -> Iterator[Reading]:
         text = self.context.answer([self.program], 30.0).partition(_REST)[0].rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""The site's Slurm configuration: slurm.conf, topology.conf and what slurmctld itself says it runs with."""
+"""The site's Slurm configuration: slurm.conf, topology.conf and the running configuration of slurmctld."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDERS = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/opt/slurm/etc",
 _DOCUMENTS = {"slurm.conf": "slurm_conf", "topology.conf": "topology_conf"}
 #: JobCompPass, AccountingStoragePass, AuthInfo's keys: nothing that the service needs.
 _SECRET = re.compile(r"(?im)^(\s*\w*(?:Pass|Secret|Token)\w*\s*=\s*).*$")
-#: The first lines of ``scontrol show config`` carry the time of asking.
+#: The first lines of ``scontrol show config`` carry the time of the request.
 _ASKED_AT = re.compile(r"(?m)^(?:Configuration data as of|BOOT_TIME|NEXT_JOB_ID).*$")
 
 
@@ -66,7 +66,7 @@ class SlurmConf:
                     found[kind, f"{folder}/{name}"] = text + "\n"
             if found:
                 break
-        with contextlib.suppress(Missing, OSError, TimeoutError):  # the files say nearly the same
+        with contextlib.suppress(Missing, OSError, TimeoutError):  # the files hold nearly the same
             found["scontrol_config", "scontrol show config"] = self.context.answer([self.scontrol, "show", "config"])
         return found
 

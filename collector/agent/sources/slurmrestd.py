@@ -1,10 +1,10 @@
 """Slurm's REST API: jobs and node states where the commands are not installed, or as a second witness beside them.
 
-slurmrestd listens on a socket (``unix:/run/slurmrestd/slurmrestd.socket``; who asks is known by the socket) or on TCP
-(``http://ctl:6820``, with a JSON web token: ``scontrol token username=faultline lifespan=...`` writes one). Its answers
-hold the whole cluster each time; what is new or changed goes to the service, reduced to the fields it reads. Shapes
-differ between versions of the API (v0.0.36 of Slurm 21.08 to v0.0.44 of 25.11): fields are passed on as they came, and
-the service reads all of them (``parsers/documents/slurm_json.py``).
+slurmrestd listens on a socket (``unix:/run/slurmrestd/slurmrestd.socket``; the socket authenticates the caller) or on
+TCP (``http://ctl:6820``, with a JSON web token: ``scontrol token username=faultline lifespan=...`` writes one). Each
+answer covers the whole cluster; new or changed rows go to the service, reduced to the fields it reads. Formats differ
+between API versions (v0.0.36 of Slurm 21.08 to v0.0.44 of 25.11): fields are forwarded unchanged, and the service reads
+all of them (``parsers/documents/slurm_json.py``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from collector.agent import wire
 from collector.agent.failure import Denied, Missing
 from collector.agent.source import Context, Reading, SourceKind
 
-#: Paths that the daemon offers, out of its own description: "/slurm/v0.0.38/jobs"; JSON may write "\/" for "/".
+#: Paths that the daemon offers, from its own description: "/slurm/v0.0.38/jobs"; JSON may write "\/" for "/".
 _OFFERED = re.compile(rb'"/(slurm(?:db)?)/(v\d+\.\d+\.\d+)/(jobs|nodes)/?"')
-#: What the service reads of a job that slurmctld holds, and what makes it news.
+#: The fields that the service reads of a job in slurmctld, and those whose change is reported.
 _JOB = (
     "account", "array", "array_job_id", "array_task_id", "cluster", "current_working_directory", "derived_exit_code",
     "end_time", "exit_code", "failed_node", "flags", "job_id", "job_state", "name", "nodes", "partition", "qos",
@@ -37,28 +37,28 @@ _NODE = (
     "boot_time", "cluster_name", "name", "reason", "reason_changed_at", "reason_set_by_user", "slurmd_start_time",
     "state", "state_flags",
 )  # fmt: skip
-#: And of one that slurmdbd holds; its steps count as part of it.
+#: The same for a job in slurmdbd; its steps count as part of it.
 _RECORD = (
     "array", "association", "account", "cluster", "db_index", "derived_exit_code", "exit_code", "failed_node",
     "flags", "job_id", "kill_request_user", "name", "nodes", "partition", "qos", "restart_cnt", "state", "stderr",
     "stderr_expanded", "stdout", "stdout_expanded", "steps", "submit_line", "time", "tres", "user",
     "working_directory",
 )  # fmt: skip
-#: slurmdbd hears of an end late: each look reaches back over the last one by this, seconds.
+#: slurmdbd learns of a job's end late: each poll overlaps the last one by this many seconds.
 _OVERLAP_S = 900.0
-#: Everything is told once a day, so that a reader who comes late knows nodes that never change.
+#: Everything is reported once a day, so that a late reader learns nodes that never change.
 _EVERYTHING_S = 86_400.0
-#: Of rows that were told a checksum is kept; beyond so many all are forgotten and told again, harmlessly.
+#: A checksum is kept of reported rows; beyond this many, all are forgotten and reported again, harmlessly.
 _REMEMBERED = 100_000
-#: ESLURM_REST_EMPTY_RESULT: no row answers the question (22.05 calls that an error).
+#: ESLURM_REST_EMPTY_RESULT: no row matches the query (22.05 calls that an error).
 _EMPTY = 9003
-#: "Nothing changed since update_time", as newer daemons say it.
+#: "Nothing changed since update_time" in newer daemons.
 _NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True)
 class Question:
-    """One list that the API has: ``kind`` is the service's name for the document, ``key`` tells rows apart."""
+    """One list of the API: ``kind`` is the service's name for the document, ``key`` identifies a row."""
 
     api: str
     name: str
@@ -106,7 +106,7 @@ class Slurmrestd:
         if not versions or (self.version and self.version not in versions):
             known = ", ".join(sorted(versions, key=_number)) or "none with jobs or nodes"
             raise OSError(f"{self.url}: version {self.version or '(any)'} of the API is not offered; it has {known}")
-        # slurmdbd's part may be missing; where both are there, they are of the same versions.
+        # slurmdbd's API may be missing; if both exist, they have the same versions.
         self.version = self.version or max(versions, key=_number)
         self._offered = {(api, name) for api, version, name in offered if version == self.version}
 
@@ -130,14 +130,14 @@ class Slurmrestd:
             body = b""
             if fresh:
                 rows = [{name: row[name] for name in question.fields if name in row} for row in fresh]
-                # What the daemon says of itself tells the service which version's habits the rows have.
+                # The daemon's description of itself tells the service which version wrote the rows.
                 shown = {"meta": answer.get("meta"), question.name: rows}
                 text = json.dumps(shown, separators=(",", ":"))
                 body = wire.document(question.kind, text, "slurmrestd", now, timezone="UTC")
             yield Reading(body, len(fresh), positions)
 
     def _ask(self, question: Question, now: float) -> dict[str, Any]:
-        """One list. ``update_time`` is the daemon's own: it then answers in no time where nothing has changed."""
+        """One list. ``update_time`` is the daemon's own: if nothing has changed, it then answers at once."""
         place = f"{question.api}/{question.name}"
         asked: dict[str, str] = {}
         if question.api == "slurmdb":
@@ -145,7 +145,7 @@ class Slurmrestd:
             asked = {"start_time": f"uts{int(since)}"}
         elif place in self._updated:
             asked = {"update_time": str(self._updated[place])}
-        # The trailing slash is the form that every version knows.
+        # Every version accepts the trailing slash.
         path = f"/{question.api}/{self.version}/{question.name}/" + (f"?{urlencode(asked)}" if asked else "")
         data = self._get(path)
         if data is None:
@@ -179,10 +179,10 @@ class Slurmrestd:
     # -- HTTP ----------------------------------------------------------------------------------------------------
 
     def _get(self, path: str) -> bytes | None:
-        """The body; None where nothing changed. Raises ``Missing`` where nobody listens, ``Denied`` for a bad token."""
+        """The body; None if nothing changed. Raises ``Missing`` if nobody listens, ``Denied`` for a bad token."""
         headers = {"Accept": "application/json"}
         if self.token_file:
-            # Read for every request: tokens live for minutes to hours and are written anew by a timer.
+            # Read at every request: tokens live for minutes to hours and a timer rewrites them.
             token = Path(self.token_file).read_text(encoding="ascii").strip()
             headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
         if self.user:
@@ -201,7 +201,7 @@ class Slurmrestd:
             asked.close()
         if answer.status == _NOT_MODIFIED:
             return None
-        if answer.status in (401, 403, 511):  # 511 is what 22.05 and later say to a request without a token
+        if answer.status in (401, 403, 511):  # 22.05 and later answer 511 to a request without a token
             raise Denied(f"{self.url}: HTTP {answer.status}: {_first_line(data)}; check token_file and user")
         if answer.status != 200:
             raise OSError(f"{self.url}{path}: HTTP {answer.status}: {_first_line(data)}")
@@ -239,7 +239,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _first_line(data: bytes) -> str:
-    """What a refusal says: the first error of a JSON answer, else its first line."""
+    """The text of a refusal: the first error of a JSON answer, else its first line."""
     text = data[:4000].decode("utf-8", "replace").strip()
     try:
         return _error_text(json.loads(text)["errors"][0])

@@ -1,4 +1,4 @@
-"""systemd units that failed, asked of systemd: also where neither journal nor syslog reaches the service."""
+"""Failed systemd units, queried from systemd: works even if neither journal nor syslog reaches the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collector.agent import wire
 from collector.agent.failure import Missing
 from collector.agent.source import Context, Reading, SourceKind
 
-#: What systemd takes for a unit's name (src/basic/unit-name.c): no blank, so nobody's sentence.
+#: A valid systemd unit name (src/basic/unit-name.c): no blanks, so it cannot hold a sentence.
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 
@@ -57,7 +57,7 @@ class Units:
         return dict(row.split("=", 1) for row in rows if "=" in row)
 
     def _line(self, unit: str, about: Mapping[str, str]) -> str:
-        """As systemd writes it into syslog (src/core/unit.c: unit_log_failure), with the time of the failure."""
+        """The line that systemd writes to syslog (src/core/unit.c: unit_log_failure), with the time of the failure."""
         found = _STAMP.search(about.get("InactiveEnterTimestamp", ""))
         at = wire.stamp(self.context.now())
         if found:  # programs run with TZ=UTC here
