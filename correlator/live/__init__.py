@@ -1,1 +1,1 @@
-"""Knows how the running service concludes tick by tick: what is new, what it can change, what was said before."""
+"""Knows how the running service concludes tick by tick: what is new, what it can change, what was published before."""

@@ -1,4 +1,4 @@
-"""What was stored since the last look: a few questions about new rows only, asked once for all clusters."""
+"""Finds what was stored since the last tick: a few queries over new rows only, run once for all clusters."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-#: Event lines are read ahead where no more lines than these are new: after a standstill everything is looked at.
+#: Event lines are read ahead only if at most this many lines are new; after a standstill everything is read anyway.
 AHEAD_LINES = 4_000_000
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """The event lines of a cluster from ``since`` (epoch seconds) on, and the events that they tell: they are being read while
-    the rest is asked."""
+    """The event lines of a cluster from ``since`` (epoch seconds) on and the events read from them.
+
+    Both are futures: they are read while the other queries run."""
 
     since: float
     lines: Future[Part]
     events: Future[tuple[list[Event], Lines]]
 
     def read(self, cut: float) -> tuple[list[Event], Lines] | None:
-        """The events that the lines from a moment on tell; None where not all of those are read ahead."""
+        """The events read from the lines at or after ``cut``; None if not all of those lines were read ahead."""
         if cut < self.since:
             return None
         moment = moment_of(cut)
@@ -51,16 +52,19 @@ class Ahead:
         return self.events.result() if cut == self.since else joined([self.lines.result().since(moment)])
 
     def recalled(self) -> Recalled:
-        """What need not be read again."""
+        """The lines that the next tick need not read again."""
         return Recalled(self.since, [self.lines.result()])
 
 
 @dataclass(frozen=True)
 class Change:
-    """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
-    output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
-    begins in it, whether it holds states of nodes, which rows are ``new``, those of them about jobs, and
-    the runs that they most likely tell (``likely_runs``). ``empty``: tables of ``raw`` that hold nothing."""
+    """What was stored about one cluster since the last tick.
+
+    ``earliest`` is the first moment (epoch seconds) that the new rows can affect. ``jobs`` are the jobs that they name;
+    ``unstamped`` are those whose new output has no timestamps. On the hosts in ``ending`` something may have ended. The
+    own log of the hosts in ``reporting_hosts`` begins in the new lines. ``states`` is true if there are new node
+    states. ``new`` selects the new rows, ``job_rows`` are those about jobs, and ``prepared_runs`` are the runs that
+    those most probably describe. ``empty`` names the tables of ``raw`` without rows."""
 
     earliest: float
     jobs: frozenset[int]
@@ -77,7 +81,7 @@ class Change:
 
 @dataclass
 class _Lines:
-    """What the new log lines of one cluster tell."""
+    """What the new log lines of one cluster contain."""
 
     count: int = 0
     timed: int = 0
@@ -89,7 +93,8 @@ class _Lines:
     ahead: Ahead | Recalled | None = None
 
     def ended(self) -> frozenset[str]:
-        """Hosts of which they tell something that may have ended there: as was received or asked, else by the lines read ahead."""
+        """Hosts on which something may have ended, from the inbox or a query if there was one, else from the lines read
+        ahead."""
         if isinstance(self.ending, Future):
             return frozenset(self.ending.result())
         if self.ending is None and isinstance(self.ahead, Ahead):
@@ -97,14 +102,16 @@ class _Lines:
         return frozenset(self.ending or ())
 
 
-#: Lines that are read ahead and no older than this before the latest that was known are nearly all new, seconds.
+#: If the lines read ahead begin at most this long (seconds) before the latest known line, nearly all of them are new.
 AGAIN_S = 60.0
 
 
 class Arrivals:
-    """Rows that are ``new``; ``changed_tables``: tables of ``raw`` that have such rows. What does not
-    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``received``: what was received
-    of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
+    """Queries over the rows selected by ``new``.
+
+    ``changed_tables`` names the tables of ``raw`` that have such rows. Independent queries run concurrently, here and
+    in the executor ``beside``, because most of them keep only one core busy. ``received`` is what the inbox collected
+    if it is complete. ``recalled`` holds lines that need not be read again. ``empty`` names the tables without rows."""
 
     def __init__(
         self, store: Door, new: Changes, changed_tables: Collection[str], beside: Executor,
@@ -115,20 +122,20 @@ class Arrivals:
         self.received, self.recalled, self.empty = received, recalled or {}, empty
 
     def _new(self, rows: sa.FromClause) -> sa.ColumnElement[bool]:
-        """Which rows of a table are new."""
+        """The condition that selects the new rows of a table."""
         return self.store.stored_since(rows, self.new)
 
     def _rows(
         self, table: sa.Table, question: Callable[Concatenate[str | None, sa.ColumnElement[bool], P], Question],
         cluster: str | None, *rest: P.args, **named: P.kwargs,
     ) -> list[dict[str, Any]]:  # fmt: skip
-        """The answer to a question about the new rows of a table; nothing where it has none."""
+        """The answer to a question about the new rows of a table; empty if it has none."""
         if table.name not in self.changed_tables:
             return []
         return self.store.ask(question(cluster, self._new(table), *rest, **named))
 
     def further(self, known: Collection[str | None]) -> set[str | None]:
-        """Other clusters that new lines or job records speak of."""
+        """Clusters outside ``known`` that new lines or job records name."""
         if self.received is not None:
             return self.received.keys() - set(known)
         tables = (table for table in (LOGS, JOBS) if table.name in self.changed_tables)
@@ -138,7 +145,8 @@ class Arrivals:
     def _lines(
         self, cluster: str | None, latest: float, reporting_hosts: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
-        """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
+        """Summarises the new lines with one query per column: DuckDB groups by one column ten times as fast as by
+        several."""
         if self.received is not None:
             return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), reporting_hosts, since)
         found = _Lines()
@@ -159,7 +167,7 @@ class Arrivals:
     def _from_inbox(
         self, cluster: str | None, received: NewRows, reporting_hosts: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
-        """The same without a question."""
+        """The same summary from the inbox, without a query."""
         ahead: Ahead | Recalled | None = None
         if received.earliest is not None:
             first, known = since(received.earliest), self.recalled.get(cluster)
@@ -184,12 +192,12 @@ class Arrivals:
         return Ahead(since, lines, self.beside.submit(lambda: joined([lines.result()])))
 
     def _jobs(self, cluster: str | None, *, unstamped: bool = False) -> set[int]:
-        # Very many, as a rule: a column is read in half the time that rows take.
+        # There are usually very many: fetching a column takes half the time of fetching rows.
         jobs = self.store.ask_frame(new_rows.jobs_of_lines(cluster, self._new(LOGS), unstamped=unstamped))
         return set(jobs["job_id"].to_list())
 
     def _ending(self, cluster: str | None) -> set[str]:
-        """Hosts of which the new lines tell something that may have ended there."""
+        """Hosts on which something may have ended according to the new lines."""
         found: set[str] = set()
         for row in self._rows(LOGS, new_rows.hosts_of_events, cluster, ENDING):
             found.update([row["host"]] if row["host"] else [])
@@ -200,9 +208,11 @@ class Arrivals:
         self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, reporting_hosts: frozenset[str],
         since: Callable[[float], float],
     ) -> Change | None:  # fmt: skip
-        """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
-        some jobs; what tells no time counts as said at ``latest``; ``reporting_hosts``: hosts whose own log is known already;
-        ``since``: from which stamp on lines are wanted where the first new one has a given stamp."""
+        """What the new rows mean for a cluster; None if there are none.
+
+        ``last_runs`` returns the last known run of each of the given jobs. Rows without a time count as of ``latest``.
+        ``reporting_hosts`` are the hosts whose own log is known already. ``since`` maps the timestamp of the first new
+        line to the timestamp from which lines are needed."""
         job_rows = self.beside.submit(self._job_rows, cluster)
         lines = self._lines(cluster, latest, reporting_hosts, since)
         moments = [lines.earliest]
@@ -212,7 +222,7 @@ class Arrivals:
         jobs |= {r["job_id"] for r in self._rows(STEPS, new_rows.jobs_of_steps, cluster)}
         known = last_runs(jobs) if jobs else {}
         for job, last_line, begun in ended:
-            # A run that nothing told of before may have been there since its start.
+            # A run that no row mentioned before may have existed since its start.
             run = known.get(job)
             going_on = run is not None and run.start is not None and run.nodes and run.end is None
             moments.append(last_line if going_on else begun)
@@ -232,12 +242,12 @@ class Arrivals:
         )  # fmt: skip
 
     def _boots(self, cluster: str | None) -> list[float | None]:
-        """When the first boot was that new answers of Slurm tell of: each poll repeats those that are known."""
+        """The time of the first new boot that Slurm's answers report; each poll repeats the known ones."""
         rows = self._rows(BOOTS, new_rows.first_boot, cluster, ~self._new(new_rows.KNOWN_BOOTS), SAME_BOOT_S)
         return [row["t"] for row in rows]
 
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:
-        """The new rows about jobs, ``moments_of`` them, and the runs that they most likely tell."""
+        """The new rows about jobs, their ``moments_of``, and the runs that they most probably describe."""
         if self.received is not None:
             received = self.received.get(cluster) or NewRows()
             return pl.concat([no_rows(), *received.rows]), received.moments, received.prepared_runs
@@ -245,7 +255,7 @@ class Arrivals:
         return rows, moments_of(rows), prepared_runs(rows)
 
     def _reporting_hosts(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
-        """Hosts whose own log is not ``known`` and begins in the new lines."""
+        """Hosts outside ``known`` whose own log begins in the new lines."""
         hosts = {r["host"] for r in self._rows(LOGS, new_rows.hosts_of_lines, cluster)}
         strange = sorted(h for h in hosts - known if h)
         if not strange:

@@ -1,9 +1,9 @@
-"""What is said while a node is silent: its next lines may tell of another cause.
+"""Holds back conclusions that rest on a node's silence: its next lines may show another cause.
 
-A link that is lost and a machine that lost its power look the same from outside until the machine speaks again: then it
-tells that its link was away, or that it booted. So a verdict that rests on such a silence is held back while it is
-provisional and nothing more was heard of the node. Held documents say so themselves (``awaited``), with the confidence
-that comes back as soon as the node has spoken or the verdict is final; nothing that was concluded changes.
+A lost link and a machine that lost power look the same from outside until the machine logs again: only then does it
+report that its link was down, or that it booted. So a verdict that rests on such a silence is held back while it is
+provisional and the node has logged nothing since. Held documents say so (``awaited``) and carry the confidence that
+returns once the node logs or the verdict is final. The conclusions themselves do not change.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-#: host -> since when (epoch seconds) it has to speak -> those that were heard before and not since.
+#: Maps each host to the moment (epoch seconds) since which a line is awaited; returns the hosts that logged before but
+#: not since.
 Silent = Callable[[Mapping[str, float]], frozenset[str]]
 
-#: So sure at most is what is said during the silence: of sixteen verdicts on recorded faults that rested on one, a second after
-#: their run's end, six became another.
+#: The highest confidence of a held document: of sixteen verdicts on recorded faults that rested on a silence one second
+#: after their run's end, six changed later.
 HELD_SURE = 0.5
 
-#: A machine without power writes nothing from the moment in which its link goes; its driver, bond and network daemon repeat
-#: the loss within this (seconds, links.REPEATED_S).
+#: A machine without power writes nothing once its link goes down; on a live one the driver, bond and network daemon
+#: repeat the loss within this many seconds (links.REPEATED_S).
 LAST_WORDS_S = 10.0
 
 
 def awaited(root: Fact) -> dict[str, float]:
-    """The hosts that have to be heard before a root cause is told surely, and since when; none where nothing hangs on it."""
+    """The hosts that must log before a root cause is certain, and since when; empty if nothing depends on it."""
     if root.attrs.get("unresumed") or root.attrs.get("unsaid"):
         return {}
     awaits = kind_of(root.kind).awaits
@@ -46,13 +47,13 @@ def awaited(root: Fact) -> dict[str, float]:
     return dict.fromkeys(hosts, root.start + root.sigma + LAST_WORDS_S)
 
 
-#: A node of which no line of the kernel or the system was ever collected, and no other in so long before (seconds), is not
-#: waited for: nothing follows from its silence.
+#: A node is not awaited if no line of its kernel or system was ever collected and nothing else from it within this many
+#: seconds before: its silence proves nothing.
 LOGGED_WITHIN_S = 3600.0
 
 
 def silent_in(store: Asks, known: Conclusions) -> Silent:
-    """Whom the log lines of a cluster in a store, in true time, show to be silent."""
+    """A function that finds the silent hosts in a cluster's stored log lines, in true time."""
 
     def silent(since: Mapping[str, float]) -> frozenset[str]:
         off = {o.host: o.seconds for o in known.clocks.offsets if o.host in since and o.end >= since[o.host]}
@@ -65,7 +66,7 @@ def silent_in(store: Asks, known: Conclusions) -> Silent:
 
 
 def waiting(stories: Iterable[Incident], silent: Silent) -> dict[str, tuple[str, ...]]:
-    """By the ids of incidents: the hosts of their root, where none of them was heard since."""
+    """Maps the id of each incident whose root's hosts have all been silent since the fault to these hosts."""
     asked = {story.id: hosts for story in stories if story.verdicts and (hosts := awaited(story.root))}
     if not asked:
         return {}
@@ -78,8 +79,9 @@ def waiting(stories: Iterable[Incident], silent: Silent) -> dict[str, tuple[str,
 
 
 def held(document: Document, hosts: tuple[str, ...]) -> Document:
-    """A verdict or incident as it is said while ``hosts`` are awaited; as it was concluded where there are none. The same
-    object where nothing differs."""
+    """The document as published while ``hosts`` are awaited, or as concluded if there are none.
+
+    Returns the same object if nothing differs."""
     if document.get("awaited", {}).get("hosts", []) == list(hosts):
         return document
     plain = _released(document)
@@ -104,7 +106,7 @@ def _released(document: Document) -> Document:
 
 
 def _with_candidate(document: Document, before: float, after: float) -> Document:
-    """The root among an incident's candidates is as probable as the incident is told surely."""
+    """Gives the root's entry among an incident's candidates the confidence of the incident."""
     root = document["root_cause"]
     return document if "candidates" not in document else {
         **document,
@@ -117,7 +119,7 @@ def _with_candidate(document: Document, before: float, after: float) -> Document
 
 
 def with_jobs_of(incident: Document, verdicts: Mapping[str, Document]) -> Document:
-    """An incident whose jobs are told as surely as their own verdicts."""
+    """The incident with each job's confidence taken from the job's own verdict."""
     jobs = [
         {**j, "confidence": verdicts[j["job_id"]]["confidence"]} if j["job_id"] in verdicts else j
         for j in incident["jobs"]

@@ -1,7 +1,7 @@
-"""From the conclusions before to those of now: which documents say something else, and which have become final.
+"""Compares the conclusions before with those of now: which documents differ, and which have become final.
 
-A tick knows where it concluded anew; only there are documents compared. What is the same object was said and stored
-already, and is not looked at again.
+A tick knows where it concluded anew, and documents are compared only there. A document that is the same object was
+published and stored already and is not compared again.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ Document = dict[str, Any]
 
 
 def everything(found: LiveConclusions) -> Touched:
-    """Where nothing was concluded before."""
+    """All documents, for a cluster without earlier conclusions."""
     return Touched(list(range(len(found.incidents))), {}, set(found.verdicts))
 
 
-#: Lines may come this late and still find the verdict provisional, seconds.
+#: A verdict stays provisional for lines that are this late, seconds.
 LATENESS_S = 600.0
 
 
 def settled(known: LiveConclusions, longest: float, now: datetime, silent: Silent) -> LiveConclusions:
-    """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the
-    ``longest`` causal window, seconds; until then they are provisional, and held back while their node is silent
-    (waiting.py). Incidents are final when all their verdicts are. A full pass over stored rows (``ingest``, ``correlate``)
-    knows that nothing more comes and calls all final. The same object where nothing turns."""
-    # Moments are RFC 3339 in UTC with microseconds: they sort as texts.
+    """Marks verdicts and incidents final or provisional, and holds back those that await a silent node (awaited.py).
+
+    A verdict is final when the watermark (``now`` less ``LATENESS_S``) has passed its run's end by ``longest``, the
+    longest causal window in seconds. An incident is final when all its verdicts are. A full pass over stored rows
+    (``ingest``, ``correlate``) knows that nothing more will arrive and marks everything final. Returns the same object
+    if nothing changes."""
+    # Moments are RFC 3339 in UTC with microseconds, so they sort as text.
     watermark = now - timedelta(seconds=LATENESS_S + longest)
     border = watermark.isoformat(timespec="microseconds") + "Z"
     if known.memory.settled_until is None or border < known.memory.settled_until:
@@ -72,7 +74,7 @@ def settled(known: LiveConclusions, longest: float, now: datetime, silent: Silen
 
 
 def _provisional(known: LiveConclusions, places: Iterable[int], final: Mapping[str, bool]) -> list[int]:
-    """Places of incidents of which a verdict is not final."""
+    """Indices of the incidents that have a verdict which is not final."""
     names = {known.verdicts[k]["incident_id"] for k, over in final.items() if not over}
     return [place for place in places if known.incidents[place]["id"] in names]
 
@@ -83,7 +85,7 @@ def _shown(document: Document, final: bool, hosts: tuple[str, ...]) -> Document:
 
 
 def _open_incidents(known: LiveConclusions) -> list[int]:
-    """Places of incidents that are provisional or new, or of which a run is judged anew."""
+    """Indices of the incidents that are provisional or new, or have a run that is judged anew."""
     names = known.memory.open_incidents | {
         known.verdicts[k]["incident_id"] for k in known.memory.open_verdicts if k in known.verdicts
     }
@@ -96,7 +98,7 @@ def _turned(
     incidents = list(known.incidents)
     if (
         known.change.touched is None and known.memory.settled_until is None
-    ):  # concluded from nothing: all of it is compared later
+    ):  # concluded from scratch: all of it is compared later
         for place, document in again.items():
             incidents[place] = document
         return replace(known, verdicts=verdicts, incidents=incidents)
@@ -112,8 +114,10 @@ def _turned(
 
 
 def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> LiveConclusions:
-    """The conclusions with the documents of ``before`` wherever they say the same, and with what is left in ``touched``.
-    New incidents take over when they were first said. ``found`` is changed: nobody else has it yet."""
+    """The conclusions, with the objects of ``before`` for all documents that are equal; ``touched`` keeps only those
+    that differ.
+
+    A new incident inherits its detection time. ``found`` is modified in place: no other thread has it yet."""
     if before is None or found is before:
         return found
     touched = found.change.touched or _compared(found, before)
@@ -138,7 +142,7 @@ def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> Live
 
 
 def _compared(found: LiveConclusions, before: LiveConclusions) -> Touched:
-    """Where everything was concluded anew."""
+    """The changes between two sets of conclusions where everything was concluded anew."""
     gone = {i["id"]: (i, s) for i, s in zip(before.incidents, before.stories, strict=True)}
     return Touched(list(range(len(found.incidents))), gone, {*found.verdicts, *before.verdicts})
 

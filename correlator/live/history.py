@@ -1,7 +1,7 @@
-"""What the running service said, and when: first detections, versions of verdicts, former ids of incidents.
+"""What the running service published, and when: first detections, versions of verdicts, former ids of incidents.
 
 An incident's id is made from its root, so that a replay finds the same ids. Late lines may show an earlier or a common
-root; then the id changes, and the former one stays as an alias, so that a link in a ticket keeps working.
+root. The id changes then, and the former one stays as an alias, so that a link in a ticket keeps working.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class HistoryUpdate:
-    """What one look adds to what was said: rows of ``kept`` and the lists of a ``TickReport``."""
+    """What one tick adds to the history: rows of ``kept`` and the lists of a ``TickReport``."""
 
     report: dict[str, Any]
     versions: list[dict[str, Any]] = field(default_factory=list)
     detected: dict[str, datetime] = field(default_factory=dict)
     clusters: dict[str, str | None] = field(default_factory=dict)
-    #: id() of a verdict's document -> its text, so that whoever stores it need not make it again.
+    #: id() of a verdict's document -> its JSON text, so that storing it need not serialise it again.
     texts: dict[int, str] = field(default_factory=dict)
 
 
 class History:
-    """What was said so far, as a service keeps it in memory: a tick asks the store nothing about it.
+    """What was published so far, held in memory by the service: a tick does not query the store for it.
 
-    ``note`` works out what is new, ``write`` stores it inside a transaction, ``remember`` counts it as said once that is
-    committed.
+    ``note`` computes what is new, ``write`` stores it inside a transaction, and ``remember`` counts it as published
+    once that is committed.
     """
 
     def __init__(self, store: Asks) -> None:
@@ -56,9 +56,10 @@ class History:
         self._aliases = {r["alias"] for r in store.ask(kept.aliases())}
 
     def note(self, found: Sequence[LiveConclusions], now: datetime, before: Mapping[str | None, LiveConclusions], offline: Collection[str] = ()) -> HistoryUpdate:  # fmt: skip
-        """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
-        still need no second look. ``offline``: incidents that an offline ``ingest`` concluded, which is no detection by a
-        running service."""
+        """Computes what is new against what was published before.
+
+        Documents of ``before``, the last conclusions, that are still the same objects are not compared. ``offline`` are
+        incidents that an offline ``ingest`` concluded, which does not count as a detection by a running service."""
         update = HistoryUpdate(
             {"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}}
         )
@@ -78,8 +79,8 @@ class History:
             self._note_gone(update, conclusions, last, now)
         update.detected = {i: now for i in update.report["opened"] if i not in offline}
         for alias, heir in update.report["aliases"].items():
-            # A story that goes on under another id was detected when it was first told, also where the heir was opened by
-            # an earlier look and stood beside it.
+            # An incident that continues under another id was detected when it was first published, even if an earlier
+            # tick opened its heir beside it.
             first = self.detected.get(alias)
             if first is not None and first < update.detected.get(heir, self.detected.get(heir, now)):
                 update.detected[heir] = first
@@ -102,7 +103,7 @@ class History:
     def _note_gone(
         self, update: HistoryUpdate, conclusions: LiveConclusions, last: LiveConclusions | None, now: datetime
     ) -> None:
-        """Incidents that are concluded no longer, and who took over their story."""
+        """Notes the incidents that are no longer concluded, and which incident continues each."""
         cluster = conclusions.cluster
         incident = (
             conclusions.change.touched.gone
@@ -123,14 +124,14 @@ class History:
                 update.clusters[heir] = cluster
 
     def write(self, writer: Writer, update: HistoryUpdate, now: datetime) -> None:
-        """Inside the caller's transaction."""
+        """Stores an update inside the caller's transaction."""
         writer.insert(VERSIONS, pl.DataFrame(update.versions, schema=_VERSIONS))
         rows = [
             {"cluster": update.clusters[i], "incident_id": i, "detected_at": at} for i, at in update.detected.items()
         ]
         writer.insert(DETECTIONS, pl.DataFrame(rows, schema=_DETECTIONS))
         for alias, heir in update.report["aliases"].items():
-            # An heir that is replaced itself hands its aliases on.
+            # An heir that is itself replaced passes its aliases on.
             writer.change(kept.hand_on_aliases(alias, heir))
             row = {"cluster": update.clusters[heir], "alias": alias, "incident_id": heir, "since": now}
             writer.insert(ALIASES, pl.DataFrame([row], schema=_ALIASES))
@@ -167,7 +168,7 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
 
 
 def _report_again(conclusions: LiveConclusions, name: str) -> None:
-    """Counts an incident among those to be stored, where only some are: its date is another now."""
+    """Adds an incident to those to be stored, if only some are: its detection time has changed."""
     touched = conclusions.change.touched
     if touched is None or any(conclusions.incidents[n]["id"] == name for n in touched.incidents):
         return
@@ -178,14 +179,14 @@ def _report_again(conclusions: LiveConclusions, name: str) -> None:
 
 
 class _Heirs:
-    """Who takes over the story of an incident that is concluded no longer."""
+    """Finds which incident continues one that is no longer concluded."""
 
     def __init__(self, conclusions: LiveConclusions) -> None:
         self._incidents = conclusions.incidents
         self._near: defaultdict[tuple[str, str], list[dict[str, Any]]] | None = None
 
     def _candidates(self, story: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        """Incidents with a run or the host in common, each once."""
+        """Incidents that share a run or the host with it, each once."""
         if self._near is None:
             self._near = defaultdict(list)
             for incident in self._incidents:
@@ -198,7 +199,7 @@ class _Heirs:
         return {i["id"]: i for place in places for i in self._near.get(place, ())}.values()
 
     def of(self, gone: Mapping[str, Any]) -> str | None:
-        """Most runs in common, else the same device or host, else nobody."""
+        """The incident with most runs in common, else on the same device or host; None if there is none."""
         try:
             story = json.loads(gone["summary"])
         except ValueError:
@@ -226,7 +227,7 @@ _ALIASES: dict[str, Any] = {**dict.fromkeys(("cluster", "alias", "incident_id"),
 
 
 def resolve(store: Asks, incident_id: str) -> str:
-    """The id under which an incident's story stands today."""
+    """The id under which an incident continues today."""
     try:
         rows = store.ask(kept.heir(incident_id))
     except NoSuchTable:

@@ -1,8 +1,9 @@
-"""What is stored between two ticks, taken in as soon as it is: a tick, for whose answer somebody waits, need not ask for it.
+"""Collects rows as they are stored between two ticks, so that a tick, whose answer is waited for, need not query for
+them.
 
-Whoever stores rows tells of them (``Door.announce``), and works out right here what the next tick wants of them:
-nobody waits for that, the rows were acknowledged before. A tick compares numbers: only where the tables have grown by
-exactly what was received, it takes that; otherwise it asks the database.
+The thread that stores rows announces them (``Door.announce``) and prepares what the next tick needs from them. Nothing
+waits for that work: the rows were acknowledged before. A tick compares row counts. It uses the inbox only if the tables
+have gained exactly the rows received, and queries the database otherwise.
 """
 
 from __future__ import annotations
@@ -33,32 +34,37 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-#: Events that may end something: links, nodes, daemons and targets that come back.
+#: Events that may end something: links, nodes, daemons and targets that recover.
 ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
 
-#: Tables whose rows are taken in; about those of others a tick asks.
+#: Tables whose rows are collected; a tick queries the others.
 FOLLOWED = ("logs", "jobs")
 
-#: So many event lines and rows about jobs wait for a tick, at most: about a kilobyte each. After a standstill the database is
-#: asked.
+#: At most this many event lines and job rows wait for a tick, about a kilobyte each. Beyond that, as after a
+#: standstill, the tick queries the database.
 MOST_ROWS = 100_000
 
-#: Fewer event lines than this wait for their like until the tick: reading them takes a few milliseconds, however few they are.
+#: Fewer event lines than this wait for more until the tick: reading a batch takes a few milliseconds, however small it
+#: is.
 FEW_LINES = 500
 
-#: So long before the last one (seconds) lines are kept beyond their tick: those that come later may be copies of them.
+#: Lines are kept beyond their tick if they are at most this many seconds older than the last one: later lines may be
+#: copies.
 KEPT_S = 30.0
 
-#: A job, and the first moments of its latest news and of its beginning.
+#: A job, the first moment of its latest news, and the first moment of its beginning.
 Moments = tuple[int, float | None, float | None]
 
 
 @dataclass
 class NewRows:
-    """What new rows tell of one cluster: how many ``lines`` there are, how many of them are ``timed``, the ``earliest`` (epoch
-    seconds), the ``jobs`` that they name and those of ``unstamped`` lines, hosts of which they tell something that may be
-    ``ending`` there, and ``reporting_hosts``: hosts whose kernel or system speaks. Event lines as ``parts``, and as ``loose`` rows
-    that nobody has read. Of rows about jobs the ``rows``, their ``moments``, and the ``prepared_runs`` runs."""
+    """What new rows contain about one cluster.
+
+    ``lines`` counts the log lines, ``timed`` those with a time; ``earliest`` is the first time (epoch seconds).
+    ``jobs`` are the jobs that they name and ``unstamped`` the jobs of lines without a time. On the hosts in ``ending``
+    something may have ended; the kernel or system of the ``reporting_hosts`` logs. Event lines are ``parts`` once read
+    and ``loose`` before. ``rows`` are the rows about jobs, with their ``moments`` and the ``prepared_runs`` made of
+    them."""
 
     lines: int = 0
     timed: int = 0
@@ -89,17 +95,17 @@ class NewRows:
 
     @property
     def size(self) -> int:
-        """How many event lines and rows about jobs these are."""
+        """The number of event lines and job rows."""
         return sum(part.lines.height for part in self.parts) + sum(rows.height for rows in (*self.loose, *self.rows))
 
     def read(self) -> None:
-        """Leaves no event line loose."""
+        """Reads all loose event lines."""
         if self.loose:
             self.parts.append(prepared(pl.concat(self.loose)))
             self.loose = []
 
 
-#: How many rows of each table of ``FOLLOWED`` were received.
+#: The number of rows received of each table in ``FOLLOWED``.
 Received = tuple[int, ...]
 
 
@@ -111,7 +117,7 @@ class Recalled:
     parts: Sequence[Part]
 
     def read(self, cut: float) -> tuple[list[Event], Lines] | None:
-        """The events that the lines from a moment on tell; None where not all of those are here."""
+        """The events read from the lines at or after ``cut``; None if not all of those lines are here."""
         if cut < self.since:
             return None
         moment = moment_of(cut)
@@ -119,11 +125,11 @@ class Recalled:
         return joined([part.since(moment) for part in self.parts if part.holds(moment)] or [_nothing()])
 
     def recalled(self) -> Recalled:
-        """What need not be read again."""
+        """The lines that the next tick need not read again."""
         return self
 
     def lately(self) -> Recalled:
-        """Those that lie at most ``KEPT_S`` before the last one, and some."""
+        """The parts that reach into the last ``KEPT_S`` seconds before the last line."""
         until = max((part.last for part in self.parts), default=float("-inf")) - KEPT_S
         gone = [part.last for part in self.parts if part.last < until]
         return Recalled(
@@ -131,12 +137,12 @@ class Recalled:
         )
 
 
-#: So far behind the last line of what was let go the rest begins, seconds: more than what a float leaves of a microsecond.
+#: The kept lines begin this far after the last dropped one, seconds: more than what a float loses of a microsecond.
 BEHIND_S = 0.00001
 
 
 class Inbox:
-    """What a store took in since the last tick. Any thread may store; one ticks."""
+    """What a store added since the last tick. Any thread may store; one thread ticks."""
 
     def __init__(self, store: Door) -> None:
         self._store = store
@@ -144,10 +150,10 @@ class Inbox:
         self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
         self._received: deque[tuple[tuple[int, ...], dict[str | None, NewRows]]] = deque()
         self._size = 0
-        #: From here on nothing that was received was left out; None: nobody has ticked yet.
+        #: Since this count no received rows were dropped; None until the first tick.
         self._whole_from: tuple[int, ...] | None = None
         self._one_at_a_time = threading.Lock()
-        #: By cluster, lines that were received or read already.
+        #: Lines by cluster that were received or read already.
         self.recalled: dict[str | None, Recalled] = {}
         store.listeners.add(self)
 
@@ -160,20 +166,21 @@ class Inbox:
         self._rows = after
 
     def digest(self) -> None:
-        """Works out what was received. Rows that cannot be read are left out: who asks the database for them will say why."""
+        """Prepares what was received. Unreadable rows are dropped: the query that fetches them later reports the error."""
         with self._one_at_a_time:
             self._read_waiting()
 
     def mark(self) -> Received | None:
-        """Up to where rows were received; None while more is being committed."""
+        """The count of rows received so far; None while more are being committed."""
         rows = self._rows
         return None if self._store.is_notifying else rows
 
     def take(
         self, since: Received | None, until: Received | None, changes: Changes
     ) -> dict[str | None, NewRows] | None:
-        """What the rows between two marks tell, by cluster, where they are all that changed in the tables meanwhile; else None.
-        It is not kept."""
+        """What the rows between two marks contain, by cluster, and removes it from the inbox.
+
+        Returns None unless these rows are all that changed in the tables meanwhile."""
         with self._one_at_a_time:
             self._read_waiting()
             found: dict[str | None, NewRows] = {}
@@ -193,7 +200,7 @@ class Inbox:
         return found
 
     def keep(self, cluster: str | None, lines: Recalled) -> None:
-        """Lines that the next tick may need again."""
+        """Keeps the lines that the next tick may need again."""
         self.recalled[cluster] = lines.lately()
 
     def _read_waiting(self) -> None:
@@ -217,7 +224,7 @@ class Inbox:
 
 
 def _new_rows(added: Added) -> dict[str | None, NewRows]:
-    """What the rows of one transaction tell, by cluster."""
+    """What the rows of one transaction contain, by cluster."""
     found: dict[str | None, NewRows] = {}
     for name, rows in added:
         for cluster, new_rows in _of_lines(rows) if name == "logs" else _of_jobs(rows):
@@ -244,7 +251,7 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
 
 
 def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines as they are stored -> as ``raw.log_view`` has them."""
+    """Stored lines -> the columns of ``raw.log_view``."""
     lines = plain(lines)
     words = pl.col("message").fill_null(pl.col("raw").str.slice(pl.col("msg_start")))
     return lines.with_columns(words).select(event_lines.COLUMNS)
@@ -269,12 +276,12 @@ def _nothing() -> Part:
 
 
 def ending_in(lines: pl.DataFrame) -> set[str]:
-    """Hosts of which event lines tell something that may have ended there."""
+    """Hosts on which something may have ended according to event lines."""
     kinds = [kind for kind in lines["event"].unique().to_list() if kind.startswith(ENDING)]
     ending = lines.filter(pl.col("event").is_in(kinds)).select("host", "entities")
     found = {host for host in ending["host"].unique().to_list() if host}
     entities = ending["entities"].unique()
-    for text in entities.filter(entities.str.contains('"nodes"', literal=True)).to_list():  # of very many texts a few
+    for text in entities.filter(entities.str.contains('"nodes"', literal=True)).to_list():  # a few of very many texts
         nodes = from_json(text).get("nodes")
         found.update(listed(nodes) if nodes else [])
     return found
@@ -285,7 +292,7 @@ def listed(value: object) -> list[str]:
 
 
 def moments_of(rows: pl.DataFrame) -> list[Moments]:
-    """For each job the first moment that its rows tell, of its latest news and of its beginning."""
+    """For each job, the first moment of its latest news and of its beginning according to its rows."""
     found = rows.group_by("job_id").agg(
         pl.coalesce("end", "observed_at", "start", "submit").dt.epoch("us").min().alias("told"),
         pl.coalesce("start", "submit", "end").dt.epoch("us").min().alias("begun"),

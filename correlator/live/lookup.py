@@ -1,4 +1,4 @@
-"""What a tick looks up about all that is known, kept up from tick to tick instead of being gathered anew."""
+"""Indexes over the conclusions, which a tick updates instead of rebuilding."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ Moments = np.ndarray[Any, np.dtype[np.float64]]
 Names = np.ndarray[Any, np.dtype[np.object_]]
 Choice = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: So far before a moment (seconds) the next one that is told from it lies.
+#: The gap (seconds) kept before a moment so that the preceding one is distinct from it.
 NEXT_S = 0.001
 
 
 @dataclass(frozen=True)
 class Spans:
-    """How incidents lie in time (epoch seconds), one after the other. ``names``: their ids; ``first``: the first moment of
-    each; ``over``: the last moment at which something of it that has ended did; ``lasting``: when the last thing began
-    that has not (minus infinity: there is none); ``first_line`` and ``last_line``: its first and its last line; ``start``: what it is
-    listed by. By id, where there are any: ``hosts`` and ``jobs`` of what is still lasting, and ``downs``: which nodes were
-    set DOWN in it, and when."""
+    """The extent in time of incidents, as parallel arrays (epoch seconds).
+
+    ``names`` are their ids and ``first`` their first moments. ``over`` is the last moment at which an ended fact or run
+    of the incident ended. ``lasting`` is the latest start of those that have not ended (minus infinity if all have).
+    ``first_line`` and ``last_line`` are the times of its lines; ``start`` is the time by which incidents are sorted.
+    The mappings are by id, only for incidents that have any: ``hosts`` and ``jobs`` of what still lasts, and ``downs``,
+    the nodes that were set DOWN and when."""
 
     names: Names
     first: Moments
@@ -80,10 +82,10 @@ class Spans:
         return Spans(names, first, ended, lasting_since, first_line, last_line, start, hosts, jobs, downs)
 
     def last(self, reach: float) -> Moments:
-        """The last moment at which something could still join each of them unasked.
+        """The last moment at which something could still join each incident without a line that names it.
 
-        What is still lasting may have effects for ``reach`` seconds after its beginning. Later it changes only when a line
-        speaks of its end.
+        What still lasts may have effects for ``reach`` seconds after its start. After that it changes only when a line
+        reports its end.
         """
         return np.maximum(self.over, self.lasting + reach)
 
@@ -91,7 +93,7 @@ class Spans:
         return np.fromiter((n in some for n in self.names), np.bool_, len(self.names))
 
     def within(self, stretches: Sequence[tuple[float, float]]) -> Choice:
-        """Which have lines in one of some stretches of time, or may have."""
+        """Which incidents have, or may have, lines in one of the given time ranges."""
         found = np.zeros(len(self.names), np.bool_)
         for low, high in stretches:
             found |= (self.first_line <= high) & (self.last_line >= low)
@@ -127,9 +129,10 @@ class Spans:
 
 @dataclass(frozen=True)
 class Times:
-    """How facts lie in time, one after the other: ``start``; ``last``: until when each went on (one that has no end told is as
-    old as its beginning), infinite where it lasts still; ``until``: its end, infinite where none is told, minus infinity
-    where it belongs to a run."""
+    """The extent in time of facts, as parallel arrays (epoch seconds).
+
+    ``last`` is how long each went on: infinity if it still lasts, its start if it belongs to a run and has no known
+    end. ``until`` is its end: infinity if none is known, minus infinity if it belongs to a run."""
 
     start: Moments
     last: Moments
@@ -144,7 +147,7 @@ class Times:
         return Times(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
 
     def but(self, which: Choice, more: Times, choice: Choice) -> Times:
-        """Some of these, then some of others."""
+        """The chosen facts of this one followed by the chosen facts of ``more``."""
         return Times(*(
             np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until")
         ))  # fmt: skip
@@ -152,8 +155,9 @@ class Times:
 
 @dataclass(frozen=True)
 class Repeated:
-    """How those events lie in time that more than one line tells, in their order: ``time`` and ``last`` of each, and how many
-    places it has besides its own (``further``)."""
+    """The extent in time of events with more than one line, in order.
+
+    ``time`` and ``last`` are the first and last moment of each; ``further`` is the number of its ``also`` entries."""
 
     time: Moments
     last: Moments
@@ -165,8 +169,9 @@ class Repeated:
         return Repeated(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
 
     def untouched_until(self, earliest: float) -> float:
-        """A moment before ``earliest``, the first of what is new, that no event's lines lie around. Each further place of an
-        event (``also``) lies at most ``COALESCE_S`` from the next."""
+        """A moment before ``earliest``, the time of the first new line, that is not inside the span of any event.
+
+        Each entry of an event's ``also`` lies at most ``COALESCE_S`` from the next."""
         spread = COALESCE_S * self.further
         low, high = self.time - spread, self.time + spread
         cut = earliest - COALESCE_S - NEXT_S
@@ -176,11 +181,11 @@ class Repeated:
 
     @property
     def latest(self) -> float:
-        """No line of any of them was said behind this moment; minus infinity where there are none."""
+        """No line of these events is later than this moment; minus infinity if there are no events."""
         return float(np.maximum(self.last, self.time + COALESCE_S * self.further).max(initial=-inf))
 
     def but(self, border: float, more: Repeated) -> Repeated:
-        """Those before ``border``, then others, which lie behind it."""
+        """The events before ``border``, followed by ``more``, which lie after it."""
         cut = int(np.searchsorted(self.time, border))
         return Repeated(*(
             np.concatenate([getattr(self, name)[:cut], getattr(more, name)]) for name in ("time", "last", "further")
@@ -189,8 +194,11 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Index:
-    """Beside the events of a cluster: the job of each (-1: none), and those that more than one line tells. Beside its
-    runs: the job of each, and its end (infinite: none told). And how its incidents and facts lie in time, in the same order."""
+    """Lookups over a cluster's conclusions, in the order of their lists.
+
+    ``event_jobs`` is the job of each event (-1: none) and ``repeated`` covers the events with more than one line.
+    ``run_jobs`` and ``run_ends`` are the job and the end of each run (infinity: no end known). ``spans`` and ``facts``
+    hold the extent in time of incidents and facts."""
 
     event_jobs: Numbers
     repeated: Repeated
@@ -204,7 +212,7 @@ class Index:
         return Index(jobs_of(events), Repeated.of(events), *of_runs(runs), Spans.of(stories), Times.of(facts))
 
     def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
-        """The last run of each of these jobs that is known. ``runs`` are those that this was made beside."""
+        """The last known run of each of these jobs. ``runs`` are the runs that this index was built from."""
         wanted = np.fromiter(jobs, np.int64, len(jobs))
         places = np.searchsorted(self.run_jobs, wanted, side="right") - 1
         wanted, places = wanted[places >= 0], places[places >= 0]
@@ -212,8 +220,9 @@ class Index:
         return {int(job): runs[place] for job, place in zip(wanted[found], places[found], strict=True)}
 
     def speaking_of(self, before: Run, after: Run) -> set[str]:
-        """Incidents that may say something else now that a run is known to be another: of those that it went through they
-        tell how many there were and name some, and which GPUs a lost node had."""
+        """Incidents whose documents may change because a run changed.
+
+        An incident counts and names the runs that went through it, and names the GPUs of a lost node."""
         if before.start is None or after.start is None:
             return set()
         spans = self.spans
@@ -227,7 +236,7 @@ class Index:
         return found
 
     def without(self, runs: list[Run], jobs: Collection[int]) -> tuple[list[Run], list[Run]]:
-        """The runs of all other jobs, and those of these jobs."""
+        """The runs of all other jobs, and the runs of these jobs."""
         gone = np.isin(self.run_jobs, np.fromiter(jobs, np.int64, len(jobs)))
         return (list(compress(runs, ~gone)), list(compress(runs, gone))) if gone.any() else (runs, [])
 

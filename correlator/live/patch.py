@@ -1,4 +1,4 @@
-"""Bringing ``model`` from one state of conclusions to the next, touching only the rows that differ."""
+"""Updates ``model`` from one state of conclusions to the next, touching only the rows that differ."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ _WHOLE = attrgetter(*(f.name for f in fields(Event)))
 
 @dataclass(frozen=True)
 class Rows:
-    """What changes in a table of ``model``: by key the rows that are no more or differ, and those that are new or differ.
-    ``between``: the moments between which the former lie, where that is known."""
+    """The changes to a table of ``model``: keys of rows that are gone or differ, and the rows that are new or differ.
+
+    ``between`` is the time range of the stale rows, if known."""
 
     stale: list[str]
     fresh: pl.DataFrame
@@ -46,9 +47,10 @@ class Rows:
 
 
 class Patch:
-    """What differs between one state of conclusions about a cluster and the next. The rows of events, most of all, are put
-    together right away, for which the next may lack words still; those of incidents and runs by ``set_incidents`` and
-    ``set_runs`` of what ``after`` is by then."""
+    """The difference between one state of conclusions about a cluster and the next.
+
+    The rows of events, which are the most, are computed at once, when ``after`` may still lack its documents. Those of
+    incidents and runs are computed by ``set_incidents`` and ``set_runs`` from ``after`` as it is then."""
 
     def __init__(self, before: LiveConclusions, after: LiveConclusions) -> None:
         self.before, self.after = before, after
@@ -57,29 +59,30 @@ class Patch:
         self.runs: Rows | None = None
 
     def set_incidents(self, detected: Mapping[str, datetime]) -> None:
-        """``detected``: when each incident was first said."""
+        """Computes the rows of incidents. ``detected`` is when each incident was first published."""
         self.incidents = _incidents(self.after, detected)
 
     def set_runs(self, texts: Mapping[int, str]) -> None:
-        """``texts``: see ``engine.run_table``."""
+        """Computes the rows of runs. ``texts``: see ``engine.run_table``."""
         self.runs = _runs(self.before, self.after, texts)
 
 
 def store_events(writer: Writer, patch: Patch) -> None:
-    """Inside the caller's transaction."""
+    """Stores the events inside the caller's transaction."""
     _store(writer, EVENTS, patch.after.cluster, patch.events)
 
 
 def store_incidents(writer: Writer, patches: Iterable[Patch]) -> None:
-    """Inside the caller's transaction."""
+    """Stores the incidents inside the caller's transaction."""
     for patch in patches:
         assert patch.incidents is not None
         _store(writer, INCIDENTS, patch.after.cluster, patch.incidents)
 
 
 def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[LiveConclusions]) -> None:  # fmt: skip
-    """Runs, states of nodes and what is known of lemons, inside the caller's transaction. ``everything``: the state of all
-    clusters."""
+    """Stores runs, node states and the known lemons inside the caller's transaction.
+
+    ``everything`` is the state of all clusters."""
     for patch in patches:
         assert patch.runs is not None
         _store(writer, RUNS, patch.after.cluster, patch.runs)
@@ -109,7 +112,7 @@ def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows
 
 
 def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, str]) -> Rows:
-    """Only runs that were put together again can differ, and those whose verdict is another now."""
+    """The rows of runs that differ: only runs that were built again, or whose verdict changed, can."""
     old, new = ({r.key: r for r in runs} for runs in after.change.again)
     judged = (after.change.touched or everything(after)).verdicts
     if far := judged - new.keys():
@@ -125,7 +128,7 @@ def _same_run(one: Run, other: Run) -> bool:
 
 
 def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
-    """Only events behind the border can differ, and those whose incident is another now."""
+    """The rows of events that differ: only events after the border, or whose incident changed, can."""
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
@@ -145,7 +148,7 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
 
 
 def _lines(after: LiveConclusions) -> dict[str, float]:
-    """Event id -> its time: those of incidents that tell other events now."""
+    """Event id -> its time, for the events of incidents whose set of events changed."""
     touched = after.change.touched or everything(after)
     fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
     gone = {i: story for i, (_, story) in touched.gone.items()}
@@ -161,10 +164,9 @@ def _lines(after: LiveConclusions) -> dict[str, float]:
 def _homes(
     before: LiveConclusions, after: LiveConclusions, lines: Iterable[float]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Event id -> incident, before and after: of all events behind the border and of incidents that tell other events now,
-    whose ``lines`` were said at these times.
+    """Event id -> incident, before and after, for events after the border and at the times ``lines``.
 
-    An event may belong to two incidents, so those count too that tell the same still and have lines at these times."""
+    An event may belong to two incidents, so unchanged incidents with lines at these times count as well."""
     stretches = [(after.change.border, float("inf"))]
     for time in sorted((t for t in lines if t < after.change.border), reverse=True):
         if time < stretches[-1][0] - NEAR_S:
@@ -176,12 +178,12 @@ def _homes(
     return {e: s.id for s in was for e in events_by_id(s)}, {e: s.id for s in now for e in events_by_id(s)}
 
 
-#: Lines so close together are looked at as one stretch of time.
+#: Lines that are at most this many seconds apart are looked up as one time range.
 NEAR_S = 600.0
 
 
 def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
-    """The event of this id, where it is still known."""
+    """The event with this id; None if it is no longer known."""
     place = bisect_left(events, time, key=attrgetter("time"))
     while place < len(events) and events[place].time == time:
         if events[place].id == name:
@@ -191,7 +193,7 @@ def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
 
 
 def _states(writer: Writer, after: LiveConclusions) -> None:
-    """States of nodes are as they were stored; where some were added, all of a cluster's are put in anew."""
+    """Node states are copied as stored; if some were added, all of a cluster's states are replaced."""
     (counts,) = writer.ask(changes.states_counted(after.cluster))
     if counts["concluded"] != counts["stored"]:
         writer.change(changes.no_states(after.cluster))
@@ -199,8 +201,10 @@ def _states(writer: Writer, after: LiveConclusions) -> None:
 
 
 class Storing:
-    """The transaction of a tick. It begins with the events of whoever comes first and ends with ``commit``; left before that,
-    nothing was stored. What the database takes, it takes beside, one after the other, while more is put together."""
+    """The transaction of a tick.
+
+    It begins with the events of the first cluster to submit and ends with ``commit``; without a commit nothing is
+    stored. The database works in one background thread, task after task, while the next rows are computed."""
 
     def __init__(self, store: Door) -> None:
         self._store = store
@@ -208,11 +212,11 @@ class Storing:
         self._tasks: list[Future[None]] = []
         self._transaction: AbstractContextManager[Writer] | None = None
         self._writer: Writer | None = None
-        #: By cluster.
+        #: Patches by cluster.
         self.patches: dict[str | None, Patch] = {}
 
     def begin(self, before: LiveConclusions, after: LiveConclusions) -> None:
-        """``after`` may lack its documents still."""
+        """Begins to store the events of a cluster. ``after`` may still lack its documents."""
         patch = self.patches[after.cluster] = Patch(before, after)
         self.submit(store_events, patch)
 
@@ -224,7 +228,7 @@ class Storing:
         self._tasks.append(self._beside.submit(work, self._writer, *given, **named))
 
     def commit(self, meanwhile: Callable[[], None]) -> None:
-        """``meanwhile`` is done beside: committing needs no turn of the interpreter."""
+        """Commits; runs ``meanwhile`` in the background thread, because a commit releases the interpreter lock."""
         for task in self._tasks:
             task.result()
         done = self._beside.submit(meanwhile)

@@ -1,4 +1,4 @@
-"""What the live engine holds of one cluster between two ticks: conclusions, what it remembers, and what the last tick changed."""
+"""The state the live engine keeps per cluster between two ticks: conclusions, memory, and the changes of the last tick."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Touched:
-    """What may differ from the conclusions before: the places of incidents that are new or say something else; by id, the
-    incidents that are not among the documents any more, with what they were made from; the keys of runs whose verdict is
-    new, another or gone. All other documents are the same objects."""
+    """What may differ from the conclusions before; all other documents are the same objects.
+
+    ``incidents`` are the indices of incidents that are new or changed. ``gone`` maps the id of each document that was
+    dropped or replaced to it and the incident it was made from. ``verdicts`` are the keys of runs whose verdict is new,
+    changed or gone."""
 
     incidents: list[int]
     gone: dict[str, tuple[Document, Incident]]
@@ -28,8 +30,9 @@ class Touched:
 class Memory:
     """What the next tick builds on.
 
-    ``settled_until``: up to which moment (RFC 3339) finality was decided; ``open_verdicts`` (keys of runs) and
-    ``open_incidents`` (ids): what is not final or is new. ``index``: lookups over all that is known, kept up by each tick.
+    ``settled_until`` is the moment (RFC 3339) up to which finality was decided. ``open_verdicts`` (keys of runs) and
+    ``open_incidents`` (ids) are not final, or new. ``index`` holds lookups over all that is known; each tick updates
+    it.
     """
 
     settled_until: str | None = None
@@ -42,8 +45,8 @@ class Memory:
 class TickChange:
     """What one tick changed.
 
-    Before ``border`` (epoch seconds) nothing differs from the conclusions before. ``again``: the runs that were put together
-    anew, as they were and as they are. ``states_differ``: whether node states may differ. ``touched`` is None where nobody
+    Before ``border`` (epoch seconds) nothing differs from the conclusions before. ``again`` are the runs that were
+    built again, before and after. ``states_differ``: node states may differ. ``touched`` is None if nothing was
     compared yet.
     """
 
@@ -62,13 +65,13 @@ class LiveConclusions(Conclusions):
 
     @classmethod
     def of(cls, found: Conclusions, **changes: Any) -> LiveConclusions:
-        """``found`` with nothing remembered, and with ``changes`` to its fields."""
+        """``found`` without memory, with ``changes`` to its fields."""
         values = {each.name: getattr(found, each.name) for each in fields(Conclusions)}
         return cls(**(values | changes))
 
 
 def index_of(known: LiveConclusions) -> Index:
-    """Made once after everything was concluded anew; ``correlator.live.window`` keeps it up."""
+    """The index, built once after a full pass; ``correlator.live.window`` updates it."""
     if known.memory.index is None:
         index = Index.of(known.events, known.runs, known.stories, known.facts)
         known.memory = Memory(

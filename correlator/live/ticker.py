@@ -1,10 +1,10 @@
-"""The tick: what the service calls again and again while lines come in.
+"""The tick: what the service runs repeatedly while lines arrive.
 
-``Ticker(store).tick()`` looks at what was stored since the last tick and brings ``model`` to exactly what a full pass
-over the same rows would say (``correlator.engine.correlate``). When nothing new was stored, a tick costs one count;
-else it concludes anew about the stretch of time that the new and late rows can change (``correlator.live.window``).
-What the running service said, and when, is kept beside (``kept``): first detection of each incident, versions of each
-verdict, former ids of incidents that merged, split or changed their root.
+``Ticker(store).tick()`` finds what was stored since the last tick and brings ``model`` to exactly the result of a full
+pass over the same rows (``correlator.engine.correlate``). If nothing new was stored, a tick costs one count. Otherwise
+it concludes anew about the time window that the new and late rows can change (``correlator.live.window``). What the
+service published, and when, is kept in ``kept``: first detection of each incident, versions of each verdict, and former
+ids of incidents that merged, split or changed their root.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from store.changes import Changes, Mark
     from store.door import Door
 
-#: Tables of ``raw`` whose rows the correlator reads.
+#: Tables of ``raw`` that the correlator reads.
 INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states", "metrics", "artifacts", "boots")
 
-#: Those whose rows hold for all times: a new row there asks for a full pass.
+#: Tables whose rows apply to all times: a new row there requires a full pass.
 TIMELESS = frozenset({"settings", "links", "topology"})
 
-#: A full pass at least so often, seconds.
+#: A full pass runs at least this often, seconds.
 FULL_EVERY_S = 3600.0
 
-#: So often it is looked how the tables stand while rows come in all the time.
+#: The number of attempts to get a consistent count of rows while rows keep arriving.
 LOOKS = 3
 
 
@@ -53,8 +53,9 @@ LOOKS = 3
 class TickReport:
     """What one tick did. Run keys and incident ids are those of ``corr-result/1``; ``seconds`` is wall time.
 
-    ``full``: concluded about everything, not about a stretch of time. ``provisional`` and ``final`` are runs whose verdict is new or changed; ``opened``, ``changed`` and ``closed`` are
-    incidents (closed: no longer concluded; ``aliases`` says under which id its story goes on, where one does).
+    ``full``: concluded about everything, not about a time window. ``provisional`` and ``final`` are runs whose verdict
+    is new or changed; ``opened``, ``changed`` and ``closed`` are incidents (closed: no longer concluded; ``aliases``
+    gives the id under which one continues, if it does).
     """
 
     worked: bool = False
@@ -70,10 +71,11 @@ class TickReport:
 
 
 class Ticker:
-    """Keeps ``model`` up with ``raw``. One per store, called from one thread; the store's writer lock guards the rest.
+    """Keeps ``model`` up to date with ``raw``. One per store, called from one thread; the store's writer lock guards
+    the rest.
 
-    ``settings`` and ``edge_paths`` as for ``correlate``. A new ``Ticker`` on an old store begins with a full pass, and
-    so does every tick after ``FULL_EVERY_S``, so that nothing rests for ever on a stretch of time alone.
+    ``settings`` and ``edge_paths`` are as for ``correlate``. A new ``Ticker`` on an existing store begins with a full
+    pass. A full pass also runs every ``FULL_EVERY_S``, so that no conclusion rests on time windows alone for ever.
     """
 
     def __init__(
@@ -84,17 +86,17 @@ class Ticker:
         self._rules = load_edges(edge_paths)
         remember(store, settings)
         self._seen: Mark | None = None
-        #: What is stored between two ticks, and up to where rows were received when the last one began.
+        #: What is stored between two ticks, and the count of rows received when the last one began.
         self._inbox = Inbox(store)
         self._received: Received | None = None
         self._known: dict[str | None, LiveConclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
-        #: Former conclusions and what new ones were made from: let go while the database commits.
+        #: Former conclusions and their inputs, freed while the database commits.
         self._to_free: list[object] = []
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
-        """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
+        """Processes what was stored since the last tick. ``now`` (UTC) is recorded as the time of publication."""
         clear_away()
         with paused():
             report = self._tick(now, full)
@@ -131,7 +133,7 @@ class Ticker:
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
-            index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
+            index_of(conclusions)  # after a full pass, so that no tick that is waited for has to
             conclusions.change, conclusions.lines = TickChange(), None
             conclusions.to_free.clear()
         self._to_free = [before] if partly else []
@@ -139,7 +141,7 @@ class Ticker:
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
     def _look(self) -> tuple[Changes, Received | None]:
-        """What changed, and up to where it was received then; None: while it was looked at, more came in."""
+        """What changed, and the count of rows received by then; None if rows kept arriving during the look."""
         for _ in range(LOOKS):
             before = self._inbox.mark()
             new = self.store.changes(INPUTS, self._seen)
@@ -150,7 +152,7 @@ class Ticker:
     def _conclude(
         self, new: Changes, full: bool, storing: Storing, received_rows: dict[str | None, NewRows] | None
     ) -> tuple[list[LiveConclusions], bool]:
-        """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
+        """Conclusions about all clusters, and whether clusters with new rows needed only part of their rows."""
         if full or new.too_old:
             names = clusters_of(self.store)
             return [self._anew(c) for c in names], False
@@ -167,7 +169,7 @@ class Ticker:
         found, partly = [], True
         clusters = sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or ""))
         for cluster in clusters:
-            # Nobody else may write while something is being stored: only the last one begins with that.
+            # No other writer may run while something is being stored, so only the last cluster begins to store early.
             last = partly and cluster == clusters[-1] and len(clusters) == len(self._known)
             conclusions = self._in_part(cluster, arrivals, storing if last else None)
             if conclusions is None:
@@ -179,10 +181,10 @@ class Ticker:
     def _say(
         self, found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime, partly: bool, storing: Storing
     ) -> HistoryUpdate:  # fmt: skip
-        """Stores what is concluded, and what of it was not said before."""
+        """Stores the conclusions and whatever of them was not published before."""
         offline: set[str] = set()
         if self._history is None:
-            # What stands in the store already was concluded by an offline ``ingest``: no detection by a service.
+            # What is in the store already was concluded by an offline ``ingest``: not a detection by a service.
             self._history = History(self.store)
             offline = {r["incident_id"] for r in self.store.ask(incident_ids())}
         history, first = self._history, not self._known
@@ -204,8 +206,8 @@ class Ticker:
         self, changed: list[LiveConclusions], found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime,
         offline: set[str], storing: Storing,
     ) -> HistoryUpdate:  # fmt: skip
-        """Brings ``model`` from ``before`` to ``found``. While the database takes some rows, events first, the others are put
-        together."""
+        """Updates ``model`` from ``before`` to ``found``. Rows are computed while the database stores earlier ones,
+        events first."""
         history = self._history
         assert history is not None
         for conclusions in changed:
@@ -231,8 +233,9 @@ class Ticker:
         self._to_free.clear()
 
     def _grew_only(self, new: Changes, received_rows: dict[str | None, NewRows] | None) -> bool:
-        """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
-        moved are no new ones; only who received what is new can tell it from them."""
+        """Were rows only added, none of them to what applies to all times (settings, cables, files of jobs)?
+
+        Lines that were only moved are not new; only the inbox can tell them from new ones."""
         if new.too_old:
             return False
         for table, change in new.tables.items():
@@ -242,8 +245,9 @@ class Ticker:
         return True
 
     def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> LiveConclusions | None:
-        """Conclusions about a cluster with what was added; None where everything has to be looked at. ``storing`` begins as soon
-        as the events are known."""
+        """Conclusions about a cluster with the new rows; None if everything must be concluded anew.
+
+        ``storing`` begins as soon as the events are known."""
         before = self._known.get(cluster)
         if before is None:
             return None
@@ -268,7 +272,7 @@ class Ticker:
 
 
 def nothing_behind(known: LiveConclusions) -> Recalled:
-    """There is no event line behind the last one that is known, where no clock is off."""
+    """Is no event line later than the last known one, with no clock off?"""
     repeated = index_of(known).repeated
     last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
     return Recalled(last + BEHIND_S, [])

@@ -1,10 +1,10 @@
-"""Concluding anew about a stretch of time only, and putting the answer into what was concluded before.
+"""Concludes anew about a time window only and merges the result into the conclusions before.
 
-What happened at one moment can change verdicts and incidents that reach up to ``margin`` before it, and those look back
-as far as the longest causal window. So a change at time t asks for conclusions about [t - margin - reach, ...) from: the
-rows of that stretch, all rows of the runs that were going on, and the events of everything that was still lasting when
-the stretch begins. What ended before t - margin stays as it was. Where that would not be enough (another setting,
-another clock, another base rate), ``Window.again`` says so by returning None, and the caller concludes about everything.
+What happened at one moment can change verdicts and incidents up to ``margin`` before it, and those look back as far as
+the longest causal window (``reach``). So a change at time t needs conclusions about [t - margin - reach, ...) from: the
+rows of that window, all rows of the runs active in it, and the events of everything that still lasts when it begins.
+What ended before t - margin stays unchanged. If that is not enough (another setting, another clock, another base rate),
+``Window.again`` returns None and the caller concludes about everything.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ if TYPE_CHECKING:
 #: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
 MARGIN_S = 900.0
 
-#: A run's end in accounting and the fact that ended it may lie so far apart.
+#: A run's end in accounting and the fact that ended it may differ by this many seconds.
 ENDS_WITH_S = 5.0
 
-#: A window longer than this belongs to things that are still lasting (a drain, a hanging run): they are carried, not searched.
+#: A window longer than this belongs to facts that still last (a drain, a hanging run); those are carried, not searched.
 LONGEST_S = 6 * 3600.0
 
 
 def longest_logged_timeout(facts: Iterable[Fact]) -> float:
-    """The longest timeout that a program printed when it gave up, seconds."""
+    """The longest timeout that a program logged when it gave up, seconds."""
     return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == COMM_ERROR.name), default=0.0)
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
-    """The longest causal window between different things, seconds: so long after an effect its cause may lie back."""
+    """The longest causal window between different subjects, seconds: how far a cause may precede its effect."""
     if known.site is None:
         return 0.0
     if known.longest is not None:
@@ -86,8 +86,9 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
 
 
 def untouched_until(before: LiveConclusions, earliest: float) -> float:
-    """Up to this moment no event is another one by lines that are stamped with ``earliest`` or later, or by what they tell of
-    clocks."""
+    """No line with a timestamp at or after ``earliest`` changes an event before this moment.
+
+    What such lines show about clocks is included."""
     return index_of(before).repeated.untouched_until(before.clocks.evidence_from(earliest) - before.clocks.furthest)
 
 
@@ -103,18 +104,18 @@ class Window:
         change: Change,
         begin: Callable[[LiveConclusions], None] = lambda merged: None,
     ) -> None:
-        """``begin`` is told the new conclusions while they are not yet in words."""
+        """``begin`` receives the new conclusions before their documents are written."""
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
         self.begin = begin
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
-        #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
+        #: How far timestamps are from true time, and from which timestamp on new lines are evidence about clocks.
         self.skew = before.clocks.furthest
         self.evidence_from = before.clocks.evidence_from(change.earliest)
-        #: In which zones it was printed what is known of jobs.
+        #: The time zones in which accounting reported the known jobs.
         self.accounting_time = before.clocks.zones.accounting_time
         border = change.earliest - max(self.skew, self.accounting_time.furthest) - MARGIN_S
-        if before.uncovered is not None:  # what became of others that a cause reached may be known now
+        if before.uncovered is not None:  # what became of other runs that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
         self._begin(border)
@@ -124,34 +125,34 @@ class Window:
         lasting = repeated.time[(repeated.time < border) & (repeated.last >= border - COALESCE_S)]
         border = float(lasting.min(initial=border))
         just = before.events[bisect_left(before.events, border - COALESCE_S, key=attrgetter("time")) :][:1]
-        #: From here on results are replaced.
+        #: Results are replaced from here on.
         self.border = min([border, *(e.time for e in just)])
-        #: Incidents that are concluded anew: they reach into the stretch, or something may have ended in them.
+        #: Incidents concluded anew: they reach into the window, or something in them may have ended.
         self.live = set(spans.names[spans.last(self.reach) >= self.border])
         self.live |= {name for name, hosts in spans.hosts.items() if not hosts.isdisjoint(change.ending)}
         self.live |= {name for name, jobs in spans.jobs.items() if not jobs.isdisjoint(change.jobs)}
         self._look_back()
 
     def _look_back(self) -> None:
-        #: From here on rows are read.
+        #: Rows are read from here on.
         spans = self.index.spans
         first = spans.first[spans.among(self.live)].min(initial=np.inf) if self.live else np.inf
         self.since = float(min(self.border, first) - self.reach)
 
     @property
     def whole(self) -> bool:
-        """Is the stretch so long that concluding about everything costs no more?"""
+        """Is the window so long that concluding about everything costs no more?"""
         events = self.before.events
         inside = len(events) - bisect_left(events, self.since, key=attrgetter("time"))
         return self.since <= self.before.first or inside > 0.7 * len(events)
 
     def again(self) -> LiveConclusions | None:
-        """The conclusions with the change in them; None where everything must be concluded anew."""
+        """The conclusions with the change applied; None if everything must be concluded anew."""
         before = self.before
         if self._unmuted():
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
-        # What hangs on no event comes before the events, which are being read meanwhile.
+        # What does not depend on events comes first, while the events are being read.
         empty = self.change.empty
         states = [] if "node_states" in empty else node_states(self.store, before.cluster, since(self.since))
         zoned = self.skew if before.clocks.zones.offsets else 0.0
@@ -180,8 +181,8 @@ class Window:
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
         world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
-        # Older than anything known: base rates and what lies at the beginning change. Other controllers: whom a lost link of
-        # one cut off before may be judged otherwise.
+        # Earlier than anything known: base rates and what lies at the beginning change. Other controllers: which host a
+        # lost link cut off before may be judged differently.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
         world.reporting_hosts |= self.change.reporting_hosts
@@ -207,7 +208,8 @@ class Window:
         return self._in_words(merged, weighed, verdicts)
 
     def _joined_events(self, new: list[Event], carried: list[Event]) -> list[Event]:
-        """New and carried events in order, each once. A carried event that reaches into the stretch stands for its pieces there."""
+        """New and carried events in order, each once. A carried event that reaches into the window replaces its pieces
+        there."""
         reaching = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
         fresh = (
             [e for e in new if not _piece_of(e, reaching.get((e.host, e.kind, e.device)))] if reaching else list(new)
@@ -216,13 +218,15 @@ class Window:
         return event_rows.in_order(fresh, [e for e in carried if e.id not in names])
 
     def _restated(self, lately: Spans) -> Any:
-        """Which of the incidents of the stretch are told as it says; the others stay as they were."""
+        """Which incidents of the window replace the ones before; the others stay unchanged."""
         return (lately.last(self.reach) >= self.border) | lately.among(self.live)
 
     def _first_restated(self, found: Conclusions, lately: Spans) -> float:
-        """The beginning of everything that is told anew or weighed for it. What had caused that may lie ``reach`` before: a
-        stretch that begins later lacks causes, and would blame what is left in it. ``lately``: how the incidents that were
-        found lie in time."""
+        """The earliest start of what is replaced, or weighed for it. ``lately`` is the extent in time of the incidents
+        found.
+
+        A cause may precede it by ``reach``: a window that begins later lacks causes and would blame what is left in it.
+        """
         border, restated = self.border, self._restated(lately)
         ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
         moments = [float(lately.first[restated].min(initial=np.inf))]
@@ -233,8 +237,9 @@ class Window:
         return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
 
     def _complained(self, root: Fact) -> list[float]:
-        """When the devices failed whose later words the root of an incident may be: without the earlier ones it would be
-        told as another incident."""
+        """When the devices failed whose later lines may be the root of an incident.
+
+        Without the earlier lines, it would become another incident."""
         if not repeats_s(root.kind):
             return []
         spans = self.index.spans
@@ -247,7 +252,7 @@ class Window:
         ]
 
     def _unmuted(self) -> bool:
-        """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
+        """Does a verdict carry a doubt for lack of a node's log that is now collected?"""
         before = self.before
         new_hosts = self.change.reporting_hosts - before.reporting_hosts
         if not new_hosts or not before.reporting_hosts:
@@ -257,12 +262,14 @@ class Window:
         return any(r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes) for r in before.runs)
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
-        """Since when each host is known, with what the stretch tells. None where that changes what was concluded about the
-        time before the border: how many hosts there were, or whom a line speaks of."""
+        """When each host was first seen, including the rows of the window.
+
+        None if that changes conclusions about the time before the border: the number of hosts, or which host a line
+        names."""
         before, fresh = self.before, first_seen((events[0] for events in world.by_host.values()), world.runs)
         seen = dict(before.seen)
         for host, moment in before.seen.items():
-            if moment >= self.since:  # told by rows of the stretch only, and all of those were read again
+            if moment >= self.since:  # seen in rows of the window only, and all of those were read again
                 if host not in fresh:
                     return None
                 seen[host] = fresh[host]
@@ -270,7 +277,9 @@ class Window:
             seen[host] = min(moment, seen.get(host, moment))
         for host, moment in first_seen([], former).items():
             now = fresh.get(host, float("inf"))
-            if before.seen[host] == moment < min(now, self.since):  # a run that told of it first began at another time
+            if (
+                before.seen[host] == moment < min(now, self.since)
+            ):  # the run in which it was first seen began at another time
                 if hour_of(now) != hour_of(moment):
                     return None
                 seen[host] = now
@@ -285,8 +294,11 @@ class Window:
         return None if any(may_end_at(e, never) for e in past) else seen
 
     def _events(self) -> tuple[Sequence[Event], list[Event]]:
-        """The events of the stretch: those that nothing new can be a copy of, or tell another time of, as they are; the rest from
-        their lines, as their hosts' clocks showed them. All of those lie behind ``self.cut`` once they are in true time."""
+        """The events of the window: unchanged ones, and those read again from their lines, as their hosts' clocks
+        showed them.
+
+        An event is unchanged if no new line can be a copy of it or move it in time. All events read again lie after
+        ``self.cut`` in true time."""
         before, cluster = self.before, self.before.cluster
         unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
         if unstamped:
@@ -303,8 +315,8 @@ class Window:
         return before.events[first:behind], events
 
     def _clocks(self, read: list[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
-        """Which clocks are off, with what the events of the stretch tell and ``rows`` about jobs; None where that asks for a look at
-        everything."""
+        """Which clocks are off, given the events of the window and ``rows`` about jobs; None if everything must be read
+        again."""
         before = self.before
         cables = before.inventory.cabling if before.inventory else Cabling()
         if before.clocks.offsets:
@@ -318,19 +330,19 @@ class Window:
         )
 
     def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
-        """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
+        """The events in true time. The lines were read from the earliest timestamp that may belong to the window."""
         if not off.offsets:
             return read
         moved = off.corrected(read)
         return [e for e in moved if e.time >= self.cut or clocks.without_stamp(e)]
 
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
-        """The events whose lines lie behind a moment; they may have been heard or read ahead."""
+        """The events whose lines are at or after ``cut``, from the inbox or the lines read ahead if possible."""
         found = self.change.ahead.read(cut) if self.change.ahead else None
         return found or event_rows.read(event_rows.stamped(self.store, self.before.cluster, since(cut)))
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
-        """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
+        """Events before the window that it needs: those of facts that still last, and the runs' own lines."""
         wanted = set(jobs)
         times = self.index.facts
         lasting = compress(self.before.facts, (times.start < self.since) & (times.until >= self.since))
@@ -345,7 +357,7 @@ class Window:
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
         behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
-        unstamped = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
+        unstamped = np.fromiter(self.before.unstamped - wanted, np.int64)  # also for jobs without a known run
         for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], unstamped)).tolist():
             event = self.before.events[behind + place]
             if self._placed(event):
@@ -354,7 +366,8 @@ class Window:
         return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
 
     def _placed(self, event: Event) -> bool:
-        """Is it output without a stamp, which no reading by time finds? (A stamp whose year was inferred is a stamp.)"""
+        """Is it output without a timestamp, which a query by time does not find? (A timestamp with an inferred year
+        counts.)"""
         return (
             event.time_quality == "inferred"
             and event.job_id in self.before.unstamped
@@ -362,7 +375,7 @@ class Window:
         )
 
     def _job_rows(self, former: list[Run]) -> run_rows.Rows:
-        """What is stored about the jobs whose runs are put together again. ``former``: the runs as they were known."""
+        """The stored rows about the jobs whose runs are built again. ``former``: the runs as known before."""
         new_jobs = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in new_jobs)
         return run_rows.rows_of(
@@ -370,7 +383,7 @@ class Window:
         )  # fmt: skip
 
     def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
-        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+        """The runs of the window; those without new rows are unchanged. ``former``: the runs as known before."""
         prepared: Mapping[int, Run] = self.change.prepared_runs
         if self.accounting_time:
             rows = rows._replace(
@@ -382,7 +395,7 @@ class Window:
         return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
-        """Incidents that speak of a run of which something else is known now."""
+        """Incidents that name a run which has changed."""
         found: set[str] = set()
         changed_runs = (r for r in former if r.job_id in self.change.jobs)
         known = {job: list(some) for job, some in groupby(changed_runs, attrgetter("job_id"))}
@@ -399,7 +412,7 @@ class Window:
         return found
 
     def _believed(self, events: Sequence[Event]) -> Controllers | None:
-        """The controllers; None where what is new may tell of others."""
+        """The controllers; None if new events may show others."""
         believed = self.before.believed
         if asks_again(events, believed):
             return None
@@ -407,7 +420,7 @@ class Window:
         return believed if own <= believed.hosts else None
 
     def _all_facts(self, world: World) -> tuple[list[Fact], Times]:
-        """In no order, and how they lie in time."""
+        """All facts, in no order, and their extent in time."""
         then, now = self.index.facts, Times.of(world.facts)
         old, new = then.last < self.border, now.last >= self.border
         return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
@@ -415,9 +428,11 @@ class Window:
     def _merged(
         self, found: Conclusions, lately: Spans, facts: list[Fact], times: Times, others: list[Run], former: list[Run]
     ) -> tuple[LiveConclusions, list[Verdict]]:
-        """Before the border what was said, behind it what is said now, and the verdicts that are to be put into words; the
-        places of incidents that are told anew are left empty. ``others``: runs that were not looked at; ``former``: those
-        that were, as they were known."""
+        """Merges results before the border with new ones after it, and returns the verdicts whose documents are to be
+        written.
+
+        Replaced incidents have empty documents. ``others`` are the runs outside the window; ``former`` are those inside
+        it, as known before."""
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
         again = self._restated(lately)
@@ -450,7 +465,7 @@ class Window:
         return merged, wanted
 
     def _in_words(self, merged: LiveConclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> LiveConclusions:
-        """The conclusions with the documents of what is told anew."""
+        """The conclusions with the documents of what is replaced."""
         touched = merged.change.touched
         assert touched is not None
         fresh = weighed.incident_documents(merged.stories[n] for n in touched.incidents)
@@ -464,8 +479,9 @@ class Window:
         return merged
 
     def _verdicts(self, found: Conclusions, former: list[Run], restated: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
-        """The verdicts that stay as they were said, those that are said anew, and the runs of which they may be others now.
-        ``told``: incidents that are concluded anew."""
+        """The verdicts that stay, those that are replaced, and the runs whose verdict may change.
+
+        ``restated`` are the incidents concluded anew."""
         before, jobs = self.before.verdicts, self.change.jobs
         anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
         anew |= {v.run.key for s in restated for v in s.verdicts}
@@ -477,7 +493,7 @@ class Window:
         return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
     def _all_events(self, found: Sequence[Event]) -> tuple[AppendOnlyList[Event], Any, Repeated]:
-        """All events, and what an index holds beside them."""
+        """All events and their part of the index."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
         fresh, known = found[start:], self.before.events
@@ -487,7 +503,8 @@ class Window:
 
 
 def _by_start(spans: Spans, kept: int) -> Any:
-    """Where incidents have to stand, of which the first ``kept`` are in order and so are those behind; None: where they are."""
+    """The sorted order of incidents whose first ``kept`` and remaining entries are each sorted; None if it is the
+    present one."""
     start, names = spans.start, spans.names
     if kept in (0, len(start)) or start[kept] > start[kept - 1]:
         return None
@@ -497,7 +514,7 @@ def _by_start(spans: Spans, kept: int) -> Any:
 
 
 def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
-    """All runs by job, and what an index holds beside them."""
+    """All runs by job and their part of the index."""
     if former or (others and again and again[0].job_id <= others[-1].job_id):
         runs = sorted([*others, *again], key=attrgetter("job_id"))
         return runs, of_runs(runs)
@@ -506,7 +523,7 @@ def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[R
 
 
 def _piece_of(event: Event, whole: Event | None) -> bool:
-    """The rest of a long row of repeated lines that began before the stretch and is carried as one."""
+    """Is it the rest of a long series of repeated lines that began before the window and is carried as one event?"""
     return whole is not None and event.id != whole.id and event.time <= whole.last + COALESCE_S
 
 
