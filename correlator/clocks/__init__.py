@@ -1,1 +1,1 @@
-"""Knows by how much each clock was off, and in which zone stamps were written. Must not know causes."""
+"""Knows how far each clock was off, and in which time zone timestamps were written. Must not know causes."""

@@ -1,8 +1,9 @@
-"""Times that Slurm's commands printed: local time of where they ran, which need not be where slurmctld runs.
+"""The time zones of accounting files: Slurm's commands write the local time of the machine they run on.
 
-``sacct``, ``scontrol`` and the text file of ``jobcomp`` name no zone; an export made on a laptop is in the laptop's. slurmctld tells of an
-allocation in the moment that accounting holds for the beginning of the run: where the two lie whole quarters of an hour apart for
-several jobs, what a file holds is in another zone than slurmctld's log. Rows of sources that write epoch seconds are in none.
+``sacct``, ``scontrol`` and the text file of ``jobcomp`` name no zone, and they need not run where slurmctld does: an
+export made on a laptop is in the laptop's zone. slurmctld logs an allocation at the moment that accounting holds as the
+start of the run. If the two are whole quarters of an hour apart for several jobs, the file is in another zone than
+slurmctld's log. Sources that write epoch seconds have no zone.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from store.questions.times import Shift, WrittenTimes
 if TYPE_CHECKING:
     from store.door import Asks
 
-#: Sources of rows about jobs that print local time without a zone (parsers/documents).
+#: Sources of job rows that write local time without a zone (parsers/documents).
 ACCOUNTING_SOURCES = ("sacct", "jobcomp", "scontrol", "squeue")
 
-#: Sources that tell epoch seconds, and with it in which zone slurmctld's log is.
+#: Sources that write epoch seconds, which also show in which zone slurmctld's log is.
 EPOCHS = ("sacct_json", "slurmrestd", "hook")
 
-#: slurmctld writes the line in the second that accounting holds; more is a start that was set otherwise (a node that had to boot).
+#: slurmctld writes the line in the second that accounting holds; a larger difference is a start that was set otherwise
+#: (a node that had to boot).
 SAME_S = 2.0
 
 _Word = tuple[float, tuple[str, ...]]
@@ -40,30 +42,33 @@ def _nobody() -> list[_Word]:
     return []
 
 
-#: Of so many files it is said that they are in another zone.
+#: At most this many files are named as being in another zone.
 FILES = 2
 
 
 @dataclass(frozen=True)
 class AccountingTime:
-    """By file the zones that its times are in, ahead of slurmctld's log (``stays``). ``default_stays``: those of files that tell nothing of it.
-    ``epochs``: by how many quarters of an hour epoch seconds are ahead of the log, by job; ``odd``: votes that are not believed."""
+    """The zones of accounting files, relative to slurmctld's log.
+
+    ``stays`` holds the zones of each file and ``default_stays`` those of files without evidence. ``epochs`` is, by job,
+    how many quarters of an hour epoch seconds are ahead of the log. ``odd`` are votes that are not believed.
+    """
 
     stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
     default_stays: tuple[Stay, ...] = ()
     epochs: Mapping[int, int] = field(default_factory=dict)
     odd: frozenset[tuple[str, int, int]] = frozenset()
-    #: By so many seconds slurmctld's log itself is ahead, and with it what else was printed.
+    #: How far slurmctld's log itself is ahead of true time, in seconds, and accounting files with it.
     log_ahead: float = 0.0
 
     @property
     def as_logged(self) -> AccountingTime:
-        """What puts printed times where slurmctld's log has them."""
+        """Moves accounting times to slurmctld's log, not to true time."""
         return replace(self, log_ahead=0.0)
 
     @property
     def furthest(self) -> float:
-        """So many seconds a printed time lies from its true one at most."""
+        """The largest distance of an accounting time from true time, seconds."""
         stays = (stay for some in (*self.stays.values(), self.default_stays) for stay in some)
         return max((abs(s.quarters * QUARTER_S + self.log_ahead) for s in stays), default=abs(self.log_ahead))
 
@@ -71,7 +76,7 @@ class AccountingTime:
         return bool(self.stays or self.default_stays or self.log_ahead)
 
     def words(self) -> list[str]:
-        """What was corrected, for people."""
+        """What was corrected, in sentences for people."""
         off = {
             file: {self.log_ahead + s.quarters * QUARTER_S for s in stays} for file, stays in sorted(self.stays.items())
         }
@@ -83,7 +88,7 @@ class AccountingTime:
         return [*found[:FILES], *([f"So were {len(found) - FILES} more files"] if len(found) > FILES else [])]
 
     def of_file(self, file: str | None, source: str) -> list[tuple[float, float, float]]:
-        """(from, until, seconds): while it shows such times a file is so far ahead."""
+        """(from, until, seconds): the file is ``seconds`` ahead while its own times are in this range."""
         if source in EPOCHS or not self:
             return []
         stays = self.stays.get(file or source, self.default_stays) or (Stay(float("-inf"), float("inf"), 0),)
@@ -94,12 +99,12 @@ class AccountingTime:
         return [one for one in found if one[2]]
 
     def ahead(self, file: str | None, source: str, time: float) -> float:
-        """By so many seconds a time is ahead."""
+        """How far a time in a file is ahead, seconds."""
         return next((off for start, end, off in self.of_file(file, source) if start <= time <= end), 0.0)
 
     @property
     def times(self) -> WrittenTimes:
-        """How what is stored lies to true time, for questions."""
+        """The same offsets in the form that queries take."""
         shifts = [Shift(file, *one) for file in [*sorted(self.stays), None] for one in self.of_file(file or "", "")]
         return WrittenTimes(shifts, EPOCHS, self.log_ahead)
 
@@ -120,7 +125,7 @@ class AccountingTime:
         )
 
     def corrected_steps(self, steps: list[dict[str, Any]], jobs: pl.DataFrame) -> list[dict[str, Any]]:
-        """Rows about steps in true time. ``jobs``: rows about their jobs, which say what the source of a file is."""
+        """Rows about steps in true time. ``jobs``: rows about their jobs, which give the source of each file."""
         if not self:
             return steps
         sources = dict(jobs.select("file", "source").drop_nulls().unique().iter_rows())
@@ -134,11 +139,14 @@ class AccountingTime:
         return None if moment is None or shown is None else moment - timedelta(seconds=self.ahead(file, source, shown))
 
     def contradicts(self, rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
-        """Do rows about jobs tell of other zones than are known? ``allocated``: as slurmctld's log shows it, of jobs that began once."""
+        """Do rows about jobs show other zones than the known ones?
+
+        ``allocated`` is when slurmctld's log shows the allocation of jobs that began only once.
+        """
         if not allocated or not rows.height:
             return False
         if not self.stays and not self.epochs and not _any_far(rows, allocated):
-            return False  # as a rule: this is asked in every tick
+            return False  # the usual case, on every tick
         begun = rows.filter(pl.col("start").is_not_null() & pl.col("source").is_in([*ACCOUNTING_SOURCES, *EPOCHS]))
         logged = pl.DataFrame(
             {"job_id": list(allocated), "t": list(allocated.values())}, schema={"job_id": pl.Int64, "t": pl.Float64}
@@ -169,7 +177,7 @@ class AccountingTime:
 
 
 def _any_far(rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
-    """Does any run begin as far from its allocation as zones lie apart?"""
+    """Does any run begin at least the smallest zone difference from its allocation?"""
     logged, starts = map(allocated.get, rows["job_id"].to_list()), all_seconds(rows["start"].dt.epoch("us"))
     pairs = zip(logged, starts, strict=True)
     return any(t is not None and at is not None and abs(t - at) > LEAST * QUARTER_S - SAME_S - 1 for t, at in pairs)
@@ -180,8 +188,11 @@ TRUE_ACCOUNTING_TIME = AccountingTime()
 
 @dataclass(frozen=True)
 class Books:
-    """What accounting tells of zones. ``failures()``: (time as slurmctld's log would show it, nodes) of runs that ended because a node
-    failed; ``rows``: about jobs, that are new."""
+    """What accounting shows about zones.
+
+    ``failures()`` returns (time by slurmctld's log, nodes) of runs that ended because a node failed. ``rows`` are new
+    rows about jobs.
+    """
 
     accounting_time: AccountingTime = field(default_factory=AccountingTime)
     failures: Callable[[], list[_Word]] = _nobody
@@ -192,7 +203,7 @@ NO_BOOKS = Books()
 
 
 def accounting_time(store: Asks, cluster: str | None, speakers: Speakers) -> AccountingTime:
-    """In which zones files tell of jobs, by all that is stored. ``speakers``: which of slurmctld's lines count."""
+    """The zones in which files give job times, from all stored rows. ``speakers``: which lines of slurmctld count."""
     sources, limits = (*ACCOUNTING_SOURCES, *EPOCHS), (SAME_S, LEAST, MOST)
     if not store.ask(allocations.any_in_another_zone(cluster, speakers, sources, *limits)):
         return AccountingTime()
@@ -224,13 +235,13 @@ _EVERYWHERE = (Stay(float("-inf"), float("inf"), 0),)
 
 
 def _common(some: Iterable[tuple[Stay, ...]]) -> tuple[Stay, ...]:
-    """What all files are in; nothing where they differ."""
+    """The zones that all files share; empty if they differ."""
     different = set(some)
     return different.pop() if len(different) == 1 else ()
 
 
 def node_failures(store: Asks, cluster: str | None, known: AccountingTime) -> list[_Word]:
-    """What ``Books.failures`` gives."""
+    """The rows that ``Books.failures`` returns."""
     return [
         (row["t"] - known.ahead(row["file"], row["source"], row["t"]), tuple(row["nodes"]))
         for row in store.ask(job_rows.node_failures(cluster, ACCOUNTING_SOURCES))

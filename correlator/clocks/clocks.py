@@ -1,14 +1,15 @@
-"""Clocks that were off: by how much, from when to when, and how that is known.
+"""Clocks that were off: by how much, from when to when, and what the evidence is.
 
 Everyday differences (NTP keeps hosts within milliseconds, RFC 3164 writes whole seconds) are part of every event's
-sigma. Here it is about clocks that were seconds to hours off: a cause would seem to follow its effect. An offset is
-believed when the host's own time daemon told it, or when two independent pairs of lines agree on it
-(``pairs.py``); it is applied to events, never to the stored lines. Stamps in another zone are put right before
-(``offsets.py``): what is left then is a clock's.
+sigma. This module is about clocks that were seconds to hours off, where a cause would seem to follow its effect. An
+offset is believed if the host's own time daemon reported it, or if two independent pairs of lines agree on it
+(``pairs.py``). It is applied to events, never to the stored lines. Timestamps in another zone are corrected first
+(``offsets.py``); what remains is the clock's offset.
 
-This is the room's only door: ``accounting_time_in`` says in which zones accounting was written, ``compared`` (all events) or
-``compared_further`` (a tick's) which clocks and zones were off, ``Clocks.corrected`` moves events and ``AccountingTime.corrected``
-rows about jobs. What a line's time is when it comes in, ``collector.event_time`` and ``parsers.clock`` say.
+This is the package's only entry point: ``accounting_time_in`` finds the zones of accounting, ``compared`` (all events)
+or ``compared_further`` (those of a tick) finds which clocks and zones were off, ``Clocks.corrected`` moves events and
+``AccountingTime.corrected`` moves rows about jobs. ``collector.event_time`` and ``parsers.clock`` define the time of a
+line on arrival.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ from correlator.model.nouns import Event
 
 @dataclass(frozen=True)
 class Clocks:
-    """Which clocks were off. ``signs``: by round of comparing and by host, all signs of the clocks that it found to be off: what
-    later lines tell is judged together with them."""
+    """Which clocks were off.
+
+    ``signs`` holds, per round of comparison and host, all evidence about the clocks found to be off in it; evidence
+    from later lines is judged together with it.
+    """
 
     offsets: list[Offset] = field(default_factory=list)
     signs: list[Mapping[str, list[Sign]]] = field(default_factory=list)
@@ -40,35 +44,40 @@ class Clocks:
 
     @staticmethod
     def of_zones(found: Zones) -> Clocks:
-        """What is known before clocks are compared."""
+        """What is known from zones alone, before clocks are compared."""
         return Clocks(list(found.offsets), [], found)
 
     def corrected(self, events: Iterable[Event]) -> list[Event]:
-        """Events in true time, in their total order; what was moved says by how much in ``clock_offset``."""
+        """Events in true time, in their total order; a moved event has its offset in ``clock_offset``."""
         return correct(events, self.offsets, self.zones)
 
     @property
     def furthest(self) -> float:
-        """So many seconds a stamp lies from its true time at most, by what is known."""
+        """The largest known distance of a timestamp from true time, seconds."""
         return max((abs(o.seconds) for o in self.offsets), default=0.0)
 
     def evidence_from(self, earliest: float) -> float:
-        """From which stamp on something is told of clocks that are known by lines stamped with ``earliest`` or later: the two
-        lines of a pair lie so far apart."""
+        """The earliest timestamp from which lines at or after ``earliest`` can be evidence about known clocks.
+
+        The two lines of a pair may be ``ENDS_S`` apart.
+        """
         return earliest - self.furthest - ENDS_S if self.offsets else earliest
 
 
 def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:
-    """All stretches in which a host's clock was noticeably off; independent of the order of ``events``."""
+    """All periods in which a host's clock was noticeably off; independent of the order of ``events``."""
     return compared(events, known).offsets
 
 
-#: After so many rounds nothing more is learned from those that are known.
+#: After this many rounds of comparison, the known clocks show nothing new.
 ROUNDS = 3
 
 
 def compared(events: Sequence[Event], known: Known = NOTHING, books: Books = NO_BOOKS) -> Clocks:
-    """Clocks are compared with one another: once some are known to be wrong, the right ones may be the majority of a step."""
+    """Compares clocks with one another, in rounds.
+
+    Once some clocks are known to be wrong, the correct ones may be the majority of a step.
+    """
     known = _asked_once(known)
     zones = zones_in(events, known, books)
     known = _in_true_time(known, zones)
@@ -85,9 +94,11 @@ def compared(events: Sequence[Event], known: Known = NOTHING, books: Books = NO_
 def compared_further(
     before: Clocks, events: Sequence[Event], known: Known, since: float, books: Books = NO_BOOKS
 ) -> Clocks | None:
-    """What ``compared`` tells of all events by the latest of them: everything that tells of clocks from ``since`` on (as those
-    showed it) is among ``events``. None where another clock is off, or what was stamped before ``since`` is to be moved
-    otherwise than it was."""
+    """Applies the latest events to what ``compared`` found before.
+
+    ``events`` must contain all evidence about clocks from ``since`` on (local time of the host). Returns None if
+    another clock is off, or if timestamps before ``since`` would have to be moved differently.
+    """
     known = _asked_once(known)
     zoned = zones_further(before.zones, events, known, books)
     if zoned is None:
@@ -112,9 +123,9 @@ def compared_further(
 
 
 def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> list[Sign] | None:
-    """All signs of a clock: those before ``since`` as they were known. None where later lines make signs of earlier ones."""
+    """All evidence about a clock, unchanged before ``since``; None if later lines make evidence out of earlier ones."""
     then, now = ([s for s in some if s.time < since] for some in (before, later))
-    # To the millisecond: what was moved and is moved back is not quite what it was.
+    # Rounded to milliseconds: moving a time and moving it back does not restore it exactly.
     known = {(round(s.time, 3), s.pair) for s in then}
     if any((round(s.time, 3), s.pair) not in known for s in now):
         return None
@@ -122,7 +133,7 @@ def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> lis
 
 
 def _signs_by_host(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
-    """All signs by host, where the clocks that are known to be off are corrected."""
+    """All evidence by host, after correcting the clocks known to be off."""
     signs_by_host: dict[str, list[Sign]] = defaultdict(list)
     for host, sign in signs(correct(events, found.offsets) if found.offsets else events, known):
         signs_by_host[host].append(sign)
@@ -130,7 +141,7 @@ def _signs_by_host(events: Sequence[Event], known: Known, found: Clocks) -> dict
 
 
 def _off(signs_by_host: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
-    """The clocks that were off by their signs."""
+    """The offsets that follow from the evidence."""
     stretches = {
         host: _stretches(host, sorted(signs_by_host[host], key=lambda s: (s.time, s.seconds, s.pair)))
         for host in sorted(signs_by_host)
@@ -139,20 +150,20 @@ def _off(signs_by_host: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
 
 
 def _with(found: Clocks, signs_by_host: Mapping[str, list[Sign]], off: Mapping[str, list[Offset]]) -> Clocks:
-    """What is found, and what one more round found."""
+    """``found`` with the results of one more round."""
     some = sorted([*found.offsets, *chain.from_iterable(off.values())], key=lambda o: (o.host, o.start))
     return Clocks(some, [*found.signs, signs_by_host], found.zones)
 
 
 def _in_true_time(known: Known, zones: Zones) -> Known:
-    """The same, where slurmctld's log, with which what accounting tells was put right, is in another zone itself."""
+    """Corrects the starts that accounting gives, which are aligned to slurmctld's log, if that log is in another zone."""
     if not zones.log_ahead:
         return known
     return replace(known, begun=lambda jobs: {j: at - zones.log_ahead for j, at in known.begun(jobs).items()})
 
 
 def _asked_once(known: Known) -> Known:
-    """The same, where accounting is asked of a job once."""
+    """Caches ``begun``, so that accounting is queried once per job."""
     asked: dict[int, float | None] = {}
 
     def begun(jobs: Collection[int]) -> dict[int, float]:
@@ -173,13 +184,13 @@ def _until(moment: float, found: Iterable[Offset]) -> list[Offset]:
 
 
 def as_shown(event: Event) -> Event:
-    """An event at the time that its host's clock showed."""
+    """The event at the time that its host's clock showed."""
     off = event.clock_offset
     return replace(event, time=event.time + off, last=event.last + off, clock_offset=0.0) if off else event
 
 
 def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
-    """Groups agreeing signs; a sign of a right clock between two of them ends a stretch, and so does long silence."""
+    """Groups evidence that agrees. Evidence of a correct clock ends a period, and so does a long silence."""
     right = [s.time for s in host_signs if abs(s.seconds) < NOTICEABLE_S]
     off = [s for s in host_signs if abs(s.seconds) >= NOTICEABLE_S]
     found: list[tuple[list[Sign], Offset]] = []
@@ -191,7 +202,7 @@ def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
     found.sort(key=lambda f: (f[0][0].time, f[1].seconds))
     stretches = [o for _, o in found]
     for place, ((group, one), (later, other)) in enumerate(pairwise(found)):
-        # A clock that drifts, or that was set wrong once more: each stretch ends where the next one is told.
+        # A clock that drifts, or that was set wrong again: each period ends where the evidence of the next begins.
         last, first = max(s.time for s in group), min(s.time for s in later)
         if last < first and one.end >= other.start:
             stretches[place] = replace(stretches[place], end=min(one.end, first - 0.001))
@@ -200,8 +211,10 @@ def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
 
 
 def _alike(off: list[Sign], right: list[float]) -> list[Sign]:
-    """The first sign and those that tell the same without a right clock in between: as their middle has it, for the first one
-    may be the oddest."""
+    """The first sign and those that agree with it without a correct clock in between.
+
+    They are compared with the group's median, because the first one may be the oddest.
+    """
     level = off[0].seconds
     for _ in range(2):
         group = [off[0]]
@@ -216,13 +229,13 @@ def _alike(off: list[Sign], right: list[float]) -> list[Sign]:
 
 def _offset(host: str, group: Sequence[Sign], right: Sequence[float]) -> Offset:
     is_stated = any(s.stated for s in group)
-    # A step is told in true time already: the clock that was stepped no longer shows what it had shown.
+    # A step is logged in true time already: the clock no longer shows the time it had shown.
     wrong = [s.time for s in group if not s.mended] or [s.time - s.seconds for s in group]
     mended = min((s.time for s in group if s.mended), default=None)
     place = bisect.bisect_left(right, min(wrong))
     start = max(right[place - 1] + 0.001 if place else float("-inf"), min(wrong) - HOLDS_S)
     ends = [t - 0.001 for t in right if t > max(wrong)][:1] + ([mended - 0.001] if mended is not None else [])
-    # Whole seconds: it is known no better, and each further sign would move all events by a little.
+    # Whole seconds: it is not known more precisely, and each further sign would move all events slightly.
     best = next((s.seconds for s in group if s.stated), float(round(median(s.seconds for s in group))))
     why = "its time daemon said so" if is_stated else " and ".join(sorted({s.pair for s in group}))
     agree = "" if is_stated else " agree on it"

@@ -1,4 +1,4 @@
-"""By how much one clock was off, and of which stamps that holds."""
+"""The offset of one clock, and the timestamps to which it applies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Offset:
-    """``host``'s clock minus true time was ``seconds`` while it showed ``start`` to ``end`` (its own, wrong time). Of a ``zone``
-    it is that by which its stamps are in another one than they are taken for; of all its stamps, or of those that name none
-    (``inferred``), and ``of`` all its lines, those of "slurm" (slurmd and its steps), or of its "system"."""
+    """``host``'s clock was ``seconds`` ahead of true time while it showed ``start`` to ``end`` (its own, wrong time).
+
+    With ``zone``, the offset is between the assumed time zone and the real one. It applies to all timestamps or only to
+    those that name no zone (``inferred``), and to all lines, those of "slurm" (slurmd and its steps), or those of the
+    "system" (``of``).
+    """
 
     host: str
     start: float
@@ -22,6 +25,6 @@ class Offset:
     of: str = ""
 
     def holds(self, time: float, inferred: bool, slurm: bool) -> bool:
-        """Does it hold of a stamp? ``inferred``: it names no zone; ``slurm``: it is slurmd's."""
+        """Does it apply to a timestamp? ``inferred``: it names no zone; ``slurm``: it is slurmd's."""
         ours = not self.of or (self.of == "slurm") == slurm
         return ours and self.start <= time <= self.end and (inferred or not self.inferred)

@@ -1,6 +1,9 @@
-"""Which stamps are in which zone: launches tell it of nodes (``zone_votes.py``), allocations of what commands printed (``accounting_zones.py``), what
-nodes tell when slurmctld loses and finds them says whose stamps are right (``clock_reference.py``), outages of both ends of a cable
-tell it of switches."""
+"""Finds which timestamps are in which time zone.
+
+Launches show it for nodes (``zone_votes.py``), allocations for accounting files (``accounting_zones.py``), and outages
+of both ends of a cable for switches. What nodes log when slurmctld loses and finds them shows which timestamps are
+correct (``reference.py``).
+"""
 
 from __future__ import annotations
 
@@ -32,21 +35,27 @@ from correlator.site.cabling import Cabling
 
 @dataclass(frozen=True)
 class Zones:
-    """Which stamps are in another zone. ``odd``: launches that tell of others, by host, job and quarters of an hour, and are not
-    believed; ``hosts``: those of which it was judged, where there are such launches. ``log_ahead``: by so many seconds slurmctld's
-    log is ahead; ``accounting_time``: what commands printed."""
+    """Which timestamps are in another zone.
+
+    ``odd`` are launches (host, job, quarters of an hour) that show other zones and are not believed. ``hosts`` are the
+    hosts that were judged, if there are such launches. ``log_ahead`` is how far slurmctld's log is ahead, in seconds.
+    ``accounting_time`` holds the zones of accounting files.
+    """
 
     offsets: tuple[Offset, ...] = ()
     odd: frozenset[tuple[str, int, int]] = frozenset()
     hosts: frozenset[str] = frozenset()
-    #: Of each job the host of its batch script, which stamps its output, and when it was allocated (true time).
+    #: The host of each job's batch script, whose clock stamps the output, and when the job was allocated (true time).
     scripts: Mapping[int, tuple[str, float]] = field(default_factory=dict)
     log_ahead: float = 0.0
     accounting_time: AccountingTime = field(default_factory=AccountingTime)
 
     def ahead_in_output(self, job: int | None, time: float, host: str | None = None) -> float:
-        """By so many seconds a stamp in the output of a job is ahead: as its ``host`` or that of its batch script is, where it would not
-        lie before the job. A container may have a zone of its own."""
+        """How far a timestamp in a job's output is ahead, seconds.
+
+        It is as far ahead as its ``host``, or the host of the batch script, unless it would then precede the job: a
+        container may have its own zone.
+        """
         script, allocated = self.scripts.get(job or -1, (None, float("-inf")))
         off = ahead((o for o in self.offsets if o.host == (host or script)), time, True, True)
         return off if time - off >= allocated - NOTICEABLE_S else 0.0
@@ -56,17 +65,17 @@ NO_ZONES = Zones()
 
 
 def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> float:
-    """By so many seconds a stamp of a host is ahead by the zones that it was in; ``inferred``, ``slurm`` as for ``Offset.holds``."""
+    """How far a host's timestamp is ahead because of its zone, seconds; ``inferred``, ``slurm`` as in ``Offset.holds``."""
     return next((o.seconds for o in zoned if o.holds(time, inferred, slurm)), 0.0)
 
 
 def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
-    """Which stamps are in another zone than they are taken for, by everything that is stored."""
+    """Finds which timestamps are in another zone than assumed, from everything stored."""
     launched = launches(events, known)
     signs = _Signs(events, votes(launched), words(events) or books.failures(), books.accounting_time)
     right = signs.right()
     log_offset = signs.system_log_offset({right or 0})
-    if right is None and log_offset:  # it may be a log host that wrote the others' stamps as well
+    if right is None and log_offset:  # a log host may have written the other timestamps as well
         right = signs.right({log_offset})
     shown = correct(events, offsets := signs.offsets(right or 0, log_offset or 0))
     if (right is None or log_offset is None) and (more := _zoned_ahead(shown, known.cables)):
@@ -92,24 +101,28 @@ def _hosts(events: Iterable[Event]) -> frozenset[str]:
 
 
 class _Signs:
-    """What tells of zones: launches (``votes``), what slurmctld ``words`` of nodes, what was ``accounting_time``. All numbers are quarters of
-    an hour."""
+    """The evidence about zones: launches (``votes``), slurmctld's ``words`` on nodes, and ``accounting_time``.
+
+    All numbers are quarters of an hour.
+    """
 
     def __init__(
         self, events: Sequence[Event], votes: Votes, words: Sequence[Word], accounting_time: AccountingTime
     ) -> None:
         self.events, self.votes, self.words, self.accounting_time = events, votes, words, accounting_time
-        #: Zones that launches tell of, slurmctld's not counted.
+        #: Zones of launches, other than slurmctld's.
         self.far = {vote.quarters for some in votes.values() for vote in some} - {0}
         self.believed = zones(votes, _hosts(events), events) if self.far else {}
         self.nodes = {name for _, names in words for name in names}
 
     def right(self, maybe: Collection[int] = ()) -> int | None:
-        """By how much stamps that name their zone are ahead of slurmctld's log, which is to be moved then; None where nothing tells.
-        ``maybe``: what else may be."""
+        """How far timestamps that name their zone are ahead of slurmctld's log, which is then to be moved.
+
+        None without evidence. ``maybe`` are further candidates.
+        """
         logged = {e.time_quality for e in self.events if e.source == "slurmctld"}
         if logged and "inferred" not in logged:
-            return 0  # it names its zone itself
+            return 0  # the log names its zone
         exact = Counter(v.quarters for some in self.votes.values() for v in some if not v.inferred)
         exact.update(self.accounting_time.epochs.values())
         exact.update(_copies(self.events))
@@ -123,7 +136,10 @@ class _Signs:
         return self._two_of_three() if found is None else found
 
     def _two_of_three(self) -> int | None:
-        """What all nodes and all that was printed are ahead of slurmctld's log by, where they agree: the log is in another zone."""
+        """How far all nodes and all accounting files are ahead of slurmctld's log, if they agree.
+
+        The log is then in another zone.
+        """
         nodes = (
             {zoned.stays for zoned in self.believed.values()} if self.believed.keys() >= self.votes.keys() else set()
         )
@@ -133,8 +149,10 @@ class _Signs:
         return stays[0].quarters if len(stays) == 1 else None
 
     def system_log_offset(self, maybe: Collection[int]) -> int | None:
-        """By how much nodes' system logs that name no zone are ahead of their slurmds' logs (a log host may write its own time), as far
-        as words on nodes tell it."""
+        """How far nodes' system logs without a zone are ahead of their slurmd logs, by slurmctld's words on nodes.
+
+        A log host may write its own time. None without evidence.
+        """
         lines = system_lines(self.events, self.nodes, zoned=False)
         for host in lines.keys() & self.believed.keys():
             off = list(_stretches(host, self.believed[host], 0.0))
@@ -143,11 +161,11 @@ class _Signs:
         return fit(self.words, lines, others).clear(others)
 
     def offsets(self, right: int, log_offset: int) -> list[Offset]:
-        """The offsets of all hosts but switches."""
+        """The offsets of all hosts except switches."""
         controllers = {e.host for e in self.events if e.source == "slurmctld"}
         switches = {e.host for e in self.events if e.source == "switch"}
         kinds = {kind_of(host) for host in self.votes}
-        # What tells nothing is in slurmctld's zone, unless all nodes are in the right one.
+        # Hosts without evidence are in slurmctld's zone, unless all nodes are in the correct one.
         alike = not self.votes or any(host not in self.believed for host in self.votes)
         found: list[Offset] = []
         for host in sorted(_hosts(self.events)):
@@ -161,7 +179,7 @@ class _Signs:
 
 
 def _copies(events: Iterable[Event]) -> Iterable[int]:
-    """By how many quarters of an hour slurmctld's words in stamps that name a zone are ahead of the same in its log."""
+    """How many quarters of an hour slurmctld's lines with a zone are ahead of the same lines in its log."""
     lines: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for event in events:
         if event.source == "slurmctld" and event.kind in ("slurm.job_start", "slurm.job_end", "slurm.node_down"):
@@ -208,7 +226,7 @@ def _stretches(host: str, found: Zoned, log_ahead: float) -> Iterable[Offset]:
 
 
 def _odd(votes_by_host: Votes, known: Zones) -> Iterable[tuple[str, int, int]]:
-    """Launches that tell of another zone than is known."""
+    """Launches that show another zone than the known one."""
     by_host: dict[str, list[Offset]] = defaultdict(list)
     for offset in known.offsets:
         by_host[offset.host].append(offset)
@@ -221,8 +239,11 @@ def _odd(votes_by_host: Votes, known: Zones) -> Iterable[tuple[str, int, int]]:
 
 
 def zones_further(before: Zones, events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones | None:
-    """The same zones, with what ``events`` tell of further jobs; None where launches or accounting tell of another zone than is known, or a
-    host is new where zones differ. Whose stamps are right is asked again when everything is looked at."""
+    """Applies the latest events to the known zones.
+
+    Returns None if launches or accounting show another zone than the known one, or if a host is new while zones differ.
+    Which timestamps are correct is decided again on a full pass.
+    """
     launched = launches(events, known)
     launch_votes = votes(launched)
     if not before.odd.issuperset(_odd(launch_votes, before)):
@@ -241,12 +262,12 @@ _OUTPUT = ("job_stdout", "job_stderr")
 
 
 def without_stamp(event: Event) -> bool:
-    """Is it output without a stamp of its host's clock? It was put near the end of its run."""
+    """Is it output without a timestamp of its host's clock? Such output is placed near the end of its run."""
     return event.sigma >= UNSTAMPED_S and event.source in _OUTPUT
 
 
 def correct(events: Iterable[Event], found: Sequence[Offset], zones: Zones = NO_ZONES) -> list[Event]:
-    """Events in true time, in their total order; what was moved says by how much in ``clock_offset``."""
+    """Events in true time, in their total order; a moved event has its offset in ``clock_offset``."""
     by_host: dict[str, list[Offset]] = defaultdict(list)
     for offset in found:
         by_host[offset.host].append(offset)
@@ -261,7 +282,7 @@ def correct(events: Iterable[Event], found: Sequence[Offset], zones: Zones = NO_
 
 
 def _moved(event: Event, found: Sequence[Offset], zones: Zones) -> Event:
-    if without_stamp(event) or event.time_quality == "received":  # that is the receiver's clock
+    if without_stamp(event) or event.time_quality == "received":  # the receiver's clock
         return event
     if event.source in _OUTPUT:
         if event.time_quality == "inferred":
@@ -269,7 +290,7 @@ def _moved(event: Event, found: Sequence[Offset], zones: Zones) -> Event:
     else:
         zone = next((o for o in found if o.zone and _is_about(o, event)), None)
         event = _earlier(event, zone.seconds, zone.sigma) if zone else event
-    # What is left in the right zone is the clock's.
+    # What remains after the zone is corrected is the clock's offset.
     clock = next((o for o in found if not o.zone and _is_about(o, event)), None)
     return _earlier(event, clock.seconds, clock.sigma) if clock else event
 
@@ -287,12 +308,12 @@ def _is_about(offset: Offset, event: Event) -> bool:
     return offset.holds(event.time, event.time_quality == "inferred", event.source in SLURM)
 
 
-#: So many outages of ports must agree, and so many times as many as do not.
+#: At least this many outages of ports must agree, and ``TIMES`` as many as disagree.
 OUTAGES = 2
 
 
 def _cables(events: Iterable[Event], cables: Cabling) -> dict[str, Counter[int]]:
-    """By switch, of outages that both ends of a cable tell, by how many quarters of an hour it is ahead."""
+    """By switch, how many quarters of an hour it is ahead in outages that both ends of a cable report."""
     found: dict[str, Counter[int]] = defaultdict(Counter)
     for switch, off in link_end_differences(events, cables):
         quarters = round(off / QUARTER_S)
@@ -302,8 +323,10 @@ def _cables(events: Iterable[Event], cables: Cabling) -> dict[str, Counter[int]]
 
 
 def _zoned_ahead(events: Sequence[Event], cables: Cabling) -> int:
-    """By how many quarters of an hour nodes' stamps that name their zone are ahead of those that name none: switches are not as far from
-    these as from those."""
+    """How many quarters of an hour nodes' timestamps with a zone are ahead of those without one.
+
+    The difference is taken from the distance of each to the switches.
+    """
     links = [e for e in events if e.kind.startswith(("nic.link_", "switch.port_"))]
     log_votes = [
         sum(
@@ -315,8 +338,11 @@ def _zoned_ahead(events: Sequence[Event], cables: Cabling) -> int:
 
 
 def _of_switches(events: Sequence[Event], cables: Cabling) -> Iterable[Offset]:
-    """Zones of switches beside those of nodes, which ``events`` show as they are known. All switches whose stamps (do not) name a
-    zone are set up alike, unless some are known to differ."""
+    """Zones of switches, given ``events`` with all known offsets applied.
+
+    All switches whose timestamps name a zone are configured alike, and so are all others, unless some are known to
+    differ.
+    """
     by_switch = _cables(events, cables)
     if not any(quarters for found in by_switch.values() for quarters in found):
         return
@@ -333,13 +359,13 @@ def _of_switches(events: Sequence[Event], cables: Cabling) -> Iterable[Offset]:
 
 
 def _agreed(counts: Counter[int]) -> bool:
-    """Do outages enough agree?"""
+    """Do enough outages agree?"""
     ((_, count),) = counts.most_common(1) or ((0, 0),)
     return count >= OUTAGES and count >= TIMES * (counts.total() - count)
 
 
 def _clear(counts: Counter[int]) -> int:
-    """By how many quarters of an hour; 0 where that is not clear."""
+    """The number of quarters of an hour on which outages agree; 0 if they do not."""
     return counts.most_common(1)[0][0] if _agreed(counts) else 0
 
 

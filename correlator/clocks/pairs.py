@@ -1,7 +1,8 @@
-"""Pairs of lines that tell of one moment by two clocks: allocation and launch, the launches of one step, both ends of a
-cable, sending and receiving. Each gives signs of a host's clock: by how much it was off, or that it was right.
+"""Compares clocks by pairs of lines about one moment.
 
-What is common is compared within a span of time (``AROUND_S``): a trouble of last month says nothing of today's.
+The pairs are allocation and launch, the launches of one step, both ends of a cable, and sending and receiving. Each
+gives signs of a host's clock: by how much it was off, or that it was correct. Hosts are compared within a time range
+(``AROUND_S``): a fault of last month says nothing about today's.
 """
 
 from __future__ import annotations
@@ -16,43 +17,46 @@ from statistics import median
 from correlator.model.nouns import Event
 from correlator.site.cabling import Cabling, Place
 
-#: Smaller differences are within what launch delays and whole seconds explain.
+#: Smaller differences are explained by launch delays and whole seconds.
 NOTICEABLE_S = 5.0
 
-#: Two pairs tell the same offset if they agree to this.
+#: Two pairs show the same offset if they agree to within this.
 AGREE_S = 3.0
 
-#: A prolog runs between allocation and launch; longer delays are told by nothing.
+#: A prolog runs between allocation and launch; longer delays are no evidence.
 LAUNCH_S = 20.0
 
-#: How many nodes must have started one step for the odd one out to be known.
+#: At least this many nodes must have started one step to identify the odd one out.
 STEP_NODES = 3
 
-#: A clock further ahead is not told from launches: a job that was requeued is launched again after its first allocation.
+#: Launches do not show a clock that is further ahead: a requeued job is launched again after its first allocation.
 LATE_S = 900.0
 
-#: So many launches must be late by the same, on a node that was not prompt meanwhile, where most nodes are.
+#: At least this many launches must be late by the same amount, on a node that was not prompt meanwhile, while most
+#: nodes are prompt.
 LATE_LAUNCHES = 3
 
 #: Accounting has whole seconds.
 WHOLE_S = 1.0
 
-#: Who else was prompt, whose far ends agree, who was heard at once is asked this long before and after a host's own signs.
+#: Other hosts (their launches, cables and arrivals) are compared within this time before and after a host's own signs.
 AROUND_S = 7 * 86400.0
 
-#: A clock that is off stays so until somebody sets it, but nobody knows that for longer than this without another sign: the
-#: longest runs go on for so long, and launch nothing meanwhile.
+#: A clock that is off stays off until it is set, but without another sign that is assumed for at most this long: the
+#: longest runs last that long and launch nothing meanwhile.
 HOLDS_S = 14 * 86400.0
 
 
-#: What was compared, in words that a count may stand before.
+#: What was compared, as nouns that a count may precede.
 PAIR_LAUNCH, PAIR_CABLE, PAIR_RECEIVED = "launches", "ends of its links", "times of arrival"
 
 
 @dataclass(frozen=True)
 class Sign:
-    """At local time ``time`` the clock was ``seconds`` off (about 0: it was right). ``stated``: the time daemon says so.
-    ``pair``: what was compared."""
+    """At local time ``time`` the clock was ``seconds`` off (about 0: it was correct).
+
+    ``stated``: the time daemon reported it. ``pair``: what was compared.
+    """
 
     time: float
     seconds: float
@@ -70,8 +74,11 @@ def _nobody(jobs: Collection[int]) -> Mapping[int, float]:
 
 @dataclass(frozen=True)
 class Known:
-    """What tells of moments and places besides events. ``cables``: what hung on a switch's port at a moment; ``begun(jobs)``:
-    when accounting says that jobs began of whose allocation no line tells."""
+    """Evidence about moments and places besides events.
+
+    ``cables`` gives what was connected to a switch's port at a moment. ``begun(jobs)`` gives when accounting says that
+    jobs began whose allocation is not logged.
+    """
 
     cables: Cabling = field(default_factory=Cabling)
     begun: Begun = _nobody
@@ -84,8 +91,11 @@ HostSign = tuple[str, Sign]
 
 @dataclass(frozen=True)
 class Launches:
-    """What slurmds launched, when each job was ``allocated`` its nodes (and how exactly that is known), and which jobs were so
-    ``again``."""
+    """The launches of slurmds.
+
+    ``allocated`` gives when each job received its nodes, and the uncertainty of that. ``again`` are jobs that received
+    nodes more than once.
+    """
 
     starts: Sequence[Event]
     allocated: Mapping[int, tuple[float, float]]
@@ -96,7 +106,7 @@ _LAUNCH_EVENTS = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_re
 
 
 def launches(events: Iterable[Event], known: Known) -> Launches:
-    """What ``events`` tell of the launches of jobs."""
+    """The launches of jobs in ``events``."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event.kind in _LAUNCH_EVENTS and event.host:
@@ -129,7 +139,7 @@ _COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start"
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
-    """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of it."""
+    """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of the offset."""
     for event in events:
         seconds = _number(event.entities.get("offset_s"))
         if seconds is None or abs(seconds) < NOTICEABLE_S:
@@ -139,7 +149,7 @@ def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
 
 
 def _allocations(allocations: Sequence[Event], starts: Sequence[Event], begun: Begun) -> dict[int, tuple[float, float]]:
-    """When each job was first given its nodes, and how exactly that is known: by slurmctld, else by accounting."""
+    """When each job first received its nodes, and the uncertainty: by slurmctld, else by accounting."""
     found: dict[int, tuple[float, float]] = {}
     for event in allocations:
         if event.source == "slurmctld" and event.job_id is not None:
@@ -149,7 +159,10 @@ def _allocations(allocations: Sequence[Event], starts: Sequence[Event], begun: B
 
 
 def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
-    """Jobs that were given nodes more than once, as slurmctld tells: of two launches of one step each may be another run's."""
+    """Jobs that received nodes more than once by slurmctld's log.
+
+    Two launches of one step of such a job may belong to different runs.
+    """
     started = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
     requeued = {e.job_id for e in by_kind["slurm.job_requeue"] if e.source == "slurmctld" and e.job_id is not None}
     return frozenset(requeued | {job for job, count in Counter(started).items() if count > 1})
@@ -158,8 +171,11 @@ def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
 def _launches(
     starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]], again: Collection[int]
 ) -> Iterable[HostSign]:
-    """A job is allocated, then the batch host launches: a launch before its allocation is a clock behind. Where the first
-    allocation of a job that was requeued is not told, it would be one of that run."""
+    """Compares allocations with the launches of batch hosts: a launch before its allocation means a clock that is
+    behind.
+
+    If the first allocation of a requeued job is not logged, the launch may be one of that earlier run.
+    """
     batch: dict[str, list[Sign]] = defaultdict(list)
     early: list[tuple[int, HostSign]] = []
     for event in starts:
@@ -180,8 +196,11 @@ def _launches(
 
 
 def _by_several_jobs(signs: Sequence[tuple[int, HostSign]]) -> Iterable[HostSign]:
-    """Signs from launches of jobs. munge refuses who is further off than ``ENDS_S``, and such a node launches nothing: what seems
-    so is the launch of another run, of which not all is told, unless two jobs agree (stamps in another zone)."""
+    """Drops signs from launches that only one job shows and that exceed ``ENDS_S``.
+
+    munge rejects credentials of a host further off than ``ENDS_S``, and such a node launches nothing. What looks like
+    it is the launch of another run that is only partly logged, unless two jobs agree (timestamps in another zone).
+    """
     far = [(job, host, sign.seconds) for job, (host, sign) in signs if abs(sign.seconds) > ENDS_S]
     for job, (host, sign) in signs:
         agree = (o != job and h == host and abs(by - sign.seconds) <= AGREE_S for o, h, by in far)
@@ -190,8 +209,10 @@ def _by_several_jobs(signs: Sequence[tuple[int, HostSign]]) -> Iterable[HostSign
 
 
 def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[HostSign]:
-    """Launches that were late by the same each time (a slow prolog is late by more or less), or before what accounting holds
-    for their allocation, while most other nodes were prompt. Were most of them not, the measure would be wrong."""
+    """Launches that were late by the same amount each time, or early by accounting, while most other nodes were prompt.
+
+    A slow prolog delays by varying amounts. If most nodes were not prompt, the reference would be wrong.
+    """
     odd = [(host, run) for host, host_signs in sorted(batch.items()) for run in _odd_in_a_row(host_signs)]
     everywhere = (
         sorted((s.time, host, bool(s.seconds)) for host, host_signs in batch.items() for s in host_signs) if odd else []
@@ -206,7 +227,7 @@ def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[HostSign]:
 
 
 def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
-    """Launches of one host that were off, none of them prompt in between; those that came late, by the same."""
+    """Runs of consecutive launches of one host that were off; late ones must be late by the same amount."""
     runs: list[list[Sign]] = [[]]
     for sign in sorted(host_signs, key=lambda s: (s.time, s.seconds)):
         if not sign.seconds or (runs[-1] and sign.time - runs[-1][-1].time > HOLDS_S):
@@ -221,7 +242,7 @@ def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
 
 
 def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[HostSign]:
-    """A host whose lines arrive when they were written has a right clock, however late it launches."""
+    """Drops signs of a host whose lines arrive as they are written: its clock is correct, however late it launches."""
     late: dict[str, list[float]] = defaultdict(list)
     for host, sign in signs:
         if sign.seconds > 0:
@@ -242,8 +263,11 @@ def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Colle
 def _odd_launches(
     starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]
 ) -> Iterable[tuple[int, HostSign]]:
-    """One launch request reaches all nodes of a step at once: who writes another time has another clock. Of two nodes the
-    one whose launch follows the allocation is right."""
+    """Compares the launches of one step: a request reaches all nodes at once, so a node with another time has another
+    clock.
+
+    Of two nodes, the one whose launch follows the allocation is correct.
+    """
     steps: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
     for event in starts:
         if event.source == "slurmd" and event.host and event.job_id is not None and event.job_id not in again:
@@ -254,7 +278,7 @@ def _odd_launches(
         times = steps[key]
         middle = median(times.values())
         if len(times) < STEP_NODES or sum(abs(t - middle) <= AGREE_S for t in times.values()) * 2 <= len(times):
-            # No majority agrees: a requeued job's two launches, or nobody's clock is right, or one of two.
+            # No majority: two launches of a requeued job, no clock correct, or one of two.
             start = allocated.get(key[0])
             right = [t for t in times.values() if start is not None and -AGREE_S <= t - start <= LAUNCH_S]
             if len(times) != STEP_NODES - 1 or len(right) != 1:
@@ -269,17 +293,19 @@ def _odd_launches(
 
 
 # -- both ends of a cable -------------------------------------------------------------------------------------------------
-#: Both ends lose and regain carrier in the same moment. The two ends' outages are told at most this far apart: munge
-#: refuses who is further off than 300 s, and such a node would be out of work.
+#: Both ends lose and regain carrier at the same moment. Their logged outages are at most this far from each other:
+#: munge rejects hosts further off than 300 s, and such a node would be out of service.
 ENDS_S = 360.0
 
-#: (down, up, uncertainty) as one end tells it.
+#: (down, up, uncertainty) as one end logs it.
 _Span = tuple[float, float, float]
 
 
 def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[HostSign]:
-    """An outage that both ends of a cable tell, equally long, the same time apart at its beginning and its end. A switch by
-    which other hosts' clocks are right is right itself."""
+    """Compares outages that both ends of a cable report with equal length, shifted by the same time at begin and end.
+
+    A switch is correct if other hosts' clocks are correct by it.
+    """
     if not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
         return
     near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
@@ -306,7 +332,7 @@ def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable
 
 
 def link_end_differences(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[str, float]]:
-    """(switch, by how many seconds it is ahead) of outages that both ends of a cable tell and that lasted equally long, however far apart."""
+    """(switch, seconds it is ahead) for outages of equal length at both ends of a cable, however far from each other."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event.kind in _LINKS and event.host:
@@ -322,7 +348,7 @@ def link_end_differences(events: Iterable[Event], cables: Cabling) -> Iterable[t
 
 
 def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
-    """Outages of a switch's port by the NIC that hung on it then."""
+    """Outages of a switch's port, by the NIC connected to it at the time."""
     found: dict[Place, list[_Span]] = defaultdict(list)
     for span in spans:
         place = cables.far_end(switch, port, span[0])
@@ -332,7 +358,7 @@ def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span])
 
 
 def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[str, str], list[_Span]]:
-    """(host, device) -> outages, each from the last word of a loss to the first of the return."""
+    """(host, device) -> outages, each from the last line about the loss to the first about the return."""
     by_port: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for kind in _LINKS:
         if kind.startswith(family):
@@ -352,7 +378,7 @@ def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[st
 
 
 def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Span, _Span]]:
-    """Outages of both ends that can only be each other: equally long, and no other one of the other end is near."""
+    """Outages of both ends that can only be the same: equally long, with no other outage of either end nearby."""
     for mine in near:
         theirs = [f for f in far if abs(f[0] - mine[0]) <= ENDS_S]
         others = [n for n in near if abs(n[0] - mine[0]) <= 2 * ENDS_S]
@@ -363,14 +389,17 @@ def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Spa
 
 
 # -- sent and received ----------------------------------------------------------------------------------------------------
-#: A clock that is behind makes every line late by the same: so many lines, over at least so long. A queue that empties
-#: after an outage gives each line another delay.
+#: A clock that is behind makes every line late by the same amount: at least this many lines, over at least this long. A
+#: queue that drains after an outage delays each line differently.
 LIVE_LINES, LIVE_S = 4, 600.0
 
 
 def _received(events: Sequence[Event]) -> Iterable[HostSign]:
-    """A line cannot arrive before it was written: then its writer's clock is ahead, by that much at least. Lines that all
-    arrive late by the same, where others' come at once, were written by a clock that is behind."""
+    """Compares the time of a line with its arrival.
+
+    A line cannot arrive before it was written: then its writer's clock is ahead, by at least that much. If all lines
+    arrive late by the same amount while others' arrive at once, their writer's clock is behind.
+    """
     late: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         if event.received is None or event.time_quality != "line" or not event.host:
@@ -399,7 +428,7 @@ def _all_late(events: Sequence[Event]) -> Iterable[HostSign]:
 
 
 def _late_alike(lags: list[tuple[float, float]]) -> Iterable[list[tuple[float, float]]]:
-    """Stretches of a host's lines that were all late by the same; a line that came at once ends one."""
+    """Runs of a host's lines that were all late by the same amount."""
     lags.sort()
     runs: list[list[tuple[float, float]]] = [[]]
     for at, lag in lags:

@@ -1,9 +1,10 @@
-"""Whose stamps are right where zones differ: those that name their zone, if what they tell fits to what slurmctld says.
+"""Finds whose timestamps are correct where zones differ: those that name their zone, if they agree with slurmctld's
+log.
 
-Launches tell by how much nodes are ahead of slurmctld, not which of both is right. slurmctld sets a node DOWN some minutes after its link
-or its machine went, and finds it again soon after that is back: there the node's own system log tells something. By how much
-slurmctld's stamps must be moved for that to be so, all its words on nodes agree on, and on nothing else: in an hour picked at random
-a node tells nothing, as a rule.
+Launches show how far nodes are ahead of slurmctld, not which of the two is correct. slurmctld sets a node DOWN some
+minutes after its link or its machine failed, and finds it again soon after it is back; at both times the node's own
+system log has lines. The shift of slurmctld's timestamps that makes this true is the one on which all its lines about
+nodes agree, and no other: in an hour picked at random a node usually logs nothing.
 """
 
 from __future__ import annotations
@@ -16,31 +17,32 @@ from dataclasses import dataclass
 from correlator.clocks.zone_votes import MOST, QUARTER_S
 from correlator.model.nouns import Event
 
-#: What slurmctld says of a node lies at most so long behind, and before, what the node tells of it, seconds: SlurmdTimeout and pings
-#: of all nodes; another clock.
+#: slurmctld's line about a node is at most this long after, and before, the node's own line, seconds: SlurmdTimeout and
+#: pings of all nodes; another clock.
 BEHIND_S, BEFORE_S = 900.0, 30.0
 
-#: In quarters of an hour: nearly all zones are half hours apart.
+#: Nearly all zones are half hours from one another; in quarters of an hour.
 HALF_HOUR = 2
 
-#: So many words must agree, of so many nodes, where nothing else tells of another zone; and so many times as many as on any other.
+#: Without other evidence of a zone, at least this many lines about this many nodes must agree, and this many times as
+#: many as for any other shift.
 WORDS, NODES, TIMES = 4, 2, 2.5
 
-#: Of what nodes did themselves at least so large a share fits.
+#: At least this share of what nodes did themselves must agree.
 SHARE = 0.4
 
-#: Two are enough where launches or accounting tell of just that zone.
+#: Two are enough if launches or accounting show just that zone.
 LEAST_WORDS = 2
 
-#: Words beyond this are not looked at: many more tell nothing more.
+#: Lines beyond this number are sampled: more of them add nothing.
 MOST_WORDS = 2000
 
 _OF_NODES = frozenset({"slurm.node_down", "slurm.node_not_responding", "slurm.node_up"})
 
-#: What a node tells when it goes or is back.
+#: What a node logs when it goes down or comes back.
 _COMPARED_EVENTS = ("nic.link_", "kernel.boot", "kernel.panic", "kernel.lockup", "sys.service_", "slurm.daemon_")
 
-#: Of these sources a node's lines are not its system's.
+#: Sources whose lines on a node are not its system log.
 SLURM = frozenset({"slurmd", "slurmstepd", "slurmctld", "slurmdbd"})
 _OTHERS = frozenset({"slurmctld", "slurmdbd", "slurmrestd", "opensm", "switch"})
 
@@ -48,7 +50,7 @@ Word = tuple[float, tuple[str, ...]]
 
 
 def words(events: Iterable[Event]) -> list[Word]:
-    """(time, nodes) of what slurmctld's log without a zone says of nodes."""
+    """(time, nodes) of the lines about nodes in slurmctld's log without a zone."""
     found = [
         (e.time, tuple(map(str, nodes))) for e in events
         if e.kind in _OF_NODES and e.source == "slurmctld" and e.time_quality == "inferred" and isinstance(nodes := e.entities.get("nodes"), list)
@@ -57,7 +59,10 @@ def words(events: Iterable[Event]) -> list[Word]:
 
 
 def system_lines(events: Iterable[Event], hosts: Collection[str], zoned: bool) -> dict[str, list[float]]:
-    """When some hosts told that they went or are back, in order; by stamps that name a zone, or their systems by such as name none."""
+    """When hosts logged that they went down or came back, sorted by host.
+
+    ``zoned`` selects timestamps that name a zone; otherwise system logs without one.
+    """
     quality, others = ("line", _OTHERS) if zoned else ("inferred", _OTHERS | SLURM)
     found: dict[str, list[float]] = defaultdict(list)
     for event in events:
@@ -73,14 +78,14 @@ def system_lines(events: Iterable[Event], hosts: Collection[str], zoned: bool) -
 
 @dataclass(frozen=True)
 class Fit:
-    """How many words fit to what nodes tell, by how many quarters of an hour the nodes are ahead, and of which nodes."""
+    """How many lines agree with the nodes' own, by quarters of an hour that nodes are ahead, and of how many nodes."""
 
     words: int
     hits: Mapping[int, int]
     nodes: Mapping[int, int]
 
     def clear(self, excluded: Collection[int] = ()) -> int | None:
-        """By how much nodes are ahead; None where it is not clear. ``excluded``: what something else tells may be so."""
+        """How far nodes are ahead; None if that is not clear. ``excluded``: shifts for which there is other evidence."""
         best = max(sorted(self.hits), key=lambda q: (self.hits[q], q == 0), default=None)
         if best is None:
             return None
@@ -94,11 +99,11 @@ class Fit:
 
 
 def fit(words: Sequence[Word], lines: Mapping[str, Sequence[float]], excluded: Iterable[int] = ()) -> Fit:
-    """How the words fit if nodes are ahead by as many half hours as zones may be, or by what is ``excluded``."""
+    """Counts the lines that agree for each half hour that nodes may be ahead, and for the shifts in ``excluded``."""
     pairs = [(at, host) for at, nodes in words for host in nodes if host in lines]
     pairs = pairs[:: len(pairs) // MOST_WORDS + 1]
     now = sum(_fits(lines[host], at) for at, host in pairs)
-    if 2 * now >= len(pairs):  # as a rule
+    if 2 * now >= len(pairs):  # the usual case
         return Fit(len(pairs), {0: now} if now else {}, {0: len({h for at, h in pairs if _fits(lines[h], at)})})
     hits: Counter[int] = Counter()
     nodes: dict[int, set[str]] = defaultdict(set)

@@ -1,12 +1,12 @@
-"""Stamps that name no zone, of hosts whose zone is another one than slurmctld's.
+"""Finds hosts whose timestamps name no zone and are in another zone than slurmctld's.
 
-A clock cannot be further off than munge allows (``ENDS_S``) while its node launches jobs: launches that are told hours before or
-after their allocation are told in another zone. Zones lie whole quarters of an hour apart, and nodes of one kind are set up
-alike: what the launches of some tell holds for those that launched too little to tell it themselves, unless some of them are
-known to differ. Then a node of which nothing tells is as uncertain as the zones are apart.
+A clock cannot be further off than munge allows (``ENDS_S``) while its node launches jobs: launches logged hours before
+or after their allocation are logged in another zone. Zones are whole quarters of an hour apart, and nodes of one kind
+are configured alike. So what the launches of some nodes show holds for those with too few launches, unless some are
+known to differ; then a node without evidence is as uncertain as the zones differ.
 
-Only stamps without a zone (``time_quality`` "inferred") are moved where only such tell of it: a system log with RFC 3339 stamps is right beside
-a slurmd.log in local time.
+Only timestamps without a zone (``time_quality`` "inferred") are moved if only those show the difference: a system log
+with RFC 3339 timestamps is correct beside a slurmd.log in local time.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ from itertools import groupby, pairwise
 from correlator.clocks.pairs import AGREE_S, ENDS_S, LAUNCH_S, NOTICEABLE_S, Launches
 from correlator.model.nouns import Event
 
-#: Of one thing that was said more often than this, copies are not looked for.
+#: Copies are not searched among more lines about one subject than this.
 MANY = 50
 
-#: What all zones are multiples of, seconds (IANA tz database: Nepal and the Chatham Islands have three quarters of an hour).
+#: All zones are multiples of this, seconds (IANA tz database: Nepal and the Chatham Islands have three quarters of an
+#: hour).
 QUARTER_S = 900.0
 
-#: The least difference of a zone to another one that clusters are in, and the largest to UTC (Kiribati, UTC+14), in quarters.
+#: The smallest difference between zones that clusters are in, and the largest to UTC (Kiribati, UTC+14), in quarters.
 LEAST, MOST = 2, 56
 
 HOUR_S = 3600.0
 
 
 def hours_off(seconds: float) -> str:
-    """In words, by which zone something is off; empty where it is less than zones are apart, give or take what clocks may be off."""
+    """The zone difference in words; empty if ``seconds`` is no zone difference, within what clocks may be off."""
     quarters = round(seconds / QUARTER_S)
     if abs(quarters) < LEAST or abs(seconds - quarters * QUARTER_S) > ENDS_S:
         return ""
     return f"{abs(quarters) / 4:g} h {'ahead' if quarters > 0 else 'behind'}"
 
 
-#: Where so many of a kind are set up alike, one of which nothing tells is taken for one of them.
+#: If at least this share of a kind is configured alike, a node without evidence is taken for one of them.
 NEARLY_ALL = 0.9
 
-#: A change of zones (summer time) is believed of a group at most so often in what was collected.
+#: The zone of a group may change (summer time) at most this often in what was collected.
 CHANGES = 4
 
 
 @dataclass(frozen=True, order=True)
 class Vote:
-    """A launch that slurmctld allocated nodes for at ``time``, and its node ``quarters`` of an hour and ``rest`` seconds later."""
+    """A launch of nodes allocated at ``time`` (slurmctld), logged ``quarters`` of an hour and ``rest`` seconds later."""
 
     time: float
     job: int
@@ -59,13 +60,13 @@ class Vote:
 
     @property
     def clean(self) -> bool:
-        """Is what is left no more than a launch takes?"""
+        """Is the rest no more than a launch takes?"""
         return -NOTICEABLE_S <= self.rest <= LAUNCH_S
 
 
 @dataclass(frozen=True)
 class Stay:
-    """From ``start`` to ``end`` (slurmctld's time) a host was so many ``quarters`` ahead."""
+    """From ``start`` to ``end`` (slurmctld's time) a host was this many ``quarters`` ahead."""
 
     start: float
     end: float
@@ -78,7 +79,10 @@ Votes = Mapping[str, Sequence[Vote]]
 
 @dataclass(frozen=True)
 class Zoned:
-    """The zones of one host; ``doubt`` is by how many seconds they may be others. ``inferred``: of its stamps without a zone."""
+    """The zones of one host.
+
+    ``doubt`` is by how many seconds they may be wrong. ``inferred``: they apply to its timestamps without a zone.
+    """
 
     stays: tuple[Stay, ...]
     doubt: float = 0.0
@@ -86,7 +90,7 @@ class Zoned:
 
 
 def votes(launched: Launches) -> dict[str, list[Vote]]:
-    """What launches tell of the zones of hosts, in order; the same for any order of events."""
+    """The votes of launches on the zones of hosts, in order; independent of the order of events."""
     by_slurmctld = any(not doubt for _, doubt in launched.allocated.values())
     found: dict[tuple[str, int], Vote] = {}
     for event in launched.starts:
@@ -105,7 +109,7 @@ def votes(launched: Launches) -> dict[str, list[Vote]]:
 
 
 def _vote(event: Event, launched: Launches, seconds: float) -> Vote | None:
-    """``seconds``: how much later than it was the launch is told."""
+    """A vote from a launch logged ``seconds`` later than it happened."""
     job = event.job_id or -1
     quarters = round(seconds / QUARTER_S)
     if not (quarters == 0 or LEAST <= abs(quarters) <= MOST) or abs(seconds - quarters * QUARTER_S) > ENDS_S:
@@ -115,8 +119,11 @@ def _vote(event: Event, launched: Launches, seconds: float) -> Vote | None:
 
 
 def _of_batch(event: Event, launched: Launches, by_slurmctld: bool) -> Vote | None:
-    """A batch script is launched as soon as its nodes are allocated. Accounting, which may be in a zone of its own, counts only for
-    stamps without one, and where slurmctld tells of no allocation."""
+    """A vote from a batch script, which is launched as soon as its nodes are allocated.
+
+    Accounting may be in a zone of its own. It counts only for timestamps without a zone, and if slurmctld logs no
+    allocation.
+    """
     job = event.job_id or -1
     if job not in launched.allocated or job in launched.again:
         return None
@@ -126,7 +133,7 @@ def _of_batch(event: Event, launched: Launches, by_slurmctld: bool) -> Vote | No
 
 
 def scripts(launched: Launches) -> dict[int, tuple[str, float]]:
-    """Of each job the host of its batch script, and when it was allocated."""
+    """The host of each job's batch script, and when the job was allocated."""
     found: dict[int, tuple[str, float]] = {}
     for event in sorted(launched.starts, key=lambda e: (e.time, e.id)):
         job = event.job_id or -1
@@ -136,7 +143,7 @@ def scripts(launched: Launches) -> dict[int, tuple[str, float]]:
 
 
 def _of_steps(launched: Launches, batch: Mapping[tuple[str, int], Vote]) -> Iterable[tuple[str, Vote]]:
-    """One request launches a step on all nodes: those besides the one of the batch script, by that one."""
+    """Votes from steps: one request launches a step on all nodes, so they are compared with the batch script's node."""
     steps: dict[tuple[int, str], dict[str, Event]] = defaultdict(dict)
     for event in sorted(launched.starts, key=lambda e: (e.time, e.id)):
         if event.host and event.job_id is not None and event.message.startswith("launch task"):
@@ -153,7 +160,7 @@ def _of_steps(launched: Launches, batch: Mapping[tuple[str, int], Vote]) -> Iter
 
 
 def zones(votes_by_host: Votes, hosts: Iterable[str], events: Sequence[Event]) -> dict[str, Zoned]:
-    """The zones of hosts that are another one than slurmctld's, or may be."""
+    """The zones of hosts that differ, or may differ, from slurmctld's."""
     sure = _sure(votes_by_host)
     if {vote.quarters for some in votes_by_host.values() for vote in some} - sure:
         sure |= _by_copies(events)
@@ -165,13 +172,16 @@ def zones(votes_by_host: Votes, hosts: Iterable[str], events: Sequence[Event]) -
 
 
 def kind_of(host: str) -> str:
-    """Hosts that differ in their numbers only are set up alike."""
+    """The name without its numbers: hosts that differ only in numbers are configured alike."""
     return re.sub(r"\d+", "#", host.split(".", 1)[0])
 
 
 def _sure(votes_by_host: Votes) -> set[int]:
-    """Zones that launches of two jobs agree on, or, of whole hours, all that there are: a launch that is off by so much for another
-    reason (it may be another run's) is so to no quarter of an hour, nor twice by the same."""
+    """Zones on which launches of two jobs agree, or the only zone found if it is a whole number of hours.
+
+    A launch that is late for another reason (it may belong to another run) is not late by a quarter of an hour, nor
+    twice by the same amount.
+    """
     by_zone: dict[int, dict[int, list[tuple[str, Vote]]]] = defaultdict(lambda: defaultdict(list))
     for host, some in votes_by_host.items():
         for vote in some:
@@ -186,12 +196,12 @@ def _sure(votes_by_host: Votes) -> set[int]:
     return sure
 
 
-#: Two copies of one line are stamped within so many seconds of each other: one of them in whole seconds.
+#: The timestamps of two copies of a line differ by at most this, seconds: one of them has whole seconds.
 COPIES_S = 1.5
 
 
 def _by_copies(events: Sequence[Event]) -> set[int]:
-    """Zones that a host's system logs tell: it writes the same twice (messages beside an RFC 3339 syslog), once without a zone."""
+    """Zones shown by a host that logs the same twice, once without a zone (messages beside an RFC 3339 syslog)."""
     lines: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for event in events:
         if event.host and event.time_quality in ("inferred", "line"):
@@ -207,12 +217,12 @@ def _by_copies(events: Sequence[Event]) -> set[int]:
 
 
 def _again(some: Sequence[float], others: Sequence[float], seconds: float) -> bool:
-    """Is everything among the others, so many seconds before?"""
+    """Is each of ``some`` among the others, this many seconds earlier?"""
     return all(any(abs(a - b - seconds) <= COPIES_S for b in others) for a in some)
 
 
 def _twice_alike(every: Sequence[tuple[float, str, Vote]]) -> bool:
-    """Did one host launch two jobs late by the same?"""
+    """Did one host launch two jobs late by the same amount?"""
     last: dict[str, Vote] = {}
     for _, host, vote in every:
         before = last.get(host)
@@ -223,7 +233,7 @@ def _twice_alike(every: Sequence[tuple[float, str, Vote]]) -> bool:
 
 
 def _stays(host_votes: Sequence[Vote]) -> list[tuple[float, float, int]]:
-    """(first, last, quarters): stretches of votes that agree, one odd vote among others left out."""
+    """(first, last, quarters): runs of votes that agree, without single odd votes."""
     kept = [v for n, v in enumerate(host_votes) if not _odd(host_votes, n)]
     found = []
     for quarters, some in groupby(kept, key=lambda v: v.quarters):
@@ -233,7 +243,7 @@ def _stays(host_votes: Sequence[Vote]) -> list[tuple[float, float, int]]:
 
 
 def _odd(host_votes: Sequence[Vote], place: int) -> bool:
-    """Does it tell what its neighbours do not, which agree with each other?"""
+    """Does it differ from its neighbours, which agree with each other?"""
     near = [v.quarters for v in (host_votes[max(0, place - 2) : place] if place == len(host_votes) - 1 else
                                  host_votes[1:3] if place == 0 else (host_votes[place - 1], host_votes[place + 1]))]  # fmt: skip
     return len(near) == 2 and near[0] == near[1] != host_votes[place].quarters
@@ -268,7 +278,7 @@ def _of_kin(
 
 
 def _majority_stays(known_stays: Mapping[str, list[tuple[float, float, int]]]) -> tuple[tuple[Stay, ...] | None, bool]:
-    """The zones of nearly all hosts of a kind, and whether they are those of all."""
+    """The zones of nearly all hosts of a kind, and whether all hosts share them."""
     if len(known_stays) > 1 and (common := _common(known_stays)) is not None:
         return common, True
     by_zones: dict[tuple[int, ...], list[str]] = defaultdict(list)
@@ -281,7 +291,7 @@ def _majority_stays(known_stays: Mapping[str, list[tuple[float, float, int]]]) -
 
 
 def _common(known_stays: Mapping[str, list[tuple[float, float, int]]]) -> tuple[Stay, ...] | None:
-    """The zones that all hosts of a kind went through together; None where they differ."""
+    """The zones that all hosts of a kind went through together; None if they differ."""
     order: list[tuple[float, float, int]] = []
     for first, last, quarters in sorted(s for some in known_stays.values() for s in some):
         if order and order[-1][2] == quarters:
@@ -292,12 +302,15 @@ def _common(known_stays: Mapping[str, list[tuple[float, float, int]]]) -> tuple[
         return None
     changed = {pair for some in known_stays.values() for pair in pairwise(q for _, _, q in some)}
     if any((one[2], other[2]) not in changed for one, other in pairwise(order)):
-        return None  # nobody changed: some launched earlier, others later
+        return None  # no host changed: some launched earlier, others later
     return _with_borders(order, [order])
 
 
 def _with_borders(own: Sequence[tuple[float, float, int]], all_of_them: Iterable[Sequence[tuple[float, float, int]]]) -> tuple[Stay, ...]:  # fmt: skip
-    """Stretches that follow each other without a gap. A zone changes at a whole hour (as summer time does), for all alike."""
+    """Stays that follow each other without a gap.
+
+    A zone changes at a whole hour (as summer time does), for all hosts alike.
+    """
     others = [pair for some in all_of_them for pair in pairwise(some)]
     borders = []
     for one, other in pairwise(own):
@@ -311,7 +324,7 @@ def _with_borders(own: Sequence[tuple[float, float, int]], all_of_them: Iterable
 
 
 def _whole_hour(low: float, high: float) -> float:
-    """The whole hour nearest to the middle, if one lies between."""
+    """The whole hour nearest to the middle, if one lies between; else the middle."""
     middle = (low + high) / 2
     hour = round(middle / HOUR_S) * HOUR_S
     return hour if low < hour < high else middle

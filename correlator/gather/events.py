@@ -1,8 +1,8 @@
-"""From classified lines to events: one thing said in several files, or by several layers, is one event.
+"""From classified lines to events: one occurrence logged in several files, or by several layers, is one event.
 
-The same kernel line stands in syslog, kern.log, messages and dmesg with three resolutions of time; one carrier loss is
-told by the driver, the IB core, the bond and rtnetlink. Lines of one host, event type and device that lie within
-``COALESCE_S`` of each other are one event; all its lines stay listed.
+The same kernel line is in syslog, kern.log, messages and dmesg with three resolutions of time. One carrier loss is
+logged by the driver, the IB core, the bond and rtnetlink. Lines of one host, event type and device within
+``COALESCE_S`` of each other are one event, which keeps the references to all its lines.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from store.door import Asks
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
-#: the fastest flap an operator tells apart.
+#: the fastest flap an operator would distinguish.
 COALESCE_S = 1.5
 
-#: Event families where different words mean the same thing on one device.
+#: Event families in which different messages about one device mean the same.
 _BY_DEVICE = ("nic.", "switch.", "pcie.", "gpu.")
 
 #: Entities that name the device an event is about, most specific name first.
@@ -51,11 +51,11 @@ _LAYERS = {
     "kernel": "kernel", "pcie": "kernel", "platform": "kernel", "sys": "node",
 }  # fmt: skip
 
-#: What copies of one line in different files put before the same words.
+#: The prefixes that different files put before the same message.
 _COPY_NOISE = r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+"
 
-#: Which of several copies speaks for an event: the daemon's own file, then the host's logs, then rtnetlink, then the
-#: log host's copy.
+#: Which copy represents an event: the daemon's own file, then the host's logs, then rtnetlink, then the log host's
+#: copy.
 _SPEAKS = {"slurm": 0, "ip_link": 2, "ip": 2, "loghost": 3, "json": 3}
 
 
@@ -75,8 +75,10 @@ def layer_of(event: str, source: str | None) -> str:
 def with_unstamped(
     part: Part, store: Asks, cluster: str | None, speakers: Speakers, known: AccountingTime | None = None
 ) -> list[Event]:
-    """All events of one cluster, in a total order that does not depend on the order of arrival. ``part``: the lines that have a time;
-    the rest as for ``unstamped``."""
+    """All events of one cluster, in a total order that does not depend on the order of arrival.
+
+    ``part`` holds the lines that have a time; the remaining arguments are those of ``unstamped``.
+    """
     rows = unstamped(store, cluster, speakers, known=known)
     return joined([part, prepared(rows)])[0] if rows.height else part.events
 
@@ -93,11 +95,13 @@ def unstamped(
     jobs: Iterable[int] | None = None,
     known: AccountingTime | None = None,
 ) -> pl.DataFrame:
-    """The event lines without a time, put where they were written; those of some jobs, or all. ``speakers``: which of slurmctld's
-    lines tell of ends; ``known``: zones of what tells of ends."""
+    """The event lines without a time, with the time at which they were probably written; those of ``jobs``, or all.
+
+    ``speakers``: which of slurmctld's lines count for the ends of jobs. ``known``: the zones of accounting.
+    """
     wanted = set(map(itemgetter("job_id"), store.ask(event_lines.jobs_of_unstamped(cluster))))
     listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
-    if not listed:  # looking for times among all lines costs more than everything else
+    if not listed:  # inferring times from all lines costs more than everything else
         return pl.DataFrame(schema={name: TABLES["logs"][name] for name in event_lines.COLUMNS})
     rows = store.ask_frame(event_lines.unstamped(cluster, listed, speakers, known.times if known else AS_WRITTEN))
     return rows.filter(pl.col("time").is_not_null()).with_columns(
@@ -112,17 +116,19 @@ def order(event: Event) -> tuple[float, str, str, str, str]:
 
 _time = attrgetter("time")
 
-#: Between the parts of what makes two lines say the same; in no line of a log.
+#: Separates the components of a line's key; it does not occur in log lines.
 _BETWEEN = "\x1f"
 
-#: The total order, of lines.
+#: The total order, for lines.
 _ORDER = ("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_null(""), "id")
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Events of one line each, in the total order, and beside them the columns that they were made of: what stores events
-    can take those as they are. ``entities``: of each event, as a text; null where it has none."""
+    """Events of one line each, in the total order, with the columns they were made of, which are stored as they are.
+
+    ``entities`` is the JSON text of each event's entities; null if it has none.
+    """
 
     events: list[Event]
     columns: pl.DataFrame
@@ -131,8 +137,11 @@ class Lines:
 
 @dataclass(frozen=True)
 class Part:
-    """Some event lines in the total order, and the ``events`` that they tell without any others: of those ``alone`` have one
-    line each, and ``copied`` several, which say the same (``keys``). ``known``: what entities say, by their texts."""
+    """Event lines in the total order, and the ``events`` that they make without any other lines.
+
+    The events ``alone`` have one line each. Those in ``copied`` have several, with equal ``keys``. ``known`` maps the
+    JSON text of entities to their content.
+    """
 
     lines: pl.DataFrame
     known: Mapping[str, _LineEntities]
@@ -142,16 +151,16 @@ class Part:
     keys: list[str]
 
     def holds(self, moment: datetime) -> bool:
-        """Was anything said then or later?"""
+        """Is any line at or after ``moment``?"""
         return self.lines.height > 0 and self.lines["time"][-1] >= (moment - _EPOCH) // _MICROSECOND
 
     def since(self, moment: datetime) -> Part:
-        """The lines from a moment on."""
+        """The lines at or after ``moment``."""
         first = int(self.lines["time"].search_sorted((moment - _EPOCH) // _MICROSECOND))
         return self if first == 0 else _part(self.lines[first:], self.known)
 
     def without(self, keys: pl.Series) -> Part:
-        """All but the lines that say one of these."""
+        """All lines except those with one of these keys."""
         gone = set(keys.to_list())
         copied = [(event, key) for event, key in zip(self.copied, self.keys, strict=True) if key not in gone]
         stays = self.alone.columns.select(~pl.col("key").is_in(keys.implode())).to_series()
@@ -162,23 +171,23 @@ class Part:
 
     @property
     def last(self) -> float:
-        """The moment of the last line, epoch seconds; minus infinity where there is none."""
+        """The time of the last line, epoch seconds; minus infinity if there is none."""
         return self.lines["time"][-1] / 1e6 if self.lines.height else float("-inf")
 
 
 def coalesce(rows: pl.DataFrame) -> list[Event]:
-    """Event lines -> events. Pure: any order of rows and any number of copies give the same list."""
+    """Event lines -> events. Pure: the order of rows and the number of copies do not matter."""
     return read(rows)[0]
 
 
 def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
-    """What ``coalesce`` gives, and those of the events that only one line tells."""
+    """The events of ``coalesce``, and those of them that have only one line."""
     return joined([prepared(rows)])
 
 
 def prepared(rows: pl.DataFrame) -> Part:
-    """What event lines tell one by one."""
-    # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
+    """Parses event lines into a part."""
+    # Few distinct texts occur on very many lines: each is parsed once, and every line holds an index to it.
     texts, places = different(rows["entities"].fill_null(""))
     line_entities = [_line_entities(text) for text in texts]
     known = dict(zip(texts, line_entities, strict=True))
@@ -203,7 +212,7 @@ def prepared(rows: pl.DataFrame) -> Part:
 
 
 def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
-    # Nearly every key stands on one line: only the rest has to be put in order.
+    # Nearly every key occurs on one line; only the rest has to be sorted.
     unique = lines["key"].is_unique()
     again = lines.with_row_index("row").filter(~unique).sort("key", "time", "resolution_us", "file", "line")
     is_new = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
@@ -223,12 +232,12 @@ def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
 
 
 def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
-    """The events that the lines of all parts tell together, and those of them that only one line tells."""
+    """The events that the lines of all parts make together, and those of them that have only one line."""
     if len(parts) == 1:
         return parts[0].events, parts[0].alone
     repeated = pl.concat([part.lines["key"].unique() for part in parts])
     both = repeated.filter(repeated.is_duplicated()).unique()
-    if len(both):  # copies, it may be, of what another part holds
+    if len(both):  # possibly copies of lines in another part
         wanted = pl.col("key").is_in(both.implode())
         lines = pl.concat([part.lines.filter(wanted) for part in parts]).sort(_ORDER)
         known = {text: line_entities for part in parts for text, line_entities in part.known.items()}
@@ -238,7 +247,7 @@ def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
 
 
 def _together(some: Sequence[Lines]) -> Lines:
-    """One of several, in the total order."""
+    """Merges several into one, in the total order."""
     columns = pl.concat([lines.columns for lines in some]).with_row_index("row").sort(_ORDER)
     rows = columns["row"].to_numpy()
     events = np.empty(len(rows), object)
@@ -248,18 +257,18 @@ def _together(some: Sequence[Lines]) -> Lines:
 
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
-    """One list in the total order from two, of which ``events`` is in order and usually much longer."""
+    """Merges two lists in the total order; ``events`` is sorted and usually much longer."""
     if len(more) * 16 < len(events):
         for event in more:
             first = bisect.bisect_left(events, event.time, key=_time)
-            last = bisect.bisect_right(events, event.time, first, key=_time)  # few stand at one moment
+            last = bisect.bisect_right(events, event.time, first, key=_time)  # few events share one moment
             events.insert(bisect.bisect_right(events, order(event), first, last, key=order), event)
         return events
     return sorted([*events, *more], key=order)
 
 
 class _LineEntities(NamedTuple):
-    """What the entities of a line say: those that are not empty, the device, the code of an Xid."""
+    """The entities of a line that have a value, its device, and its Xid code."""
 
     entities: dict[str, Any]
     device: str | None
@@ -273,19 +282,19 @@ def _line_entities(text: str) -> _LineEntities:
 
 
 def _id_of(identity: bytes) -> str:
-    """``said``: what makes two lines say the same, and the moment in microseconds."""
+    """The event id for ``identity``, the line's key and its time in microseconds."""
     return "e" + hashlib.blake2s(identity, digest_size=5).hexdigest()
 
 
 def different(column: pl.Series) -> tuple[list[Any], pl.Series]:
-    """The different texts of a column, null included, and for each row the place of its text among them."""
+    """The distinct values of a column, null included, and for each row the index of its value."""
     parts = column.to_arrow().dictionary_encode(null_encoding="encode")
-    # By way of Polars: pyarrow makes an object of each text first, and imports pandas to hand over numbers.
+    # By way of Polars: pyarrow creates an object for each text first, and imports pandas to return numbers.
     return pl.Series(parts.dictionary).to_list(), pl.Series(parts.indices)
 
 
 def spread(values: list[Any], places: pl.Series) -> list[Any]:
-    """For each place the value there."""
+    """The value at each index."""
     objects = np.empty(len(values), object)
     objects[:] = values
     found: list[Any] = objects.take(places.to_numpy()).tolist()
@@ -293,12 +302,12 @@ def spread(values: list[Any], places: pl.Series) -> list[Any]:
 
 
 def shared(column: pl.Series) -> list[Any]:
-    """The texts of a column, each one object only: few hosts, files and kinds stand in very many events."""
+    """The values of a column as shared objects: few hosts, files and kinds occur in very many events."""
     return spread(*different(column))
 
 
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Lines:
-    """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
+    """Lines without copies, which is nearly all of them; column by column, because there are many."""
     lines = lines.with_columns(
         pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
         pl.col("time_quality").fill_null("line").replace("", "line"),
@@ -325,7 +334,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> 
 
 
 def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities]) -> Event:
-    """One line speaks for all and gives the time, the words and the place; the others stay listed."""
+    """One event from several copies: one of them gives time, message and place; the others are kept as references."""
     speaker = min(copies, key=lambda r: (_SPEAKS.get(r["format"] or "", 1), *_rank(r)))
     merged: dict[str, Any] = {}
     for copy in sorted(copies, key=_rank, reverse=True):
@@ -347,7 +356,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
 
 
 def _own(lines: pl.DataFrame) -> pl.Series:
-    """Which lines stand in the own file of Slurm's daemon that wrote them."""
+    """Which lines come from the own file of the Slurm daemon that wrote them."""
     is_slurm_file = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(
         RELAYED
     )
@@ -359,7 +368,7 @@ def _is_own(form: str | None, file: str | None) -> bool:
 
 
 def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
-    """The finest clock first."""
+    """Sorts the finest clock first."""
     return (copy["resolution_us"], copy["time"], copy["file"], copy["line"])
 
 
@@ -377,7 +386,7 @@ def table(
             following = next(ours, None)
         else:
             rest.append(event)
-    if following is not None:  # some are not among them
+    if following is not None:  # some are not in events
         known = set(map(id, lines.events))
         rest = [event for event in events if id(event) not in known]
         wanted = set(map(id, events))
@@ -405,7 +414,7 @@ def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) ->
 
 
 def _texts(events: Iterable[Event]) -> list[str | None]:
-    """What the entities of each event are as a text; events with the same entities share one object."""
+    """The JSON text of each event's entities; events with the same entities share one object."""
     texts: dict[int, str | None] = {}
     found = []
     for event in events:

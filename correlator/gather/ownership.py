@@ -1,8 +1,9 @@
-"""Whose a run is: what accounting says, else root's hooks; never the word of a source into which users may write.
+"""Which user a run belongs to: accounting decides, else root's hooks; never a source into which users may write.
 
-Two trusted sources that name different users for one run contradict each other: a store that mixes clusters, a host that
-pretends, accounting set up anew. Then the run is nobody's: who asks for their own runs sees it as little as anybody else,
-operators see who was named, and the service says so. A job id that is used again is another run, no contradiction.
+Two trusted sources that name different users for one run contradict each other: a store that mixes clusters, a host
+that impersonates another, accounting that was set up again. Then the run has no owner: a user who asks for their own
+runs does not see it, operators see which users were named, and the service reports it. A job id that is used again is
+another run, not a contradiction.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: Sources whose word about a run's user counts. ``log``: lines name no user. ``task_hook`` is a user's word about any job.
+#: Sources that are trusted about a run's user. ``log``: lines name no user. ``task_hook``: users may write it about any
+#: job.
 TRUSTED = frozenset({"sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook"})
 
-#: squeue cuts names at so many characters where its format is not told otherwise.
+#: squeue cuts names at this many characters unless its format says otherwise.
 _CUT = 8
 
 
 def differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two rows name different users. Names are what rights go by; a uid tells where one of them has no name."""
+    """Do two rows name different users? Permissions go by name; uids decide if one of them has no name."""
     ours, theirs = one.get("user"), other.get("user")
     uids = (one.get("uid"), other.get("uid"))
     if ours and theirs:
@@ -34,7 +36,7 @@ def _is_cut(short: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
 
 
 def dispute(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Who is named for one run, and by what, where trusted sources contradict each other; empty where they do not."""
+    """The users named for one run, with their sources, if trusted sources contradict each other; empty if not."""
     named = [row for row in rows if row.get("source") in TRUSTED and (row.get("user") or row.get("uid") is not None)]
     if not any(differ(named[0], row) for row in named[1:]) and not any(
         differ(one, other) for place, one in enumerate(named) for other in named[place + 1 :]

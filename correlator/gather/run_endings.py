@@ -1,4 +1,4 @@
-"""How runs ended in their own words, their nodes' and their output's: where slurmctld and accounting tell no end of them."""
+"""How runs ended by their own output and their nodes' lines, if slurmctld and accounting have no end of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from correlator.model.nouns import Event
 from parsers.hostlist import fold
 from parsers.job_states import OPEN
 
-#: Start times of one run as two sources write them: whole seconds, rounded differently.
+#: Start times of one run differ by up to this between two sources: whole seconds, rounded differently.
 SAME_START_S = 2.0
 
 END_STATES = {
@@ -25,7 +25,8 @@ END_STATES = {
 
 
 def as_written(event: Event) -> tuple[float, str, int]:
-    """Stamps may have whole seconds: within one, a log tells by the order of its lines what came first."""
+    """Sorts lines as they were written: timestamps may have whole seconds, and within one the order in the file
+    decides."""
     return event.time, event.file or "", event.line or 0
 
 
@@ -33,13 +34,16 @@ def number_of(text: object) -> int | None:
     return int(str(text)) if str(text or "").isdigit() else None
 
 
-#: What a run's output says of a step that ended badly.
+#: Lines of a run's output about a step that ended badly.
 _BAD_STEP = frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error"})
 
 
 def with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
-    """slurmctld tells an exit status, then that the run is done. Where the first of these lines was lost, a run is not taken
-    for COMPLETED whose own output says that a step of it ended badly."""
+    """Marks a run FAILED if the log lost its exit status and its output shows that a step ended badly.
+
+    slurmctld logs an exit status, then that the run is done. Without the first of these lines, such a run would be
+    COMPLETED.
+    """
     doubted = {row["job_id"]: row for row in rows if row.pop("unsaid", False)}
     if not doubted:
         return rows
@@ -53,12 +57,12 @@ def with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dic
     return rows
 
 
-#: What a run printed last is stamped, or placed where no stamp is, so near its end (facts.jobs.of_run); what it printed
-#: long before, it lived through.
+#: A run's last output is stamped, or placed if it has no timestamp, this near to its end (facts.jobs.of_run); the run
+#: survived what it wrote long before.
 LAST_WORDS_S = 65.0
 
 
-#: How a run ended as its nodes and its own output say, the most telling first.
+#: How a run ended by its nodes' lines and its own output, the most specific first.
 _LAST_WORDS = (
     ("NODE_FAIL", frozenset({"slurm.job_node_fail", "job.node_failure"})), ("PREEMPTED", frozenset({"slurm.job_preempted", "job.preempted"})),
     ("TIMEOUT", frozenset({"slurm.job_timeout", "job.time_limit"})), ("REQUEUED", frozenset({"slurm.job_requeue", "job.requeued"})),
@@ -71,7 +75,7 @@ _OF_RUN = frozenset({"slurmd", "slurmstepd", "job_stdout", "job_stderr"})
 
 
 def of_unknown_runs(events: list[Event]) -> list[dict[str, Any]]:
-    """Runs of which neither accounting nor slurmctld tells: how they ended, in the words of their nodes and their output."""
+    """Runs that neither accounting nor slurmctld knows, with their ends from their nodes' lines and their output."""
     of_job: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
         if event.job_id is not None:
@@ -83,12 +87,12 @@ def of_unknown_runs(events: list[Event]) -> list[dict[str, Any]]:
             for e in lines
             if e.source == "slurmctld" and e.kind in END_STATES and "registered" not in e.message.lower()
         ]
-        if ended:  # the line of its beginning was lost, or is older than what was collected
+        if ended:  # the line of its start was lost, or is older than what was collected
             first = min(ended, key=as_written)
             rows.append(_ended(job, END_STATES[first.kind], first.time, lines))
             continue
         if any(e.source not in _OF_RUN for e in lines):
-            continue  # slurmctld knows the job and began no run of it: the steps of an older run are cleared away
+            continue  # slurmctld knows the job and started no run of it: steps of an older run are being cleaned up
         for state, kinds in _LAST_WORDS:
             endings = [e for e in lines if e.kind in kinds and _states_end(e, state)]
             if endings:
@@ -98,7 +102,7 @@ def of_unknown_runs(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, Any]:
-    """A run of which only the end is told; its nodes are those that speak of it or that its lines name."""
+    """A run of which only the end is known; its nodes are those that log about it or that its lines name."""
     begun = [e.time for e in lines if e.kind == "slurm.step_start" and e.time <= end]
     nodes = {h for e in lines for h in ([e.host] if e.host and e.source in _OF_RUN else e.entities.get("nodes") or ())}
     array = {
@@ -115,7 +119,10 @@ def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, An
 
 
 def _states_end(event: Event, state: str) -> bool:
-    """A step that is cancelled may be its own srun's doing, and memory that a program could not get is its error."""
+    """Does the line show the end of the whole run?
+
+    A step may be cancelled by its own srun, and an allocation of memory that fails is the program's error.
+    """
     text = event.message.lower()
     if event.kind.endswith("cancelled"):
         whole = event.entities.get("step_id") in (None, "batch") and "due to task failure" not in text
@@ -123,17 +130,17 @@ def _states_end(event: Event, state: str) -> bool:
     return state != "OUT_OF_MEMORY" or "oom-kill" in text or "oom_kill" in text
 
 
-#: slurmstepd's line about the run or a step, as it prints it into the run's output and writes it into slurmd's log
-#: (slurm src/slurmd/slurmstepd/req.c).
+#: slurmstepd's line about the run or a step, as it writes it to the run's output and to slurmd's log (slurm
+#: src/slurmd/slurmstepd/req.c).
 _STEPD_ENDS = re.compile(r"\*\*\* \S.* ON \S+ CANCELLED AT ")
 
 
-#: Two sources' words on the beginning of one run: prologs and boots of its nodes may lie between.
+#: The start of one run differs by up to this between two sources: prologs and boots of its nodes may lie between.
 LOGGED_START_S = 30.0
 
 
 def of_open_runs(by_job: Mapping[int, Iterable[Mapping[str, Any]]], events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The ends of runs that are known to have begun, and whose end nobody tells but the slurmstepd of their batch script."""
+    """The ends of started runs whose end only the slurmstepd of their batch script reports."""
     left = {job: begun for job, rows in by_job.items() if (begun := _open_since(rows))}
     endings: dict[tuple[int, float], Event] = {}
     for event in events if left else ():
@@ -151,7 +158,7 @@ def of_open_runs(by_job: Mapping[int, Iterable[Mapping[str, Any]]], events: Iter
 
 
 def _open_since(rows: Iterable[Mapping[str, Any]]) -> list[float]:
-    """When the runs of a job began of which no row tells an end."""
+    """The start times of a job's runs for which no row has an end."""
     begun: dict[bool, list[float]] = {True: [], False: []}
     for row in rows:
         begun[row.get("state", "") in OPEN].append(seconds_of(row.get("start")) or 0.0)
@@ -159,5 +166,5 @@ def _open_since(rows: Iterable[Mapping[str, Any]]) -> list[float]:
 
 
 def _is_finer(event: Event, known: Event | None) -> bool:
-    """Of copies of one word the one whose moment is known best."""
+    """Is this copy of a line timed more precisely than the other?"""
     return known is None or (event.sigma, event.time, event.id) < (known.sigma, known.time, known.id)

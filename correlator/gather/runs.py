@@ -1,7 +1,7 @@
-"""From what many sources say about jobs to runs: one row per job and restart.
+"""From rows of many sources about jobs to runs: one per job and restart.
 
-A requeued job keeps its id; its runs differ in start time, in slurmdbd's index, and (where told) in the restart count.
-A cluster set up anew counts its job ids from 1 again, so two rows of one id need not be two runs of one job.
+A requeued job keeps its id; its runs differ in start time, in slurmdbd's index, and (if given) in the restart count. A
+cluster that was set up again counts its job ids from 1, so two rows of one id need not be two runs of one job.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from store.changes import Changes
     from store.door import Asks, Door
 
-#: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
+#: Precedence of sources for a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
 
 
 def gather(
     store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME
 ) -> list[Run]:
-    """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands wrote."""
+    """All runs of a cluster, ordered by job id and attempt. ``known``: the zones of accounting."""
     steps = store.ask(job_rows.steps(cluster))
     table = store.ask_frame(job_rows.job_rows(cluster))
     return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
@@ -59,7 +59,7 @@ def no_rows() -> pl.DataFrame:
 
 
 class Rows(NamedTuple):
-    """What is stored about some jobs: rows about them and about their steps."""
+    """The stored rows about some jobs and about their steps."""
 
     jobs: frozenset[int]
     table: pl.DataFrame
@@ -67,15 +67,17 @@ class Rows(NamedTuple):
 
 
 def rows_since(store: Door, cluster: str | None, new: Changes) -> pl.DataFrame:
-    """What was added about jobs."""
+    """The new rows about jobs."""
     return store.ask_frame(job_rows.new_job_rows(cluster, store.stored_since(JOBS, new)))
 
 
 def rows_of(
     store: Door, cluster: str | None, jobs: frozenset[int], known: frozenset[int], new: Changes | None, rows: pl.DataFrame, stepped: bool = True
 ) -> Rows:  # fmt: skip
-    """Of all jobs but ``known`` the rows that are not ``new`` are known to say nothing; ``rows`` are those that are.
-    ``stepped``: anything may be stored about steps."""
+    """The rows about ``jobs``: the new ``rows``, and the stored ones of ``known`` jobs.
+
+    Other jobs are known to have no rows that are not ``new``. ``stepped``: the store may have rows about steps.
+    """
     rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
     if known and new is not None:
         before = ~store.stored_since(JOBS, new)
@@ -87,13 +89,15 @@ def rows_of(
 
 
 def gather_some(rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run]) -> list[Run]:
-    """The runs of some jobs. ``prepared``: what new rows most likely tell (``likely_runs``)."""
+    """The runs of some jobs. ``prepared``: runs made ahead from new rows (``prepared_runs``)."""
     return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], prepared)
 
 
 def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], prepared: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
-    """Runs from rows about jobs and their steps, by job id. Pure, as ``assemble``, which does the same for all jobs
-    that the shorter way cannot tell."""
+    """Runs from rows about jobs and their steps, by job id. Pure.
+
+    Equals ``assemble`` for all jobs, which is used only for those that ``plain_runs`` cannot handle.
+    """
     runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, prepared)
     done = {run.job_id for run in runs}
     more = assemble(stated_rows(rest), steps, [e for e in events if e.job_id not in done] if done else events)
@@ -101,8 +105,8 @@ def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Even
 
 
 def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
-    """Runs from rows as what they tell (no field without a value). Pure: the order of rows and their number of copies do
-    not matter."""
+    """Runs from rows in which no field is without a value. Pure: the order of rows and the number of copies do not
+    matter."""
     by_job: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_job[row["job_id"]].append(row)
@@ -139,7 +143,7 @@ def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=_order) if len(rows) > 1 else rows
 
 
-#: These see a run from one side, in passing; they do not found a run of their own where another source tells of it.
+#: Sources that see a run from one side only; they do not create a run if another source knows one.
 _OBSERVERS = ("hook", "log")
 
 
@@ -162,7 +166,7 @@ def _runs_of_job(
     for row in _in_order(rest):
         home = _group_for(groups, row) if groups else None
         if home is None and groups and not _MOMENTS & row.keys():
-            continue  # a hook's word without any time, and several runs it may be about: it tells nothing
+            continue  # a hook's row without any time that could belong to several runs is no evidence
         if home is None:
             groups.append([row])
         else:
@@ -177,7 +181,7 @@ def _runs_of_job(
     return runs
 
 
-#: By which a row can be told to belong to one of several runs of a job.
+#: Fields by which a row is assigned to one of several runs of a job.
 _MOMENTS = {"start", "end", "submit", "observed_at"}
 
 
@@ -197,7 +201,7 @@ def _same_run(group: list[dict[str, Any]], row: dict[str, Any]) -> bool:
 
 
 def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The run that a hook's or a log's observation belongs to: by restart count, else by time."""
+    """The run that a hook's or a log's row belongs to: by restart count, else by time."""
     moment = row.get("start") or row.get("end") or row.get("submit") or row.get("observed_at")
     best: tuple[float, list[dict[str, Any]]] | None = None
     for group in groups:
@@ -216,17 +220,17 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
         before, after = (begin - moment).total_seconds(), (moment - finish).total_seconds()
         distance = max(before, after, 0.0)
         if after > 60 and any(differ(row, other) for other in group):
-            continue  # another user's, and this run is over: the number is used again
-        # Epilogs come after the end, node failures' epilogs minutes after; a prolog comes just before the start.
+            continue  # another user's, after the end of this run: the job id was used again
+        # Epilogs run after the end, those of failed nodes minutes after; a prolog runs just before the start.
         if before <= 30 and after <= 1800 and (best is None or distance < best[0]):
             best = (distance, group)
     return None if best is None else best[1]
 
 
 def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Who is believed first comes first. A dump taken while the run was going on must not hide how it ended."""
+    """Sorts by precedence. A dump taken while the run was active must not hide how it ended."""
     ranks = [(r.get("state", "") in OPEN, _RANK.get(r.get("source", ""), 9)) for r in group]
-    if len(group) == 2 and ranks[0] != ranks[1]:  # accounting and slurmctld's lines, as a rule
+    if len(group) == 2 and ranks[0] != ranks[1]:  # usually accounting and slurmctld's lines
         return group if ranks[0] < ranks[1] else group[::-1]
     if len(set(ranks)) == len(ranks):
         return [row for _, row in sorted(zip(ranks, group, strict=True), key=itemgetter(0))]
@@ -243,10 +247,10 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
         (merged,) = group
     else:
         merged = {}
-        for row in reversed(_believed(group)):  # who is believed first has the last word
+        for row in reversed(_believed(group)):  # the source with the highest precedence overwrites the others
             merged |= row
         named = dispute(group)
-        if named:  # nobody's, until an operator has looked
+        if named:  # no owner until an operator has decided
             merged = {name: value for name, value in merged.items() if name not in ("user", "uid")} | {
                 "disputed": named
             }
@@ -328,7 +332,7 @@ def _steps_for(run: Run, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
-    """What slurmctld's own lines say of runs: all there is while accounting is late or absent."""
+    """Rows about runs from slurmctld's own lines: all there is while accounting is late or absent."""
     open_runs: dict[int, dict[str, Any]] = {}
     rows: list[dict[str, Any]] = []
     stating = (e for e in events if e.job_id is not None and e.source in ("slurmctld", "slurmd"))

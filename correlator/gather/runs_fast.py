@@ -1,8 +1,8 @@
-"""The usual job: one row of accounting about a run that is over, and at most one allocation in slurmctld's log, of the
-same moment. Nearly all jobs are such.
+"""The fast path for plain jobs, column by column.
 
-What slurmctld's lines could add is there already, so the run is its row; ``runs.assemble`` would come to the same row by
-row. Here it is column by column, in a fifth of the time.
+A plain job has one accounting row about a finished run, and at most one allocation in slurmctld's log, at the same
+moment. Nearly all jobs are plain. slurmctld's lines could add nothing, so the run equals its row. ``runs.assemble``
+would give the same result row by row, in five times the time.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from correlator.model.moments import all_seconds
 from correlator.model.nouns import Event, Run
 from parsers.job_states import OPEN
 
-#: What of its rows stays with a run besides what it has itself: there are very many runs.
+#: The fields of its rows that a run keeps besides its own attributes: there are very many runs.
 KEPT = (
     "array_job_id", "array_task_id", "name", "user", "uid", "account", "partition", "cancelled_by", "exit_code", "exit_signal",
     "submit", "start", "end", "time_limit_s", "node_list", "gpus", "gpu_index", "work_dir", "submit_line", "failed_node",
 )  # fmt: skip
 
-#: Sources whose word about a run that is over stands before that of slurmctld's log.
+#: Sources that take precedence over slurmctld's log for a finished run.
 ACCOUNTING = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue")
 
-#: slurmd's last word on a job whose prolog failed and that may not be requeued (slurm src/slurmd/slurmd/req.c).
+#: slurmd's last line about a job whose prolog failed and that may not be requeued (slurm src/slurmd/slurmd/req.c).
 LAUNCH_GIVEN_UP = "not able to requeue it, cancelling job"
 
-#: No run is known.
+#: No prepared runs.
 EMPTY: Mapping[int, Run] = MappingProxyType({})
 
-#: An allocation so near the start that accounting tells is beyond doubt the same: within ``runs.LOGGED_START_S``, rounded
-#: as it may be.
+#: An allocation this near to the start in accounting is certainly the same: within ``runs.LOGGED_START_S`` despite
+#: rounding.
 SAME_MOMENT_S = 29.0
 
 
 def prepared_runs(table: pl.DataFrame) -> dict[int, Run]:
-    """By job the runs that ``plain_runs`` would make of rows, as long as nothing else is known of these jobs."""
+    """The runs that ``plain_runs`` would make of rows, by job, as long as nothing else is known of these jobs."""
     return {run.job_id: run for run in _runs(_without_exceptions(table))} if table.height else {}
 
 
@@ -52,8 +52,10 @@ def _without_exceptions(table: pl.DataFrame) -> pl.DataFrame:
 def plain_runs(
     table: pl.DataFrame, events: Iterable[Event], others: Collection[int], prepared: Mapping[int, Run] = EMPTY
 ) -> tuple[list[Run], pl.DataFrame]:
-    """The runs of the usual jobs, in no order, and the rows of the other jobs. ``others``: jobs that are not usual;
-    ``prepared``: ``prepared_runs`` of some of the rows."""
+    """The runs of plain jobs, in no order, and the rows of the other jobs.
+
+    ``others``: jobs that are not plain. ``prepared``: ``prepared_runs`` of some of the rows.
+    """
     table = table.filter(pl.col("job_id").is_not_null())
     plain = _without_exceptions(table)
     if plain.height == 0:
@@ -73,7 +75,7 @@ def plain_runs(
 
 
 def _complete() -> pl.Expr:
-    """Rows about a run that is over to which a line of slurmctld's log could add nothing."""
+    """Selects rows about finished runs to which slurmctld's log could add nothing."""
     given = [pl.col(name).is_not_null() & (pl.col(name) != "") for name in ("node_list", "partition")]
     return pl.all_horizontal(
         pl.col("source").is_in(ACCOUNTING), ~pl.col("state").is_in(sorted(OPEN)), pl.col("exit_code").is_not_null(),
@@ -82,8 +84,10 @@ def _complete() -> pl.Expr:
 
 
 def _allocations(events: Iterable[Event]) -> tuple[dict[int, float], set[int], set[int]]:
-    """When slurmctld gave each job its nodes; the jobs that it called tasks of an array; and those that began more than
-    once, or were given up by a node."""
+    """When slurmctld allocated each job, which jobs it called array tasks, and which jobs are not plain.
+
+    The last are those that started more than once or that a node gave up.
+    """
     started: dict[int, float] = {}
     tasks: set[int] = set()
     doubtful: set[int] = set()
@@ -103,7 +107,7 @@ def _allocations(events: Iterable[Event]) -> tuple[dict[int, float], set[int], s
 
 
 def _runs(rows: pl.DataFrame) -> list[Run]:
-    array = pl.concat_str("array_job_id", pl.lit("_"), "array_task_id")  # null where one of them is
+    array = pl.concat_str("array_job_id", pl.lit("_"), "array_task_id")  # null if either is null
     restarts = pl.col("restarts").fill_null(0)
     again = pl.when(restarts != 0).then(pl.concat_str(pl.lit("#"), restarts)).otherwise(pl.lit(""))
     names = rows.select(array.fill_null(pl.col("job_id").cast(pl.String)) + again).to_series()
@@ -119,7 +123,10 @@ def _runs(rows: pl.DataFrame) -> list[Run]:
 
 
 class Row(Mapping[str, Any]):
-    """What a row tells, as ``stated_rows`` says it. The rows of a table share its columns: there are very many, and few are read."""
+    """The fields of a row that have a value, as in ``stated_rows``.
+
+    The rows of a table share its columns: there are very many rows, and few are read.
+    """
 
     __slots__ = ("columns", "place")
 
@@ -145,7 +152,7 @@ class Row(Mapping[str, Any]):
 
 
 def rows_of(table: pl.DataFrame) -> list[Row]:
-    """What ``stated_rows`` gives, of a table without lists."""
+    """The rows of ``stated_rows``, for a table without list columns."""
     table = table.with_columns(pl.col(pl.String).replace("", None))
     columns = {
         column.name: shared(column) if column.dtype == pl.String else column.to_list()
@@ -155,7 +162,7 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
 
 
 class Fields:
-    """Some rows, for reading one field of all of them after the other."""
+    """Reads one field of many rows at a time."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self._parts: list[tuple[Mapping[str, list[Any]] | None, list[Any]]] = []
@@ -175,7 +182,7 @@ class Fields:
 
 
 def stated_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """Rows as what they tell: a field without a value is not there. Column by column, because there are many."""
+    """Rows without the fields that have no value; column by column, because there are many rows."""
     whole: dict[str, list[Any]] = {}
     gaps: dict[str, list[Any]] = {}
     for column in table:
@@ -192,5 +199,5 @@ def stated_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-#: A field that holds one of these tells nothing.
+#: Values of a field that count as no value.
 NOTHING: tuple[Any, ...] = (None, "", [])

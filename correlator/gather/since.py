@@ -1,4 +1,4 @@
-"""What a stretch of time needs of the store: the rows of that stretch."""
+"""Selects the rows of a time window."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from store.questions.source import Source
 
 
 def since(moment: float) -> Source:
-    """Rows from a moment on (epoch seconds): log lines and samples before it are not there, nor are those without a time."""
+    """Rows from a moment (epoch seconds) on, without earlier log lines and samples and without those that have no time."""
     return Source(moment_of(moment))

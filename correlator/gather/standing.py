@@ -1,16 +1,18 @@
-"""Whose words count, where only several lines together tell: which hosts run slurmctld, on which nodes a job ran and when.
+"""Which lines count, where only several lines together decide: which hosts run slurmctld, on which nodes a job ran and
+when.
 
-``parsers/authority.py`` decides what one line alone shows. Here a header's claims are held against what is known of the cluster:
+``parsers/authority.py`` decides what one line alone shows. Here a header's claims are checked against what is known of
+the cluster:
 
-* slurmctld's words count from its own file, or from a host that slurm.conf names or that has such a file. Where neither is
-  known, they count from hosts that no job runs on and that run no slurmd.
-* Other daemons of Slurm speak of their own host, and of jobs that ran there.
+* slurmctld's lines count from its own file, or from a host that slurm.conf names or that has such a file. If neither is
+known, they count from hosts that run no job and no slurmd.
+* Other Slurm daemons report on their own host, and on jobs that ran there.
 * A compute node is no switch, and what its address sends over syslog is about no other host.
-* What a job printed is about that job, on its nodes, while it ran.
+* A job's output is about that job, on its nodes, while it ran.
 
-What hosts say in the name of slurmctld that run none, and what a node sends as another host, is no event: neither for conclusions
-nor among the rows of Events that people see (``ruling``). It stays among the lines. The rest of what does not count is no event for any
-conclusion about the cluster, and stays among the events that people see (``admitted``).
+A line in the name of slurmctld from a host without one, or sent by a node as another host, makes no event: neither for
+conclusions nor among the Events that people see (``ruling``). It remains a log line. Other lines that do not count make
+no event for conclusions about the cluster, but do appear among the Events that people see (``admitted``).
 """
 
 from __future__ import annotations
@@ -28,17 +30,20 @@ from store.questions.authority import Speakers
 
 OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
 _OF_NODES = ("slurmd", "slurmstepd")
-#: What only who rules the nodes can say of a node that is not its own.
+#: Events about another node that only a controller can report.
 _OF_OTHERS = "slurm.node_"
-#: Of a job's lines only these are words about the job; others were framed by a file that nobody knew for a job's.
+#: Events of a job's output that are about the job; others come from a file that was not recognised as job output.
 _OF_JOBS = ("job.", "site.")
-#: Stamps of output and accounting may lie so far apart (seconds): as for a run's lines in facts/jobs.py, and a minute behind.
+#: Timestamps of output and accounting may differ by this much (seconds): as for a run's lines in facts/jobs.py, and a
+#: minute after.
 _SLACK_S, _BEHIND_S = 10.0, 60.0
 
 
 class Controllers(NamedTuple):
-    """The hosts whose slurmctld is believed. ``sure``: a configuration or a file of slurmctld's own names them. ``addresses``: of
-    what node an address is."""
+    """The hosts whose slurmctld is trusted.
+
+    ``sure``: a configuration or a file of slurmctld's own names them. ``addresses`` maps network addresses to nodes.
+    """
 
     hosts: frozenset[str]
     sure: bool = True
@@ -48,7 +53,7 @@ class Controllers(NamedTuple):
 def controllers(
     events: Iterable[Event], settings: Iterable[Mapping[str, Any]], nodes: Collection[str] = ()
 ) -> Controllers:
-    """By all events of a cluster and its settings. ``nodes``: where jobs ran."""
+    """The controllers by all events of a cluster and its settings. ``nodes``: where jobs ran."""
     settings = list(settings)
     own_events = [e for e in events if e.source == "slurmctld"]
     configured = addresses(settings)
@@ -62,7 +67,7 @@ def controllers(
 
 
 def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The node of each address, as slurm.conf and Slurm's answers tell."""
+    """The node of each address, by slurm.conf and Slurm's answers."""
     found: dict[str, str] = {}
     for row in settings:
         scope, name, value = str(row["scope"] or ""), str(row["name"] or ""), str(row["value"] or "")
@@ -80,14 +85,13 @@ _ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
 
 
 def speakers_of(believed: Controllers) -> Speakers:
-    """Which lines of slurmctld count, for questions that read such lines without making events of them: what ``ruling`` says of
-    events."""
+    """The condition of ``ruling`` for queries that read slurmctld's lines without making events of them."""
     return Speakers(sorted(believed.hosts), believed.addresses)
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
-    """``events`` without what hosts say in the name of slurmctld that run none, and without what a node sent as another host."""
-    if not any(_is_nobodys(e, believed) for e in events):  # as a rule
+    """``events`` without those in the name of slurmctld from hosts without one, and without those sent as another host."""
+    if not any(_is_nobodys(e, believed) for e in events):  # the usual case
         return events
     return [e for e in events if not _is_nobodys(e, believed)]
 
@@ -96,12 +100,12 @@ def _is_nobodys(event: Event, believed: Controllers) -> bool:
     return _is_foreign(event, believed) if event.source == "slurmctld" else _is_sent(event, believed)
 
 
-#: What hosts speak in another's name: ("slurmctld", host) and ("sender", address, host).
+#: Hosts that claim another's name: ("slurmctld", host) and ("sender", address, host).
 Disowned = frozenset[tuple[str, ...]]
 
 
 def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
-    """Whose words ``ruling`` leaves out."""
+    """The claims of the events that ``ruling`` drops."""
     found: set[tuple[str, ...]] = set()
     for event in events:
         if event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
@@ -112,7 +116,7 @@ def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
 
 
 def asks_again(events: Iterable[Event], believed: Controllers) -> bool:
-    """Does a host speak as slurmctld of which it must be looked anew whether it is believed?"""
+    """Does a host log as slurmctld for which trust must be decided again?"""
     return not believed.sure and any(
         e.source == "slurmctld" and not e.own and e.host not in believed.hosts for e in events
     )
@@ -123,14 +127,14 @@ def _is_foreign(event: Event, believed: Controllers) -> bool:
 
 
 def _is_sent(event: Event, believed: Controllers) -> bool:
-    """Did the address of a node send it in the name of another host?"""
+    """Did a node's address send it in the name of another host?"""
     sender = event.entities.get("sender")
     node = believed.addresses.get(str(sender)) if sender is not None else None
     return node is not None and node != event.host
 
 
 def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:
-    """The events that count, in their order, each with the host that it may name."""
+    """The events that count, in order, each without a host that it must not name."""
     of_job: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         of_job[run.job_id].append(run)
@@ -155,7 +159,7 @@ def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers
 
 
 def _of_job(event: Event, of_job: Mapping[int, list[Run]]) -> Event | None:
-    """What a job's line tells of its job."""
+    """The event of a job's line if it counts for its job, without the host if that is not one of its nodes; else None."""
     if not event.kind.startswith(_OF_JOBS):
         return None
     runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()
@@ -177,12 +181,12 @@ def _in_time(run: Run, event: Event) -> bool:
 
 
 def _of_own_host(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> bool:
-    """Do a node's daemons of Slurm speak of what is theirs?"""
+    """Does a node's Slurm daemon report on its own host and jobs?"""
     if event.kind.startswith(_OF_OTHERS):
         nodes_named = event.entities.get("nodes")
         named = [nodes_named] if isinstance(nodes_named, str) else list(nodes_named or ())
         if any(name != event.host for name in named):
             return False
     runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()
-    # A host that no run is known on may be a node under another name.
+    # A host without known runs may be a node under another name.
     return not runs or event.host not in nodes or any(event.host in run.nodes or not run.nodes for run in runs)

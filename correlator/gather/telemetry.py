@@ -1,6 +1,6 @@
-"""What is measured, not said: GPUs held back by heat, seconds per training step, when a host wrote its last line.
+"""Measurements: GPUs throttled by heat, seconds per training step, when a host wrote its last line.
 
-All of it is worked out in the store, so that only the few rows that matter reach Python.
+All of it is computed in the store, so that only the few rows that matter reach Python.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from store.questions.source import ALL, Source
 if TYPE_CHECKING:
     from store.door import Asks
 
-#: NVML clock event reasons that mean heat: software thermal 0x20, hardware thermal 0x40 (nvml.h nvmlClocksEventReason*).
+#: NVML clock event reasons that mean heat: software thermal 0x20, hardware thermal 0x40 (nvml.h
+#: nvmlClocksEventReason*).
 THERMAL_BITS = 0x20 | 0x40
 
-#: Names that exporters give the bit mask of reasons: dcgm-exporter before and since 3.3, nvidia_gpu_exporter.
+#: Metric names for the bit mask of reasons: dcgm-exporter before and since 3.3, nvidia_gpu_exporter.
 _REASON_METRICS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "nvidia_smi_clocks_throttle_reasons_active",
                    "nvidia_smi_clocks_event_reasons_active")  # fmt: skip
 
@@ -44,7 +45,8 @@ def xids_seen(store: Asks, cluster: str | None, source: Source = ALL) -> list[Xi
     return [XidSeen(r["host"], r["gpu"] or "", r["code"], r["before"], r["t"]) for r in rows]
 
 
-#: How trainers write the time of a step, in seconds or milliseconds, or steps per second. RE2 syntax: it runs in the store.
+#: How trainers log the time of a step, in seconds or milliseconds, or steps per second. RE2 syntax: it runs in the
+#: store.
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _STEP = r"(?:iter(?:ation)?[ _-]?time|step[ _-]?time|time[ _/]per[ _](?:step|iter(?:ation)?)|(?:wall|time|sec(?:onds)?)/(?:step|iter)|batch[ _]time)"
 STEP_TIME = (
@@ -64,7 +66,7 @@ def progress(
     """(job, restart count) -> [(epoch seconds, seconds per step)] from stamped lines of the run's output."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     if not store.ask(job_output.any_output(cluster, source)):
-        return found  # asking for numbers costs ten times as much as seeing that there is nothing to ask
+        return found  # extracting numbers costs ten times as much as this check
     rows = store.ask(job_output.progress(cluster, STEP_TIME, _STEP_WORD, source))
     for row in rows:
         found.setdefault((row["job_id"], row["restarts"]), []).append((row["t"], row["seconds"]))
@@ -79,10 +81,11 @@ def _by_host(zoned: Iterable[Offset]) -> dict[str, list[Offset]]:
 
 
 def speaking(store: Asks, cluster: str | None, zoned: Iterable[Offset] = ()) -> Callable[[str], Sequence[float]]:
-    """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for; those in
-    another zone (``zoned``) where they belong.
+    """``spoke(host)``: times of the lines that the host itself wrote, at most one per second, cached per host.
 
-    A switch, the controller or accounting that speak of it do not count."""
+    Times in another zone (``zoned``) are corrected. Lines about the host from a switch, the controller or accounting do
+    not count.
+    """
     known: dict[str, list[float]] = {}
     by_host = _by_host(zoned)
 
@@ -98,7 +101,8 @@ def speaking(store: Asks, cluster: str | None, zoned: Iterable[Offset] = ()) -> 
 
 
 def last_spoke(store: Asks, cluster: str | None, named: Collection[str], since: float) -> dict[str, float]:
-    """The stamp (epoch seconds) of the last line that each of these hosts wrote itself, of those that wrote any since then."""
+    """The timestamp (epoch seconds) of the last line that each host wrote itself, for hosts that wrote any since
+    ``since``."""
     moment = moment_of(since)
     assert moment is not None
     rows = store.ask(hosts.last_lines(cluster, sorted(named), moment))
@@ -108,7 +112,10 @@ def last_spoke(store: Asks, cluster: str | None, named: Collection[str], since: 
 def starting(
     store: Asks, cluster: str | None, zoned: Iterable[Offset] = ()
 ) -> Callable[[str], Sequence[tuple[float, float]]]:
-    """``starts(host)``: (time, the machine's uptime in seconds) of each start of its slurmd that tells it; ``zoned`` as in ``speaking``."""
+    """``starts(host)``: (time, the machine's uptime in seconds) of each start of its slurmd that logs the uptime.
+
+    ``zoned`` as in ``speaking``.
+    """
     known: dict[str, list[tuple[float, float]]] = {}
     by_host = _by_host(zoned)
 
@@ -123,7 +130,8 @@ def starting(
 
 
 def bonds(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[float, str, str]]]:
-    """``legs(host)``: (time, bond, interface) of the lines in which the bonding driver names a leg; a boot days ago tells most."""
+    """``legs(host)``: (time, bond, interface) of the bonding driver's lines about a port; most are from a boot days
+    ago."""
     known: dict[str, list[tuple[float, str, str]]] = {}
 
     def legs(host: str) -> Sequence[tuple[float, str, str]]:
@@ -135,16 +143,18 @@ def bonds(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[fl
     return legs
 
 
-#: Answers of Slurm with a node's BootTime, which slurmd reckons from its uptime in whole seconds.
+#: Answers of Slurm with a node's BootTime, which slurmd computes from its uptime in whole seconds.
 _BOOT_SOURCES = ("scontrol_node", "slurmrestd")
 
-#: BootTimes of one boot agree within this, whatever NTP did to the clock meanwhile; more apart is another boot.
+#: BootTimes of one boot differ by at most this, whatever NTP did to the clock meanwhile; more means another boot.
 SAME_BOOT_S = 60.0
 
 
 def booted(store: Asks, cluster: str | None, source: Source = ALL) -> list[tuple[float, str]]:
-    """(BootTime, host) of each boot but the first that Slurm told of a host: the machine was up before, as another one. Of a
-    stretch of time those are given that lie in it, beside all earlier ones."""
+    """(BootTime, host) of each boot after the first that Slurm reported for a host: the machine was up before it.
+
+    The boots in a time window are compared with all earlier ones.
+    """
     rows = store.ask(hosts.boots_again(cluster, _BOOT_SOURCES, SAME_BOOT_S, source))
     found: list[tuple[float, str]] = []
     for row in rows:
@@ -153,7 +163,7 @@ def booted(store: Asks, cluster: str | None, source: Source = ALL) -> list[tuple
     return found
 
 
-#: Where the kernel or the system of a host speaks.
+#: Sources that hold the log of a host's kernel or system.
 KERNEL_SOURCES = ("kernel", "syslog", "journal", "dmesg")
 
 
@@ -165,8 +175,11 @@ def reporting_hosts(store: Asks, cluster: str | None) -> frozenset[str]:
 def begun(
     store: Asks, cluster: str | None, known: AccountingTime = TRUE_ACCOUNTING_TIME
 ) -> Callable[[Collection[int]], dict[int, float]]:
-    """``begun(jobs)``: when accounting says that jobs began (epoch seconds), of those that began once, as slurmctld's log would
-    show it. ``known``: zones of what was printed."""
+    """``begun(jobs)``: when accounting says that jobs began, for those that began once (epoch seconds, as in
+    slurmctld's log).
+
+    ``known``: the zones of accounting.
+    """
 
     def of(jobs: Collection[int]) -> dict[int, float]:
         rows = store.ask(job_rows.begun_once(cluster, sorted(jobs), known.as_logged.times))

@@ -37,7 +37,8 @@ AHEAD_LINES = 4_000_000
 class Ahead:
     """The event lines of a cluster from ``since`` (epoch seconds) on and the events read from them.
 
-    Both are futures: they are read while the other queries run."""
+    Both are futures: they are read while the other queries run.
+    """
 
     since: float
     lines: Future[Part]
@@ -64,7 +65,8 @@ class Change:
     ``unstamped`` are those whose new output has no timestamps. On the hosts in ``ending`` something may have ended. The
     own log of the hosts in ``reporting_hosts`` begins in the new lines. ``states`` is true if there are new node
     states. ``new`` selects the new rows, ``job_rows`` are those about jobs, and ``prepared_runs`` are the runs that
-    those most probably describe. ``empty`` names the tables of ``raw`` without rows."""
+    those most probably describe. ``empty`` names the tables of ``raw`` without rows.
+    """
 
     earliest: float
     jobs: frozenset[int]
@@ -93,8 +95,7 @@ class _Lines:
     ahead: Ahead | Recalled | None = None
 
     def ended(self) -> frozenset[str]:
-        """Hosts on which something may have ended, from the inbox or a query if there was one, else from the lines read
-        ahead."""
+        """Hosts on which something may have ended, from the inbox or a query, else from the lines read ahead."""
         if isinstance(self.ending, Future):
             return frozenset(self.ending.result())
         if self.ending is None and isinstance(self.ahead, Ahead):
@@ -111,7 +112,8 @@ class Arrivals:
 
     ``changed_tables`` names the tables of ``raw`` that have such rows. Independent queries run concurrently, here and
     in the executor ``beside``, because most of them keep only one core busy. ``received`` is what the inbox collected
-    if it is complete. ``recalled`` holds lines that need not be read again. ``empty`` names the tables without rows."""
+    if it is complete. ``recalled`` holds lines that need not be read again. ``empty`` names the tables without rows.
+    """
 
     def __init__(
         self, store: Door, new: Changes, changed_tables: Collection[str], beside: Executor,
@@ -145,8 +147,10 @@ class Arrivals:
     def _lines(
         self, cluster: str | None, latest: float, reporting_hosts: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
-        """Summarises the new lines with one query per column: DuckDB groups by one column ten times as fast as by
-        several."""
+        """Summarises the new lines with one query per column.
+
+        DuckDB groups by one column ten times as fast as by several.
+        """
         if self.received is not None:
             return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), reporting_hosts, since)
         found = _Lines()
@@ -212,7 +216,8 @@ class Arrivals:
 
         ``last_runs`` returns the last known run of each of the given jobs. Rows without a time count as of ``latest``.
         ``reporting_hosts`` are the hosts whose own log is known already. ``since`` maps the timestamp of the first new
-        line to the timestamp from which lines are needed."""
+        line to the timestamp from which lines are needed.
+        """
         job_rows = self.beside.submit(self._job_rows, cluster)
         lines = self._lines(cluster, latest, reporting_hosts, since)
         moments = [lines.earliest]

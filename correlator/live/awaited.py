@@ -81,7 +81,8 @@ def waiting(stories: Iterable[Incident], silent: Silent) -> dict[str, tuple[str,
 def held(document: Document, hosts: tuple[str, ...]) -> Document:
     """The document as published while ``hosts`` are awaited, or as concluded if there are none.
 
-    Returns the same object if nothing differs."""
+    Returns the same object if nothing differs.
+    """
     if document.get("awaited", {}).get("hosts", []) == list(hosts):
         return document
     plain = _released(document)

@@ -32,7 +32,8 @@ def settled(known: LiveConclusions, longest: float, now: datetime, silent: Silen
     A verdict is final when the watermark (``now`` less ``LATENESS_S``) has passed its run's end by ``longest``, the
     longest causal window in seconds. An incident is final when all its verdicts are. A full pass over stored rows
     (``ingest``, ``correlate``) knows that nothing more will arrive and marks everything final. Returns the same object
-    if nothing changes."""
+    if nothing changes.
+    """
     # Moments are RFC 3339 in UTC with microseconds, so they sort as text.
     watermark = now - timedelta(seconds=LATENESS_S + longest)
     border = watermark.isoformat(timespec="microseconds") + "Z"
@@ -117,7 +118,8 @@ def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> Live
     """The conclusions, with the objects of ``before`` for all documents that are equal; ``touched`` keeps only those
     that differ.
 
-    A new incident inherits its detection time. ``found`` is modified in place: no other thread has it yet."""
+    A new incident inherits its detection time. ``found`` is modified in place: no other thread has it yet.
+    """
     if before is None or found is before:
         return found
     touched = found.change.touched or _compared(found, before)

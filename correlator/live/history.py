@@ -59,7 +59,8 @@ class History:
         """Computes what is new against what was published before.
 
         Documents of ``before``, the last conclusions, that are still the same objects are not compared. ``offline`` are
-        incidents that an offline ``ingest`` concluded, which does not count as a detection by a running service."""
+        incidents that an offline ``ingest`` concluded, which does not count as a detection by a running service.
+        """
         update = HistoryUpdate(
             {"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}}
         )

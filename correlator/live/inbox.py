@@ -64,7 +64,8 @@ class NewRows:
     ``jobs`` are the jobs that they name and ``unstamped`` the jobs of lines without a time. On the hosts in ``ending``
     something may have ended; the kernel or system of the ``reporting_hosts`` logs. Event lines are ``parts`` once read
     and ``loose`` before. ``rows`` are the rows about jobs, with their ``moments`` and the ``prepared_runs`` made of
-    them."""
+    them.
+    """
 
     lines: int = 0
     timed: int = 0
@@ -180,7 +181,8 @@ class Inbox:
     ) -> dict[str | None, NewRows] | None:
         """What the rows between two marks contain, by cluster, and removes it from the inbox.
 
-        Returns None unless these rows are all that changed in the tables meanwhile."""
+        Returns None unless these rows are all that changed in the tables meanwhile.
+        """
         with self._one_at_a_time:
             self._read_waiting()
             found: dict[str | None, NewRows] = {}

@@ -33,7 +33,8 @@ class Spans:
     of the incident ended. ``lasting`` is the latest start of those that have not ended (minus infinity if all have).
     ``first_line`` and ``last_line`` are the times of its lines; ``start`` is the time by which incidents are sorted.
     The mappings are by id, only for incidents that have any: ``hosts`` and ``jobs`` of what still lasts, and ``downs``,
-    the nodes that were set DOWN and when."""
+    the nodes that were set DOWN and when.
+    """
 
     names: Names
     first: Moments
@@ -132,7 +133,8 @@ class Times:
     """The extent in time of facts, as parallel arrays (epoch seconds).
 
     ``last`` is how long each went on: infinity if it still lasts, its start if it belongs to a run and has no known
-    end. ``until`` is its end: infinity if none is known, minus infinity if it belongs to a run."""
+    end. ``until`` is its end: infinity if none is known, minus infinity if it belongs to a run.
+    """
 
     start: Moments
     last: Moments
@@ -157,7 +159,8 @@ class Times:
 class Repeated:
     """The extent in time of events with more than one line, in order.
 
-    ``time`` and ``last`` are the first and last moment of each; ``further`` is the number of its ``also`` entries."""
+    ``time`` and ``last`` are the first and last moment of each; ``further`` is the number of its ``also`` entries.
+    """
 
     time: Moments
     last: Moments
@@ -171,7 +174,8 @@ class Repeated:
     def untouched_until(self, earliest: float) -> float:
         """A moment before ``earliest``, the time of the first new line, that is not inside the span of any event.
 
-        Each entry of an event's ``also`` lies at most ``COALESCE_S`` from the next."""
+        Each entry of an event's ``also`` lies at most ``COALESCE_S`` from the next.
+        """
         spread = COALESCE_S * self.further
         low, high = self.time - spread, self.time + spread
         cut = earliest - COALESCE_S - NEXT_S
@@ -198,7 +202,8 @@ class Index:
 
     ``event_jobs`` is the job of each event (-1: none) and ``repeated`` covers the events with more than one line.
     ``run_jobs`` and ``run_ends`` are the job and the end of each run (infinity: no end known). ``spans`` and ``facts``
-    hold the extent in time of incidents and facts."""
+    hold the extent in time of incidents and facts.
+    """
 
     event_jobs: Numbers
     repeated: Repeated
@@ -222,7 +227,8 @@ class Index:
     def speaking_of(self, before: Run, after: Run) -> set[str]:
         """Incidents whose documents may change because a run changed.
 
-        An incident counts and names the runs that went through it, and names the GPUs of a lost node."""
+        An incident counts and names the runs that went through it, and names the GPUs of a lost node.
+        """
         if before.start is None or after.start is None:
             return set()
         spans = self.spans

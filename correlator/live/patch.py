@@ -39,7 +39,8 @@ _WHOLE = attrgetter(*(f.name for f in fields(Event)))
 class Rows:
     """The changes to a table of ``model``: keys of rows that are gone or differ, and the rows that are new or differ.
 
-    ``between`` is the time range of the stale rows, if known."""
+    ``between`` is the time range of the stale rows, if known.
+    """
 
     stale: list[str]
     fresh: pl.DataFrame
@@ -50,7 +51,8 @@ class Patch:
     """The difference between one state of conclusions about a cluster and the next.
 
     The rows of events, which are the most, are computed at once, when ``after`` may still lack its documents. Those of
-    incidents and runs are computed by ``set_incidents`` and ``set_runs`` from ``after`` as it is then."""
+    incidents and runs are computed by ``set_incidents`` and ``set_runs`` from ``after`` as it is then.
+    """
 
     def __init__(self, before: LiveConclusions, after: LiveConclusions) -> None:
         self.before, self.after = before, after
@@ -82,7 +84,8 @@ def store_incidents(writer: Writer, patches: Iterable[Patch]) -> None:
 def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[LiveConclusions]) -> None:  # fmt: skip
     """Stores runs, node states and the known lemons inside the caller's transaction.
 
-    ``everything`` is the state of all clusters."""
+    ``everything`` is the state of all clusters.
+    """
     for patch in patches:
         assert patch.runs is not None
         _store(writer, RUNS, patch.after.cluster, patch.runs)
@@ -166,7 +169,8 @@ def _homes(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Event id -> incident, before and after, for events after the border and at the times ``lines``.
 
-    An event may belong to two incidents, so unchanged incidents with lines at these times count as well."""
+    An event may belong to two incidents, so unchanged incidents with lines at these times count as well.
+    """
     stretches = [(after.change.border, float("inf"))]
     for time in sorted((t for t in lines if t < after.change.border), reverse=True):
         if time < stretches[-1][0] - NEAR_S:
@@ -204,7 +208,8 @@ class Storing:
     """The transaction of a tick.
 
     It begins with the events of the first cluster to submit and ends with ``commit``; without a commit nothing is
-    stored. The database works in one background thread, task after task, while the next rows are computed."""
+    stored. The database works in one background thread, task after task, while the next rows are computed.
+    """
 
     def __init__(self, store: Door) -> None:
         self._store = store

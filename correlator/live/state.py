@@ -19,7 +19,8 @@ class Touched:
 
     ``incidents`` are the indices of incidents that are new or changed. ``gone`` maps the id of each document that was
     dropped or replaced to it and the incident it was made from. ``verdicts`` are the keys of runs whose verdict is new,
-    changed or gone."""
+    changed or gone.
+    """
 
     incidents: list[int]
     gone: dict[str, tuple[Document, Incident]]

@@ -206,8 +206,10 @@ class Ticker:
         self, changed: list[LiveConclusions], found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime,
         offline: set[str], storing: Storing,
     ) -> HistoryUpdate:  # fmt: skip
-        """Updates ``model`` from ``before`` to ``found``. Rows are computed while the database stores earlier ones,
-        events first."""
+        """Updates ``model`` from ``before`` to ``found``.
+
+        Rows are computed while the database stores earlier ones, events first.
+        """
         history = self._history
         assert history is not None
         for conclusions in changed:
@@ -235,7 +237,8 @@ class Ticker:
     def _grew_only(self, new: Changes, received_rows: dict[str | None, NewRows] | None) -> bool:
         """Were rows only added, none of them to what applies to all times (settings, cables, files of jobs)?
 
-        Lines that were only moved are not new; only the inbox can tell them from new ones."""
+        Lines that were only moved are not new; only the inbox can tell them from new ones.
+        """
         if new.too_old:
             return False
         for table, change in new.tables.items():
@@ -247,7 +250,8 @@ class Ticker:
     def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> LiveConclusions | None:
         """Conclusions about a cluster with the new rows; None if everything must be concluded anew.
 
-        ``storing`` begins as soon as the events are known."""
+        ``storing`` begins as soon as the events are known.
+        """
         before = self._known.get(cluster)
         if before is None:
             return None

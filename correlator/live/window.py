@@ -88,7 +88,8 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
 def untouched_until(before: LiveConclusions, earliest: float) -> float:
     """No line with a timestamp at or after ``earliest`` changes an event before this moment.
 
-    What such lines show about clocks is included."""
+    What such lines show about clocks is included.
+    """
     return index_of(before).repeated.untouched_until(before.clocks.evidence_from(earliest) - before.clocks.furthest)
 
 
@@ -208,8 +209,10 @@ class Window:
         return self._in_words(merged, weighed, verdicts)
 
     def _joined_events(self, new: list[Event], carried: list[Event]) -> list[Event]:
-        """New and carried events in order, each once. A carried event that reaches into the window replaces its pieces
-        there."""
+        """New and carried events in order, each once.
+
+        A carried event that reaches into the window replaces its pieces there.
+        """
         reaching = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
         fresh = (
             [e for e in new if not _piece_of(e, reaching.get((e.host, e.kind, e.device)))] if reaching else list(new)
@@ -239,7 +242,8 @@ class Window:
     def _complained(self, root: Fact) -> list[float]:
         """When the devices failed whose later lines may be the root of an incident.
 
-        Without the earlier lines, it would become another incident."""
+        Without the earlier lines, it would become another incident.
+        """
         if not repeats_s(root.kind):
             return []
         spans = self.index.spans
@@ -265,7 +269,8 @@ class Window:
         """When each host was first seen, including the rows of the window.
 
         None if that changes conclusions about the time before the border: the number of hosts, or which host a line
-        names."""
+        names.
+        """
         before, fresh = self.before, first_seen((events[0] for events in world.by_host.values()), world.runs)
         seen = dict(before.seen)
         for host, moment in before.seen.items():
@@ -298,7 +303,8 @@ class Window:
         showed them.
 
         An event is unchanged if no new line can be a copy of it or move it in time. All events read again lie after
-        ``self.cut`` in true time."""
+        ``self.cut`` in true time.
+        """
         before, cluster = self.before, self.before.cluster
         unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
         if unstamped:
@@ -315,8 +321,10 @@ class Window:
         return before.events[first:behind], events
 
     def _clocks(self, read: list[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
-        """Which clocks are off, given the events of the window and ``rows`` about jobs; None if everything must be read
-        again."""
+        """Which clocks are off, given the events of the window and new ``rows`` about jobs.
+
+        None if everything must be read again.
+        """
         before = self.before
         cables = before.inventory.cabling if before.inventory else Cabling()
         if before.clocks.offsets:
@@ -366,8 +374,8 @@ class Window:
         return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
 
     def _placed(self, event: Event) -> bool:
-        """Is it output without a timestamp, which a query by time does not find? (A timestamp with an inferred year
-        counts.)"""
+        """Is it output without a timestamp, which a query by time does not find? An inferred year counts as a
+        timestamp."""
         return (
             event.time_quality == "inferred"
             and event.job_id in self.before.unstamped
@@ -432,7 +440,8 @@ class Window:
         written.
 
         Replaced incidents have empty documents. ``others`` are the runs outside the window; ``former`` are those inside
-        it, as known before."""
+        it, as known before.
+        """
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
         again = self._restated(lately)
@@ -481,7 +490,8 @@ class Window:
     def _verdicts(self, found: Conclusions, former: list[Run], restated: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
         """The verdicts that stay, those that are replaced, and the runs whose verdict may change.
 
-        ``restated`` are the incidents concluded anew."""
+        ``restated`` are the incidents concluded anew.
+        """
         before, jobs = self.before.verdicts, self.change.jobs
         anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
         anew |= {v.run.key for s in restated for v in s.verdicts}
@@ -503,8 +513,7 @@ class Window:
 
 
 def _by_start(spans: Spans, kept: int) -> Any:
-    """The sorted order of incidents whose first ``kept`` and remaining entries are each sorted; None if it is the
-    present one."""
+    """The sorted order of incidents whose first ``kept`` and remaining ones are each sorted; None if nothing moves."""
     start, names = spans.start, spans.names
     if kept in (0, len(start)) or start[kept] > start[kept - 1]:
         return None
