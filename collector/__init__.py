@@ -1,1 +1,2 @@
-"""How data gets in: receivers and their durable spool, files, Slurm hooks, the node agent. Must not know why a job died."""
+"""How data gets in: receivers and their durable spool, files, Slurm hooks, the node agent. Knows nothing about why a
+job died."""

@@ -1,9 +1,10 @@
-"""Whose output a file is, where its owner or its name says it: ``jobs/NAME-9005.out`` a user may call anything.
+"""Decides which job a file is the output of when its owner or its name says so: a user may call any file
+``jobs/NAME-9005.out``.
 
-The number is believed where the file's owner is that job's user, as accounting or root's hooks tell it. Where the file system
-says nothing of users (all files are root's, the caller's or the tree's owner's: a collector's copy, an unpacked archive), or
-nobody told whose the job is, it is believed as what it is: a job's own words about that job, which accuse no machine
-(``parsers.authority``). A folder of the collector's (``jobs/9005/``) in the same tree is surer than a name beside it.
+The job ID in the name is trusted if the file's owner is that job's user according to accounting or root's hooks. If the
+file system does not show the user (all files belong to root, the caller or the tree's owner: a collector's copy, an
+unpacked archive), or the job's user is unknown, the file counts as the job's own statement, which accuses no machine
+(``parsers.authority``). A collector's folder (``jobs/9005/``) in the same tree is more reliable than a name beside it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import polars as pl
 from store.door import Asks
 from store.questions import job_rows
 
-#: Whose word about a job's user counts (as ``correlator.gather.ownership`` has it): a task prolog's is any user's.
+#: Sources trusted for a job's user (as in ``correlator.gather.ownership``): a task prolog can be any user's.
 _ACCOUNTING_SOURCES = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook")
 
 
 @dataclass
 class Claims:
-    """``ours``: the uids that say nothing about who wrote a file. ``foldered``: jobs with a folder of the collector's."""
+    """``ours``: uids that do not identify who wrote a file. ``foldered``: jobs with a folder made by the collector."""
 
     ours: frozenset[int]
     foldered: frozenset[int] = frozenset()
@@ -32,7 +33,7 @@ class Claims:
     _names: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def learn(self, store: Asks, fresh: Iterable[pl.DataFrame]) -> None:
-        """What the store, and rows of ``jobs`` on their way into it, say of users."""
+        """Learns jobs' users from the store, and from rows of ``jobs`` on their way into it."""
         known = store.ask(job_rows.users_of_jobs(_ACCOUNTING_SOURCES))
         for rows in fresh:
             known += (
@@ -48,7 +49,8 @@ class Claims:
                 self._names[row["job_id"]].add(row["user"])
 
     def refused(self, job: int, uid: int, claimed: bool) -> str | None:
-        """Why a file of ``uid`` is not taken for the output of ``job``; None if it is. ``claimed``: by its own name."""
+        """Why a file of ``uid`` is not accepted as the output of ``job``; None if it is. ``claimed``: only its name
+        says so."""
         if uid not in self.ours and (known := self._is_users(job, uid)) is not None:
             return None if known else f"of uid {uid}, which is not the user of job {job}: kept without the job"
         if claimed and job in self.foldered:
@@ -56,7 +58,7 @@ class Claims:
         return None
 
     def _is_users(self, job: int, uid: int) -> bool | None:
-        """Whether ``uid`` is the job's user; None where that is not told."""
+        """Whether ``uid`` is the job's user; None if that is unknown."""
         if uids := self._uids.get(job):
             return uid in uids
         if names := self._names.get(job):

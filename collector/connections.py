@@ -1,9 +1,9 @@
-"""Who is connected: a cap in all and for each address, time limits, and file handles kept back.
+"""Connections: a cap in total and per address, time limits, and reserved file handles.
 
-Every listening TCP socket of the service, HTTP and syslog, is a :class:`Door`. It accepts by hand, so that a connection counts
-from the moment it is accepted: a TLS handshake that never ends is one, too. Where there are too many, those go first that
-have not finished anything yet (no whole request, no whole line), the oldest before others: an agent that was quiet for an
-hour stays, a thousand half-sent headers do not.
+Every listening TCP socket of the service, HTTP and syslog, is a :class:`Door`. It accepts sockets itself, so a
+connection counts from the moment it is accepted, including a TLS handshake that never ends. When there are too many,
+those that have not finished anything yet (no whole request, no whole line) are closed first, oldest first: an agent
+that was quiet for an hour stays, a thousand half-sent headers do not.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ import structlog
 
 log = structlog.get_logger()
 
-#: What is not finished in time, seconds: a TLS handshake; a request's head, or a connection's first word; a second without
-#: so many bytes of a body that is awaited, on the mean of ``WINDOW_S``; somebody who does not read what he asked for.
+#: Time limits in seconds: a TLS handshake; a request's head, or a connection's first message; a second without this
+#: many bytes of an awaited body, averaged over ``WINDOW_S``; a client that does not read its response.
 HANDSHAKE_S = 15.0
 HEAD_S = 30.0
 WINDOW_S = 30.0
 LEAST_RATE = 100
 UNREAD_S = 120.0
-#: A line or frame of syslog that was begun, and to which nothing comes, seconds: before the first whole one, and later. A
-#: sender behind a broken network says nothing for minutes and goes on where it was.
+#: Time limit in seconds for an unfinished syslog line or frame that receives nothing: before the first whole one, and
+#: later. A sender behind a broken network is silent for minutes and continues where it stopped.
 FRAME_S, STALLED_S = 30.0, 600.0
-#: Bytes of a request's head.
+#: Limit of a request's head, in bytes.
 MOST_HEAD = 64 * 1024
-#: Bytes of lines and frames that are not whole yet, of all connections of syslog together.
+#: Limit of unfinished lines and frames of all syslog connections together, in bytes.
 MOST_HELD = 256 * 1024 * 1024
 #: Handles that connections leave to files: store, spool, workers, pages.
 FOR_FILES = 256
-#: Handles that are held open for nothing, and let go where the others are used up.
+#: Handles held in reserve and released when the others are used up.
 RESERVED = 16
-#: Connections are looked at this often, seconds.
+#: How often connections are checked, in seconds.
 LOOK_S = 1.0
-#: Accepted in one turn of the loop; then others get theirs.
+#: Most connections accepted per turn of the loop; then other tasks run.
 TURN = 64
-#: So long after the last refusal it is told as a trouble, seconds.
+#: How long after the last refusal it is reported as trouble, in seconds.
 LOG_AGAIN_S = 10.0
-#: Errors of accept() and open() that mean that there are no more handles, or no memory for one.
+#: Errors of accept() and open() that mean that handles, or memory for them, ran out.
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def raise_limit() -> int:
-    """As many file handles as the system allows this process; gives that number."""
+    """Raises the limit of file handles as far as the system allows; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1 << 20 if hard == resource.RLIM_INFINITY else min(hard, 1 << 20)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -65,7 +65,7 @@ def raise_limit() -> int:
 
 
 class Reserve:
-    """Handles held open for nothing. Inside ``lent`` they are free, for what must be opened just now."""
+    """Handles held in reserve. Inside ``lent`` they are free for what must be opened now."""
 
     def __init__(self, count: int = RESERVED) -> None:
         self._count = count
@@ -73,7 +73,7 @@ class Reserve:
         self.fill()
 
     def fill(self) -> bool:
-        """False if the system has none to give at the moment."""
+        """False if the system has no handles available at the moment."""
         with contextlib.suppress(OSError):
             while len(self._held) < self._count:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -94,14 +94,15 @@ class Reserve:
 
 @dataclass(eq=False)
 class Place:
-    """One accepted connection. ``overdue`` is set by its protocol: why it should end now, in a word; None if it should not."""
+    """One accepted connection. ``overdue`` is set by its protocol: why it should end now, in a word; None if it should
+    not."""
 
     sock: socket.socket | None
     address: str
     since: float
-    #: It finished something: a request that was answered, a whole line. It goes last.
+    #: It finished something: an answered request, a whole line. It is closed last.
     proven: bool = False
-    #: Something is under way, or may be: it is never ended to make room (always so for proven senders of syslog).
+    #: Work is or may be in progress: never closed to make room (always true for proven syslog senders).
     busy: bool = False
     #: When it last finished something.
     last: float = 0.0
@@ -109,7 +110,7 @@ class Place:
     release: Callable[[], None] = field(default=lambda: None)
 
     def end(self) -> None:
-        """As if the other side had gone: the transport notices and closes."""
+        """Closes as if the peer had gone: the transport notices and closes."""
         with contextlib.suppress(OSError):
             if self.sock is not None:
                 self.sock.shutdown(socket.SHUT_RDWR)
@@ -119,14 +120,14 @@ class Place:
 
 
 class Connections:
-    """All places of one service. Belongs to the event loop's thread; counts may be read from any."""
+    """All places of one service. Owned by the event loop's thread; any thread may read the counts."""
 
     def __init__(self, most: int = 16384, per_address: int = 8192, reserve: Reserve | None = None) -> None:
         self.most, self.per_address = most, per_address
         self.reserve = reserve
-        self.places: dict[Place, None] = {}  # in the order in which they came
+        self.places: dict[Place, None] = {}  # in the order of arrival
         self._of: Counter[str] = Counter()
-        #: opened; refused (no room, and nobody to send away); evicted (sent away for others); by time limit and its word.
+        #: opened; refused (no room, and none to evict); evicted (closed for others); one per time limit, by its name.
         self.counts: Counter[str] = Counter()
         self.held = 0
         self._exhausted_at = self._refused_at = -LOG_AGAIN_S
@@ -134,7 +135,7 @@ class Connections:
 
     @property
     def trouble(self) -> str | None:
-        """Why connections are turned away, in words; None if they are not."""
+        """Why connections are refused, in words; None if they are not."""
         now = time.monotonic()
         if now - self._exhausted_at < LOG_AGAIN_S:
             return "the service is out of file handles; connections are turned away (raise LimitNOFILE= of the service)"
@@ -150,7 +151,7 @@ class Connections:
         self.counts["no handle"] += 1
 
     def enter(self, sock: socket.socket, address: str) -> Place | None:
-        """A place for a connection that was accepted; None if there is none, also after making room."""
+        """A place for an accepted connection; None if there is none, even after making room."""
         now = time.monotonic()
         crowded = self._of[address] >= self.per_address
         if (crowded or len(self.places) >= self.most) and not self._made_room(address if crowded else None):
@@ -172,15 +173,15 @@ class Connections:
                 del self._of[place.address]
 
     def make_room(self) -> bool:
-        """Sends one away that has not finished anything. For whoever found no file handle: who knocks is sent away all the same,
-        so no sender that is known loses its connection for it."""
+        """Closes a connection that has not finished anything, when no file handle is left. The new connection is closed
+        as well, so no known sender loses its connection to it."""
         waiting = next((place for place in self.places if not place.proven), None)
         if waiting is not None:
             self._evict(waiting)
         return waiting is not None
 
     def _made_room(self, address: str | None) -> bool:
-        """Sends one away, of this address if one is given: unproven before proven, and of these whoever was idle longest."""
+        """Evicts one connection, of this address if one is given: unproven before proven, then the longest idle."""
         idle: Place | None = None
         for place in self.places:
             if address is not None and place.address != address:
@@ -200,7 +201,7 @@ class Connections:
         place.end()
 
     def look(self) -> None:
-        """Ends what is overdue; calls itself again."""
+        """Ends what is overdue; reschedules itself."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(LOOK_S, self.look)
         if self.reserve is not None and not self.reserve.fill():
@@ -219,13 +220,14 @@ class Connections:
             self._timer = None
 
     def watch(self) -> None:
-        """``look`` from now on, once however often it is asked for. Inside the event loop."""
+        """Starts ``look``, once however often it is called. Call it inside the event loop."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self.look)
 
 
 class Door:
-    """A listening socket. ``serve`` makes the protocol of a connection, which calls ``place.release`` when it is lost."""
+    """A listening socket. ``serve`` creates the protocol of a connection, which calls ``place.release`` when it is
+    lost."""
 
     def __init__(self, sock: socket.socket, connections: Connections, serve: Callable[[Place], asyncio.BaseProtocol],
                  tls: ssl.SSLContext | None = None) -> None:  # fmt: skip
@@ -250,7 +252,7 @@ class Door:
                 return
             try:
                 self._take_in(sock, address)
-            except Exception:  # no memory for it: this connection is lost, the door stays open
+            except Exception:  # no memory for it: this connection is lost, the socket stays open
                 self._connections.counts["refused"] += 1
                 sock.close()
 
@@ -273,7 +275,7 @@ class Door:
             await self._loop.connect_accepted_socket(
                 lambda: self._serve(place), sock, ssl=self._tls, ssl_handshake_timeout=patience
             )
-        except Exception as error:  # a handshake that failed, or was not finished in time; a sender that left
+        except Exception as error:  # a failed or unfinished handshake, or a sender that left
             late = isinstance(error, ConnectionAbortedError | TimeoutError)
             self._connections.counts["handshake" if late else "broken"] += 1
             place.release()
@@ -284,8 +286,8 @@ class Door:
             raise
 
     def _turn_away(self) -> None:
-        """No handle is left: one who has not finished anything goes, and who knocks is told so (the connection is closed)
-        with a handle that was kept back. Else he would wait, and the loop would turn in vain."""
+        """Refuses when no handle is left: evicts a connection that has not finished anything, and closes the new one
+        with a reserved handle. Otherwise the new one would wait and the loop would spin."""
         self._connections.exhausted()
         self._connections.make_room()
         reserve = self._connections.reserve
@@ -314,6 +316,6 @@ class Door:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """All that was being accepted is done with."""
+        """Waits until every pending accept is finished."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)

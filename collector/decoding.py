@@ -1,4 +1,4 @@
-"""Spooled batches -> rows, as it is done in a worker process: read, decode, parse, and put in what the transport knew."""
+"""Spooled batches -> rows, in a worker process: read, decode, parse, and add what the transport knows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from parsers.lines import Array, Codes, codes, counted, numbered, tally
 from parsers.record import conform
 from store.line_frames import CODED, logs_for_storage
 
-#: A line may arrive so much after it was written before it counts as late, seconds.
+#: A line counts as late if it arrives more than this long after it was written, in seconds.
 LATE_S = 60.0
 
 _RUN_TYPES: dict[str, Any] = {
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What some records came to. Rows are in the store's form; ``poison`` names records by their place."""
+    """The result of some records. Rows are in the store's form; ``poison`` lists records by position."""
 
     tables: dict[str, Packed] = field(default_factory=dict)
     stats: Packed | None = None
@@ -65,10 +65,11 @@ class Outcome:
 
 
 def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
-    """What a worker of the pipeline does (``collector.workers``): its parser follows the pattern files by itself."""
+    """The work function of a pipeline worker (``collector.workers``): its parser reloads changed pattern files by
+    itself."""
     from parsers.watched import WatchedCatalogue
 
-    prepare()  # before the first piece: of the workers of a new installation one compiles, and the others wait for it
+    prepare()  # before the first piece: one worker of a new installation compiles, and the others wait for it
     watched = WatchedCatalogue(patterns)
     parser = LineParser(watched.catalogue)
     parser.prepare()
@@ -84,7 +85,7 @@ def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
 
 
 def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
-    """Decodes and parses ``jobs``. What cannot be decoded is poison; a fault of the parser itself is raised."""
+    """Decodes and parses ``jobs``. What cannot be decoded is poison; an error of the parser itself is raised."""
     outcome = Outcome()
     decoded_of: dict[Limits | None, Decoded] = {}
     receivers = all_receivers()
@@ -100,7 +101,7 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             if limits is not None and (reason := limits.refused(own)) is not None:
                 raise Poison(reason)
             _merge(own, decoded_of.setdefault(limits, Decoded()))
-        except Exception as error:  # whatever a sender managed to send: set aside with the reason, the rest goes on
+        except Exception as error:  # anything a sender managed to send: set it aside with the reason
             why = str(error) if isinstance(error, Poison) else f"{type(error).__name__}: {error}"
             outcome.poison.append((place, whole(why[:500])))
     frames = []
@@ -140,7 +141,7 @@ def _received(job: Job) -> int:
 
 
 def _repeated(stored: pl.DataFrame) -> dict[str, Codes]:
-    """The columns of which texts repeat. A file mostly follows from its host."""
+    """The columns with repeating texts. A file mostly follows from its host."""
     found = {column: codes(stored[column]) for column in CODED if column != "file"}
     return found | {"file": codes(stored["file"], found["host"])}
 
@@ -160,11 +161,11 @@ def _merge(own: Decoded, into: Decoded) -> None:
 
 
 def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
-    """The parser's rows with what the transport knew where the lines were silent."""
+    """The parser's rows, completed with what the transport knows where the lines give nothing."""
     runs = _runs(group.runs)
     newest = moment_of(int(runs["received"].to_numpy().max()))
     rows = group.parse(parser, newest)
-    # What all runs say alike is said once; only the rest is spread over the lines.
+    # Values that all runs share are set once; only the rest is spread over the lines.
     differs = [name for name in Run._fields if name != "lines" and runs[name].n_unique() > 1]
     columns = {
         name: pl.col(f"_{name}") if name in differs else pl.lit(runs[name][0], _RUN_TYPES[name]) for name in Run._fields
@@ -189,22 +190,22 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
     return spread.select([*rows.columns, "_transport"])
 
 
-#: In front of what syslog brings stands a priority; what has none was written by nobody's syslog daemon.
+#: A syslog line starts with a priority; a line without one was not written by a syslog daemon.
 _SYSLOG = "syslog"
 _HEADED = ("rfc3164", "rfc5424")
 
 
 def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str | None) -> pl.DataFrame:
-    """``rows`` with what the way of a line says about its writer (parsers/authority.py). ``named``: the hosts that lines name;
-    ``known``: the source that the sender gave.
+    """``rows`` with what the transport shows about a line's writer (parsers/authority.py). ``named``: the hosts that
+    lines name; ``known``: the source that the sender gave.
 
-    What came over syslog as another host's keeps its sender's address (``sender``): who that is, the correlator knows."""
+    A syslog line that names another host keeps its sender's address (``sender``): the correlator knows who that is."""
     means = rows["event"] != "other"
     if not means.any():
         return rows
     if (
         known is None and (guessed := means & rows["source"].is_in(JOB_SOURCES)).any()
-    ):  # some program's, of whom nobody knows
+    ):  # from some program of an unknown user
         rows = authority.silenced(rows, guessed & ~rows["event"].str.starts_with("job."))
     rows = _by_account(rows, means)
     sent = rows["_transport"].str.starts_with(_SYSLOG).fill_null(False)
@@ -223,7 +224,7 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
 
 
 def _by_account(rows: pl.DataFrame, means: pl.Series) -> pl.DataFrame:
-    """``rows`` with claims in the place of what a shipper of the journal says that a person's process wrote."""
+    """``rows``, with claims in place of what a journal shipper attributes to a person's process."""
     some = rows.select("entities", "event").with_row_index("row").filter(means)
     some = some.filter(pl.col("entities").str.contains_any(list(accounts.MARKS), ascii_case_insensitive=True))
     at = [row for row, entities, event in some.select("row", "entities", "event").iter_rows()
@@ -266,7 +267,7 @@ def _complete(table: pl.DataFrame) -> pl.DataFrame:
 def _overlay(
     columns: dict[str, pl.Expr], own_host: pl.Expr, newest: datetime, runs: pl.DataFrame
 ) -> dict[str, pl.Expr]:
-    """What the transport knew, by column: of a host and a time what the line says comes first."""
+    """What the transport knows, by column: for host and time, the line's own value takes precedence."""
     host = host_of_line(own_host, columns["host"])
     known = {name for name in _RUN_TYPES if runs[name].null_count() < len(runs)}
     out = {
@@ -284,7 +285,7 @@ def _overlay(
 
 
 def _with_fields(rows: pl.DataFrame) -> pl.DataFrame:
-    """Merges the transport's fields below what the parser found, and adds its tags."""
+    """Merges the transport's fields under those that the parser found, and adds its tags."""
     tags, added = pl.col("tags"), pl.col("_tags").str.json_decode(pl.List(pl.String))
     none = pl.lit([], dtype=pl.List(pl.String))
     return rows.with_columns(
@@ -296,20 +297,20 @@ def _with_fields(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _numbered(rows: pl.DataFrame, files: Codes) -> pl.DataFrame:
-    """``line`` counts from 1 within this batch and stream; the store's count so far is added when it is inserted."""
+    """``line`` counts from 1 within this batch and stream; the store adds its own count at insertion."""
     return rows.with_columns(pl.Series("line", counted(files.which, len(files.names))))
 
 
 def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Codes]) -> pl.DataFrame:
-    """Per host, source and stream: what the inventory wants to know. ``lag_s`` is received minus written; ``rows``: the
-    stored ones as they were before, with the transport of those that had one; ``repeated``: columns of the stored ones."""
+    """Inventory statistics per host, source and stream. ``lag_s`` is received minus written; ``rows``: the stored ones
+    before the transport's values were added; ``repeated``: columns of the stored ones."""
     keys = ("host", "source", "file")
     key = np.zeros(len(stored), np.int64)
     for name in keys:
         key = key * len(repeated[name].names) + repeated[name].which
     group, firsts = numbered(key)
     received, written = (stored[name].cast(pl.Int64) for name in ("received_time", "time"))
-    # A time taken from the receiver says nothing about lateness.
+    # A time taken from the receiver does not measure lateness.
     timed = _codes_that_fit(repeated["time_quality"], lambda quality: quality not in (None, "received")) & _not_null(
         written
     )
@@ -344,7 +345,7 @@ def _of_each(values: pl.Series, group: Array, firsts: Array, direction: slice) -
     """The last known value (``direction`` backwards: the first) of each group."""
     if values.null_count() == len(values):
         return values[: len(firsts)]
-    # Of values written to one place one after another the last one stays.
+    # Of several values written to one place, the last one stays.
     places = np.flatnonzero(_not_null(values))[direction]
     at = np.full(len(firsts), -1, np.int64)
     at[group[places]] = places
@@ -352,7 +353,7 @@ def _of_each(values: pl.Series, group: Array, firsts: Array, direction: slice) -
 
 
 def _codes_that_fit(column: Codes, fits: Callable[[str | None], bool]) -> Array:
-    """In which rows the text of a column ``fits``."""
+    """The rows in which the text of a column ``fits``."""
     some: Array = np.array([fits(name) for name in column.names.to_list()], np.bool_)[column.which]
     return some
 
@@ -370,12 +371,12 @@ def _where(known: Array, values: pl.Series) -> pl.Series:
 
 
 def summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Several statistics as one, with the later ones behind the earlier ones."""
+    """Several statistics as one, later ones after earlier ones."""
     return parts[0] if len(parts) == 1 else by_source(pl.concat(parts))
 
 
 def by_source(stats: pl.DataFrame) -> pl.DataFrame:
-    """One row for each source, the later rows of ``stats`` behind the earlier ones."""
+    """One row per source, later rows of ``stats`` after earlier ones."""
     last = pl.col("cluster", "lag_s").drop_nulls().last()
     added = pl.col("lines", "events", "unparsed", "bytes", "late", "boots", "ahead").sum()
     return stats.group_by("host", "source", "file", maintain_order=True).agg(

@@ -1,13 +1,14 @@
-"""When a line was written, as well as that is known when it comes in. All who ask for the time of a line go this way:
+"""When a line was written, as far as that is known on arrival. Every line's time is determined in this order:
 
-1. *Its stamp*, in the zone that it names, else in that of the configuration (``parsers.record.Origin``), else in UTC
-   (``parsers.clock``, ``parsers.zones``). ``time_quality`` says which: "line" or "inferred".
-2. Without a stamp the time that its *sender* has for it, else when the sender read it, else when it was received (here).
-3. A line that says only for how long its machine is up has no time until its boot is known (``collector.identity.boots``).
-4. What lies after the moment at which it came is no time (``parsers.future``).
+1. *Its timestamp*, in the zone that it names, else in the configured one (``parsers.record.Origin``), else in UTC
+   (``parsers.clock``, ``parsers.zones``). ``time_quality`` is "line" or "inferred".
+2. Without a timestamp, the time that its *sender* gives for it, else when the sender read it, else when it was received
+   (here).
+3. A line with only an uptime has no time until its boot is known (``collector.identity.boots``).
+4. A time after the line's arrival is rejected (``parsers.future``).
 
-What is stored is never moved. Which clocks were off, and which stamps were in another zone than they were taken for, is an
-estimate by the evidence of all lines and of accounting: ``correlator.clocks`` applies it to events, and to rows about jobs.
+Stored times are never changed. Which clocks were wrong, and which timestamps were in a different zone than assumed, is
+estimated from all lines and accounting: ``correlator.clocks`` applies the result to events, and to rows about jobs.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ _US = pl.Datetime("us")
 def at_entry(
     sent: pl.Expr, read: pl.Expr, received: pl.Expr, *, newest: datetime, sender_knows: bool
 ) -> dict[str, pl.Expr]:
-    """Columns of parsed lines (``time``, ``time_quality``, ``resolution_us``, ``received_time``, ``sender_time``) with what the sender
-    knew: the time that it ``sent`` for a line, when it ``read`` it, when it was ``received`` (microseconds). ``newest``: when the
-    last of the lines was received, by which they were parsed; ``sender_knows``: any line has a time that was sent or read."""
+    """Columns of parsed lines (``time``, ``time_quality``, ``resolution_us``, ``received_time``, ``sender_time``),
+    completed with the sender's times: ``sent`` for the line, ``read`` by the sender, ``received`` here (microseconds).
+    ``newest``: when the last of the lines was received, the reference for parsing; ``sender_knows``: some line has a
+    sent or read time."""
     sent, read, received = (column.cast(_US) for column in (sent, read, received))
     unstamped = pl.col("time_quality") == "received"
-    # A line with nothing but an uptime has no time: its boot may become known, unless the sender knew it.
+    # A line with only an uptime has no time: its boot may become known later, unless the sender knew the time.
     waits = pl.col("time").is_null()
     by_newest = pl.col("received_time") == pl.lit(newest, _US)
     found = {"received_time": pl.when(by_newest).then(received).otherwise("received_time")}

@@ -1,9 +1,9 @@
-"""What passes between the service and a worker: a pickle through the pipe, and large buffers in memory that both see.
+"""Messages between the service and a worker: a pickle through the pipe, and large buffers in shared memory.
 
-A piece of lines comes back as some 15 MB of rows. Through a pipe they are copied in and out of the kernel, 64 kB at a time,
-into memory that is new every time; and whoever writes waits until the other side reads. So the sender keeps a few *rooms*,
-files without a name in memory, and tells by their numbers where a message's buffers lie. A room is free again when the last
-array that lies in it is gone on the other side, which that side tells with its next message.
+A piece of lines returns as some 15 MB of rows. A pipe would copy them into and out of the kernel, 64 kB at a time, into
+fresh memory every time, and the writer would wait until the other side reads. So the sender keeps a few *rooms*,
+anonymous in-memory files, and sends their numbers and offsets. A room is free again when the last array in it is gone
+on the other side, which that side reports with its next message.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from store import line_frames
 
 #: Fewer bytes than this go through the pipe.
 LEAST_ROOM = 256 * 1024
-#: A room is made so much larger than what it is made for: the next message is about as large, not exactly.
+#: Spare factor for a new room: the next message has about the same size, not exactly.
 SPARE = 1.25
-#: More than this are not made: what finds none free goes through the pipe.
+#: Most rooms; a buffer that finds none free goes through the pipe.
 MOST_ROOMS = 12
 _ALIGNED = 64
 
 
 class Packed:
-    """A frame on its way between processes, as Arrow: its buffers go beside the pickle, from where they lie into a room. Of
-    columns in which every value is null only the place is told."""
+    """A frame in transit between processes, as Arrow: its buffers are written straight into a room, beside the pickle.
+    Of all-null columns only the position is sent."""
 
     def __init__(self, table: pa.Table, nulls: Sequence[tuple[int, str, pl.DataType]] = ()) -> None:
         self._table, self._nulls = table, nulls
 
     @classmethod
     def of(cls, frame: pl.DataFrame, coded: Mapping[str, Codes] | None = None) -> Packed:
-        """``coded``: columns of which the texts are known to repeat; they arrive as ``store.line_frames.coded`` has them."""
+        """``coded``: columns known to have repeating texts; they arrive in the form of ``store.line_frames.coded``."""
         coded, count = coded or {}, len(frame)
         own = [column for column in frame.get_columns() if column.name not in coded]
         some = [column for column in own if not count or column.null_count() < count] or own[:1]
@@ -58,7 +58,7 @@ class Packed:
         return cls(table.combine_chunks(), nulls)
 
     def frame(self) -> pl.DataFrame:
-        """Its columns lie where the bytes lie: nothing is copied."""
+        """The frame. Its columns point into the received bytes: nothing is copied."""
         frame = pl.from_arrow(self._table)
         assert isinstance(frame, pl.DataFrame)
         for at, name, kind in self._nulls:
@@ -70,7 +70,8 @@ class Packed:
 
 
 def _null(kind: pl.DataType, length: int) -> pl.Series:
-    """So many nulls: a part of those that all columns of this type share, since making them takes as long as copying them."""
+    """A column of nulls: a slice of one that all columns of this type share, since creating nulls costs as much as
+    copying them."""
     known = _nulls_of(kind, 1 << 17) if length <= 1 << 17 else _nulls_of.__wrapped__(kind, length)
     return known[:length]
 
@@ -80,9 +81,9 @@ def _nulls_of(kind: pl.DataType, length: int) -> pl.Series:
     return pl.Series([None], dtype=kind).new_from_index(0, length)
 
 
-@cache  # as many as lines have columns
+@cache  # as many as there are columns of lines
 def _field(name: str) -> pa.Field:
-    """What Arrow is told of a column that is coded."""
+    """The Arrow field of a coded column."""
     sample = line_frames.coded(pl.DataFrame({name: ["x"]}))
     return sample.to_arrow(compat_level=pl.CompatLevel.newest()).schema.field(name)
 
@@ -101,8 +102,8 @@ def _dictionary(codes: Codes) -> pa.Array:
 
 
 def _once(frame: pl.DataFrame) -> pa.Table:
-    """As Arrow. Columns that are views into the same bytes (a host lies in its line) would carry all of them each: the first
-    one does, ``raw`` before others, and the rest get bytes of their own."""
+    """The frame as Arrow. Columns that are views of the same bytes (a host lies in its line) would each carry all of
+    them: the first one does, ``raw`` before others, and the rest get bytes of their own."""
     table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
     carried: set[int] = set()
     for name in sorted(frame.columns, key=lambda name: name != "raw"):
@@ -117,9 +118,9 @@ def _once(frame: pl.DataFrame) -> pa.Table:
 
 
 class _Message(NamedTuple):
-    """What goes through the pipe. ``sizes`` of the buffers that belong to ``head``, which lie in ``room`` or follow (0);
-    ``new``: the size of a room that is sent along; ``gone``: rooms that there are no more; ``read``: rooms of the other
-    side whose buffers nobody needs any more."""
+    """A message in the pipe. ``sizes`` of the buffers that belong to ``head``, which are in ``room`` or follow (0);
+    ``new``: the size of a room that is sent along; ``gone``: rooms that no longer exist; ``read``: rooms of the other
+    side whose buffers are no longer needed."""
 
     sizes: list[int]
     room: int
@@ -135,7 +136,7 @@ class _Room(NamedTuple):
 
 
 class Exchange:
-    """One side of a pipe. One thread sends and one receives; arrays that were received may be dropped by any."""
+    """One side of a pipe. One thread sends and one receives; any thread may drop received arrays."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -172,7 +173,7 @@ class Exchange:
         message = _Message(*pickle.loads(self.pipe.recv_bytes()))
         self._free.extend(message.read)
         for number in message.gone:
-            self._theirs.pop(number, None)  # unmapped when nothing lies in it any more
+            self._theirs.pop(number, None)  # unmapped when nothing uses it any more
         if message.new:
             handle = recv_handle(self.pipe)
             try:
@@ -183,7 +184,7 @@ class Exchange:
         return pickle.loads(message.head, buffers=buffers)
 
     def _room(self, size: int) -> tuple[int, int, list[int]]:
-        """A room for so many bytes that nobody reads (0: there is none), its size if it is new, and those given up for it."""
+        """A free room for this many bytes (0: there is none), its size if it is new, and the rooms given up for it."""
         gone: list[int] = []
         while self._free:
             number = self._free.pop()
@@ -203,7 +204,7 @@ class Exchange:
         return self._number, capacity, gone
 
     def _fill(self, number: int, at: int, view: memoryview) -> None:
-        """Writes as into a file: mapped here, too, the room would count twice as memory of the service."""
+        """Writes with file calls: mapped here too, the room would count twice as memory of the service."""
         while view:
             count = os.pwrite(self._rooms[number].handle, view, at)
             view, at = view[count:], at + count
@@ -213,7 +214,7 @@ class Exchange:
 
     def _in_room(self, message: _Message) -> list[memoryview]:
         whole = np.frombuffer(self._theirs[message.room], np.uint8)
-        # Whatever is made of the buffers holds this array: when it goes, the last of them is gone.
+        # Everything made of the buffers holds this array: when it is collected, the last of them is gone.
         weakref.finalize(whole, self._read.append, message.room).atexit = False
         buffers, at = [], 0
         for size in message.sizes:
@@ -224,7 +225,7 @@ class Exchange:
     def _piped(self, size: int) -> Any:
         buffer = np.empty(size, np.uint8)
         view: memoryview = buffer.data
-        while view:  # by hand: Connection would ask for new memory of the whole size with every read
+        while view:  # read in a loop: Connection would allocate new memory of the whole size with every read
             count = os.readv(self.pipe.fileno(), [view])
             if not count:
                 raise EOFError
@@ -232,14 +233,14 @@ class Exchange:
         return buffer
 
     def release(self) -> None:
-        """Gives the memory of rooms that nobody reads back to the system; they stay rooms."""
+        """Returns the memory of unused rooms to the system; they stay rooms."""
         for number in list(self._free):
             room = self._rooms[number]
             os.ftruncate(room.handle, 0)
             os.ftruncate(room.handle, room.size)
 
     def close(self) -> None:
-        """Ends this side. What was received stays as it is for as long as somebody holds it."""
+        """Ends this side. Received arrays stay valid as long as somebody holds them."""
         self.pipe.close()
         self._theirs.clear()
         for number in list(self._rooms):
@@ -251,7 +252,7 @@ def _aligned(size: int) -> int:
 
 
 def _nameless_file(size: int) -> int:
-    """A file in memory, or where the system has none, on the disk; gone with its last user."""
+    """A file in memory, or on disk if the system has none; gone with its last user."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("faultline", os.MFD_CLOEXEC)
     else:  # pragma: no cover

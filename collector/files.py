@@ -1,4 +1,4 @@
-"""Reading files as they lie about: plain or compressed, small or huge, whole or broken."""
+"""Reads files as they are found: plain or compressed, small or huge, whole or broken."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ import zstandard
 
 from collector.tree import opened_at
 
-#: Enough to recognise a file by.
+#: Enough bytes to recognise a file.
 HEAD = 64 * 1024
-#: How much is parsed and stored at a time.
+#: How many bytes are parsed and stored at a time.
 CHUNK = 4 * 1024 * 1024
 
-#: Bytes asked of a decompressor at a time. Small, because one that meets the cut end of an archive gives nothing of
-#: what it was asked for in that call.
+#: Bytes requested from a decompressor at a time. Small, because a decompressor that meets a truncated end returns
+#: nothing of that call.
 BLOCK = 64 * 1024
 
-#: A line of more bytes is no line, and would be held in memory.
+#: A longer line is not a line and would be held in memory.
 LONGEST_LINE = 64 * 1024 * 1024
-#: A file with more bytes of holes than this is read up to its first hole: nobody's log, and terabytes of nothing to read. What
-#: a file system leaves in a log after a power loss is smaller.
+#: A file with more bytes of holes is read up to its first hole: it is not a log, just terabytes of nothing. What a file
+#: system leaves in a log after a power loss is smaller.
 MOST_HOLES = 64 * 1024 * 1024
 
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 class _Utf16(io.RawIOBase):
-    """A file of UTF-16 with a byte order mark (Windows tools, BMC exports) as UTF-8; what does not decode is U+FFFD."""
+    """A UTF-16 file with a byte order mark (Windows tools, BMC exports) as UTF-8; undecodable input becomes U+FFFD."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -66,15 +66,14 @@ class _Utf16(io.RawIOBase):
         super().close()
 
 
-#: The count of an octet-counted frame (RFC 6587) and the beginning of its message.
+#: The count of an octet-counted frame (RFC 6587), before its message.
 _COUNT = re.compile(rb"([1-9]\d{0,6}) (?=<\d{1,3}>)")
-#: A frame is no longer than this; more without an end is no frame.
+#: Longest frame; more bytes without an end are not a frame.
 _LONGEST_FRAME = 8 * 1024 * 1024
 
 
 class _Frames(io.RawIOBase):
-    """Octet-counted frames that were written into a file one behind the other, as lines. Where a count is lost, the rest
-    comes as it stands."""
+    """Octet-counted frames written to a file back to back, as lines. After a lost count, the rest comes unchanged."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -104,7 +103,7 @@ class _Frames(io.RawIOBase):
             out.append(data[found.end() : end].rstrip(b"\r\n\0") + b"\n")
             at = end
         left = len(data) - at
-        # Not a count that the next block may complete, nor a frame that it may.
+        # Neither a count nor a frame that the next block could complete.
         lost = left > _LONGEST_FRAME or (left > 16 and not _COUNT.match(data, at))
         self._plain = self._plain or lost
         if self._plain or last:
@@ -119,20 +118,20 @@ class _Frames(io.RawIOBase):
 
 
 def _is_glued(head: bytes) -> bool:
-    """Whether a file begins with two octet-counted frames and nothing between them."""
+    """Whether a file begins with two octet-counted frames with nothing between them."""
     first = _COUNT.match(head)
     return first is not None and _COUNT.match(head, first.end() + int(first[1])) is not None
 
 
 def plain(path: Path) -> IO[bytes]:
-    """Opens as it lies there: a regular file at a path without links. Raises ``OSError``."""
+    """Opens a regular file without decoding, at a path without links. Raises ``OSError``."""
     return os.fdopen(opened_at(path.absolute()), "rb")
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Opens for reading, unpacked, UTF-16 as UTF-8, glued frames as lines. The first bytes decide, not the name: a ``.gz``
-    may be plain."""
+    """Opens a file for reading, unpacked, UTF-16 as UTF-8, concatenated frames as lines. The first bytes decide, not
+    the name: a ``.gz`` may be plain."""
     with plain(path) as raw:
         head = raw.read(BLOCK)
         raw.seek(0)
@@ -158,7 +157,7 @@ def _unpacked(raw: IO[bytes], head: bytes) -> IO[bytes]:
 
 
 def hole_of(path: Path) -> int | None:
-    """Where the first hole is of a file that is mostly holes; None for any other."""
+    """The first hole of a file that is mostly holes; None for any other."""
     with plain(path) as raw:
         seen = os.fstat(raw.fileno())
         if seen.st_size - seen.st_blocks * 512 <= MOST_HOLES:
@@ -176,11 +175,11 @@ def head_of(path: Path) -> bytes:
 
 @dataclass
 class Pieces:
-    """A file in pieces that end at line ends; the last one may not.
+    """A file in pieces that end at line ends (the last one may not).
 
-    After iterating: ``consumed`` bytes up to the last line end, their ``digest``, the unterminated ``tail`` behind
-    them, and ``broken`` if the content stopped in the middle (a truncated archive); what came before is given all the
-    same. ``skip`` bytes are read for the digest only, and ``most`` bytes (unpacked) at most.
+    After iterating: ``consumed`` bytes up to the last line end, their ``digest``, the unterminated ``tail`` after them,
+    and ``broken`` if the content stopped in the middle (a truncated archive); everything before is still yielded.
+    ``skip`` bytes are read for the digest only, and ``most`` bytes (unpacked) at most.
     """
 
     path: Path
@@ -224,11 +223,11 @@ class Pieces:
             yield rest
 
     def _bounded(self) -> Iterator[bytes]:
-        """Blocks, of which the last is cut where the file is not read any further."""
+        """Blocks, the last one cut at the point where reading stops."""
         left = self.most
         try:
             hole = hole_of(self.path)
-        except OSError:  # told by who reads
+        except OSError:  # reported by the reader
             hole = None
         if hole is not None and (left is None or hole < left):
             left = hole
@@ -261,7 +260,7 @@ class Pieces:
 
 
 def _lines_of(held: list[bytes]) -> list[bytes]:
-    """The whole lines of what is held, without the one that does not end."""
+    """The whole lines of the buffer, without the unterminated one."""
     whole = b"".join(held)
     return [whole[: whole.rfind(b"\n") + 1]]
 

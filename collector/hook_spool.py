@@ -1,6 +1,7 @@
 """Hook files into the store: what prolog and epilog saw, the batch script, the tail of the output.
 
-A file is removed after the transaction that stored it. A crash in between leaves the file; the ledger knows it then.
+A file is removed after the transaction that stored it. A crash in between leaves the file, which the ledger then
+recognises.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from parsers.record import Origin, frame
 from store.door import Asks, Door, FileEntry
 from store.questions import files, job_rows
 
-#: So many files are stored in one transaction.
+#: Most files stored in one transaction.
 BATCH = 200
 
 
 @dataclass
 class HookSpool:
-    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named.
+    """One spool folder. ``take()`` stores its files; unreadable ones go to ``bad/`` and are named.
 
-    ``keep(records, key)`` puts records of the wire into the service's spool, once for a key: there goes what hooks lost.
+    ``keep(records, key)`` puts wire records into the service's spool, once per key: reports of what hooks lost.
     """
 
     folder: Path
@@ -45,7 +46,7 @@ class HookSpool:
     cluster: str | None = None
     keep: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
-    #: Who knows the cluster's other names; None: it has none.
+    #: Knows the cluster's other names; None: there are none.
     identity: Identity | None = None
     _read_elsewhere: bool = False
     _refused: str = ""
@@ -54,8 +55,8 @@ class HookSpool:
         self._spool = HookFolder(self.folder)
 
     def take(self, store: Door) -> int:
-        """Stores waiting files; returns how many: none while another process (an agent) empties the folder, or where others
-        than Slurm may write into it."""
+        """Stores waiting files. Returns how many: none while another process (an agent) empties the folder, or if
+        others than Slurm may write into it."""
         if not self._may_read() or not self._is_ours():
             return 0
         taken = 0
@@ -68,7 +69,7 @@ class HookSpool:
                     entry = self._read(name, tables, known, store)
                 except FileNotFoundError:
                     continue
-                except OSError as error:  # no process can be started that reads the job's files: the next round may
+                except OSError as error:  # no process can be started to read the files: retry in the next round
                     self.warnings.append(f"{quoted(name)} waits: {error.strerror}")
                     continue
                 if entry is not None:
@@ -86,17 +87,17 @@ class HookSpool:
 
     @property
     def trouble(self) -> str | None:
-        """Why hooks' files are not read at the moment, in words; None if they are."""
+        """Why hook files are not read at the moment, in words; None if they are."""
         return self._refused or None
 
     def _remove(self, name: str) -> None:
-        """What cannot be removed is not looked at again by this process, and known to the next one."""
+        """Removes a file. One that cannot be removed is ignored by this process and known to the next one."""
         why = self._spool.remove(name)
         if why:
             self.warnings.append(f"{quoted(name)} is stored and cannot be removed from {self.folder}: {why}")
 
     def _may_read(self) -> bool:
-        """A folder into which others write is refused, said once."""
+        """Refuses a folder that others may write into, and logs that once."""
         try:
             self._spool.look()
             refused = spool_problem(self.folder) if self._spool.is_users else ""
@@ -119,7 +120,8 @@ class HookSpool:
         return ours
 
     def report_lost(self) -> None:
-        """Tells what hooks could not hand over as blind periods. What ``keep`` raises stops it; the next call goes on."""
+        """Reports what hooks could not deliver as blind periods. An exception of ``keep`` stops it; the next call
+        continues."""
         if self.keep is None or self._read_elsewhere or not self._may_read():
             return
         lost = self._spool.begin_anew()
@@ -196,7 +198,8 @@ class HookSpool:
 
 
 def spool_problem(folder: Path) -> str:
-    """Why the service would not read ``folder``, with the cure; empty where it would, or hooks have not made it yet."""
+    """Why the service would refuse ``folder``, with the cure; empty if it would not, or hooks have not created it
+    yet."""
     spool = HookFolder(folder)
     why = spool.problem()
     if not why and spool.is_users:
@@ -209,7 +212,8 @@ def _blind(at: float, why: str, hooks: int) -> bytes:
 
 
 def _add_name(environment: dict[str, str], store: Asks) -> None:
-    """slurmd's epilog is not told the job's name (Slurm 22.05), which output file patterns need: other sources know it."""
+    """slurmd's epilog does not get the job's name (Slurm 22.05), which output file patterns need: other sources know
+    it."""
     job = environment.get("SLURM_JOB_ID", "")
     if "SLURM_JOB_NAME" not in environment and job.isdigit():
         found = store.ask(job_rows.name_of_job(int(job)))

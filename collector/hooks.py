@@ -1,11 +1,11 @@
-"""``faultline hook EVENT``: what Slurm tells its prolog and epilog scripts, put into the spool.
+"""``faultline hook EVENT``: puts what Slurm passes to its prolog and epilog scripts into the spool.
 
-A hook stands between a job and its node: a slow one delays the job, one that fails drains the node. So this
-module imports nothing that the interpreter has not loaded already, asks Slurm and the network nothing, opens no
-path that a user named, prints nothing (Slurm interprets what a task prolog prints) and returns 0 whatever happens.
-What is read from those files later is the work of :mod:`collector.agent.artifacts`.
+A hook runs between a job and its node: a slow one delays the job, a failing one drains the node. So this module imports
+nothing that the interpreter has not loaded already, contacts neither Slurm nor the network, opens no path that a user
+named, prints nothing (Slurm interprets what a task prolog prints) and always returns 0.
+:mod:`collector.agent.artifacts` later reads what the files refer to.
 
-The file is ``faultline-hook/1``, a newline, and then ``NAME=VALUE`` pairs with a NUL between them.
+The file is ``faultline-hook/1``, a newline, and then NUL-separated ``NAME=VALUE`` pairs.
 """
 
 import _signal  # type: ignore[import-not-found]  # the module `signal` would load enum for the same functions
@@ -21,18 +21,18 @@ TASK_SPOOL = "/var/spool/faultline/task-hooks"
 
 PREFIXES = (b"SLURM_", b"SLURMD_")
 NAMES = frozenset((b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES"))
-SECRET = frozenset((b"SLURM_JWT",))  # a user's token to the scheduler is in a task prolog's environment
+SECRET = frozenset((b"SLURM_JWT",))  # a task prolog's environment holds a user's token to the scheduler
 
 MAX_VALUE = 32 << 10
 MAX_FILE = 256 << 10
 MAX_FILES = 4096
 MAX_BYTES = 64 << 20
-DROPPED = "dropped"  # one byte for each hook that found the spool full or slow: an append needs no lock
+DROPPED = "dropped"  # one byte per hook that found the spool full or slow: an append needs no lock
 TIME_LIMIT_S = 1
 
 
 def main(argv: list[str]) -> int:
-    """Hand the environment over to the spool. ``argv`` holds the event's name; the answer is always 0."""
+    """Writes the environment to the spool. ``argv`` holds the event's name; the result is always 0."""
     before: list[tuple[int, object]] = []
     child = -1
     try:
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
             _wait(child)
         else:
             _hand_over(event, spool)
-    except BaseException:  # a drained node costs more than a lost line, and there is nobody to tell
+    except BaseException:  # a drained node costs more than a lost line, and nobody is there to read the error
         pass
     finally:
         if child == 0:
@@ -54,13 +54,13 @@ def main(argv: list[str]) -> int:
 
 
 def _fork() -> int:
-    """A child does the work: no signal ends a process that hangs on a dead disk, so nobody may wait for it. -1: there is none,
-    and the work is done here."""
+    """Forks a child for the work: no signal ends a process that hangs on a dead disk, so nothing may wait for it. -1:
+    the fork failed, and the work is done here."""
     try:
         child = os.fork()
     except OSError:
         return -1
-    if child == 0:  # whoever reads what the hook prints must not wait for it either
+    if child == 0:  # a reader of the hook's output must not wait for the child either
         null = os.open("/dev/null", os.O_RDWR)
         for handle in (0, 1, 2):
             os.dup2(null, handle)
@@ -68,7 +68,7 @@ def _fork() -> int:
 
 
 def _wait(child: int) -> None:
-    """Until the work is done, or has given up, or hangs."""
+    """Waits until the work is done, has given up, or hangs."""
     _signal.alarm(0)
     until = time.monotonic() + 2 * TIME_LIMIT_S
     while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < until:
@@ -76,13 +76,13 @@ def _wait(child: int) -> None:
 
 
 def _guard(before: list[tuple[int, object]], spool: str, event: str) -> None:
-    """End with 0, too, when the hook is told to stop or its disk does not answer: then it is counted, if that can be done."""
+    """Exits with 0 even if the hook is asked to stop or its disk does not answer: the loss is counted if possible."""
 
     def give_up(_number: int, _frame: object) -> None:
         _signal.signal(_signal.SIGALRM, _leave)
         _signal.alarm(TIME_LIMIT_S)
         try:
-            if event != "taskprolog":  # where users write, nothing that lies there is written into
+            if event != "taskprolog":  # where users write, existing files are never written to
                 _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
         finally:
             os._exit(0)
@@ -92,7 +92,7 @@ def _guard(before: list[tuple[int, object]], spool: str, event: str) -> None:
             before.append((number, _signal.signal(number, _leave)))
         before.append((_signal.SIGALRM, _signal.signal(_signal.SIGALRM, give_up)))
         _signal.alarm(TIME_LIMIT_S)
-    except ValueError:  # not the main thread, so not a hook's process
+    except ValueError:  # not the main thread, so not a hook process
         pass
 
 
@@ -135,7 +135,7 @@ def _hand_over(event: str, spool: str) -> None:
 
 
 def content(env: "os._Environ[bytes]", event: str, host: str, now_ns: int) -> bytes:
-    """The bytes of a hook file: three pairs of our own, then what the allow-list lets through of ``env``."""
+    """The bytes of a hook file: three pairs of our own, then the allowed variables of ``env``."""
     pairs = [
         b"FAULTLINE_EVENT=" + os.fsencode(event),
         b"FAULTLINE_HOST=" + os.fsencode(host),
@@ -170,9 +170,9 @@ def _is_full(spool: str) -> bool:
                 room -= entry.stat(follow_symlinks=False).st_size
                 if files > max_files or room < 0:
                     return True
-    except PermissionError:  # a spool for task prologs lets users put files in, not look around
+    except PermissionError:  # a task prolog spool lets users add files but not list them
         return False
-    except FileNotFoundError:  # the agent took a file away while we counted: then there is room
+    except FileNotFoundError:  # the agent removed a file while we counted: so there is room
         return False
     return files >= max_files
 

@@ -1,8 +1,8 @@
 """``faultline ingest``: log trees and files into the store, each file once, all of it or nothing.
 
-Two looks at a tree. The first recognises files and learns what undated stamps need: the cluster's name, the newest
-full date in the tree, boot times. The second parses and stores. The result does not depend on the order of files:
-what is learned late (a boot time, the cluster's name) is applied to the lines that waited for it.
+A tree is read in two passes. The first recognises files and learns what undated timestamps need: the cluster's name,
+the newest full date in the tree, boot times. The second parses and stores. The result does not depend on the order of
+files: what is learned late (a boot time, the cluster's name) is applied to the lines that waited for it.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS
 from store.questions import files as file_rows
 
-#: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
-#: Whole segments are stored in order at once, which saves writing them twice.
+#: Files are stored together in one transaction up to this many rows: a commit costs milliseconds, and trees have
+#: thousands of files. Whole segments are stored in order at once, which saves writing them twice.
 COMMIT_ROWS = 2 * SEGMENT_ROWS
 
-#: Line files of more bytes than this together are worth starting processes for.
+#: From this many bytes of line files on, starting processes pays.
 WORTH_PROCESSES = 24 * 1024 * 1024
-#: The process that stores cannot take more than these give.
+#: The storing process cannot take more than these produce.
 MOST_PROCESSES = 4
-#: Compressed logs unpack to about so many times their size.
+#: Assumed compression ratio of compressed logs.
 _PACKED = 10
 
-#: So much of a job's file is read, unpacked: of its output, and of what is kept as a whole.
+#: Limits for a job's files, unpacked: its output, and files that are kept whole.
 JOB_OUTPUT_BYTES, JOB_FILE_BYTES = 8 * 1024**3, 16 * 1024**2
-#: Head and tail of a job's output that are kept as its artifact.
+#: Head and tail of a job's output that are stored as its artifact.
 KEEP_HEAD, KEEP_TAIL = 64 * 1024, 256 * 1024
 
-#: A machine whose clock is further behind than this has noticed: it believes no certificate.
+#: A clock that is further behind than this gets noticed: the machine accepts no certificate.
 CLOCK_BEHIND = timedelta(days=2 * 365)
 
 _FULL_DATE = re.compile(rb"(20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d)")
@@ -80,7 +80,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Options:
-    """What the user said about the input; each overrides what the content suggests."""
+    """The user's options about the input; each overrides what the content suggests."""
 
     cluster: str | None = None
     timezone: str | None = None
@@ -90,7 +90,7 @@ class Options:
 
 @dataclass
 class _Found:
-    """``clusters`` are the cluster's names in it, ``dates`` the newest full dates that it shows (:func:`_newest_dates`)."""
+    """``clusters`` are the cluster names in the file, ``dates`` its newest full dates (:func:`_newest_dates`)."""
 
     path: Path
     what: Recognition
@@ -99,12 +99,12 @@ class _Found:
 
     @property
     def name(self) -> str:
-        """The path as the store holds it."""
+        """The path in the form that the store holds."""
         return str(_nameable(self.path))
 
 
 def _nameable(path: Path) -> Path:
-    """A path whose name is text: bytes that are none, in names of files and hosts, are written as escapes."""
+    """A path whose name is valid text: undecodable bytes in names of files and hosts become escapes."""
     return Path(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
@@ -114,8 +114,8 @@ class Ingest:
     def __init__(self, store: Door, options: Options | None = None, *, parser: LineParser | None = None,
                  patterns: Sequence[Path] = (), workers: int | None = None,
                  progress: Callable[[int, int, Path], None] | None = None) -> None:  # fmt: skip
-        """``patterns``: the site's catalogue files. ``workers``: processes that parse; None: as many as the input is worth.
-        ``parser`` is used where no processes are."""
+        """``patterns``: the site's catalogue files. ``workers``: parsing processes; None: as many as the input
+        justifies. ``parser`` is used if there are no processes."""
         self.store = store
         self.options = options or Options()
         self._parser = parser
@@ -127,7 +127,7 @@ class Ingest:
         self._entries: list[FileEntry] = []
         self._under_way: dict[int, LineFile] = {}
         self._rows = 0
-        #: Stamps of each file that are held (parsers.future).
+        #: Per file, the timestamps that are held back (parsers.future).
         self._ahead: Counter[str] = Counter()
         self._newest: datetime | None = None
         self._latest = datetime.max
@@ -146,7 +146,7 @@ class Ingest:
         with ParserPool(self._processes(found), self._patterns, parser=self._parser) as pool:
             self._lines_of = LineFiles(pool, self)
             claims = None
-            # Jobs' files last: whose the jobs are stands in the others.
+            # Jobs' files last: the others name the jobs' users.
             for index, item in enumerate(sorted(found, key=lambda item: item.what.of_job)):
                 if self.on_progress:
                     self.on_progress(index, len(found), item.path)
@@ -155,7 +155,7 @@ class Ingest:
                 try:
                     refused = claims and _refused(item, claims)
                     origin = self._origin(item, cluster)
-                except OSError as error:  # gone since the first look
+                except OSError as error:  # gone since the first pass
                     self._note(item, "unreadable", [f"cannot be read: {error}"])
                     continue
                 earlier = known.get((item.name, cluster)) or known.get((item.name, None))
@@ -177,7 +177,7 @@ class Ingest:
         return self.report
 
     def _processes(self, found: list[_Found]) -> int:
-        """How many processes parse: none for what is parsed before they have started."""
+        """How many processes parse: none if the input is parsed before they have started."""
         if self._workers is not None:
             return self._workers
         sizes = [
@@ -209,8 +209,8 @@ class Ingest:
         return found
 
     def _clock(self, dates: list[datetime]) -> None:
-        """Finds out near which moment stamps without a year lie, and after which one no stamp is believed. That is now; unless all
-        that the tree shows is later than that, though not by ages: then it is this machine's clock that is behind."""
+        """Finds the reference time for timestamps without a year, and the latest time that a timestamp may have. That
+        is now, unless all dates in the tree are later, though not by years: then this machine's clock is behind."""
         now = datetime.now(UTC).replace(tzinfo=None)
         past = [date for date in dates if date <= now + EXACT]
         soon = [date for date in dates if date <= now + CLOCK_BEHIND]
@@ -275,7 +275,7 @@ class Ingest:
         self.consistent()
 
     def _lines(self, item: _Found, origin: Origin, pieces: reading.Pieces, file: LineFile) -> None:
-        """Sends a file of lines on its way; its counts and its entry come with its rows."""
+        """Submits a file of lines; its counts and its ledger entry come with its rows."""
         self.report.files.append(file.result)
         kept = _HeadTail()
         for data in pieces:
@@ -300,7 +300,7 @@ class Ingest:
         self._rows += rows.height
 
     def progress(self, file: LineFile, done: bool) -> None:
-        """How far a file is (collector.line_files.Sink)."""
+        """Records how far a file has been read (collector.line_files.Sink)."""
         if done:
             self._under_way.pop(id(file), None)
             self._entries.append(file.entry)
@@ -310,14 +310,14 @@ class Ingest:
             self._under_way[id(file)] = file
 
     def consistent(self) -> None:
-        """Rows and entries belong together (collector.line_files.Sink)."""
+        """Marks a point where rows and entries belong together (collector.line_files.Sink)."""
         if self._rows >= COMMIT_ROWS:
             self._flush()
 
     def _document(self, item: _Found, origin: Origin, pieces: reading.Pieces, skip: int) -> FileResult:
         result = FileResult(item.path, item.what.kind, item.what.kind, "stored")
         data = b"".join(pieces)
-        if skip:  # a document is read as a whole: it has changed, and its rows are merged by what they speak of
+        if skip:  # a document is read whole: it has changed, and its rows are merged by subject
             data = b"".join(_pieces(item, 0))
         if item.what.kind == "script":
             kept = _HeadTail()
@@ -343,14 +343,14 @@ class Ingest:
                 self._rows += data.height
 
     def _flush(self) -> None:
-        """Stores all rows so far, with the entries of files that are done and of those under way."""
+        """Stores all rows so far, with the entries of finished files and of those in progress."""
         entries = [*self._entries, *(file.entry for file in self._under_way.values())]
         if entries or self._rows:
             tables = {name: pl.concat(parts) for name, parts in self._pending.items()}
             if self._own_cluster is not None:
                 tables = {name: self._own_cluster.place(data) for name, data in tables.items()}
             self.store.append({name: self._names.normal(data) for name, data in tables.items()}, entries)
-        for file in self._under_way.values():  # what the old tail was is settled
+        for file in self._under_way.values():  # the old tail is final now
             file.entry = replace(file.entry, replaces_tail=False)
         self._under_way.clear()
         self._pending.clear()
@@ -362,13 +362,13 @@ class Ingest:
 
 
 def _pieces(item: _Found, skip: int) -> reading.Pieces:
-    """A file in pieces; a job's, whose size its user chose, up to a bound."""
+    """A file in pieces; a job's file, whose size its user chose, only up to a limit."""
     most = JOB_OUTPUT_BYTES if item.what.kind == "lines" else JOB_FILE_BYTES
     return reading.Pieces(item.path, skip=skip, most=most if item.what.of_job else None)
 
 
 def _size(path: Path) -> int:
-    """What a file takes on the disk: holes are no work."""
+    """The disk usage of a file: holes cost no work."""
     try:
         seen = path.lstat()
     except OSError:
@@ -377,7 +377,7 @@ def _size(path: Path) -> int:
 
 
 def _refused(item: _Found, claims: Claims) -> str | None:
-    """Why a file is not that job's which its place says; it then speaks of no job."""
+    """Why a file does not belong to the job that its location suggests; it is then assigned to no job."""
     what = item.what
     if what.job_id is None or what.kind == "skip":
         return None
@@ -388,7 +388,7 @@ def _refused(item: _Found, claims: Claims) -> str | None:
 
 
 class _HeadTail:
-    """The beginning and the end of what went by."""
+    """Collects the head and the tail of a stream."""
 
     def __init__(self) -> None:
         self.head, self.tail, self.size = b"", b"", 0
@@ -423,8 +423,8 @@ def _unparsed(logs: pl.DataFrame) -> int:
 
 
 def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime, ...]:
-    """Of the full dates that a log or accounting shows, the newest that is past, and the newest that may be another zone or this machine's clock
-    being behind: stamps without a year belong near the newest of the tree."""
+    """Of the full dates in a log or in accounting: the newest past one, and the newest that may be in another zone or
+    ahead of a slow local clock. Timestamps without a year belong near the newest date of the tree."""
     if what.kind not in ("lines", "sacct", "jobcomp") or what.source in ("job_stdout", "job_stderr"):
         return ()
     dates = []

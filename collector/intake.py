@@ -1,7 +1,7 @@
 """HTTP receivers as one ASGI application: body in, batch on disk, answer out.
 
 Plain ASGI without a framework: an acknowledgement costs an fsync and little else. Paths that no receiver routes are not
-answered here (``routes`` says which are).
+answered here (``routes`` lists those that are).
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ _TITLES = {
     400: "The request cannot be understood", 401: "A token is needed", 403: "This token is not known", 411: "Length needed",
     413: "Too large", 415: "Not this kind of content", 429: "Too many requests", 503: "Not ready",
 }  # fmt: skip
-#: What a sender is told to wait after the disk refused a write, seconds.
+#: Retry-After for a sender after the disk refused a write, in seconds.
 BROKEN_RETRY_S = 5
-#: Bodies that are not whole yet may hold so many bytes together: a thousand senders that stop in the middle hold no more.
+#: Limit in bytes of all incomplete bodies together: a thousand senders that stop midway hold no more.
 MOST_ARRIVING = 512 * 1024 * 1024
 
 
-#: A request for which there was no memory is told so long, seconds.
+#: How long a request that failed for lack of memory is reported, in seconds.
 NO_MEMORY_S = 30.0
 NO_MEMORY = "the service is out of memory"
-#: Where the connection wrote whether it showed a certificate of the CA for senders.
+#: Scope key: whether the connection presented a certificate of the CA for senders.
 CERTIFICATE = "faultline.certificate"
-#: Where the door writes to what the sender of a request is bound (``collector.senders.Limits``); it goes with its batches.
+#: Scope key: the limits of the sender (``collector.senders.Limits``), set by the door; they travel with its batches.
 LIMITS = "faultline.limits"
 
 
 class Gone(Exception):  # noqa: N818
-    """The client went away in the middle of its request."""
+    """The client disconnected in the middle of its request."""
 
 
 class _Nameless(NamedTuple):
@@ -84,7 +84,7 @@ class _Nameless(NamedTuple):
 
 
 class Intake:
-    """Everything that receivers need of the service: the spool, who may send, what is stored already."""
+    """Everything that receivers need of the service: the spool, who may send, what is already stored."""
 
     def __init__(
         self, spool: Spool, *, tokens: Iterable[str] = (), certificates: bool = False, receivers: Sequence[Receiver] | None = None,
@@ -95,18 +95,18 @@ class Intake:
         self._working = working
         self._no_memory_at = -NO_MEMORY_S
         self.spool = spool
-        #: All TCP connections of the service, of HTTP and of listeners.
+        #: All TCP connections of the service, HTTP and listeners.
         self.connections = connections or Connections()
         self._certificates = certificates
         self._tokens = [token.encode() for token in tokens]
-        #: Those of the moment; None where the configuration names none. Where it does, nobody sends without a token.
+        #: The current senders; None if the configuration names none. If it does, a token is required.
         self._senders = senders
-        #: Known when the store is open; before that a batch sent twice is only told apart when it is stored.
+        #: Set once the store is open; before that, a repeated batch is only recognised when it is stored.
         self.ledger: Ledger | None = None
         self.repeats = Repeats(spool)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[str] = Counter()
-        #: Bytes of bodies that are not whole yet.
+        #: Bytes of incomplete bodies.
         self._arriving = 0
         self.answer_s: dict[str, float] = defaultdict(float)
         self.routes: list[tuple[Receiver, Route, re.Pattern[str]]] = [
@@ -122,11 +122,11 @@ class Intake:
         return None
 
     def methods(self, path: str) -> list[str]:
-        """What a path may be asked with; none if it is no receiver's."""
+        """The methods that a path accepts; none if no receiver routes it."""
         return sorted({m for _, route, pattern in self.routes if pattern.fullmatch(path) for m in route.methods})
 
     def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
-        """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
+        """Spools a batch. The future completes when it is on disk. Raises ``SpoolFull``."""
         if (ended := self._working()) is not None:
             raise SpoolFull(ended, BROKEN_RETRY_S)
         described = {"kind": kind, "received": time.time_ns() // 1000, **meta}
@@ -136,13 +136,13 @@ class Intake:
 
     @property
     def trouble(self) -> str | None:
-        """What of the last requests failed for want of memory, in words."""
+        """Which recent requests failed for lack of memory, in words."""
         return NO_MEMORY if time.monotonic() - self._no_memory_at < NO_MEMORY_S else None
 
     def report_blind(self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None,
                    size: int | None) -> asyncio.Future[Position] | None:  # fmt: skip
-        """Something was not seen between two moments (seconds since 1970): kept like everything that is received. The future
-        is done when it is on disk; None where the spool has no room for it."""
+        """Spools a blind period between two times (epoch seconds), like anything received. The future completes when it
+        is on disk; None if the spool has no room for it."""
         period = {"from": start, "to": end, "reason": reason, "lines": lines, "bytes": size}
         record = {"blind": period, "host": host, "source": source, "stream": stream, "agent": "this service"}
         try:
@@ -162,13 +162,13 @@ class Intake:
         return ranges is not None and ranges.covers(key.first, key.last)
 
     def allowed(self, headers: dict[str, str], certified: bool = False) -> Sender | None:
-        """Who sends; None for who is bound to nothing. Raises ``Refused`` if senders must show something and this one shows neither
-        a certificate nor a token that has not ended."""
+        """The sender of a request; None for one without restrictions. Raises ``Refused`` if senders must authenticate
+        and this one has neither a certificate nor a valid token."""
         with_tokens = bool(self._tokens) or self._senders is not None
         if not (with_tokens or self._certificates) or (self._certificates and certified):
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "basic":  # how clients of Elasticsearch and Loki send theirs: as the password
+        if scheme.lower() == "basic":  # clients of Elasticsearch and Loki send their token as the password
             with contextlib.suppress(ValueError):
                 scheme, token = "bearer", base64.b64decode(token).decode().partition(":")[2]
         if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
@@ -194,7 +194,7 @@ class Intake:
     # -- ASGI ----------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request that ``find`` found."""
+        """Answers a request that ``find`` matched."""
         found = self.find(scope["method"], scope["path"])
         assert found is not None
         receiver, route = found
@@ -242,7 +242,7 @@ class Intake:
         client = scope.get("client")
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         if not headers.get("content-encoding") and (packed := packing_of(body)):
-            headers = {**headers, "content-encoding": packed}  # a packed file posted as it is
+            headers = {**headers, "content-encoding": packed}  # a compressed file posted as it is
         request = Request(scope["method"], scope["path"], query, headers, body, client[0] if client else None)
         try:
             batch = route.accept(request)
@@ -255,7 +255,7 @@ class Intake:
         return await self.take(receiver, request, batch)
 
     async def _body(self, receive: Receive) -> bytes:
-        """A whole body. Raises ``Refused`` for one that is too large, ``SpoolFull`` while too many are on their way."""
+        """A whole body. Raises ``Refused`` for one that is too large, ``SpoolFull`` while too many are in transit."""
         parts, size = [], 0
         try:
             async for part in _chunks(receive):
@@ -271,7 +271,7 @@ class Intake:
         return b"".join(parts)
 
     def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
-        """A batch without a key gets one by its content; what of it is a repeat is taken out."""
+        """Gives a batch without a key one derived from its content; repeated content is removed."""
         digest, key, known = self.repeats.key(request)
         nameless = _Nameless(digest, request.peer, batch.parts)
         if known or batch.parts is None or not self.repeats.has_parts:
@@ -290,7 +290,7 @@ class Intake:
             self.repeats.unanswered(nameless.peer, nameless.parts())
 
     async def take(self, receiver: Receiver, request: Request, batch: Batch) -> Answer:
-        """Spools what a route accepted, and gives its answer when that is on disk."""
+        """Spools what a route accepted, and returns its answer when that is on disk."""
         if batch.payload is None:
             return batch.answer
         meta = dict(batch.meta)
@@ -342,7 +342,7 @@ async def _chunks(receive: Receive) -> Any:
 
 
 async def _hung_up(receive: Receive) -> bool:
-    """Whether the client is gone: what is said now reaches nobody."""
+    """Whether the client is gone: an answer would reach nobody."""
     waiting = asyncio.ensure_future(receive())
     await asyncio.sleep(0)
     if not waiting.done():

@@ -1,4 +1,4 @@
-"""Who speaks, since when, how late, and who fell silent. Made from the ledger; nothing is configured."""
+"""Which sources send, since when, how late, and which fell silent. Derived from the ledger; nothing is configured."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collector.ledger import Ledger, Source
 from store.door import Asks
 from store.questions import intake
 
-#: A node is up if anything of it was heard within this.
+#: A node is up if anything of it arrived within this.
 UP_WITHIN = timedelta(minutes=5)
-#: A source is silent after this many of its usual gaps, but never before ``SILENT_AT_LEAST``: logs come in bursts.
+#: A source is silent after this many of its average gaps, but never before ``SILENT_AT_LEAST``: logs come in bursts.
 SILENT_GAPS = 10.0
 SILENT_AT_LEAST = timedelta(minutes=15)
-#: A source that spoke fewer lines has no habit yet that silence could break.
+#: A source with fewer lines has no established rhythm yet.
 HABIT_LINES = 20
-#: Forgotten after this: an old job's output is not a source that fell silent.
+#: Sources are forgotten after this: an old job's output is not a source that fell silent.
 FORGOTTEN = timedelta(days=7)
-#: Streams that end by themselves.
+#: Sources whose streams end by themselves.
 _ENDING = ("job_stdout", "job_stderr")
 _DOWN = ("down", "drain", "fail", "powered_down", "power_down", "reboot", "future", "unknown", "not_responding")
 
@@ -36,7 +36,7 @@ class Alert:
 
 
 class Inventory:
-    """Answers for the sources page. ``now`` is naive UTC."""
+    """Answers queries of the sources page. ``now`` is naive UTC."""
 
     def __init__(self, store: Asks, ledger: Ledger) -> None:
         self.store, self.ledger = store, ledger
@@ -66,7 +66,7 @@ class Inventory:
         return sorted(found, key=lambda alert: (alert.since, alert.host, alert.file))
 
     def _slurm_up(self, now: datetime) -> dict[str, str]:
-        """Nodes that Slurm was seen to hold for usable within the last hour."""
+        """Nodes that Slurm considered usable within the last hour."""
         rows = self.store.ask(intake.states_lately(now - timedelta(hours=1)))
         return {
             r["host"]: r["state"]
@@ -86,7 +86,7 @@ def quarantine(store: Asks, limit: int = 200) -> list[dict[str, Any]]:
 
 
 def patience(source: Source) -> timedelta:
-    """How long a source may say nothing."""
+    """How long a source may be silent."""
     expected = timedelta(seconds=min((source.gap_s or 0.0) * SILENT_GAPS, 86400.0))
     return max(SILENT_AT_LEAST, expected)
 

@@ -1,4 +1,4 @@
-"""A job's output that hooks brought, as lines of its run: once, however many hooks of one job fetched the same file."""
+"""A job's output from hooks, as lines of its run: once, however many hooks of one job fetched the same file."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from store.functions import PLACE
 from store.questions import job_output
 from store.tables import ARTIFACTS
 
-#: After a start, what was fetched longer ago was delivered by the service before: the keys of its lines may be forgotten.
+#: After a start, anything fetched earlier was delivered by the previous process: the keys of its lines may be
+#: forgotten.
 LOOKS_BACK = timedelta(hours=20)
-#: A node's clock may be so far ahead of the service's.
+#: How far a node's clock may be ahead of the service's.
 AHEAD = timedelta(minutes=5)
 
 
 @dataclass
 class JobOutput:
-    """``keep(records, key)`` puts records of the wire into the spool under a key and returns when they are on disk; ``known`` are
-    the keys of what is stored, and when they came (naive UTC). An output is told by its job, run, kind and path, whoever fetched it;
-    a job number that is used again is another run."""
+    """``keep(records, key)`` puts wire records into the spool under a key and returns when they are on disk; ``known``
+    are the keys of what is stored, and when they arrived (naive UTC). An output is identified by job, run, kind and
+    path, whichever hook fetched it; a reused job ID is another run."""
 
     store: Door
     keep: Callable[[bytes, str], None]
     known: Callable[[], Mapping[str, datetime]]
     _seen: Mark | None = None
-    #: Places of outputs behind ``_seen`` that were delivered before a round was stopped.
+    #: Positions of outputs after ``_seen`` that were delivered before a round was interrupted.
     _delivered: set[int] = field(default_factory=set)
 
     def round(self) -> int:
-        """Delivers what is new; returns how many outputs. What ``keep`` raises stops the round, and the next one goes on."""
+        """Delivers what is new; returns how many outputs. An exception of ``keep`` stops the round, and the next one
+        continues."""
         new = self.store.changes((ARTIFACTS.name,), self._seen)
         change = new.tables[ARTIFACTS.name]
         again = new.too_old or change.removed > 0
         if again:
-            self._delivered.clear()  # retention took rows away: those that are left may have other places by now
+            self._delivered.clear()  # retention removed rows: those left may have other positions now
         if new.nothing:
-            self._seen = new.until  # what other tables took in meanwhile is of no matter
+            self._seen = new.until  # what other tables took in meanwhile does not matter
         if new.nothing or not new.rows[ARTIFACTS.name]:
             return 0
         if again:
@@ -64,8 +66,8 @@ class JobOutput:
         return delivered
 
     def _fresh_key(self, row: dict[str, Any]) -> str | None:
-        """The key to deliver an output under; None for one that was. Versions before knew outputs without a moment: what such a
-        key stands for was delivered when the key came, so an output of later is another run's."""
+        """The key to deliver an output under; None if it was delivered. Earlier versions used keys without a time: what
+        such a key denotes was delivered when the key arrived, so a later output belongs to another run."""
         known = self.known()
         before = f"output {row['cluster']} {row['job_id']} {row['restarts'] or 0} {row['kind']} {row['path']}"
         key = f"{before} {row['taken_at'].isoformat()}"
@@ -74,7 +76,7 @@ class JobOutput:
 
 
 def _lines(row: dict[str, Any]) -> bytes:
-    """Read when the hook ran, which is when the job had ended, however late that is told."""
+    """The read time is when the hook ran, hence when the job had ended, however late it is reported."""
     host, _, path = str(row["file"]).partition(":")
     about = wire.head(
         stream="hooks", source=f"job_{row['kind']}", path=path, host=host, cluster=row["cluster"], job_id=row["job_id"],

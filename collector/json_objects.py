@@ -1,4 +1,5 @@
-"""Two columns of JSON objects as one: the members of both, a name of the first column before the same name of the second."""
+"""Merges two columns of JSON objects into one: the members of both, where the first column takes precedence over the
+second."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import json
 import numpy as np
 import polars as pl
 
-#: As ``json.dumps`` of these options, which makes an encoder for each call.
+#: Like ``json.dumps`` with these options, which would create an encoder for each call.
 _written = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
 def merged(first: pl.Series, second: pl.Series) -> pl.Series:
-    """Both columns' objects as one, row by row; null and the empty text are no object."""
+    """Both columns' objects merged row by row; null and the empty string are not objects."""
     one, other = (column.fill_null("").str.len_bytes().to_numpy() > 0 for column in (first, second))
     both = np.flatnonzero(one & other)
     found = pl.select(pl.when(pl.Series(one)).then(first).otherwise(second)).to_series().alias(first.name)

@@ -1,8 +1,8 @@
-"""What the store knows about the way in: positions, keys, sources, nodes, blind periods, quarantine.
+"""What the store knows about the intake: positions, keys, sources, nodes, blind periods, quarantine.
 
-Changes are gathered in a :class:`Step`, applied to memory when it is complete, and written inside the transaction of the rows
-they belong to. So memory knows what is given to the store, a moment before the disk does; a transaction that cannot be
-stored leaves it behind, and everything is read anew (``load``).
+Changes are gathered in a :class:`Step`, applied to memory when it is complete, and written inside the transaction of
+the rows they belong to. So memory is briefly ahead of the disk; a transaction that cannot be stored leaves memory
+ahead, and everything is reloaded (``load``).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from store import tables
 from store.door import Door, Writer
 from store.questions import intake
 
-#: Opaque keys are remembered so long, never fewer than ``KEYS_KEPT`` (a clock that jumps must not forget them) and never
-#: more than ``MOST_KEYS`` (about 150 MB).
+#: Opaque keys are remembered this long, never fewer than ``KEYS_KEPT`` (a clock that jumps must not forget them) and
+#: never more than ``MOST_KEYS`` (about 150 MB).
 KEY_LIFE = timedelta(hours=24)
 KEYS_KEPT, MOST_KEYS = 100_000, 1_000_000
-#: Output of jobs that ended so long ago is no source any more.
+#: The output of a job that ended this long ago is no longer a source.
 OUTPUT_LIFE = timedelta(days=7)
 _OUTPUT = ("job_stdout", "job_stderr")
-#: Rates are averages that forget with this time constant, seconds.
+#: Rates are exponential averages with this time constant, in seconds.
 RATE_S = 60.0
 
 SourceKey = tuple[str, str, str]
 KEY = ("host", "source", "file")
-#: The columns of ``intake.sources``, one for each field of ``Source``; and the average of lines per second ``rate`` at ``rated``
-#: (seconds of the monotonic clock), which is not kept.
+#: The columns of ``intake.sources``, one per field of ``Source``; and the average ``rate`` in lines per second at the
+#: time ``rated`` (seconds of the monotonic clock), which is not stored.
 SOURCES: dict[str, Any] = {
     **dict.fromkeys((*KEY, "transport"), pl.String), **dict.fromkeys(("first_seen", "last_seen", "last_time"), pl.Datetime("us")),
     **dict.fromkeys(("lines", "events", "unparsed", "bytes"), pl.Int64), "lag_s": pl.Float64, "max_lag_s": pl.Float64,
@@ -47,7 +47,8 @@ RATES: dict[str, Any] = {"rated": pl.Float64, "rate": pl.Float64}
 
 @dataclass
 class Source:
-    """One stream of one host: ``lag_s`` of the newest line, ``gap_s`` the usual time between two arrivals."""
+    """One stream of one host: ``lag_s`` of the newest line, ``gap_s`` the average time between two arrivals, both in
+    seconds."""
 
     host: str
     source: str
@@ -86,7 +87,7 @@ class Node:
 
 @dataclass
 class Step:
-    """What goes into one transaction besides the rows. ``name`` tells whether it went through; ``carried`` is the file of
+    """What goes into one transaction besides the rows. ``name`` shows whether it committed; ``carried`` is the file of
     lines before ``position`` that are not among the rows yet."""
 
     position: Position
@@ -94,19 +95,19 @@ class Step:
     carried: str | None = None
     keys: list[StreamKey] = field(default_factory=list)
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
-    #: The changed sources as they are from then on, in the columns of ``SOURCES``.
+    #: The new state of the changed sources, in the columns of ``SOURCES``.
     sources: pl.DataFrame | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
     blind: list[dict[str, Any]] = field(default_factory=list)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
     replayed: list[str] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
-    #: What is stored of each stream that changed, from then on.
+    #: The new stored ranges of each stream that changed.
     streams: dict[tuple[str, str, str], Ranges] = field(default_factory=dict)
 
 
 class Ledger:
-    """Opens (and makes) the tables of the way in. One writer: the pipeline."""
+    """Opens (and creates) the intake tables. One writer: the pipeline."""
 
     def __init__(self, store: Door, spool_id: str) -> None:
         self.store, self.spool_id = store, spool_id
@@ -114,7 +115,7 @@ class Ledger:
         self.load()
 
     def load(self) -> None:
-        """Memory as the store has it."""
+        """Loads memory from the store."""
         ask = self.store.ask
         self.streams = {(r["agent"], r["stream"], r["epoch"]): Ranges.read(r["ranges"]) for r in ask(intake.streams())}
         self.keys: dict[str, datetime] = {r["key"]: r["received"] for r in ask(intake.keys())}
@@ -127,23 +128,23 @@ class Ledger:
 
     @property
     def quarantined(self) -> int:
-        """Batches that are set aside now."""
+        """Number of batches currently set aside."""
         return len(self._aside)
 
     def watermark(self) -> Position | None:
-        """Up to where this spool was stored; None for a spool that the store has not met."""
+        """The position up to which this spool was stored; None for a spool that the store has not seen."""
         found = self.store.ask(intake.watermark(self.spool_id))
         return Position(found[0]["segment"], found[0]["at"]) if found else None
 
     def last_step(self) -> tuple[str | None, str | None]:
-        """Name of the last transaction that went through, and its file of carried lines."""
+        """Name of the last committed transaction, and its file of carried lines."""
         found = self.store.ask(intake.last_step(self.spool_id))
         return (found[0]["step"], found[0]["file"]) if found else (None, None)
 
     # -- building a step -----------------------------------------------------------------------------------------
 
     def count(self, step: Step, stats: pl.DataFrame) -> None:
-        """Adds statistics (``collector.decoding``) to what the step changes of sources and nodes; once for a step."""
+        """Adds statistics (``collector.decoding``) to the step's changes of sources and nodes; once per step."""
         if any(stats[name].null_count() for name in KEY):
             stats = by_source(stats.with_columns(pl.col(*KEY).fill_null("")))  # no host and an empty one are the same
         stats = stats.with_columns(pl.col("transport").fill_null(""))
@@ -156,13 +157,13 @@ class Ledger:
             self.met(step, host, named, last, boots=booted)
 
     def _sources_after(self, stats: pl.DataFrame) -> pl.DataFrame:
-        """The sources of ``stats`` as they are after it. There are thousands where many hosts speak: no loop over them."""
+        """The sources of ``stats`` as they are after it. With many hosts there are thousands: no loop over them."""
         rows = pl.Series(map(self._rows.get, stats.select(*KEY).iter_rows()), dtype=pl.UInt32)
         old = stats.hstack(
             self._known.select(pl.all().exclude(KEY).gather(rows)).rename(lambda n: n if n in _OWN else f"{n}_before")
         )
         gap = pl.max_horizontal((pl.col("last_seen") - pl.col("last_seen_before")).dt.total_microseconds() / 1e6, 0.0)
-        # Nulls stand for what was not known before or is not told now; max_horizontal passes over them.
+        # Nulls mark what was unknown before or is not given now; max_horizontal ignores them.
         now = time.monotonic()
         faded = pl.col("rate") * ((pl.col("rated") - now) / RATE_S).exp()
         return old.select(
@@ -172,7 +173,7 @@ class Ledger:
             *(pl.col(name) + pl.col(f"{name}_before").fill_null(0) for name in ("lines", "events", "unparsed", "bytes")),
             pl.coalesce("lag_s", "lag_s_before"), pl.max_horizontal("max_lag_s", "max_lag_s_before"),
             pl.col("late").fill_null(0) + pl.col("late_before").fill_null(0),
-            # An average that follows in about ten arrivals: what is usual for this source.
+            # An average that adapts within about ten arrivals: the source's own rhythm.
             pl.when(pl.col("last_seen_before").is_not_null()).then(pl.coalesce(pl.col("gap_s") + (gap - pl.col("gap_s")) * 0.1, gap))
             .alias("gap_s"),
             pl.col("ahead").fill_null(0) + pl.col("ahead_before").fill_null(0),
@@ -180,15 +181,15 @@ class Ledger:
         )  # fmt: skip
 
     def _keep(self, known: pl.DataFrame) -> None:
-        """``known`` are all sources, in the columns of ``SOURCES`` and ``RATES``."""
+        """Caches ``known``, all sources, in the columns of ``SOURCES`` and ``RATES``."""
         self._known = known
         self._rows: dict[tuple[Any, ...], int] = {key: row for row, key in enumerate(known.select(*KEY).iter_rows())}
-        #: Of which frame ``sources`` was made, and what.
+        #: The frame that ``sources`` was built from, and the result.
         self._cached: tuple[pl.DataFrame, dict[SourceKey, Source]] | None = None
 
     @property
     def sources(self) -> dict[SourceKey, Source]:
-        """Every source by its key, as it is now."""
+        """The current state of every source, by key."""
         if self._cached is None or self._cached[0] is not self._known:
             known = self._known
             made = (Source(*row) for row in known.select(*SOURCES).iter_rows())
@@ -197,7 +198,8 @@ class Ledger:
 
     def met(self, step: Step, host: str, cluster: str | None, seen: datetime, *, boots: int = 0, boot_id: str | None = None,
             boot_time: datetime | None = None, status: str | None = None) -> None:  # fmt: skip
-        """A node spoke. A boot id that is not the one before begins a new boot epoch; without ids, boot lines do."""
+        """Records a sign of life of a node. A boot ID that differs from the last one begins a new boot epoch; without
+        IDs, boot lines do."""
         known = step.nodes.get(host) or self.nodes.get(host)
         node = Node(**vars(known)) if known else Node(host, cluster, seen, seen)
         node.last_seen, node.cluster = max(node.last_seen, seen), cluster or node.cluster
@@ -213,7 +215,7 @@ class Ledger:
     # -- writing and applying ------------------------------------------------------------------------------------
 
     def write(self, writer: Writer, step: Step) -> None:
-        """Inside a transaction, of a step that was applied; by any thread."""
+        """Writes an applied step inside a transaction; any thread may call it."""
         now = datetime.now(UTC).replace(tzinfo=None)
         segment, offset = step.position
         watermark = {"spool": self.spool_id, "segment": segment, "offset": offset, "moved_at": now}
@@ -250,7 +252,7 @@ class Ledger:
         return after
 
     def apply(self, step: Step) -> None:
-        """When everything is in it: the next one comes behind it."""
+        """Applies a complete step to memory: the next one builds on it."""
         if step.sources is not None:
             self._take_over(step.sources)
         step.streams = self._streams_after(step)
@@ -263,7 +265,7 @@ class Ledger:
         self.blind_periods += len(step.blind)
 
     def _take_over(self, changed: pl.DataFrame) -> None:
-        """Puts changed sources in their rows, without a look at the others, and new ones behind."""
+        """Replaces the rows of changed sources, without touching the others, and appends new ones."""
         rows = pl.Series(map(self._rows.get, changed.select(*KEY).iter_rows()), dtype=pl.UInt32)
         new, at = changed.filter(rows.is_null()), rows.drop_nulls()
         kept = changed.filter(rows.is_not_null())
@@ -285,7 +287,7 @@ class Ledger:
         }
 
     def prune(self, now: datetime) -> None:
-        """Forgets opaque keys that are old or too many, and the output of jobs long ended."""
+        """Forgets opaque keys that are old or too many, and the output of jobs that ended long ago."""
         if len(self.keys) > KEYS_KEPT:
             newest = sorted(self.keys.values(), reverse=True)
             limit = min(now - KEY_LIFE, newest[KEYS_KEPT])
@@ -304,7 +306,7 @@ class Ledger:
                 self.lines.pop(file, None)
 
 
-#: What statistics do not tell: columns of a source that need no other name beside theirs.
+#: Columns of a source that statistics lack, so they need no second name beside theirs.
 _OWN = ("gap_s", "rated", "rate")
 _STREAM = ("agent", "stream", "epoch")
 _STREAMS: dict[str, Any] = {**dict.fromkeys((*_STREAM, "ranges"), pl.String), "received": pl.Datetime("us")}

@@ -1,7 +1,7 @@
 """Files of lines on their way through the parser: pieces go in, rows and ledger entries come out in the same order.
 
-Small files travel together and large ones in parts, so that several processes have something to do and nobody holds a
-whole file. The ledger entry of a file that is still being read says how far its rows are: a crash goes on from there.
+Small files are batched and large ones split, so that several processes have work and nobody holds a whole file. The
+ledger entry of a file in progress records how far its rows go: after a crash, reading continues there.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from collector.workers import Counted, Counts, ParserPool, ParsingFailed, Piece
 from parsers.record import Origin
 from store.door import FileEntry
 
-#: One task of a worker: so many bytes, of at most so many files.
+#: Limits of one task of a worker: bytes, and files.
 TASK_BYTES, TASK_PIECES = 4 * 1024 * 1024, 256
-#: A line so long is stored whole and named: nothing that writes logs means to write it.
+#: A line this long is stored whole and reported: nothing that writes logs writes it on purpose.
 LONG_LINE = 1024 * 1024
 
 
 @dataclass
 class FileResult:
-    """What became of one file. ``status``: stored, unchanged, skipped, unreadable, partial; left where reading it was refused."""
+    """The result of one file. ``status``: stored, unchanged, skipped, unreadable, partial; "left" if reading it was
+    refused."""
 
     path: Path
     kind: str
@@ -41,8 +42,8 @@ class FileResult:
 
 @dataclass
 class LineFile:
-    """A file under way. ``entry`` is its ledger entry as far as its rows are known; ``number`` the next line's;
-    ``artifact`` what is to be stored with its last row."""
+    """A file in progress. ``entry`` is its ledger entry as far as its rows are known; ``number`` the next line's;
+    ``artifact`` is stored with its last row."""
 
     result: FileResult
     origin: Origin
@@ -54,8 +55,8 @@ class LineFile:
 
 @dataclass(frozen=True)
 class _Part:
-    """A piece of a file and where the file is behind it. The last part's piece is the unterminated line, if there is one:
-    its row and the entry that knows of it are stored together."""
+    """A piece of a file and the file's state after it. The last part's piece is the unterminated line, if there is one:
+    its row and the entry that records it are stored together."""
 
     file: LineFile
     piece: Piece | None
@@ -65,20 +66,20 @@ class _Part:
 
 
 class Sink(Protocol):
-    """Who takes what comes out."""
+    """Receives the results."""
 
     def rows(self, rows: pl.DataFrame) -> None:
         """Rows of ``raw.logs`` in the store's form."""
 
     def progress(self, file: LineFile, done: bool) -> None:
-        """``file.entry`` says how far the rows of the file are."""
+        """Called when ``file.entry`` has advanced with the rows of the file."""
 
     def consistent(self) -> None:
-        """All rows given so far and all entries belong together: this may be stored."""
+        """All rows and entries so far belong together: they may be stored."""
 
 
 class LineFiles:
-    """Parses pieces of files on the pool's processes. Call :meth:`finish` behind the last."""
+    """Parses pieces of files on the pool's processes. Call :meth:`finish` after the last."""
 
     def __init__(self, pool: ParserPool, sink: Sink) -> None:
         self._pool = pool
@@ -88,15 +89,15 @@ class LineFiles:
         self._waiting: deque[tuple[Future[Counted], list[_Part]]] = deque()
 
     def add(self, file: LineFile, data: bytes, consumed: int, digest: str) -> None:
-        """The file's next whole lines; ``consumed`` and ``digest`` are of the file up to their end."""
+        """Adds the file's next whole lines; ``consumed`` and ``digest`` cover the file up to their end."""
         self._append(_Part(file, _piece(file, data), consumed, digest))
 
     def end(self, file: LineFile, tail: bytes, consumed: int, digest: str) -> None:
-        """No more pieces of ``file``; ``tail`` is its unterminated last line, empty if it has none."""
+        """Ends ``file``; ``tail`` is its unterminated last line, empty if it has none."""
         self._append(_Part(file, _piece(file, tail) if tail else None, consumed, digest, last=True))
 
     def finish(self) -> None:
-        """Waits for everything under way."""
+        """Waits for everything in progress."""
         self._submit()
         while self._waiting:
             self._take()
@@ -113,7 +114,7 @@ class LineFiles:
         pieces = [part.piece for part in self._parts if part.piece]
         self._waiting.append((self._pool.submit_counted(*pieces), self._parts))
         self._parts, self._bytes = [], 0
-        while len(self._waiting) > 2 * self._pool.workers:  # enough for nobody to wait, and no more in memory
+        while len(self._waiting) > 2 * self._pool.workers:  # enough to keep workers busy, and no more in memory
             self._take()
 
     def _take(self) -> None:
@@ -130,7 +131,7 @@ class LineFiles:
         self._sink.consistent()
 
     def _one_by_one(self, parts: list[_Part]) -> Counted:
-        """The parts that can be parsed; files of the others are given up from there on."""
+        """Parses parts one by one; a file that fails is given up from there on."""
         frames, counts = [], []
         for part in parts:
             if part.piece is None:

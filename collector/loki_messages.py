@@ -1,7 +1,7 @@
-"""The messages of Loki's push API in protobuf (``pkg/push/push.proto``), read by the library.
+"""The messages of Loki's push API in protobuf (``pkg/push/push.proto``), parsed by the library.
 
-Only the fields that are read here are declared. Texts are bytes: what a sender writes that is no UTF-8 is kept, with marks in
-place of the bytes, where the library would refuse the whole request.
+Only the fields used here are declared. Strings are declared as bytes: invalid UTF-8 is kept with replacement marks,
+where the library would refuse the whole request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 _PACKAGE = "faultline.loki"
-#: By message its fields: name, number, and the message that it holds (bytes or int64 where it holds none).
+#: The fields of each message: name, number, and the nested message (bytes or int64 if there is none).
 _MESSAGES: dict[str, tuple[tuple[str, int, str], ...]] = {
     "PushRequest": (("streams", 1, "[Stream]"),),
     "Stream": (("labels", 1, "bytes"), ("entries", 2, "[Entry]")),

@@ -1,7 +1,7 @@
-"""Which lines go into one transaction: whole segments, and as few as possible behind them.
+"""Chooses the lines of one transaction: whole segments, and as few lines as possible beyond them.
 
-The store takes lines that fill segments (``store.line_order``) at a third of the cost of others; what is left over is written
-into a file first (``collector.carry``) and stored with the lines that follow.
+The store takes lines that fill segments (``store.line_order``) at a third of the cost of others; the remainder is first
+written to a file (``collector.carry``) and stored with the following lines.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import polars as pl
 
 from store.line_order import SEGMENT_ROWS
 
-#: More segments than this are not stored at once: their lines lie in memory several times meanwhile.
+#: Most segments stored at once: their lines are in memory several times meanwhile.
 MOST_SEGMENTS = 3
 
 
 def fitting(sizes: Sequence[int], carried: int) -> int:
-    """How many of the pieces with so many lines are stored now, behind ``carried`` lines, so that the fewest are left over
-    for each segment. All of them if they fill none."""
+    """How many pieces (given their line counts) to store now, after ``carried`` lines, so that the remainder per
+    segment is smallest. All of them if they fill none."""
     best, least = len(sizes), float("inf")
     lines = carried
     for count, size in enumerate(sizes, 1):
@@ -40,12 +40,12 @@ def cut(lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
 
 
 def numbered_on(parts: Sequence[pl.DataFrame], before: Mapping[str, int]) -> list[pl.DataFrame]:
-    """Lines (``store.line_frames.coded``), of which each part counts those of a file from 1, with the numbers that follow on
-    those before them: of the parts before, and ``before`` all, by file."""
+    """Renumbers lines (``store.line_frames.coded``) whose parts each count a file's lines from 1, so that they continue
+    after the earlier parts and after ``before``, the counts by file."""
     codes = [part["file"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1 for part in parts]
     most = max((int(found.max(initial=0)) for found in codes), default=0) + 1
     base, known = np.zeros(most, np.int64), np.zeros(most, bool)
-    known[0] = True  # lines of no file
+    known[0] = True  # lines without a file
     numbered = []
     for part, found in zip(parts, codes, strict=True):
         counts = np.bincount(found, minlength=most)

@@ -1,4 +1,4 @@
-"""Octet-counted frames of syslog (RFC 6587, 3.4.1) in bytes that were received: where they begin and end."""
+"""Octet-counted syslog frames (RFC 6587, 3.4.1) in received bytes: where they begin and end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-#: A count has at most so many digits, and a blank behind them.
+#: Most digits of a count; a blank follows.
 DIGITS = 7
 #: Some senders add line ends that they do not count.
 _COUNT = re.compile(rb"\n*(?:([1-9]\d{0,6}) )?")
 
 
 class _Frame(NamedTuple):
-    """Where a frame's count stands (``place``; or would stand: ``begin`` below zero), and where the frame begins and ends."""
+    """Where a frame's count is (``place``; if it is missing, ``begin`` is below zero), and where the frame begins and
+    ends."""
 
     place: int
     begin: int
@@ -21,7 +22,7 @@ class _Frame(NamedTuple):
 
 
 def whole(data: bytes) -> tuple[int, bool]:
-    """Where the last whole frame ends, with the line ends behind it; and whether a count stands there."""
+    """Where the last whole frame ends, with its trailing line ends; and whether a count follows."""
     for frame in _frames(data):
         if frame.begin < 0 or frame.end > len(data):
             return frame.place, frame.begin >= 0
@@ -29,18 +30,18 @@ def whole(data: bytes) -> tuple[int, bool]:
 
 
 def frames(data: bytes) -> list[bytes]:
-    """The frames without their counts, without line ends and NULs at their ends, and without those that are empty then. The
-    last one may be cut."""
+    """The frames without counts and without trailing line ends and NULs; frames that are empty then are dropped. The
+    last one may be truncated."""
     found = [data[frame.begin : frame.end].rstrip(b"\n\r\0") for frame in _frames(data) if frame.begin >= 0]
     return [frame for frame in found if frame]
 
 
 def _frames(data: bytes) -> Iterator[_Frame]:
-    """The frames, and at last one that is cut or none at all."""
+    """The frames, ending with one that is truncated or missing."""
     end = 0
     while end <= len(data):
         counted = _COUNT.match(data, end)
-        assert counted is not None  # it matches nothing, too
+        assert counted is not None  # it matches the empty string, too
         if counted[1] is None:
             yield _Frame(counted.end(), -1, -1)
             return

@@ -1,4 +1,4 @@
-"""A piece of the spool on its way through the pipeline, and what the pipeline counts."""
+"""A piece of the spool on its way through the pipeline, and the pipeline's counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collector.workers import Worker, WorkerDied, WorkerFault
 
 @dataclass
 class Piece:
-    """Consecutive records up to ``end``; ``records`` without those that are stored already. ``size``: their bytes, unpacked."""
+    """Consecutive records up to ``end``; ``records`` excludes those already stored. ``size``: their bytes, unpacked."""
 
     end: Position
     size: int = 0
@@ -26,13 +26,13 @@ class Piece:
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
     worker: Worker | None = None
     outcomes: list[Outcome] = field(default_factory=list)
-    #: Rows by the name of their table, and what the inventory is told of them.
+    #: Rows by table name, and the statistics for the inventory.
     tables: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
     stats: list[pl.DataFrame] = field(default_factory=list)
     done: bool = False
 
     def take(self, outcomes: list[Outcome]) -> None:
-        """What it came to. Unpacked at once: then the store is busy with others, later it would wait."""
+        """Takes the piece's result. Unpacks it at once: the store is busy with others now; later it would wait."""
         self.outcomes, self.done = outcomes, True
         for outcome in outcomes:
             self.tables += [(name, packed.frame()) for name, packed in outcome.tables.items()]
@@ -42,7 +42,7 @@ class Piece:
 
     @property
     def lines(self) -> int:
-        """Lines that were found in it, 0 before it is parsed."""
+        """The lines found in it, 0 before it is parsed."""
         return sum(outcome.lines for outcome in self.outcomes)
 
 
@@ -52,19 +52,19 @@ def held(pieces: Iterable[Piece]) -> int:
 
 
 def expected(pieces: Sequence[Piece]) -> float:
-    """About how many lines ``pieces`` will come to, by those that are parsed; 0 if none is."""
+    """Estimated number of lines of ``pieces``, based on those already parsed; 0 if none is."""
     done = [piece for piece in pieces if piece.done]
     return sum(piece.lines for piece in done) * held(pieces) / max(1, held(done))
 
 
 def unanswered(pieces: Iterable[Piece], worker: Worker) -> int:
-    """How many of ``pieces`` a worker has still to parse."""
+    """How many of ``pieces`` a worker has yet to parse."""
     return sum(piece.worker is worker and not piece.done for piece in pieces)
 
 
 @dataclass
 class Counts:
-    """Since the start; for metrics and benchmarks."""
+    """Counters since the start, for metrics and benchmarks."""
 
     lines: int = 0
     batches: int = 0
@@ -73,8 +73,8 @@ class Counts:
 
 
 def isolate_failures(worker: Worker, jobs: Sequence[Job], at: int = 0) -> list[Outcome]:
-    """What becomes of jobs of which one fails: they are halved until it stands alone, which is poison then. ``at``: the place
-    of the first one in its piece."""
+    """Parses jobs of which one fails: they are halved until the failing one is isolated, which is poison then. ``at``:
+    the position of the first job in its piece."""
     if not jobs:
         return []
     reason = ""

@@ -1,11 +1,10 @@
-"""Spool -> worker processes -> store: every batch once, in the order in which it came.
+"""Spool -> worker processes -> store: every batch once, in order of arrival.
 
 A piece is some megabytes of consecutive batches. Workers decode and parse pieces side by side; their rows are inserted
-in order, in one transaction with the position behind the piece, the keys of its batches and the inventory. While much
-arrives, whole segments of lines are inserted and the rest is carried over to the next transaction (``collector.carry``),
-which is made while the store takes this one (``collector.storing``).
-What fails is tried again until it works (the store) or taken apart until the batch that fails is alone, and set aside
-(the content).
+in order, in one transaction with the position after the piece, the keys of its batches and the inventory. Under load,
+whole segments of lines are inserted and the rest is carried over to the next transaction (``collector.carry``), which
+is prepared while the store takes this one (``collector.storing``). A failing store is retried until it works. Failing
+content is halved until the failing batch is isolated, which is set aside.
 """
 
 from __future__ import annotations
@@ -47,41 +46,43 @@ from store.line_order import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 48 k lines of syslog. A piece costs a worker some milliseconds whatever its size, and 13
-#: times its bytes of memory besides its 250 MB; its rows lie in the service three times as large. With 8 MiB lines came in no
-#: faster (three runs in turn), and service and two workers took 2.16 GB for 5 M lines, not 1.93.
+#: Bytes of a piece, unpacked; about 48 k lines of syslog. A piece costs a worker some milliseconds whatever its size,
+#: and 13 times its bytes of memory besides the worker's 250 MB; its rows take three times its bytes in the service.
+#: With 8 MiB, ingest was no faster (three alternating runs), and service and two workers took 2.16 GB for 5 M lines
+#: instead of 1.93.
 PIECE_BYTES = 5 * 1024 * 1024
-#: Pieces given to one worker: one in work, the other waiting, so that it has enough to do while the store takes segments.
+#: Pieces per worker: one in work, the other waiting, so that it stays busy while the store takes segments.
 DEPTH = 2
-#: Workers go on until so many pieces, or so many bytes of them, lie here, parsed or not, besides those that are in a
-#: transaction: three bytes of memory for each. Twice as many bytes where lines are so long that these would fill no segment.
+#: Workers continue until this many pieces, or this many of their bytes, are held, parsed or not, besides those in a
+#: transaction: three bytes of memory for each. Twice as many bytes if lines are so long that these would fill no
+#: segment.
 MOST_PIECES = 6
 MOST_BYTES = 4 * PIECE_BYTES
-#: Whether they are stored is looked at so often.
+#: How often the storing thread is checked for completion.
 STORING_S = 0.02
-#: A lone batch waits this long for company: commits cost milliseconds each.
+#: A lone batch waits this long for others: commits cost milliseconds each.
 LINGER_S = 0.1
-#: While much arrives, lines wait for each other until they fill segments: so many lines, or one segment and the oldest
-#: has waited ``SEGMENT_S``. They are stored as they are when the oldest has waited ``MERGE_S`` in vain, or when nothing
-#: more has come for ``QUIET_S``.
+#: Under load, lines wait until they fill segments: this many lines, or one segment and the oldest has waited
+#: ``SEGMENT_S``. They are stored as they are when the oldest has waited ``MERGE_S`` in vain, or when nothing more has
+#: arrived for ``QUIET_S``.
 MERGE_LINES = 2 * SEGMENT_ROWS
 SEGMENT_S, MERGE_S = 1.0, 2.0
 QUIET_S = 0.25
 #: Fewer lines than this do not wait, unless segments were filled within the last ``BUSY_S``.
 FEW_LINES = SEGMENT_ROWS // 8
 BUSY_S = 3.0
-#: Old keys are forgotten this often.
+#: How often old keys are forgotten.
 TIDY_S = 600.0
-#: After an error that nobody foresaw.
+#: Pause after an unexpected error.
 RETRY_S = 5.0
-#: The same again is logged so often, seconds.
+#: How often a repeated error is logged, in seconds.
 LOG_AGAIN_S = 60.0
-#: Of so many hosts the log says that their clock is ahead; the page of sources says it of all.
+#: Most hosts whose clock the log reports as ahead; the sources page shows all.
 MOST_AHEAD = 200
 
 
 def in_words(error: Exception) -> str:
-    """For people: what is used up, where it is that; the error itself otherwise."""
+    """An error for people: which resource ran out, and where; the error itself otherwise."""
     if isinstance(error, MemoryError):
         return "out of memory; what arrives waits in the spool"
     if isinstance(error, OSError) and error.errno in NOTHING_LEFT:
@@ -90,8 +91,9 @@ def in_words(error: Exception) -> str:
 
 
 def _missing(known: Position | None, spool: Spool) -> str | None:
-    """A store that was set back (a damaged log, an old copy) may have had more than the spool still holds. Nothing is deleted
-    from the spool before it is stored, so it begins no later than where the store ends."""
+    """What the store lost compared with the spool, in words. A restored store (a damaged log, an old copy) may lack
+    what the spool no longer holds. Nothing is deleted from the spool before it is stored, so it must begin no later
+    than where the store ends."""
     first = spool.committed.segment
     if (known is not None and known.segment >= first) or (known is None and first == 1):
         return None
@@ -103,46 +105,46 @@ def _missing(known: Position | None, spool: Spool) -> str | None:
 
 
 class Pipeline:
-    """Runs in a thread of its own between ``start`` and ``stop``. ``on_stored(lines)`` is called after each commit."""
+    """Runs in its own thread between ``start`` and ``stop``. ``on_stored(lines)`` is called after each commit."""
 
     def __init__(self, store: Door, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), identity: Identity | None = None,
                  quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
         self.store, self.spool = store, spool
-        #: To which cluster and node rows belong.
+        #: Decides which cluster and node rows belong to.
         self.identity = identity or Identity(store)
         self.identity.begin()
-        #: Whose stamps were ahead, and were reported to be.
+        #: Hosts whose timestamps were reported as ahead.
         self._ahead: set[str] = set()
         self.ledger = Ledger(store, spool.id)
         self.quarantine = Quarantine(quarantine or spool.folder.parent / "quarantine")
         self.counts = Counts()
-        #: An error that nobody foresaw, until something was stored again.
+        #: An unexpected error, until something is stored again.
         self._fault: str | None = None
         self._fault_logged_at = -LOG_AGAIN_S
-        #: Nothing under way is trusted since then; the store may refuse that, too (``_reset``).
+        #: Nothing in progress is trusted since then; the store may refuse the reset, too (``_reset``).
         self._must_reset = False
         self._on_stored = on_stored
         self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
-        #: Why a worker failed over a piece, until all that is under way was taken apart.
+        #: Why a worker failed on a piece, until everything in progress has been isolated.
         self._failed: str | None = None
         self._pieces: deque[Piece] = deque()
-        #: What waits for its segment behind everything that was given to the store.
+        #: Lines that wait for their segment, after everything handed to the store.
         self._carry = Carry(spool.folder)
         self._stopping = threading.Event()
         self._storing = Storing(store, self.ledger, self._carry, self.counts, self._stopping)
-        #: Transactions that are made and not stored.
+        #: Transactions that are prepared and not stored.
         self._unstored = 0
-        #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last; and
-        #: when a segment was filled last.
+        #: When the oldest parsed and uninserted line arrived (0: there is none), when the last data arrived, and when a
+        #: segment was last filled.
         self._waits_since = self._came = 0.0
         self._filled = -BUSY_S
         self._tidied = time.monotonic()
         self._given: dict[tuple[str, str, str], Ranges] = {}
         self._given_opaque: set[str] = set()
-        #: Behind what was given out, and behind what was given to the store.
+        #: The positions after what was handed to workers, and after what was handed to the store.
         self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
-        #: What the spool gave out to a store that does not know it any more, in words; None if nothing is missing.
+        #: What the spool handed to a store that no longer has it, in words; None if nothing is missing.
         self.missing = _missing(self.ledger.watermark(), spool)
         if self.missing is not None:
             log.error("lines may be missing in the store", reason=self.missing)
@@ -153,7 +155,7 @@ class Pipeline:
         self._thread.start()
 
     def stop(self, drain_s: float = 0.0) -> None:
-        """Ends after what is under way; ``drain_s`` waits first until the spool is empty."""
+        """Ends after the work in progress; first waits up to ``drain_s`` seconds until the spool is empty."""
         self.drain(drain_s)
         self._stopping.set()
         self.spool.wake()
@@ -170,7 +172,7 @@ class Pipeline:
 
     @property
     def ended(self) -> str | None:
-        """Why nothing will be stored any more before the service is started anew; None while the thread lives."""
+        """Why nothing will be stored until the service restarts; None while the thread lives."""
         if not self._thread.is_dead:
             return self._storing.ended
         return self._thread.trouble or "the thread that stores has ended; start the service anew"
@@ -189,7 +191,7 @@ class Pipeline:
 
     @property
     def is_busy(self) -> bool:
-        """So much arrives that it fills segments: whatever can wait should."""
+        """Whether enough data arrives to fill segments: whatever can wait should."""
         return time.monotonic() - self._filled < BUSY_S
 
     def _is_empty(self) -> bool:
@@ -201,7 +203,8 @@ class Pipeline:
 
     def _run(self) -> None:
         lower_priority()
-        # Started here, not by whoever starts us: they stand back, too, and the kernel ends a worker with the thread that made it.
+        # Started here, not by the caller: workers run at lower priority, too, and the kernel ends a worker with the
+        # thread that started it.
         for worker in self._workers:
             worker.start()
         while not self._stopping.is_set():
@@ -210,20 +213,22 @@ class Pipeline:
                     self._reset()
                 self._round()
                 if (self._fault or self._thread.trouble) and not self._pieces and self._is_empty():
-                    self._fault = None  # nothing is left on which it could fail
+                    self._fault = None  # nothing is left that could fail
                     self._thread.well()
-            except Exception as error:  # the thread must live: what is spooled waits for it
+            except Exception as error:  # the thread must survive: spooled data waits for it
                 self._must_reset = True
                 self._fault = in_words(error)
                 self._log_fault(error)
                 self._stopping.wait(RETRY_S)
-        with contextlib.suppress(OSError, StoreError):  # the next start goes on from what is there
+        with contextlib.suppress(OSError, StoreError):  # the next start continues from what is there
             self._stored()
-            if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next is to see them
+            if (
+                self._carry.rows is not None and self.trouble is None
+            ):  # the next process that opens the store must see them
                 self._commit([], whole=False)
 
     def _log_fault(self, error: Exception) -> None:
-        """With where it happened, once a minute at most while it goes on."""
+        """Logs the error with its location, at most once a minute while it persists."""
         if time.monotonic() - self._fault_logged_at >= LOG_AGAIN_S:
             self._fault_logged_at = time.monotonic()
             log.error("pipeline", error=self._fault, exc_info=error)
@@ -248,7 +253,7 @@ class Pipeline:
             self._waits_since = now
         waited = now - self._waits_since if self._waits_since else 0.0
         all_done = len(done) == len(self._pieces)
-        # Nothing comes to those that are there: waiting for more would be in vain.
+        # Nothing joins the pieces that are there: waiting for more would be in vain.
         is_full = all_done and held(self._pieces) >= MOST_BYTES and not self._has_room()
         if lines >= MERGE_LINES or (lines >= SEGMENT_ROWS and (is_full or waited > SEGMENT_S)):
             sizes = [piece.lines for piece in done]
@@ -260,25 +265,25 @@ class Pipeline:
             self.spool.wait(0.02)
 
     def _parsed(self) -> tuple[list[Piece], int]:
-        """The pieces that can be stored, and the lines in them and in what was carried over."""
+        """The pieces that can be stored, and the number of their lines and the carried ones."""
         done = list(takewhile(attrgetter("done"), self._pieces))
         carried = self._carry.rows.height if self._carry.rows is not None else 0
         return done, carried + sum(piece.lines for piece in done)
 
     def _has_room(self) -> bool:
-        """Whether another piece may be given out."""
+        """Whether another piece may be handed out."""
         size = held(self._pieces)
         if size < MOST_BYTES:
             return len(self._pieces) < MOST_PIECES
         return size < 2 * MOST_BYTES and 0 < expected(self._pieces) < SEGMENT_ROWS
 
     def _must_not_wait(self, lines: int, now: float) -> bool:
-        """Everything that came is parsed: whether that is all for the moment."""
+        """Whether to store now: everything that arrived is parsed and nothing more is coming for the moment."""
         few = lines < FEW_LINES and not self.is_busy
         return few or now - self._came > QUIET_S
 
     def _collect(self, patience_s: float) -> bool:
-        """Takes the answers that are there; waits a moment if there is none. False if nobody owes one."""
+        """Takes the available answers; waits a moment if there is none. False if none is outstanding."""
         first: dict[int, Piece] = {}
         for piece in self._pieces:
             if piece.worker is not None and not piece.done:
@@ -297,7 +302,7 @@ class Pipeline:
         return bool(pipes)
 
     def _reset(self) -> None:
-        """Back to what is committed: nothing under way is trusted."""
+        """Returns to what is committed: nothing in progress is trusted."""
         self._storing.forget()
         self.store.reopen_if_broken()
         self._unstored = 0
@@ -345,7 +350,7 @@ class Pipeline:
         return piece
 
     def _ready(self) -> list[Record]:
-        """Records behind what was given out; few of them wait a little for more."""
+        """Records after those already handed out; a few of them wait a little for more."""
         found = list(self.spool.read(self._at, PIECE_BYTES))
         if (
             found
@@ -358,7 +363,7 @@ class Pipeline:
         return found
 
     def _wanted(self, record: Record, piece: Piece) -> bool:
-        """Puts a record into the piece unless its key is stored or under way."""
+        """Adds a record to the piece unless its key is stored or in progress."""
         key = record.meta.get("key")
         stored: tuple[tuple[int, int], ...] = ()
         if isinstance(key, list):
@@ -369,7 +374,7 @@ class Pipeline:
             if ranges.covers(named.first, named.last):
                 self.counts.duplicates += 1
                 return False
-            # A span may hold some that came before: its entries are told apart when it is read.
+            # A span may include entries that arrived before: decoding filters them.
             stored = ranges.within(named.first, named.last)
             ranges.add(named.first, named.last)
             piece.keys.append(named)
@@ -388,7 +393,7 @@ class Pipeline:
     # -- a piece that fails --------------------------------------------------------------------------------------
 
     def _carefully(self, reason: str) -> None:
-        """Takes everything under way apart: halves until the batch that fails stands alone, which is set aside."""
+        """Halves everything in progress until the failing batch is isolated, and sets that aside."""
         log.warning("a piece of the spool failed; taking it apart", reason=reason)
         self._failed = None
         for worker in self._workers:
@@ -404,8 +409,8 @@ class Pipeline:
     # -- storing -------------------------------------------------------------------------------------------------
 
     def _commit(self, pieces: list[Piece], *, whole: bool) -> None:
-        """Stores pieces in one transaction, behind the one that is under way. ``whole``: only whole segments of lines, and the
-        rest is carried over; else all there are, and they are stored on return."""
+        """Stores pieces in one transaction, after the one in progress. ``whole``: only whole segments of lines, and the
+        rest is carried over; otherwise everything, and it is stored on return."""
         made = self._made(pieces, whole=whole)
         self._go_on_until_stored()
         self._storing.begin(made)
@@ -413,7 +418,7 @@ class Pipeline:
             self._stored()
 
     def _made(self, pieces: list[Piece], *, whole: bool) -> Transaction:
-        """Takes pieces out of those under way, and counts them: what is made next comes behind them."""
+        """Removes pieces from those in progress and counts them: what is prepared next follows them."""
         step = Step(pieces[-1].end if pieces else self._taken)
         for piece in pieces:
             self._describe(piece, step)
@@ -434,8 +439,8 @@ class Pipeline:
         return made
 
     def _go_on_until_stored(self) -> None:
-        """Gives out pieces and takes answers while the store is busy, or else workers would wait for as long as segments take.
-        Whatever goes wrong here, what became of the transaction is known before that."""
+        """Hands out pieces and takes answers while the store is busy; otherwise workers would idle while segments are
+        written. Errors are raised only once the transaction's outcome is known."""
         while not self._storing.wait(0.0) and self._failed is None and not self._stopping.is_set():
             self._fill()
             if self._failed is not None or not self._collect(STORING_S):
@@ -443,7 +448,7 @@ class Pipeline:
         self._stored()
 
     def _stored(self) -> None:
-        """What follows when the transaction under way has gone through, which is waited for."""
+        """Waits for the transaction in progress, and does what follows its commit."""
         made = self._storing.end()
         if made is None:
             return
@@ -469,7 +474,8 @@ class Pipeline:
         self._tidy()
 
     def _cut(self, tables: dict[str, pl.DataFrame], whole: bool) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
-        """Takes from ``tables`` the lines that fill segments, segment by segment, and (``whole``) those that wait for more."""
+        """Takes from ``tables`` the lines that fill segments, segment by segment, and (``whole``) keeps those that wait
+        for more."""
         parts = [data for data in (self._carry.rows, tables.pop("logs", None)) if data is not None]
         if not parts:
             return [], None
@@ -480,7 +486,7 @@ class Pipeline:
         return sealed, rest
 
     def _describe(self, piece: Piece, step: Step) -> None:
-        """Adds what a piece says besides its rows."""
+        """Adds a piece's information besides its rows to the step."""
         now = datetime.now(UTC).replace(tzinfo=None)
         step.keys += piece.keys
         step.opaque += piece.opaque
@@ -503,7 +509,7 @@ class Pipeline:
         ]
 
     def _counted(self, pieces: list[Piece], step: Step) -> dict[str, pl.DataFrame]:
-        """The rows as they are stored; lines are numbered on from what their stream has, and counted."""
+        """The rows as they are stored: lines are counted, and numbered after those of their stream."""
         tables: dict[str, list[pl.DataFrame]] = {}
         for piece in pieces:
             for name, data in piece.tables:
@@ -517,7 +523,7 @@ class Pipeline:
         return {name: pl.concat(parts) for name, parts in tables.items()}
 
     def _log_stamps_ahead(self, stats: pl.DataFrame) -> None:
-        """Says once of a host that its stamps are held (parsers.future)."""
+        """Logs once per host that its timestamps are held back (parsers.future)."""
         for host, file in stats.select("host", "file").iter_rows():
             name = host or file or "?"
             if name not in self._ahead and len(self._ahead) < MOST_AHEAD:
@@ -528,7 +534,7 @@ class Pipeline:
                 )  # fmt: skip
 
     def _tidy(self) -> None:
-        """With nothing under way, what was given out is what the ledger knows; now and then, old keys go."""
+        """With nothing in progress, what was handed out is what the ledger knows; occasionally removes old keys."""
         if self._pieces:
             return
         self._given.clear()

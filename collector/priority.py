@@ -1,8 +1,8 @@
-"""Who goes first where every core is busy: whoever waits for an answer, before what fills the store and concludes.
+"""Scheduling priorities for busy machines: threads that answer requests run before those that store and compute.
 
-A page that is asked for while lines come in needs some 20 ms of a core, and found four threads and two parser processes
-waiting for two cores: it spent four times as long in the kernel's queue as at work (measured). So everything that nobody
-waits for stands back: parsing, storing, concluding, and the engines' own threads. What acknowledges does not.
+A page requested during ingest needs some 20 ms of a core, and found four threads and two parser processes waiting for
+two cores: it spent four times as long in the run queue as running (measured). So everything that nobody waits for runs
+at lower priority: parsing, storing, correlating, and the engines' own threads. Acknowledging does not.
 """
 
 from __future__ import annotations
@@ -12,30 +12,33 @@ import os
 import sys
 import threading
 
-#: Steps of niceness between the two. With 7 a page gets five times the share of a core that both want; where nobody asks
-#: for pages, the others have all of it.
+#: Nice steps between the two. With 7, a page gets five times the share of a contended core; without requests, the
+#: others have all of it.
 BEHIND = 7
 _NICEST, _LEAST_NICE = 19, -20
 
 
 def go_first() -> None:
-    """Where that is allowed (to root, or by ``LimitNICE=`` of systemd): the thread that answers, and those that it starts
-    from now on, go before others, so that what stands back is no nicer than the process was. For the start of a service.
+    """Raises the priority of the answering thread and those that it starts from now on, where permitted (root, or
+    ``LimitNICE=`` of systemd), so that lower-priority work is no nicer than the process was. For the start of a
+    service.
     """
     if threading.current_thread() is threading.main_thread():
         _nicer(-BEHIND)
 
 
 def lower_priority() -> None:
-    """Lets the threads that answer go before this one, and before those and the processes that it starts from now on.
+    """Lowers the priority of this thread, and of the threads and processes that it starts from now on, below those that
+    answer.
 
-    For life: without privileges nobody is made less nice again.
+    Permanent: without privileges, niceness cannot be lowered again.
     """
     _nicer(BEHIND)
 
 
 def _nicer(steps: int) -> None:
-    """Sets how nice this thread is, ``steps`` from the main thread. On Linux only, where niceness is a thread's own."""
+    """Sets the niceness of this thread, ``steps`` relative to the main thread. On Linux only, where niceness is per
+    thread."""
     if sys.platform == "linux":
         nice = os.getpriority(os.PRIO_PROCESS, os.getpid()) + steps
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Batches that could not be read: kept whole, with the reason, until somebody has them read again."""
+"""Batches that could not be read: kept whole, with the reason, until somebody replays them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from store.files import flush_folder, remove_left
 
 
 class Quarantine:
-    """A folder of set-aside batches: ``ID.batch`` is a line of JSON (the description) and the payload as received."""
+    """A folder of set-aside batches: ``ID.batch`` holds a line of JSON (the description) and the payload as
+    received."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         remove_left(folder.glob(".*.draft"), "batches set aside")
 
     def put(self, record: Record, spool_id: str, reason: str, now: datetime) -> dict[str, Any]:
-        """Writes a record aside, durably; returns its row of ``intake.quarantine``. Doing it twice is doing it once."""
+        """Sets a record aside, durably; returns its row of ``intake.quarantine``. Idempotent."""
         identity = str(record.meta.get("replay") or f"{spool_id[:8]}-{record.segment}-{record.offset}")
         try:
             payload = payload_of(record.path, record.payload_offset, record.payload_bytes, record.payload_crc)
-        except ValueError:  # damaged: keep the bytes as they are now
+        except ValueError:  # damaged: keep the bytes as they are
             with Path(record.path).open("rb") as file:
                 payload = os.pread(file.fileno(), record.payload_bytes, record.payload_offset)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ class Quarantine:
         for folder in (
             self.folder,
             self.folder.parent,
-        ):  # the spool forgets the batch when the store knows that it lies here
+        ):  # the spool forgets the batch once the store knows that it is here
             flush_folder(folder)
         received = record.meta.get("received")
         key = record.meta.get("key")
@@ -50,7 +51,7 @@ class Quarantine:
         }  # fmt: skip
 
     def get(self, identity: str) -> tuple[dict[str, Any], bytes] | None:
-        """Description and payload; None if there is none of that name."""
+        """Description and payload; None if there is no batch with that ID."""
         if not identity.replace("-", "").isalnum():
             return None
         try:
@@ -61,7 +62,7 @@ class Quarantine:
         return meta, payload
 
     def edition(self, identity: str) -> int:
-        """Differs each time that a batch is set aside."""
+        """Changes each time that a batch is set aside."""
         return (self.folder / f"{identity}.batch").stat().st_mtime_ns
 
     def drop(self, identity: str) -> None:

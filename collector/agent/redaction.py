@@ -139,7 +139,7 @@ def _is_named_secret(found: re.Match[bytes]) -> bool:
 
 
 def _is_password(word: bytes, before: bytes, value: bytes, quoted: bool, colon: bool, prose: bool) -> bool:
-    # "passwd: password updated successfully" is what the program passwd says.
+    # "passwd: password updated successfully" is output of the program passwd.
     return not (word.lower() == b"passwd" and prose)
 
 
@@ -147,7 +147,7 @@ def _is_pass(word: bytes, before: bytes, value: bytes, quoted: bool, colon: bool
     alone = not before or not re.match(rb"[\w.-]", before[-1:])
     if _NO_PASS.search(before) or _NUMBER.match(value) or prose:
         return False
-    # "PASS: test_x" is what test suites print.
+    # "PASS: test_x" is output of test suites.
     return not (alone and colon and not quoted and not is_mixed(value))
 
 

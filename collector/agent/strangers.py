@@ -42,8 +42,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def quoted(text: str | bytes | os.PathLike[str], most: int = MOST) -> str:
-    """``text`` as one bounded word between ``<`` and ``>`` that no pattern matches: a dot precedes every run of
-    letters, other bytes are ``%xx``. People can read it, word searches cannot.
+    """``text`` as one bounded word between ``<`` and ``>`` that no pattern matches: a dot precedes every letter and
+    digit, other bytes are ``%xx``. People can read it, word searches cannot.
 
     >>> quoted("a b/c1")
     '<.a%20.b%2f.c.1>'

@@ -1,4 +1,5 @@
 """What receivers do to every record or line, as machine code over whole payloads (:mod:`parsers.compiled`).
 
-Each file stands alone: compiled code calls only what is in its own file, which is all that the compiler's cache looks at.
+Each file is self-contained: compiled code calls only functions of its own file, because the compiler's cache checks no
+other.
 """

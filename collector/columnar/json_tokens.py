@@ -1,8 +1,8 @@
-"""JSON as nodes: one row for each value and each name, in the order in which they stand. A node says where the next one is
-that does not lie in it. A body is one document, or one on each of its lines.
+"""JSON as a table of nodes: one row per value and per name, in document order. Each node gives the next one outside
+itself. A body is one document, or one document per line.
 
-What this takes is JSON, every byte of it; what it does not take may still be (sixty levels, half characters). Texts are
-undone of their escapes where they stand. The names that are numbered are those of OTLP's logs.
+Everything accepted is JSON in every byte; something rejected may still be JSON (more than sixty levels, lone
+surrogates). Escapes in strings are decoded in place. The numbered names are those of OTLP's logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collector.columnar import otlp_tables as t
 from collector.columnar.otlp_tables import Array, padded
 from parsers.compiled import compiled, part
 
-#: Names that are looked for; the number of a name is its place.
+#: Known names; the number of a name is its index.
 _NAMES = (
     b"resourceLogs", b"resource", b"scopeLogs", b"instrumentationLibraryLogs", b"logRecords", b"timeUnixNano",
     b"observedTimeUnixNano", b"severityNumber", b"severityText", b"body", b"attributes", b"key", b"value", b"intValue",
@@ -22,23 +22,23 @@ _NAMES = (
 (GROUPS, RESOURCE, SCOPES, LIBRARIES, RECORDS, TIME, OBSERVED, SEVERITY, WORD, BODY, ATTRIBUTES, KEY, VALUE,
  INT_VALUE, ARRAY_VALUE, LIST_VALUE) = range(16)  # fmt: skip
 _LETTERS = np.zeros((len(_NAMES), 32), np.uint8)
-#: By a name's size: at most three names that have it.
+#: By a name's size: at most three names have it.
 _OF_SIZE = np.full((32, 3), -1, np.int64)
 for _at, _letters in enumerate(_NAMES):
     _LETTERS[_at, : len(_letters)] = np.frombuffer(_letters, np.uint8)
     _OF_SIZE[len(_letters), np.argmin(_OF_SIZE[len(_letters)])] = _at
-#: In place of a name's number: another name, and one with escapes.
+#: Instead of a name's number: an unknown name, and a name with escapes.
 ANOTHER, ESCAPED = -1, -2
-#: Columns of the nodes: what it is; where it begins and its size (texts: without quotes and escapes); the node behind it
-#: and all that is in it; the number of a name.
+#: Columns of the nodes: the kind; where it begins and its size (strings: without quotes, unescaped); the next node
+#: outside it; the number of its name.
 IS, BEGIN, SIZE, NEXT, NAMED = range(5)
 #: Kinds of nodes besides those of values.
 LIST, OBJECT = t.OTHER + 1, t.OTHER + 2
-#: So many bytes make a node, at least usually; of more there is a second reading.
+#: Estimated bytes per node; if there are more nodes, a second pass follows.
 _NODE_BYTES = 6
-#: What may come next: a value, one or the list's end, a name, one or the object's end, and what is behind a value.
+#: What may come next: a value, a value or the list's end, a name, a name or the object's end, or what follows a value.
 _A_VALUE, _FIRST_VALUE, _A_NAME, _FIRST_NAME, _BEHIND = range(5)
-#: So many digits fit a number of 64 bits whatever they are. The nanoseconds of today have one more.
+#: This many digits always fit into 64 bits. Today's nanosecond timestamps have one more.
 DIGITS, _LEVELS = 18, 60
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _POINT = b'"\\,:-+.'
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
@@ -51,7 +51,7 @@ NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = (
 
 
 def read(body: bytes) -> tuple[Array, Array] | None:
-    """The nodes of ``body``, and its letters with texts free of escapes; None if it is no JSON, or not taken."""
+    """The nodes of ``body``, and its bytes with escapes decoded; None if it is not JSON, or not accepted."""
     if not _is_text(body):
         return None
     nodes, data, roots = _documents(body, np.array([[0, len(body)]], np.int64))
@@ -59,8 +59,8 @@ def read(body: bytes) -> tuple[Array, Array] | None:
 
 
 def read_lines(body: bytes, lines: Array) -> tuple[Array, Array, Array] | None:
-    """The nodes of all the documents that stand between the places in ``lines``, each up to a line's end or the body's; the
-    body's letters; and by line the node of its document, -1 where there is none that is taken. None if it is no text."""
+    """The nodes of all documents between the offsets in ``lines``, each up to the end of its line or of the body; the
+    body's bytes; and per line its document's node, -1 if none is accepted. None if the body is not text."""
     return _documents(body, lines) if _is_text(body) else None
 
 
@@ -88,7 +88,7 @@ def _is_text(body: bytes) -> bool:
 
 @part
 def whole_number(data: Array, at: int, end: int) -> int:
-    """The digits between two places, which are few, as a number."""
+    """The few digits between two offsets, as a number."""
     value = 0
     for place in range(at + (data[at] == _MINUS), end):
         value = 10 * value + int(data[place]) - _ZERO
@@ -97,7 +97,7 @@ def whole_number(data: Array, at: int, end: int) -> int:
 
 @part
 def _hex(data: Array, at: int) -> int:
-    """Four hexadecimal digits; -1 if they are none."""
+    """Four hexadecimal digits; -1 if they are not."""
     value = 0
     for place in range(at, at + 4):
         letter = int(data[place])
@@ -113,7 +113,7 @@ def _hex(data: Array, at: int) -> int:
 
 @part
 def _escape(data: Array, at: int) -> tuple[int, int]:
-    """The character that the escape at ``at`` stands for, and where it ends; -1 if it is none, or half a character."""
+    """The character that the escape at ``at`` encodes, and where it ends; -1 if it is invalid or a lone surrogate."""
     letter = data[at + 1]
     if letter != _SMALL_U:
         for sign, meant in ((34, 34), (92, 92), (47, 47), (98, 8), (102, 12), (110, 10), (114, 13), (116, 9)):
@@ -135,7 +135,7 @@ def _escape(data: Array, at: int) -> tuple[int, int]:
 
 @part
 def _plain(data: Array, begin: int, end: int) -> int:
-    """Undoes the escapes between two places, in place; gives the new end."""
+    """Decodes the escapes between two offsets in place; returns the new end."""
     to = begin
     while begin < end:
         if data[begin] != _BACKSLASH:
@@ -186,7 +186,7 @@ def _number(data: Array, at: int) -> tuple[int, int]:
 
 @part
 def _name(data: Array, begin: int, size: int) -> int:
-    """The number of the name between two places."""
+    """The number of the name between two offsets."""
     for place in range(3 if size < 32 else 0):
         number = int(_OF_SIZE[size, place])
         at = 0
@@ -199,7 +199,7 @@ def _name(data: Array, begin: int, size: int) -> int:
 
 @part
 def _word(data: Array, at: int) -> tuple[int, int]:
-    """Where one of JSON's three words ends (-1: there is none), and its kind."""
+    """Where one of JSON's three literals ends (-1: there is none), and its kind."""
     letter = data[at]
     kind, first, size = (NULL, 0, 4) if letter == _N else (TRUE, 5, 4) if letter == _T else (FALSE, 10, 5)
     for place in range(size):
@@ -210,7 +210,7 @@ def _word(data: Array, at: int) -> tuple[int, int]:
 
 @part
 def _string_end(data: Array, at: int) -> tuple[int, bool]:
-    """Where the quote is that ends the string whose first letter is at ``at`` (-1: nowhere), and whether it has escapes."""
+    """Where the closing quote of the string starting at ``at`` is (-1: nowhere), and whether the string has escapes."""
     escaped = False
     while data[at] != _QUOTE:
         if data[at] == _BACKSLASH:
@@ -229,7 +229,8 @@ def _string_end(data: Array, at: int) -> tuple[int, bool]:
 def _document(
     data: Array, at: int, size: int, nodes: Array, count: int, open_nodes: Array, open_kinds: Array
 ) -> int:  # fmt: skip
-    """Writes down the document between ``at`` and ``size``, its nodes from row ``count`` on; gives the row behind them."""
+    """Writes the nodes of the document between ``at`` and ``size`` from row ``count`` on; returns the row after
+    them."""
     depth, next_is = 0, _A_VALUE
     while True:
         letter = data[at]
@@ -251,9 +252,7 @@ def _document(
                     return -1
                 next_is, at = _A_NAME if of_object else _A_VALUE, at + 1
                 continue
-        node = nodes[
-            min(count, len(nodes) - 1)
-        ]  # where no row is left there will be another reading with enough of them
+        node = nodes[min(count, len(nodes) - 1)]  # without a row left, another pass with enough rows follows
         begin, is_name, kind = at, next_is in (_A_NAME, _FIRST_NAME), TEXT
         next_is = _BEHIND
         if letter == _QUOTE:
@@ -285,8 +284,8 @@ def _document(
 
 @compiled
 def _read(data: Array, lines: Array, nodes: Array, roots: Array) -> int:
-    """Fills ``nodes`` as far as they go and says how many there are, and in ``roots`` where each line's begin; -1 for what
-    is no JSON, or too deep."""
+    """Fills ``nodes`` as far as they go and returns how many there are; ``roots`` gets the first node of each line, -1
+    for what is not JSON or nested too deeply."""
     open_nodes, open_kinds = np.empty(_LEVELS, np.int64), np.zeros(_LEVELS, np.int64)
     count = 0
     for line in range(len(lines)):

@@ -1,4 +1,5 @@
-"""Moments as senders write them, as microseconds since 1970: what :func:`collector.receivers.base.micros` says, for all at once."""
+"""Timestamps as senders write them, in microseconds since 1970: :func:`collector.receivers.base.micros` for a whole
+column."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from parsers.compiled import compiled, part
 from parsers.lines import column
 from parsers.record import FIRST_MOMENT, LAST_MOMENT
 
-#: What is known of a moment: there is none, it is read, it is left to the library.
+#: State of a timestamp: absent, parsed, or left to the library.
 _NONE, _READ, _LEFT = range(3)
-#: Up to here a double holds every whole number, and every power of ten.
+#: Up to these a double represents every whole number and every power of ten exactly.
 _EXACT, _POWER = 1 << 53, 22
 _POWERS = np.array([10.0**power for power in range(_POWER + 1)])
 _DAYS = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64)
@@ -30,7 +31,7 @@ TEXT, INTEGER, FRACTION, OTHER = t.TEXT, t.INTEGER, t.FRACTION, t.OTHER
 
 
 def moments(objects: Objects, slots: Array, micros: Callable[[Any], int | None]) -> pl.Series:
-    """What is in ``slots``, null where it is no moment. ``micros`` reads what is seldom."""
+    """The values in ``slots`` as timestamps, null where there is none. ``micros`` parses rare forms."""
     found, states = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
     _moments(objects.tables.texts, objects.tables.attributes, np.ascontiguousarray(slots), found, states)
     left = np.flatnonzero(states == _LEFT)
@@ -45,7 +46,7 @@ def moments(objects: Objects, slots: Array, micros: Callable[[Any], int | None])
 
 @part
 def _digits(data: Array, at: int, count: int) -> int:
-    """So many digits as a number; below zero if they are not."""
+    """``count`` digits as a number; below zero if they are not digits."""
     value = 0
     for place in range(at, at + count):
         if not _ZERO <= data[place] <= _NINE:
@@ -69,7 +70,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 @part
 def _stamp(data: Array, at: int, size: int) -> tuple[int, bool]:
-    """``2026-11-21T10:00:00.123456+01:00`` with more or fewer digits behind the point, ``Z`` or no zone; false if it is not."""
+    """``2026-11-21T10:00:00.123456+01:00`` with more or fewer decimals, ``Z`` or no zone; false if it is not one."""
     end = at + size
     if (
         size < 19
@@ -126,7 +127,7 @@ def _of_number(value: float) -> tuple[int, bool]:
 
 @part
 def _fraction(data: Array, at: int, size: int) -> tuple[int, int]:
-    """A number with a point: the moment and whether it is read."""
+    """A number with a decimal point: the timestamp, and whether it was parsed."""
     begin, end, whole, behind = at + (data[at] == _MINUS), at + size, 0, -1
     for place in range(begin, end):
         if data[place] == _POINT:
@@ -138,7 +139,7 @@ def _fraction(data: Array, at: int, size: int) -> tuple[int, int]:
             return 0, _LEFT
     if behind < 0 or behind > _POWER:
         return 0, _LEFT
-    # One division of exact numbers comes out as the nearest double, which is what any reader gives.
+    # One division of exact numbers gives the nearest double, as in any parser.
     value = whole / _POWERS[behind]
     moment, is_one = _of_number(-value if data[at] == _MINUS else value)
     return moment, _READ if is_one else _NONE

@@ -1,8 +1,8 @@
-"""JSON objects as tables: a row for each object, and one for each of its members under its flat name, ``log.file.path`` for what is
-two objects deep. They stand on a line each, or in one list.
+"""JSON objects as tables: a row per object, and one per member under its flat name: ``log.file.path`` for a member two
+objects deep. The objects come one per line, or in one list.
 
-What is out of the ordinary (names twice, with escapes, or that two members come to; empty objects; very large numbers) marks
-its object, which is left to the thorough reader, as is what is no object at all.
+Anything unusual (duplicate or escaped names, two members with the same flat name, empty objects, very large numbers)
+marks its object, which is left to the general reader, like anything that is not an object.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from collector.columnar.otlp_tables import Array, Tables, padded
 from parsers.compiled import compiled, part
 from parsers.lines import LineBuffer, codes, line_ends
 
-#: Fewer objects are read one by one: what is done once for all of them takes as long as so many.
+#: Fewer objects are parsed one by one: the fixed cost of a batch equals this many.
 FEWEST = 300
-#: Larger ones hold many lines each, which are what takes the time.
+#: Larger objects hold many lines each, and those take the time.
 _MOST_BYTES = 4096
-#: So many names are told apart (a power of two); senders who make names of numbers have more.
+#: Most distinct names (a power of two); senders that put numbers into names have more.
 _NAMES, _SLOTS = 2048, 8192
-#: Bytes of the longest name that is taken: the one around two others is in both.
+#: Longest accepted name in bytes; a name around two others is part of both.
 _LONG_NAME = 256
-#: Columns of the names: the one in whose object it stands, its place.
+#: Columns of the names: the name of the enclosing object, offset, size.
 _PARENT, _BEGIN, _SIZE = range(3)
 #: Members two objects deep have names of their own, deeper ones do not.
 _DEPTH = 3
-#: Where a member's value begins as it was sent. (OTLP's keys have a size there.)
+#: Offset of a member's value as sent. (OTLP's keys have a size in this column.)
 PLACE = t.KEY_SIZE
-#: A number as large as this one is written is no number of 64 bits.
+#: A number this long does not fit into 64 bits.
 _LARGE, _LONG = 20, 32
 _MINUS, _ZERO, _SMALL_E, _BIG_E = b"-0eE"
 TEXT, INTEGER, FRACTION, OTHER = t.TEXT, t.INTEGER, t.FRACTION, t.OTHER
@@ -46,8 +46,8 @@ TEXT, INTEGER, FRACTION, OTHER = t.TEXT, t.INTEGER, t.FRACTION, t.OTHER
 
 @dataclass(frozen=True)
 class Objects:
-    """``tables``: a record for each object, an attribute for each member, whose key is a number of ``names``; ``tops``: by name,
-    the one that it begins with, of the object itself. ``loads`` reads what was left, and is given its bytes."""
+    """``tables``: a record per object, an attribute per member whose key is an index into ``names``; ``tops``: by name,
+    the top-level name that it begins with. ``loads`` parses the bytes of what was left over."""
 
     tables: Tables
     names: list[str]
@@ -62,12 +62,12 @@ class Objects:
         return self.tables.body[self.tables.records[row, t.BEGIN] : self.tables.records[row, t.END]]
 
     def marked(self) -> Array:
-        """Which objects are left to the thorough reader."""
+        """Which objects are left to the general reader."""
         found: Array = self.tables.records[:, t.STRANGE] != 0
         return found
 
     def with_any(self, fitting: Sequence[bool]) -> Array:
-        """Which objects have a member of one of the ``fitting`` names."""
+        """Which objects have a member with one of the ``fitting`` names."""
         return self.owners(np.array([*fitting, False])[self.tables.attributes[:, t.KEY]])
 
     def owners(self, members: Array) -> Array:
@@ -77,7 +77,7 @@ class Objects:
         return found
 
     def slots(self, wanted: Sequence[str]) -> dict[str, Array]:
-        """By name, of those that occur: which member of each object has it; -1: none."""
+        """By name, of those that occur: the member of each object that has it; -1: none."""
         numbers = {name: at for at, name in enumerate(self.names)}
         occurring = [name for name in wanted if name in numbers]
         columns = np.full(max(len(self.names), 1), -1, np.int64)
@@ -87,14 +87,14 @@ class Objects:
         return dict(zip(occurring, found, strict=True))
 
     def kinds(self, slots: Array) -> Array:
-        """What is in ``slots``; nulls where nothing is."""
+        """The kinds of the values in ``slots``; null for empty slots."""
         if not len(self.tables.attributes):
             return np.full(len(slots), t.NULL)
         found: Array = np.where(slots >= 0, self.tables.attributes[slots, t.KIND], t.NULL)
         return found
 
     def texts(self, slots: Array) -> pl.Series:
-        """Texts, and whole numbers in their digits; null in empty slots."""
+        """Strings, and whole numbers as digits; null in empty slots."""
         if not len(self.tables.attributes):
             return pl.Series([None], dtype=pl.String).new_from_index(0, len(slots))
         held = self.tables.attributes[np.maximum(slots, 0)]
@@ -103,11 +103,11 @@ class Objects:
         return LineBuffer(self.tables.texts, places, places).texts(places, sizes)
 
     def values(self, slots: Array) -> tuple[Array, list[Any]]:
-        """What is in ``slots`` (none of them empty), read: which of the different values each is, and those."""
+        """The values in ``slots`` (none of them empty), parsed: an index per slot, and the distinct values."""
         held = self.tables.attributes[slots]
         is_text = held[:, t.KIND] == TEXT
         places, sizes = held[:, PLACE], held[:, t.VALUE_SIZE]
-        letters = padded(self.tables.body)  # the texts of these have lost their escapes
+        letters = padded(self.tables.body)  # the strings here have their escapes decoded
         letters.flags.writeable = False
         as_sent, texts = LineBuffer(letters, places, places), LineBuffer(self.tables.texts, places, places)
         other, own = codes(as_sent.texts(places, np.where(is_text, -1, sizes))), codes(
@@ -118,7 +118,7 @@ class Objects:
         return which, read + own.names.to_list()
 
     def written(self, members: Array) -> Written:
-        """Members as their values are written: of fractions, lists and objects among the ``members`` (a mask)."""
+        """Members with their values as JSON text: the fractions, lists and objects among ``members`` (a mask)."""
         attributes = self.tables.attributes
         odd = np.flatnonzero(members & ((attributes[:, t.KIND] == FRACTION) | (attributes[:, t.KIND] >= OTHER)))
         if not len(odd):
@@ -133,7 +133,7 @@ class Objects:
 
 
 def on_lines(body: bytes, loads: Callable[[bytes], Any]) -> Objects | None:
-    """A line each; lines with nothing but blanks are none. None if it is not worth it, or no text."""
+    """Objects on one line each; blank lines are skipped. None if it does not pay, or for bytes that are not text."""
     count = body.count(b"\n")
     if count < FEWEST or len(body) > _MOST_BYTES * count:
         return None
@@ -150,7 +150,7 @@ def on_lines(body: bytes, loads: Callable[[bytes], Any]) -> Objects | None:
 
 
 def in_a_list(body: bytes, loads: Callable[[bytes], Any]) -> Objects | None:
-    """Items of one list, all of them objects. None if it is none, or not worth it."""
+    """The items of one list, all of them objects. None if it is not such a list, or it does not pay."""
     if not body[:64].lstrip().startswith(b"[") or len(body) < FEWEST * 16:
         return None
     found = read(body)
@@ -182,7 +182,7 @@ def _walked(
         tops.append(own if parent < 0 else tops[parent])
     objects = Objects(tables, flat, tops, loads)
     if len(set(flat)) < len(flat):
-        # An object's own name counts as little here as one that only two other objects come to: all of them are marked.
+        # An object's own name counts the same as one that two nested objects produce: all of them are marked.
         twice = {name for name, times in Counter(flat).items() if times > 1}
         records[:, t.STRANGE] |= objects.with_any([name in twice for name in flat])
     return objects
@@ -190,7 +190,7 @@ def _walked(
 
 @part
 def _number_of(data: Array, parent: int, begin: int, size: int, names: Array, taken: Array, count: int) -> int:
-    """The number of a name in an object, ``count`` if it is a new one; -1 if there are too many."""
+    """The number of a name in an object, ``count`` if it is new; -1 if there are too many."""
     mixed = np.uint64(parent + 2) * np.uint64(0x9E3779B97F4A7C15)
     for place in range(begin, begin + size):
         mixed = (mixed ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
@@ -213,7 +213,7 @@ def _number_of(data: Array, parent: int, begin: int, size: int, names: Array, ta
 
 @part
 def _is_large(data: Array, nodes: Array, node: int) -> bool:
-    """Whether something in a node is a number that libraries read in different ways."""
+    """Whether a node contains a number that libraries parse differently."""
     for at in range(node, nodes[node, n.NEXT]):
         kind, begin, size = nodes[at, n.IS], nodes[at, n.BEGIN], nodes[at, n.SIZE]
         if kind == OTHER and size >= _LARGE:
@@ -231,7 +231,7 @@ def _is_large(data: Array, nodes: Array, node: int) -> bool:
 def _walk(
     data: Array, nodes: Array, roots: Array, records: Array, attributes: Array, names: Array
 ) -> tuple[int, int]:  # fmt: skip
-    """Writes objects down; says how many members they have, and how many names there are."""
+    """Writes the rows of objects; returns how many members and how many names there are."""
     taken, seen = np.full(_SLOTS, -1, np.int32), np.full(len(names), -1, np.int64)
     parents, ends = np.full(_DEPTH + 1, -1, np.int64), np.zeros(_DEPTH + 1, np.int64)
     count, many = 0, 0
@@ -288,7 +288,7 @@ def _slots(records: Array, attributes: Array, columns: Array, found: Array) -> N
 
 @compiled
 def _items(nodes: Array, items: Array) -> int:
-    """Writes down where the items of a list are, and says how many."""
+    """Writes the offsets of a list's items, and returns how many there are."""
     count, node = 0, 1
     while node < nodes[0, n.NEXT]:
         items[count] = node

@@ -1,4 +1,5 @@
-"""Attributes of log records as JSON: what ``json.dumps(fields, sort_keys=True, ensure_ascii=False)`` writes, for all records at once."""
+"""Attributes of log records as JSON: the output of ``json.dumps(fields, sort_keys=True, ensure_ascii=False)`` for all
+records at once."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from collector.columnar.otlp_tables import Array, Tables
 from parsers.compiled import compiled, part
 from parsers.lines import LineBuffer
 
-#: Records with more attributes are left to the thorough reader.
+#: Records with more attributes are left to the general reader.
 MOST = 128
-#: A place in a text column has 32 bits. Only a resource of megabytes with thousands of records comes to as much.
+#: An offset in a text column has 32 bits. Only a resource of megabytes with thousands of records reaches this.
 _MOST_BYTES = 1 << 31
-#: A number of 64 bits has at most so many letters, and so has a word.
+#: Most characters of a 64-bit number or a literal.
 _LONGEST = 24
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _SPACE, _MINUS = b'"\\,: -'
 _OPEN, _CLOSE = b"{}"
-#: The letter behind the backslash for control characters that have one.
+#: The letter after the backslash for control characters that have a short escape.
 _SHORT = np.zeros(32, np.uint8)
 for _sign, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
     _SHORT[_sign] = ord(_letter)
@@ -34,8 +35,8 @@ NULL, TEXT, INTEGER, FRACTION, FALSE = t.NULL, t.TEXT, t.INTEGER, t.FRACTION, t.
 
 
 class Written(NamedTuple):
-    """Attributes, those that are fractions with the places in ``texts`` at which they stand as JSON. Other kinds of values may
-    be there as fractions, too."""
+    """Attributes whose JSON text is already written, with its offsets in ``texts``: those that are fractions, and
+    possibly other kinds stored as fractions."""
 
     attributes: Array
     texts: Array
@@ -47,8 +48,8 @@ def fields(
 ) -> pl.Series:  # fmt: skip
     """The fields of the records ``rows``, null for those without.
 
-    ``names[named[i]]`` is the key of attribute ``i``, None for one that is no field; ``about``: by the number of a resource,
-    what it says of all its records. A record's own attributes stand before those. Raises ``ValueError`` beyond all bounds.
+    ``names[named[i]]`` is the key of attribute ``i``, None if it is not a field; ``about``: by resource number, the
+    fields of all its records. A record's own attributes take precedence. Raises ``ValueError`` above the size limits.
     """
     every = sorted({name for name in names if name is not None}.union(*about))
     ranks = {name: rank for rank, name in enumerate(every)}
@@ -93,7 +94,7 @@ def _member_text(name: str, value: Any) -> str:
 
 
 def _joined_texts(texts: Sequence[str]) -> tuple[Array, Array]:
-    """Texts behind each other, and where each begins with its size."""
+    """The texts concatenated, and the offset and size of each."""
     parts = [text.encode() for text in texts]
     sizes = np.array([len(part) for part in parts], np.int64)
     joined = np.frombuffer(b"".join(parts) + b" ", np.uint8)
@@ -127,7 +128,7 @@ def _copied(source: Array, at: int, size: int, out: Array, to: int) -> int:
 
 @part
 def _text(source: Array, at: int, size: int, out: Array, to: int) -> int:
-    """A text in quotes."""
+    """A quoted string."""
     out[to] = _QUOTE
     to += 1
     for place in range(at, at + size):
@@ -153,7 +154,7 @@ def _text(source: Array, at: int, size: int, out: Array, to: int) -> int:
 
 @part
 def _integer(value: int, out: Array, to: int) -> int:
-    # Unsigned: the least number has no opposite of 64 bits.
+    # Unsigned: the smallest number has no 64-bit negation.
     rest = np.uint64(value)
     if value < 0:
         rest = ~rest + np.uint64(1)
@@ -184,8 +185,8 @@ def _value(texts: Array, attribute: Array, fractions: Array, out: Array, to: int
 
 @part
 def _ordered(record: Array, rank: Array, own: Array) -> int:
-    """Puts the numbers of a record's attributes that are fields in the order of their names, the last of the same name
-    only; how many there are."""
+    """Sorts the numbers of a record's field attributes by name, keeping only the last of equal names; returns how many
+    there are."""
     count = 0
     for number in range(record[t.FIRST], record[t.FIRST] + record[t.COUNT]):
         if rank[number] < 0:

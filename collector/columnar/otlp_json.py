@@ -1,7 +1,7 @@
-"""A request of OTLP logs in JSON, walked from node to node (:mod:`collector.columnar.json_tokens`).
+"""An OTLP logs request in JSON, walked node by node (:mod:`collector.columnar.json_tokens`).
 
-Names given twice or with escapes, values of other types than they have in the model, numbers of more than 18 digits: those
-are for the thorough reader.
+Duplicate or escaped names, values whose type differs from the model, and numbers of more than 18 digits are left to the
+general reader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = (
 
 
 def tables(body: bytes) -> Tables | None:
-    """None if ``body`` is no request, or one for the thorough reader."""
+    """None if ``body`` is not a request, or one for the general reader."""
     found = read(body)
     if found is None:
         return None
@@ -28,14 +28,15 @@ def tables(body: bytes) -> Tables | None:
 
 
 def is_request(body: bytes) -> bool:
-    """Whether ``body`` is JSON and what an exporter of logs sends. If not it may still be, in another form."""
+    """Whether ``body`` is JSON of the form that log exporters send. If not, it may still be a request in another
+    form."""
     found = read(body)
     return found is not None and _has_groups(found[0])
 
 
 @part
 def _is_whole(data: Array, at: int, size: int) -> bool:
-    """Whether a text is a number as JSON writes it, without a fraction and with few digits."""
+    """Whether a string is a number in JSON's syntax, without a fraction and with few digits."""
     first = at + (data[at] == _MINUS)
     digits = at + size - first
     for place in range(first, at + size):
@@ -46,7 +47,7 @@ def _is_whole(data: Array, at: int, size: int) -> bool:
 
 @part
 def _digits(data: Array, begin: int, size: int, most: int) -> int:
-    """The digits of a text as a number; -1 if they are anything else, or more than ``most``."""
+    """The digits of a string as a number; -1 if it holds anything else, or more than ``most`` digits."""
     value = 0
     for place in range(begin, begin + size):
         if not _ZERO <= data[place] <= _NINE:
@@ -57,17 +58,17 @@ def _digits(data: Array, begin: int, size: int, most: int) -> int:
 
 @part
 def _any_value(data: Array, nodes: Array, node: int) -> tuple[int, int, int]:
-    """What the AnyValue at a node holds: its kind, its number or place, its size."""
+    """The content of the AnyValue at a node: its kind, its number or offset, its size."""
     if nodes[node, n.IS] != n.OBJECT:
         return (NULL if nodes[node, n.IS] == NULL else OTHER), 0, 0
     held, name = node + 2, nodes[node + 1, n.NAMED]
     if nodes[node, n.NEXT] == node + 1:
         return NULL, 0, 0
     kind, begin, size = nodes[held, n.IS], nodes[held, n.BEGIN], nodes[held, n.SIZE]
-    # Of several things held it is not decided here which counts.
+    # If it holds several values, the general reader decides which one counts.
     if nodes[held, n.NEXT] != nodes[node, n.NEXT] or name in (n.ARRAY_VALUE, n.LIST_VALUE, n.ESCAPED):
         return OTHER, 0, 0
-    if name == n.INT_VALUE and kind == TEXT:  # a number of 64 bits is written as a text
+    if name == n.INT_VALUE and kind == TEXT:  # a 64-bit number is written as a string
         if not _is_whole(data, begin, size):
             return OTHER, 0, 0
         kind = INTEGER
@@ -80,7 +81,7 @@ def _any_value(data: Array, nodes: Array, node: int) -> tuple[int, int, int]:
 
 @part
 def _attribute(data: Array, nodes: Array, node: int, found: Array) -> bool:
-    """Writes a key with its value down; false if it is out of the ordinary."""
+    """Writes a key and its value; false if they are unusual."""
     found[0], found[1], found[2], found[3], found[4] = 0, 0, NULL, 0, 0
     keys, values = 0, 0
     if nodes[node, n.IS] != n.OBJECT:
@@ -102,10 +103,10 @@ def _attribute(data: Array, nodes: Array, node: int, found: Array) -> bool:
 
 @part
 def _attributes(data: Array, nodes: Array, node: int, attributes: Array, count: int) -> tuple[int, bool]:
-    """A record's attributes from row ``count`` on: the row behind them, and whether all are as usual."""
+    """A record's attributes from row ``count`` on: the row after them, and whether all are regular."""
     is_plain, end, node = True, nodes[node, n.NEXT], node + 1
     while node < end:
-        # Where no row is left the last one is written over: there will be another walk with enough of them.
+        # Without a row left, the last one is overwritten: another walk with enough rows follows.
         row = attributes[min(count, len(attributes) - 1)]
         is_plain = _attribute(data, nodes, node, row) and is_plain
         count, node = count + 1, nodes[node, n.NEXT]
@@ -114,7 +115,7 @@ def _attributes(data: Array, nodes: Array, node: int, attributes: Array, count: 
 
 @part
 def _moment(data: Array, node: Array) -> int:
-    """Nanoseconds, as digits in a text, a number, or nothing at all; -1 if it is something else."""
+    """Nanoseconds as digits in a string, as a number, or absent; -1 for anything else."""
     if node[n.IS] == NULL or (node[n.IS] == TEXT and node[n.SIZE] == 0):
         return 0
     is_plain = node[n.IS] == TEXT or node[n.IS] == INTEGER or node[n.IS] == OTHER
@@ -123,7 +124,7 @@ def _moment(data: Array, node: Array) -> int:
 
 @part
 def _severity(data: Array, node: Array) -> int:
-    """The number of a severity, zero for what is none; -1 for the thorough reader."""
+    """The severity number, zero if invalid; -1 for the general reader."""
     kind, begin, size = node[n.IS], node[n.BEGIN], node[n.SIZE]
     if kind == INTEGER:
         return max(whole_number(data, begin, begin + size), 0)
@@ -137,8 +138,8 @@ def _severity(data: Array, node: Array) -> int:
 
 @part
 def _record(data: Array, nodes: Array, node: int, found: Array, attributes: Array, count: int) -> int:
-    """Writes a log record down, its attributes from row ``count`` on; gives the row behind them. ``found`` is zeros but for
-    what is known before."""
+    """Writes a log record, its attributes from row ``count`` on; returns the row after them. ``found`` is zero except
+    for what is already known."""
     found[t.FIRST] = count
     seen, is_plain, end = 0, nodes[node, n.IS] == n.OBJECT, nodes[node, n.NEXT]
     node = node + 1 if is_plain else end
@@ -172,8 +173,8 @@ def _record(data: Array, nodes: Array, node: int, found: Array, attributes: Arra
 
 @part
 def _only(nodes: Array, node: int, wanted: int) -> int:
-    """The list of the name ``wanted`` in the object at a node: its own node; 0 if there is none, or null; -1 if something is
-    out of the ordinary."""
+    """The list named ``wanted`` in the object at a node: its own node; 0 if there is none, or null; -1 if something is
+    unusual."""
     found, end = 0, nodes[node, n.NEXT]
     if nodes[node, n.IS] != n.OBJECT:
         return -1
@@ -193,7 +194,7 @@ def _only(nodes: Array, node: int, wanted: int) -> int:
 
 @part
 def _resource(nodes: Array, node: int, found: Array) -> bool:
-    """Where the resource of a group lies; false if it has several, or what is none."""
+    """Where the resource of a group is; false if there are several, or it is not an object."""
     found[0], found[1], many = 0, 0, 0
     end, node = nodes[node, n.NEXT], node + 1
     while node < end:
@@ -264,5 +265,5 @@ def _walk(data: Array, nodes: Array, resources: Array, records: Array, attribute
 
 
 def prepare_check() -> None:
-    """Calls what :func:`is_request` is compiled of."""
+    """Calls the functions that :func:`is_request` is compiled from."""
     is_request(b'{"resourceLogs":[]}')

@@ -1,8 +1,8 @@
-"""A request of OTLP logs in protobuf, walked field by field.
+"""An OTLP logs request in protobuf, walked field by field.
 
-Numbers of fields are those of opentelemetry/proto/{collector/logs,logs,common}/v1. Whether the bytes are a request at all
-is the library's to say, before this: here only what lies where. Of a field that is given twice the last one counts,
-and parts of messages would have to be put together: those are for the thorough reader.
+Field numbers are those of opentelemetry/proto/{collector/logs,logs,common}/v1. The library has already validated the
+request: this module only locates its fields. For a field given twice the last one counts, and partial messages would
+have to be merged: both are left to the general reader.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collector.columnar import otlp_tables as t
 from collector.columnar.otlp_tables import Array, Tables, padded, walked
 from parsers.compiled import compiled, part
 
-#: A field's tag is its number and how it is written: a number, eight bytes, or bytes with their count before them.
+#: A field's tag is its number and its wire type: a varint, eight bytes, length-prefixed bytes, or four bytes.
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _GROUP = 1 << 3 | _BYTES
 _RESOURCE, _SCOPE = 1 << 3 | _BYTES, 2 << 3 | _BYTES
@@ -26,14 +26,14 @@ NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = (
 
 
 def tables(body: bytes) -> Tables | None:
-    """``body`` must be a request, as the library sees it."""
+    """``body`` must be a request that the library accepts."""
     texts = padded(body)
     return walked(body, texts, lambda *tables: _walk(texts, len(body), *tables))
 
 
 @part
 def _varint(data: Array, at: int, end: int) -> tuple[int, int]:
-    """A number of seven bits a byte, as 64 bits, and where it ends; -1 if it does not end before ``end``."""
+    """A varint (seven bits per byte) as 64 bits, and where it ends; -1 if it does not end before ``end``."""
     value, shift = 0, 0
     while at < end and shift < 70:
         byte = int(data[at])
@@ -48,8 +48,8 @@ def _varint(data: Array, at: int, end: int) -> tuple[int, int]:
 
 @part
 def _field(data: Array, at: int, end: int) -> tuple[int, int, int, int]:
-    """The field at ``at``: its tag, its value (or how many bytes it has), where that begins, and where the next field does;
-    -1 if none is to be read."""
+    """The field at ``at``: its tag, its value (or its number of bytes), where that begins, and where the next field
+    begins; -1 if there is none."""
     tag, begin = _varint(data, at, end)
     if begin < 0:
         return 0, 0, 0, -1
@@ -73,7 +73,7 @@ def _field(data: Array, at: int, end: int) -> tuple[int, int, int, int]:
 
 @part
 def _value(data: Array, at: int, end: int) -> tuple[int, int, int]:
-    """An AnyValue between two places: its kind, its number or place, and the size of a text."""
+    """An AnyValue between two offsets: its kind, its number or offset, and the size of a string."""
     kind, value, size = NULL, 0, 0
     while at < end:
         tag, held, begin, at = _field(data, at, end)
@@ -94,7 +94,7 @@ def _value(data: Array, at: int, end: int) -> tuple[int, int, int]:
 
 @part
 def _attribute(data: Array, at: int, end: int, found: Array) -> bool:
-    """Writes a KeyValue down; false if it is out of the ordinary."""
+    """Writes a KeyValue; false if it is unusual."""
     found[0], found[1], found[2], found[3], found[4] = at, 0, NULL, 0, 0
     values = 0
     while at < end:
@@ -111,8 +111,8 @@ def _attribute(data: Array, at: int, end: int, found: Array) -> bool:
 
 @part
 def _record(data: Array, at: int, end: int, found: Array, attributes: Array, count: int) -> int:
-    """Writes a LogRecord down, and its attributes from row ``count`` on; gives the row behind them, -1 if it cannot be
-    walked. ``found`` is zeros but for what is known before."""
+    """Writes a LogRecord, its attributes from row ``count`` on; returns the row after them, -1 if it cannot be walked.
+    ``found`` is zero except for what is already known."""
     bodies, kind = 0, TEXT
     while at < end:
         tag, held, begin, at = _field(data, at, end)
@@ -130,7 +130,7 @@ def _record(data: Array, at: int, end: int, found: Array, attributes: Array, cou
             bodies += 1
             kind, found[t.BODY], found[t.BODY_SIZE] = _value(data, begin, begin + held)
         elif tag == _ATTRIBUTE:
-            # Where no row is left the last one is written over: there will be another walk with enough of them.
+            # Without a row left, the last one is overwritten: another walk with enough rows follows.
             row = attributes[min(count, len(attributes) - 1)]
             if not _attribute(data, begin, begin + held, row):
                 found[t.STRANGE] = 1

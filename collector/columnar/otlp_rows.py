@@ -1,4 +1,4 @@
-"""Columns of log records from the tables into which a request was walked."""
+"""Columns of log records from the tables of a walked request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collector.columnar.otlp_fields import MOST
 from collector.columnar.otlp_tables import Array, Tables
 from parsers.lines import LineBuffer, chosen, codes, column, numbered
 
-#: The model's severity numbers, four to a word, and its words that are not ours.
+#: The model's severity numbers, four per level, and its level names that differ from ours.
 SEVERITIES = ("debug", "debug", "info", "warning", "error", "crit")
 SEVERITY_WORDS = {"warn": "warning", "err": "error", "fatal": "crit", "critical": "crit"}
 _LEVELS = (None, "debug", "info", "warning", "error", "crit")
@@ -31,8 +31,8 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class Sorts:
-    """Records that say the same of where they come from: record ``rows[i]`` is of sort ``which[i]``, of which
-    ``rows[firsts[which[i]]]`` is the first one."""
+    """Records grouped by the same origin: record ``rows[i]`` is in group ``which[i]``, whose first record is
+    ``rows[firsts[which[i]]]``."""
 
     which: Array
     firsts: Array
@@ -47,7 +47,7 @@ def keys_of(tables: Tables) -> Keys:
 
 
 def slots_of(tables: Tables, keys: Keys, wanted: Sequence[str]) -> Array:
-    """By record and wanted key: which attribute has it, the last if several do; -1: none."""
+    """By record and wanted key: the attribute that has it, the last one if several do; -1: none."""
     slots = np.full((len(tables.records), len(wanted)), -1, np.int64)
     place = {name: at for at, name in enumerate(wanted)}
     of_key = np.array([place.get(name, -1) for name in keys.names] or [-1], np.int64)[keys.which]
@@ -58,8 +58,8 @@ def slots_of(tables: Tables, keys: Keys, wanted: Sequence[str]) -> Array:
 
 
 def strange(tables: Tables, slots: Array, numbers: Array) -> Array:
-    """Which records are left to the thorough reader: those that the walk marked, those with very many attributes, and those
-    with other than a text (a number, where ``numbers``) in a slot."""
+    """Which records are left to the general reader: those that the walk marked, those with very many attributes, and
+    those with anything but a string (or a number, where ``numbers``) in a slot."""
     marked = (tables.records[:, t.STRANGE] != 0) | (tables.records[:, t.COUNT] > MOST)
     if len(tables.attributes):
         kinds = np.where(slots >= 0, tables.attributes[slots, t.KIND], t.TEXT)
@@ -69,7 +69,7 @@ def strange(tables: Tables, slots: Array, numbers: Array) -> Array:
 
 
 def sorts(tables: Tables, rows: Array, slots: Array) -> Sorts:
-    """What ``rows`` have in common: the resource, and what is in their ``slots``."""
+    """Groups ``rows`` by what they have in common: the resource, and the values in their ``slots``."""
     together = tables.records[rows, t.RESOURCE]
     for slot in slots[rows].T:
         if (slot < 0).all():
@@ -93,14 +93,14 @@ def lines_of(tables: Tables, rows: Array) -> pl.Series:
 
 
 def times_of(tables: Tables, rows: Array) -> pl.Series:
-    """Microseconds since 1970, when it was or else when it was seen; null where neither is said."""
+    """Microseconds since 1970, the time of the event or else of its observation; null if neither is given."""
     time, observed = tables.records[rows, t.TIME], tables.records[rows, t.OBSERVED]
     stamps = np.where(time != 0, time, observed).view(np.uint64)
     return column((stamps // np.uint64(1000)).view(np.int64), stamps != 0, pa.int64())
 
 
 def severities_of(tables: Tables, rows: Array) -> pl.Series:
-    """By the number, else by the word."""
+    """From the number, else from the text."""
     records = tables.records[rows]
     numbers = records[:, t.NUMBER]
     known = (numbers >= 1) & (numbers <= 24)

@@ -1,7 +1,7 @@
-"""The tables into which a request of OTLP is walked: one row for each log record, and one for each of its attributes.
+"""The tables of a walked OTLP request: one row per log record, and one per attribute.
 
-Texts are places in the request's bytes. What is out of the ordinary (lists, objects, bytes, fields given twice) is not
-read: its record is marked, and the thorough reader takes the record as it lies in the request.
+Strings are offsets into the request's bytes. Unusual content (lists, objects, bytes, duplicate fields) is not parsed:
+its record is marked, and the general reader parses that record from the request.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-#: Columns of ``records``: which resource; where the record lies; moments in nanoseconds; the severity's number; places
-#: of the severity's and the body's texts; its attributes; and whether it is left to the thorough reader.
+#: Columns of ``records``: the resource; the record's offsets; timestamps in nanoseconds; the severity number; offsets
+#: of the severity text and the body; the attributes; and whether it is left to the general reader.
 (RESOURCE, BEGIN, END, TIME, OBSERVED, NUMBER, WORD, WORD_SIZE, BODY, BODY_SIZE, FIRST, COUNT, STRANGE) = range(13)
 RECORD_COLUMNS = 13
-#: Columns of ``attributes``: the key's place; the kind of the value; the number itself or the text's place.
+#: Columns of ``attributes``: the key's offset and size; the kind of the value; the number itself or the string's
+#: offset; its size.
 KEY, KEY_SIZE, KIND, VALUE, VALUE_SIZE = range(5)
 ATTRIBUTE_COLUMNS = 5
-#: Kinds of values. A ``FRACTION`` is the bits of a double in protobuf, a place in JSON. ``OTHER``: for the thorough reader.
+#: Kinds of values. A ``FRACTION`` is the bits of a double in protobuf, an offset in JSON. ``OTHER``: for the general
+#: reader.
 NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = range(7)
-#: Zeros behind the request: whoever reads a byte too far sees none of a text.
+#: Zero bytes after the request: a read past the end sees no text.
 BEHIND = 16
-#: So many bytes make a record and an attribute, at least usually; of more there is a second walk.
+#: Estimated bytes per record and per attribute; if there are more of them, a second walk follows.
 _RECORD_BYTES, _ATTRIBUTE_BYTES = 64, 24
 
 
 @dataclass(frozen=True)
 class Tables:
-    """``resources``: where each lies, by number. ``texts``: the bytes in which places are; ``body``: the request."""
+    """``resources``: the offsets of each, by number. ``texts``: the bytes that offsets point into; ``body``: the
+    request."""
 
     body: bytes
     texts: Array
@@ -50,10 +53,10 @@ def padded(body: bytes) -> Array:
 
 
 def walked(body: bytes, texts: Array, walk: Callable[[Array, Array, Array, Array], None]) -> Tables | None:
-    """The tables of a request; None if it must be left to the thorough reader as a whole.
+    """The tables of a request; None if it must be left to the general reader as a whole.
 
-    ``walk(resources, records, attributes, counts)`` fills the tables as far as they go and says how many rows there are, -1
-    for a request that it cannot walk. ``texts``: the bytes in which it finds its places.
+    ``walk(resources, records, attributes, counts)`` fills the tables as far as they go and returns the number of rows,
+    -1 for a request that it cannot walk. ``texts``: the bytes that its offsets point into.
     """
     guess = (len(body) // _RECORD_BYTES + 16, len(body) // _RECORD_BYTES + 16, len(body) // _ATTRIBUTE_BYTES + 16)
     while True:

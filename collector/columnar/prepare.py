@@ -1,6 +1,6 @@
-"""Makes the machine code of the receivers, once on a machine: ``python -m collector.columnar.prepare``, half a minute.
+"""Compiles the receivers' machine code, once per machine: ``python -m collector.columnar.prepare``, half a minute.
 
-Without it the first sender of OTLP waits for that, in each worker that its batches come to.
+Without it, the first OTLP sender waits for the compilation, in each worker that gets its batches.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collector.columnar import objects
 from collector.receivers import ndjson, otlp
 from collector.receivers.base import Decoded, Payload
 
-#: The least request that goes all the way.
+#: The smallest request that exercises the whole path.
 _RECORD = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}'
-#: So many of a shipper's objects that they are read together.
+#: Enough of a shipper's objects that they are parsed together.
 _OBJECTS = b'{"message":"a","time":"2026-11-21T10:00:00Z","a":1}\n' * objects.FEWEST
 
 

@@ -1,4 +1,4 @@
-"""Machine code for the event loop, which must not wait until it is loaded, let alone made."""
+"""Machine code for the event loop, which must not wait for loading, let alone compiling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from parsers.compiled import release
 
 
 class Readiness:
-    """Whether what ``prepare`` calls may be called. The first who asks has it prepared, in a thread of its own."""
+    """Whether the functions that ``prepare`` calls may be called. The first query starts the preparation in its own
+    thread."""
 
     def __init__(self, prepare: Callable[[], None]) -> None:
         self._prepare = prepare
@@ -23,7 +24,7 @@ class Readiness:
         return self._ready.is_set()
 
     def wait(self) -> None:
-        """Returns when all is prepared."""
+        """Returns once everything is prepared."""
         bool(self)
         self._ready.wait()
 

@@ -1,5 +1,6 @@
-"""To which cluster, node and boot a row belongs: settled when it comes in, and again when something is learned later.
+"""Which cluster, node and boot a row belongs to: decided on arrival, and again when something is learned later.
 
-``entry`` reads it off a line and its transport, ``hosts`` knows nodes' other names, ``clusters`` the cluster's, ``boots`` when
-machines booted. ``identity`` holds what a running service has learned; nothing else writes it. Knows neither events nor causes.
+``entry`` reads it from a line and its transport, ``hosts`` knows nodes' other names, ``clusters`` the cluster's,
+``boots`` when machines booted. ``identity`` holds what a running service has learned; nothing else writes it. Knows
+neither events nor causes.
 """

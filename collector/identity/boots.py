@@ -1,4 +1,4 @@
-"""Which boot a line belongs to that says only for how long its machine is up, once the boot is known."""
+"""Which boot a line with only an uptime belongs to, once the boot is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from store.functions import PLACE
 from store.questions import settling
 from store.tables import LOGS
 
-#: Kernel stamps of one boot agree with the wall clock within this; more apart is another boot.
+#: Kernel timestamps of one boot agree with the wall clock within this many seconds; beyond it they are another boot's.
 SAME_BOOT_S = 60.0
 #: A cluster and a host.
 Machine = tuple[Any, Any]
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 def settle(store: Door) -> None:
-    """Gives lines that have only the machine's own clock their time, where its boot is known. Idempotent."""
+    """Gives lines with only the machine's own clock their time, where the boot is known. Idempotent."""
     waiting = store.ask(settling.lines_with_uptime_only())
     if not waiting:
         return
@@ -37,8 +37,8 @@ def settle(store: Door) -> None:
 
 
 def boots_of(by_lines: Iterable[Row], reported: Iterable[Row]) -> dict[Machine, list[float]]:
-    """When machines booted, epoch seconds in no order: by their finest lines that have both clocks (``by_lines``), and boots that
-    were reported where no line tells of the same one."""
+    """When machines booted, in epoch seconds, in no order: from their most precise lines with both clocks
+    (``by_lines``), and from reported boots that no line covers."""
     lines = list(by_lines)
     finest: dict[Machine, int] = {}
     for row in lines:
@@ -57,8 +57,8 @@ def boots_of(by_lines: Iterable[Row], reported: Iterable[Row]) -> dict[Machine, 
 def times_of(
     waiting: Iterable[Row], boots: Mapping[Machine, list[float]], last: Iterable[Row]
 ) -> list[tuple[int, datetime]]:
-    """(place, naive UTC) of each waiting line whose boot is known: the newest boot after which the line does not lie behind
-    the machine's ``last`` line; of several stamps of that boot the median."""
+    """(row, naive UTC) of each waiting line whose boot is known: the newest boot after which the line does not lie
+    beyond the machine's ``last`` line; of several timestamps of that boot, the median."""
     latest = {_machine(row): row["last"] for row in last}
     found = []
     for row in waiting:

@@ -1,4 +1,4 @@
-"""What a cluster is called: by its own files in a tree, by the rows that come in, by all that is stored."""
+"""A cluster's name: from its own files in a tree, from incoming rows, from everything stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from store.door import Asks, Door
 from store.questions import job_rows, settling, sources
 
-#: Kinds of files whose word on the cluster's name is the only one that counts.
+#: Kinds of files that take precedence over all others for the cluster's name.
 CONFIGURATION = ("slurm_conf", "scontrol_config")
 #: Tables whose rows name the cluster themselves.
 _NAMING = ("jobs", "settings", "logs")
@@ -22,7 +22,8 @@ _OF_ENVIRONMENT = re.compile(rb"SLURM_CLUSTER_NAME=([^\0\n]+)")
 
 
 def named_in_file(kind: str, head: bytes, whole: bool) -> tuple[str, ...]:
-    """What a file of a recognised ``kind`` calls its cluster, once for each time it says it; ``whole``: ``head`` is all of it."""
+    """The cluster names in a file of a recognised ``kind``, once per occurrence; ``whole``: ``head`` is the entire
+    file."""
     if kind in CONFIGURATION:
         match = _CLUSTER_NAME.search(head)
         return (match[1].decode("utf-8", "replace"),) if match else ()
@@ -41,8 +42,8 @@ def named_in_file(kind: str, head: bytes, whole: bool) -> tuple[str, ...]:
 
 
 def named_in_tree(files: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """What the files of a tree (kind, names) call its cluster, the most frequent first: slurm.conf's word is the only one, else all
-    that accounting and environments of jobs name."""
+    """The cluster names in the files of a tree (kind, names), most frequent first: slurm.conf alone if it names one,
+    else all that accounting and job environments name."""
     found = list(files)
     for kind, names in found:
         if kind in CONFIGURATION and names:
@@ -53,13 +54,13 @@ def named_in_tree(files: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
 
 @dataclass(frozen=True)
 class TreeCluster:
-    """The cluster that a tree was collected from: what its own files call it, and what it is to be called."""
+    """The cluster that a tree was collected from: the name in its own files, and the name to use."""
 
     own: str
     called: str
 
     def place(self, data: pl.DataFrame) -> pl.DataFrame:
-        """Rows of the tree with its cluster called as it is to be; Slurm writes the name in small letters."""
+        """Rows of the tree with the cluster's name replaced by the one to use; Slurm writes the name in lower case."""
         if "cluster" not in data.columns:
             return data
         own = pl.col("cluster").str.to_lowercase() == self.own.lower()
@@ -67,7 +68,7 @@ class TreeCluster:
 
 
 def only_one_in(tables: Mapping[str, pl.DataFrame], store: Asks) -> str | None:
-    """The cluster that rows on their way into the store name, where neither they nor the store name another."""
+    """The only cluster that incoming rows name, if neither they nor the store name another."""
     parts = [tables[name]["cluster"] for name in _NAMING if name in tables]
     names = set(pl.concat(parts).drop_nulls().unique().to_list()) if parts else set()
     if len(names) != 1:
@@ -77,13 +78,13 @@ def only_one_in(tables: Mapping[str, pl.DataFrame], store: Asks) -> str | None:
 
 
 def only_one_of_jobs(store: Asks) -> str | None:
-    """The cluster that stored jobs name, where they name one."""
+    """The only cluster that stored jobs name, if there is exactly one."""
     known = store.ask(sources.JOB_CLUSTERS)
     return known[0]["cluster"] if len(known) == 1 else None
 
 
 def settle(store: Door) -> None:
-    """Gives stored rows of no cluster the cluster's name, where there is one only. Idempotent."""
+    """Gives stored rows without a cluster its name, if there is only one. Idempotent."""
     named = store.ask(settling.named_clusters())
     if len(named) == 1:
         store.name_cluster(named[0]["cluster"])

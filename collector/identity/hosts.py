@@ -1,11 +1,10 @@
-"""Which node a host's other names mean: its address, its NodeHostname, a name with a domain, capitals.
+"""Maps a host's other names to its node: its address, its NodeHostname, a name with a domain, upper case.
 
-A log server writes what it knows of a sender, often an address; Slurm speaks of NodeNames. The site's own inventory says
-which is which: ``NodeName= NodeAddr= NodeHostname=`` of slurm.conf, ``scontrol show node``, ``sinfo``, slurmrestd. So it is
-with controllers (``SlurmctldHost=``) and switches (topology.conf, the list of cables). Rows get the NodeName as their host
-when they are stored, and rows that were stored before the inventory was known when it is (``settle``): the order of both
-does not matter. The line itself stays as it was written. A name that could mean two nodes,
-or that is itself a node's name, means nothing.
+A log server writes what it knows of a sender, often an address; Slurm uses NodeNames. The site's own inventory maps
+them: ``NodeName= NodeAddr= NodeHostname=`` of slurm.conf, ``scontrol show node``, ``sinfo``, slurmrestd. The same holds
+for controllers (``SlurmctldHost=``) and switches (topology.conf, the cable list). Rows get the NodeName as their host
+when they are stored; rows stored before the inventory was known get it later (``settle``): the order does not matter.
+The line itself stays unchanged. A name that could mean two nodes, or that is itself a node's name, maps to nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from store.door import Asks, Door
 from store.questions import settling
 from store.tables import METADATA, SETTINGS
 
-#: Tables of ``raw`` whose host is what somebody wrote of himself. Others name nodes as Slurm does.
+#: Tables of ``raw`` whose host is what a writer called itself. Others name nodes as Slurm does.
 TABLES = ("logs", "metrics", "boots", "links", "artifacts")
 #: A cluster that the inventory does not name.
 _ANOTHER = "\0"
-#: Under this name the store remembers for which inventory its rows were settled.
+#: The store records under this name which inventory its rows were settled for.
 _FACT = "host_names"
 
 _TOLD = re.compile(r"\b(?:NodeAddr|NodeHostname)\s*=\s*(\S+)", re.IGNORECASE)
-#: ``SlurmctldHost=ctl(10.0.0.1)``; a list of several is parted by commas or blanks.
+#: ``SlurmctldHost=ctl(10.0.0.1)``; lists are separated by commas or blanks.
 _CONTROLLER = re.compile(r"(?P<host>[\w.-]+)(?:\((?P<address>[^()\s]+)\))?")
 _NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
 _LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[\d,-]+)\](?P<behind>[^\[\]]*)")
@@ -42,21 +41,23 @@ _LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[\d,-]+)\](?P<behind>[^\[\
 
 @dataclass(frozen=True)
 class HostNames:
-    """By cluster: how each node is spelled (``nodes``) and what each other name means (``others``), both by small letters."""
+    """By cluster: the spelling of each node (``nodes``) and the node for each other name (``others``), both keyed in
+    lower case."""
 
     nodes: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     others: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, store: Asks) -> HostNames:
-        """What the store's inventory says."""
+        """Reads the store's inventory."""
         return cls.of_inventory(store.ask(settling.settings_about_hosts()), store.ask(settling.hosts_of_inventory()))
 
     @classmethod
     def of_inventory(cls, settings: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> HostNames:
         """From rows of ``raw.settings`` about nodes and rows of (cluster, host) that name nodes.
 
-        An inventory that names no cluster is everybody's; a line that names none may be of any cluster that has such a node.
+        An inventory without a cluster applies to all; a line without one may belong to any cluster that has such a
+        node.
         """
         named: list[tuple[str | None, str, str | None]] = [(row["cluster"], str(row["host"]), None) for row in nodes]
         for row in settings:
@@ -82,14 +83,14 @@ class HostNames:
 
     @property
     def digest(self) -> str:
-        """The same for the same names."""
+        """Equal for equal names."""
         rows = sorted(
             (c or "", sorted(n.items()), sorted(self.others.get(c, {}).items())) for c, n in self.nodes.items()
         )
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     def meaning(self, cluster: str | None, host: str) -> str | None:
-        """The node that ``host`` is another name of; None if it is none, or the node's own name."""
+        """The node that ``host`` is another name for; None if there is none, or if it is the node's own name."""
         cluster = cluster if cluster in self.nodes else _ANOTHER
         nodes, name = self.nodes.get(cluster, {}), host.lower()
         if name in nodes:
@@ -101,7 +102,8 @@ class HostNames:
         return None if found == host else found
 
     def normal(self, data: pl.DataFrame) -> pl.DataFrame:
-        """``data`` with every host by its node's name; of settings, without what is known of nodes already."""
+        """``data`` with every host replaced by its node's name; for settings, without what is already known of
+        nodes."""
         if not self.nodes or data.is_empty():
             return data
         if "scope" in data.columns:
@@ -125,7 +127,8 @@ class HostNames:
         return data.with_columns(pl.coalesce(joined["node"], data["host"]).cast(kind).alias("host"))
 
     def _news(self, settings: pl.DataFrame) -> pl.DataFrame:
-        """Node states are polled: what they repeat is no new setting, and a new one makes the correlator conclude anew."""
+        """Node states are polled: a repeated value is not a new setting, and a new setting makes the correlator start
+        over."""
         about = settings["scope"].str.starts_with("node:").fill_null(False)
         if not about.any():
             return settings
@@ -138,7 +141,7 @@ class HostNames:
         return settings.filter(~pl.Series(known, dtype=pl.Boolean))
 
     def of(self, pairs: pl.DataFrame) -> pl.DataFrame:
-        """Those of the (cluster, host) in ``pairs`` that are another name, with their ``node``."""
+        """The (cluster, host) pairs in ``pairs`` that are another name, with their ``node``."""
         rows = [
             (cluster, host, node)
             for cluster, host in pairs.select("cluster", "host").drop_nulls("host").iter_rows()
@@ -149,9 +152,9 @@ class HostNames:
 
 
 def settle(store: Door) -> HostNames:
-    """Gives rows that were stored under another name the node's, until a look at them finds none.
+    """Renames rows stored under another name to the node's, until a pass finds none.
 
-    What was learned is kept as settings (scope ``alias``): a new one there makes the correlator conclude anew about all.
+    What was learned is stored as settings (scope ``alias``): a new one makes the correlator recompute everything.
     """
     names = HostNames.read(store)
     digest = names.digest
@@ -183,7 +186,7 @@ def settle(store: Door) -> HostNames:
 
 
 def _of_definition(nodes: str, rest: str) -> list[tuple[str, str | None]]:
-    """(node, other name if any) of one ``NodeName=`` line: its lists run side by side."""
+    """(node, other name if any) of one ``NodeName=`` line: its lists run in parallel."""
     names = _in_order(nodes)
     found: list[tuple[str, str | None]] = [(name, None) for name in names if name.upper() != "DEFAULT"]
     for text in _TOLD.findall(rest):
@@ -194,7 +197,8 @@ def _of_definition(nodes: str, rest: str) -> list[tuple[str, str | None]]:
 
 
 def _in_order(text: str) -> list[str]:
-    """A host list as it is written (ClusterShell sorts): ``n[3,1]`` stands beside ``10.0.0.[7,9]`` in that order."""
+    """A host list in the order in which it is written (ClusterShell sorts): ``n[3,1]`` matches ``10.0.0.[7,9]`` in that
+    order."""
     found = _LIST.fullmatch(text)
     if found is None:
         return list(expand(text))
@@ -223,5 +227,5 @@ def _is_address(name: str) -> bool:
 
 
 def _is_everybody(name: str) -> bool:
-    """A name that every host calls itself."""
+    """Whether every host calls itself that name."""
     return name in _NO_NAMES or (_is_address(name) and ipaddress.ip_address(name).is_loopback)

@@ -1,4 +1,5 @@
-"""What a running service knows of names, in one object: which cluster its rows belong to, and which node a host's name means."""
+"""What a running service knows about names, in one object: which cluster its rows belong to, and which node a host name
+means."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ log = structlog.get_logger()
 
 
 def settle(store: Door) -> HostNames:
-    """Applies what was learned later to rows that waited for it, and says what hosts are called. Idempotent; the order in
-    which rows and knowledge came does not matter."""
+    """Applies what was learned later to rows that waited for it, and returns the host names. Idempotent; the order of
+    rows and knowledge does not matter."""
     clusters.settle(store)
     names = hosts.settle(store)
     boots.settle(store)
@@ -25,12 +26,12 @@ def settle(store: Door) -> HostNames:
 
 
 class Identity:
-    """Places rows on their way in (``begin``, ``learn``, ``place``, ``stored``: the thread that stores) and settles those that came
-    before what they needed was known (``unite``, ``settle``: one other thread). Everything is learned from the store and its
-    rows: after a restart a new one knows what this one knew, once it has settled."""
+    """Assigns incoming rows (``begin``, ``learn``, ``place``, ``stored``: the storing thread) and settles earlier rows
+    once what they need is known (``unite``, ``settle``: one other thread). Everything is learned from the store and its
+    rows: after a restart, a new object knows the same once it has settled."""
 
     def __init__(self, store: Door, configured: str | None = None) -> None:
-        """``configured``: the cluster's name in the configuration; None: it is learned, if there is one only."""
+        """``configured``: the cluster's name in the configuration; None: it is learned, if there is only one."""
         self._store, self._configured = store, configured
         self._cluster = configured
         self._names = HostNames()
@@ -39,17 +40,17 @@ class Identity:
 
     @property
     def cluster(self) -> str | None:
-        """The cluster of rows that name none; None while it is not known."""
+        """The cluster of rows that name none; None while it is unknown."""
         return self._cluster
 
     @property
     def names(self) -> HostNames:
-        """Which node a host's name means."""
+        """The node that each host name means."""
         return self._names
 
     @property
     def other_names(self) -> Mapping[str, str]:
-        """Other names of the cluster, by which accounting and configuration call it (``store.cluster_names``)."""
+        """Other names of the cluster in accounting and configuration (``store.cluster_names``)."""
         return self._other_names
 
     @property
@@ -60,32 +61,33 @@ class Identity:
     # -- rows on their way in --------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Rows are going to be placed: reads what the store knows. Rows stored before may wait for it."""
+        """Prepares to assign rows: reads what the store knows. Rows stored earlier may wait for it."""
         self._names = HostNames.read(self._store)
         self._is_unsettled = True
 
     def place(self, table: str, data: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a table with their hosts by nodes' names, and with the cluster's name where they have none and it is known, or
-        another one of it; lines say their own."""
+        """Rows of a table with hosts as node names, and with the cluster's name if they have none (and it is known) or
+        another name of it; lines keep their own."""
         data = self._names.normal(data if table == "logs" else self.called(data))
         if self._cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
             return data
         return data.with_columns(pl.col("cluster").fill_null(self._cluster))
 
     def called(self, data: pl.DataFrame) -> pl.DataFrame:
-        """Rows with the cluster by its one name."""
+        """Rows with the cluster's one canonical name."""
         return cluster_names.renamed(data, self._other_names)
 
     def learn(self, tables: Mapping[str, pl.DataFrame]) -> bool:
-        """Learns the cluster's name from rows on their way in; True if it was not known before."""
+        """Learns the cluster's name from incoming rows; True if it was unknown before."""
         if self._cluster is None:
             self._cluster = clusters.only_one_in(tables, self._store)
             return self._cluster is not None
         return False
 
     def stored(self, lines: Iterable[pl.DataFrame], *, others: bool, learned: bool) -> None:
-        """Rows were stored: ``lines``, and rows of ``others`` tables, from which more may be learned; ``learned``: they told the
-        cluster's name. What was stored before that is settled at once. Until then lines of no cluster wait for no round."""
+        """Records that rows were stored: ``lines``, and rows of ``others`` tables, which may teach more; ``learned``:
+        they gave the cluster's name. Earlier rows are settled at once then. Until then, lines without a cluster wait
+        for no round."""
         late = any(
             (self._cluster is not None and data["cluster"].null_count()) or data["time"].null_count() for data in lines
         )
@@ -97,7 +99,7 @@ class Identity:
     # -- late knowledge --------------------------------------------------------------------------------------------
 
     def unite(self) -> None:
-        """What accounting calls the configured cluster otherwise gets its name, where nothing speaks for a second cluster."""
+        """Merges accounting's name of the configured cluster into it, if nothing indicates a second cluster."""
         found, known = cluster_names.unite(self._store, self._configured), self._other_names
         if found == known:
             return
@@ -112,8 +114,8 @@ class Identity:
         self._other_names = found
 
     def settle(self) -> None:
-        """Applies what was learned to stored rows. Unsettled afterwards, if rows may have been stored meanwhile by what was known
-        before."""
+        """Applies what was learned to stored rows. Unsettled afterwards if rows may have been stored meanwhile with
+        older knowledge."""
         self._is_unsettled = False
         self.unite()
         names = settle(self._store)

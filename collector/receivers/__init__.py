@@ -1,4 +1,4 @@
-"""Protocols that are received: one file each, listed here.
+"""The receivers of network protocols: one file each, listed here.
 
 A third party's receiver is an entry point of the group ``faultline.receivers`` that names a :class:`base.Receiver`.
 """
@@ -16,7 +16,7 @@ _BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_uploa
 
 @lru_cache(maxsize=1)
 def all_receivers() -> dict[str, Receiver]:
-    """Every receiver by its kind; the built-in ones cannot be replaced, since spooled batches name them."""
+    """Every receiver by its kind; built-in ones cannot be replaced, since spooled batches name them."""
     built_in: list[Receiver] = [
         importlib.import_module(f"collector.receivers.{name}").RECEIVER for name in _BUILT_IN
     ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""What a receiver is, and what it makes of the bytes it got.
+"""Defines receivers and their decoded output.
 
-A receiver has up to three parts, each a function: ``routes`` take HTTP requests, ``listen`` opens sockets, and
-``decode`` turns a spooled payload into lines, in a worker process, after the sender was answered. One file per protocol;
+A receiver has up to three functions: ``routes`` accept HTTP requests, ``listen`` opens sockets, and ``decode`` turns a
+spooled payload into lines, in a worker process, after the sender was answered. One file per protocol;
 :mod:`collector.receivers` lists them.
 """
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     from parsers.engine import LineParser
 
-#: A body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
+#: Limits of a body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
 MAX_BODY = 16 * 1024 * 1024
 MAX_UNPACKED = 64 * 1024 * 1024
-#: What is said of a payload that is packed: ``Content-Encoding``, and how many bytes it is unpacked.
+#: Metadata of a packed payload: its ``Content-Encoding``, and its unpacked size in bytes.
 PACKING = ("encoding", "unpacked")
-#: A stream of a packed body is given so many bytes at once: what it leaves is copied, and a body may be a million of streams.
+#: Input per call of a decompressor: its unused input is copied, and a body may be a million streams.
 _GIVEN = 64 * 1024
-#: So many streams in one body pack nothing any more, and each costs some microseconds of everybody's time.
+#: More streams than this in one body no longer compress anything, and each costs some microseconds.
 MOST_STREAMS = 20_000
-#: What is done once for a table takes as long as so many runs.
+#: The fixed cost of a table equals the cost of this many runs.
 FEW = 32
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 
 
 class Refused(Exception):  # noqa: N818  (an answer)
-    """The request is answered with ``status`` and the reason; nothing is kept."""
+    """The request is answered with ``status`` and the reason; nothing is stored."""
 
     def __init__(self, status: int, text: str, do: str = "") -> None:
         super().__init__(text)
@@ -52,12 +52,12 @@ class Poison(ValueError):  # noqa: N818  (a property of a batch)
 
 
 class ListenFailed(Exception):  # noqa: N818
-    """An address cannot be listened on; the text says which, why and what to do."""
+    """An address cannot be listened on; the text gives the address, the reason and the cure."""
 
 
 def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> bytes:
-    """Undoes ``Content-Encoding``, of several the last first. Raises ``Refused``: 400 for what is not so packed, 413 beyond
-    ``limit``, 415 unknown."""
+    """Reverses ``Content-Encoding``, the last of several first. Raises ``Refused``: 400 for invalid data, 413 beyond
+    ``limit``, 415 for an unknown encoding."""
     too_large = Refused(413, f"more than {limit:,} bytes unpacked", "Send smaller batches.")
     for name in reversed((encoding or "identity").lower().split(",")):
         data = _unpacked(data, name.strip(), limit, too_large)
@@ -71,7 +71,7 @@ def _unpacked(data: bytes, name: str, limit: int, too_large: Refused) -> bytes:
         return data
     try:
         if name in ("gzip", "x-gzip", "deflate", "zlib"):
-            # "deflate" is zlib's format (RFC 9110); some clients send the bare stream, which begins otherwise.
+            # "deflate" is zlib's format (RFC 9110); some clients send the raw stream, which begins differently.
             bare = name == "deflate" and not (
                 len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2]) % 31 == 0
             )
@@ -94,7 +94,7 @@ def _unpacked(data: bytes, name: str, limit: int, too_large: Refused) -> bytes:
 
 
 def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
-    """Snappy's block format, which begins with its size unpacked, seven bits a byte. Raises ``ValueError``."""
+    """Unpacks Snappy's block format, which begins with the unpacked size as a varint. Raises ``ValueError``."""
     import pyarrow as pa
 
     size = shift = 0
@@ -116,7 +116,7 @@ def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
 
 
 def packing_of(data: bytes) -> str | None:
-    """How a body is packed that does not say so: nothing that is received begins as packed bytes do."""
+    """The compression of a body that does not declare it: no received format begins like compressed data."""
     if data.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     return "zstd" if data.startswith(b"\x28\xb5\x2f\xfd") else None
@@ -141,14 +141,14 @@ def _inflate(data: bytes, window: int, limit: int, too_large: Refused) -> bytes:
 
 
 def _counted(streams: int) -> int:
-    """One more than ``streams``. Raises ``Refused``."""
+    """``streams`` plus one. Raises ``Refused`` above the limit."""
     if streams == MOST_STREAMS:
         raise Refused(413, f"more than {MOST_STREAMS:,} packed streams in one body", "Pack a batch as one stream.")
     return streams + 1
 
 
 def _one_frame(data: bytes, limit: int) -> bytes | None:
-    """What nearly everybody sends: one frame that says how large it is. None for anything else, also for what is broken."""
+    """Unpacks the common case: one frame that gives its size. None for anything else, including broken data."""
     with contextlib.suppress(zstandard.ZstdError):
         if 0 < zstandard.frame_content_size(data) <= limit:
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
@@ -156,7 +156,7 @@ def _one_frame(data: bytes, limit: int) -> bytes | None:
 
 
 def _whole_zstd(data: bytes) -> None:
-    """Refuses a body whose last frame is cut: the stream reader gives what it has without a word."""
+    """Refuses a body whose last frame is truncated: the stream reader returns what it has without an error."""
     at, streams, view = 0, 0, memoryview(data)
     while at < len(data):
         streams = _counted(streams)
@@ -170,8 +170,8 @@ def _whole_zstd(data: bytes) -> None:
 
 
 def micros(moment: object) -> int | None:
-    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None if neither, and
-    for what no calendar has."""
+    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None for
+    anything else and for dates that no calendar has."""
     found = _micros(moment)
     return found if found is not None and FIRST_MOMENT <= found <= LAST_MOMENT else None
 
@@ -201,7 +201,7 @@ def moment_of(value: int) -> datetime:
 
 
 class Run(NamedTuple):
-    """``lines`` lines that share what the transport says about them. Times in microseconds since 1970, None unknown."""
+    """``lines`` lines that share the same transport information. Times are microseconds since 1970, None if unknown."""
 
     lines: int
     received: int
@@ -220,13 +220,14 @@ class Run(NamedTuple):
 
 @dataclass
 class Lines:
-    """Lines that are parsed together: one source, one cluster, one zone. Either ``lines``, one by one, or ``data``: texts of
-    whole lines with their ends, which nobody has cut yet."""
+    """Lines that are parsed together: one source, one cluster, one zone. Either ``lines``, already split, or ``data``:
+    text of whole lines with their ends, not yet split."""
 
     origin: Origin
     lines: list[bytes] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    #: In the order of the lines. A table has a row for each of its lines, and of a run's columns those that say something.
+    #: In the order of the lines. A table has a row for each of its lines, and only those columns of a run that have
+    #: values.
     runs: list[Run | pl.DataFrame] = field(default_factory=list)
 
     def parse(self, parser: LineParser, received: datetime) -> pl.DataFrame:
@@ -248,7 +249,7 @@ class _GroupKey(NamedTuple):
 
 @dataclass
 class Decoded:
-    """What payloads came to: groups of lines, tables of documents, blind periods, agents' reports."""
+    """The result of payloads: groups of lines, tables of documents, blind periods, agents' reports."""
 
     groups: dict[_GroupKey, Lines] = field(default_factory=dict)
     parsed: list[Parsed] = field(default_factory=list)
@@ -257,14 +258,14 @@ class Decoded:
 
     def add(self, lines: list[bytes], *runs: Run, source: str | None = None, cluster: str | None = None,
             timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
-        """All ``lines`` of the ``runs`` together must be as many as ``lines``."""
+        """Adds ``lines``; the counts of all ``runs`` together must equal their number."""
         group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
         group.runs += runs
 
     def add_table(self, lines: list[bytes], table: pl.DataFrame, *, source: str | None = None, cluster: str | None = None,
                   timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
-        """As :meth:`add`, for lines of which each has a run of its own: row ``i`` of ``table`` is about line ``i``."""
+        """Like :meth:`add`, for lines with a run each: row ``i`` of ``table`` describes line ``i``."""
         group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
         if len(table) < FEW:
@@ -274,8 +275,8 @@ class Decoded:
 
     def add_data(self, data: bytes, run: Run, *, source: str | None = None, cluster: str | None = None,
                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
-        """As :meth:`add`, for ``run.lines`` lines that each end with ``\\n`` (or ``\\r\\n``): cutting them is the parser's, which does
-        it for all at once."""
+        """Like :meth:`add`, for ``run.lines`` lines that each end with ``\\n`` (or ``\\r\\n``): the parser splits them,
+        all at once."""
         group = self._group(_GroupKey(True, source, cluster, timezone, job_id, restarts))
         group.data.append(data)
         group.runs.append(run)
@@ -293,7 +294,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Payload:
-    """A spooled payload with its description. ``stored``: ranges of entries' numbers that are in the store already."""
+    """A spooled payload with its description. ``stored``: ranges of entry numbers already in the store."""
 
     data: bytes
     meta: Mapping[str, Any]
@@ -334,8 +335,8 @@ class Request:
         return unpack(self.body, self.headers.get("content-encoding"))
 
     def packing(self, plain: bytes) -> dict[str, Any]:
-        """How the body is packed, for the description of its batch: ``PACKING``'s names, none if it is not. ``plain``: the
-        body unpacked."""
+        """The compression of the body, for the description of its batch: the names of ``PACKING``, none if it is not
+        packed. ``plain``: the unpacked body."""
         encoding = self.headers.get("content-encoding")
         return {"encoding": encoding, "unpacked": len(plain)} if encoding else {}
 
@@ -354,21 +355,21 @@ def answer_json(document: object, status: int = 200) -> Answer:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a route wants spooled, and what is said when it is on disk. ``payload`` None: nothing is kept."""
+    """What a route wants spooled, and the answer once it is on disk. ``payload`` None: nothing is stored."""
 
     payload: bytes | None
     answer: Answer
     meta: dict[str, Any] = field(default_factory=dict)
     key: str | None = None
-    #: Where a sender may repeat a part of a batch alone: the unpacked payload in parts, which put together are a payload.
+    #: If a sender may repeat a part of a batch alone: the unpacked payload in parts that concatenate to a payload.
     parts: Callable[[], list[bytes]] | None = None
 
 
 @dataclass(frozen=True)
 class Route:
-    """``pattern`` is a regular expression over the whole path. ``accept`` is quick: it runs in the event loop.
+    """``pattern`` is a regular expression for the whole path. ``accept`` must be fast: it runs in the event loop.
 
-    ``problem`` makes the protocol's own form of an error out of its status, what is said and the request's content type; None
+    ``problem`` builds the protocol's own error body from the status, the message and the request's content type; None
     gives problem details.
     """
 
@@ -376,16 +377,16 @@ class Route:
     pattern: str
     accept: Callable[[Request], Batch]
     problem: Callable[[int, str, str], Answer] | None = None
-    #: For bodies without end: a coroutine function of (intake, scope, headers, chunks) in place of ``accept``.
+    #: For unbounded bodies: a coroutine function of (intake, scope, headers, chunks) instead of ``accept``.
     stream: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """One protocol. ``kind`` is written into the spool with each batch: it never changes its meaning.
+    """One protocol. ``kind`` is written into the spool with each batch: its meaning never changes.
 
-    ``decode(payload, into)`` runs in a worker; raises ``Poison`` for what it cannot read. ``open`` (a coroutine function of
-    (configuration, intake)) opens the listeners that the configuration asks for and returns what has ``close()``.
+    ``decode(payload, into)`` runs in a worker; raises ``Poison`` for what it cannot read. ``open`` (a coroutine
+    function of (configuration, intake)) opens the configured listeners and returns objects with ``close()``.
     """
 
     kind: str

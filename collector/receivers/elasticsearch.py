@@ -2,7 +2,8 @@
 
 rsyslog's omelasticsearch, Fluent Bit, Vector, Filebeat, Logstash; and Slurm's own ``jobcomp/elasticsearch``, whose
 documents become job runs. Index names are kept as the stream's name. A bulk request whose documents all have an ``_id``
-is stored once however often it is sent; of one without ids :mod:`collector.repeats` tells a repeat from an equal one.
+is stored once however often it is sent; for one without IDs, :mod:`collector.repeats` distinguishes a repeat from an
+equal request.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from parsers.documents.jobcomp_json import is_record
 from parsers.lines import codes
 from parsers.record import Origin
 
-#: What clients look at before they write: a version they know how to speak to.
+#: Clients check this before they write: a version whose protocol they know.
 _VERSION = "8.17.0"
 _HEADER = (("x-elastic-product", "Elasticsearch"),)
 #: Actions of the bulk API and the status of each: nothing is changed or removed here.
@@ -49,7 +50,7 @@ _KEPT = ("index", "create")
 
 
 class _Action(NamedTuple):
-    """What one action line of a bulk request asks for, and its item of the answer."""
+    """One action line of a bulk request, and its item of the answer."""
 
     verb: str
     stream: str
@@ -58,7 +59,7 @@ class _Action(NamedTuple):
 
 
 def _action(line: bytes, index: str) -> _Action:
-    """Raises ``Refused`` for what is no action."""
+    """Parses an action line. Raises ``Refused`` if it is not an action."""
     try:
         ((verb, target),) = loads(line).items()
         if verb not in _ACTIONS or not isinstance(target, dict):
@@ -75,7 +76,7 @@ def _action(line: bytes, index: str) -> _Action:
 
 
 def _pairs(body: bytes, index: str) -> Iterator[tuple[_Action, bytes]]:
-    """Each action with its document; empty behind ``delete``. Most senders write one action a thousand times."""
+    """Each action with its document; empty after ``delete``. Most senders repeat one action a thousand times."""
     known: dict[bytes, _Action] = {}
     lines = iter(body.split(b"\n"))
     for line in lines:
@@ -106,7 +107,7 @@ def _bulk(request: Request) -> Batch:
     answer = Answer(200, text.encode(), headers=_HEADER)
     key = None
     if wanted and all(action.identity for action in wanted):
-        key = f"es {index} {_digest(body)}"  # by what it says, too: an id may come again with another document
+        key = f"es {index} {_digest(body)}"  # by content, too: an ID may come again with another document
     meta = {"form": "bulk", "index": index, **request.packing(body)}
     key = request.headers.get("idempotency-key") or key
     return Batch(request.body if wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
@@ -125,7 +126,7 @@ def parts_of(body: bytes) -> Iterator[bytes]:
 
 
 def is_dated(part: bytes) -> bool:
-    """Whether the document says when: two that say the same of the same moment are one."""
+    """Whether the document has a timestamp: two equal documents with the same timestamp are one."""
     try:
         return wrapped.is_dated(loads(part.split(b"\n")[1]))
     except (ValueError, IndexError, AttributeError):
@@ -164,14 +165,14 @@ def _health(_request: Request) -> Batch:
 
 
 def _license(_request: Request) -> Batch:
-    """Filebeat and Logstash write to what has an active one only."""
+    """Filebeat and Logstash only write to a server with an active license."""
     answer = {"license": {"uid": "faultline", "type": "basic", "mode": "basic", "status": "active"}}
     return Batch(None, Answer(200, json.dumps(answer).encode(), headers=_HEADER))
 
 
 def _arrangement(request: Request) -> Batch:
-    """Templates, policies, pipelines, data streams and aliases, which shippers arrange before they write: there is none, and
-    nothing comes of one. It is said to be accepted, since they refuse to start otherwise; ``note`` says what it is worth."""
+    """Accepts templates, policies, pipelines, data streams and aliases, which shippers set up before they write, and
+    ignores them: shippers refuse to start otherwise. ``note`` says so."""
     if request.method in ("PUT", "POST"):
         index = request.path.rpartition("/")[2]
         answer = {
@@ -215,15 +216,15 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 
 class _BulkActions(NamedTuple):
-    """What the actions of a bulk request say, each a line in front of its document: ``streams[which[i]]`` is where document
-    ``i`` goes, None for one that is not kept."""
+    """The actions of a bulk request, each a line before its document: ``streams[which[i]]`` is where document ``i``
+    goes, None for one that is not stored."""
 
     streams: list[str | None]
     which: Array
 
 
 def _actions(found: Objects, index: str) -> _BulkActions | None:
-    """None for a request whose lines are not all pairs, which are read one by one. Raises ``Refused``."""
+    """None if the lines of a request are not all pairs; then they are read one by one. Raises ``Refused``."""
     rows = np.arange(0, len(found), 2)
     stream_numbers: dict[str | None, int] = {}
     which = np.full(len(rows), -1, np.int64)
@@ -252,7 +253,7 @@ def _actions(found: Objects, index: str) -> _BulkActions | None:
 
 
 def _documents(found: Objects, actions: _BulkActions, payload: Payload, into: Decoded, lines: WrappedColumns) -> None:
-    """The documents of a bulk request: most of them at once, what is out of the ordinary one by one."""
+    """Adds the documents of a bulk request: most of them at once, unusual ones one by one."""
     rows = np.arange(1, len(found), 2)
     kept = np.array([stream is not None for stream in actions.streams])[actions.which]
     fits = (plain_wrappers(found) & ~found.with_any([top == "jobid" for top in found.tops]))[rows]
@@ -269,7 +270,8 @@ def _document(line: bytes, index: str, payload: Payload, into: Decoded, lines: W
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        # A template that does not quote makes such: the text is kept as it came, and its neighbours are not held up.
+        # A template without quoting produces such lines: the text is kept unchanged, and its neighbours are not
+        # delayed.
         host = payload.peer or "?"
         run = Run(1, payload.received, payload.peer, f"elasticsearch:{index}/{host}", transport="elasticsearch")
         into.add([line.removesuffix(b"\r")], run)
@@ -288,7 +290,8 @@ def _document(line: bytes, index: str, payload: Payload, into: Decoded, lines: W
     lines.add(found, f"elasticsearch:{index}")
 
 
-#: The whole API also stands under this: clients that ask ``/`` for the version meet the pages there otherwise.
+#: The whole API is also available under this prefix, for clients that request ``/`` for the version and would get the
+#: web pages.
 _AT = r"(?:/elasticsearch)?"
 _INDEX = r"/[^/_][^/]*"
 _ARRANGED = "(?:_index_template|_component_template|_template|_ilm/policy|_data_stream|_alias|_ingest/pipeline)"
@@ -300,7 +303,8 @@ RECEIVER = Receiver(
         Route(("GET", "HEAD"), rf"{_AT}/(?:_cluster/health|_cat/health|_nodes/http)", _health, _problem),
         Route(("GET", "HEAD"), rf"{_AT}/(?:_license|_xpack)", _license, _problem),
         Route(("GET", "HEAD", "PUT", "POST"), rf"{_AT}/{_ARRANGED}/[^/]+", _arrangement, _problem),
-        # An index or an alias, also with a date in its name: only here, since any other path at the root is a page's.
+        # An index or an alias, also with a date in its name. Only under the prefix, since other paths at the root
+        # belong to pages.
         Route(("GET", "HEAD", "PUT"), rf"/elasticsearch(?:{_INDEX}|/<[^>]+>)", _arrangement, _problem),
         Route(("GET", "HEAD"), r"/elasticsearch/?|(?:/elasticsearch)?/_cluster/state/version", _hello, _problem),
     ),

@@ -1,7 +1,7 @@
 """``systemd-journal-upload``: the journal's export format over HTTP (``POST /upload``), bodies of any length.
 
-The client keeps a cursor and moves it when its request was answered; after a failure it sends from there again. Entries
-carry the number that their journal gave them (in ``__CURSOR``), so that those which are stored already are left out.
+The client keeps a cursor and advances it when its request was answered; after a failure it resends from there. Entries
+carry their journal's sequence number (in ``__CURSOR``), so that those already stored are skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collector.receivers.base import Answer, Decoded, Payload, Poison, Receiver,
 if TYPE_CHECKING:
     from collector.intake import Intake
 
-#: Entries are spooled together up to so many bytes: a body may be a whole journal.
+#: Entries are spooled together up to this many bytes: a body may be a whole journal.
 BATCH_BYTES = 1024 * 1024
 #: An entry larger than this is no log entry (journald's own limit for a field is 64 MiB, its default line 48 KiB).
 MAX_ENTRY = 8 * 1024 * 1024
@@ -28,7 +28,7 @@ Fields = list[tuple[bytes, bytes]]
 
 
 def entry_end(data: bytes, at: int) -> tuple[int, Fields] | None:
-    """Where the entry that begins at ``at`` ends, and its fields; None if it is not whole yet. Raises ``Poison``."""
+    """Where the entry at ``at`` ends, and its fields; None if it is incomplete. Raises ``Poison``."""
     fields: Fields = []
     while True:
         end = data.find(b"\n", at)
@@ -54,7 +54,7 @@ def entry_end(data: bytes, at: int) -> tuple[int, Fields] | None:
 
 
 def number_of(fields: Fields) -> tuple[str, int] | None:
-    """The journal's own name and the entry's number in it."""
+    """The journal's sequence ID and the entry's number in it."""
     for name, value in fields:
         if name == b"__CURSOR" and (found := _CURSOR.match(value)):
             return found[1].decode(), int(found[2], 16)
@@ -79,7 +79,7 @@ async def _upload(intake: Intake, scope: Any, headers: dict[str, str], chunks: A
 
 
 class _Spooling:
-    """Cuts a stream into batches of whole entries of one journal, with numbers that only grow."""
+    """Splits a stream into batches of whole entries of one journal, with increasing numbers."""
 
     def __init__(self, intake: Intake, peer: str | None, limits: dict[str, Any] | None) -> None:
         self._intake, self._peer, self._limits = intake, peer, limits
@@ -158,7 +158,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
             try:
                 value: Any = raw.decode()
             except UnicodeDecodeError:
-                value = list(raw)  # as journalctl -o json shows what is not UTF-8
+                value = list(raw)  # the form of non-UTF-8 data in journalctl -o json
             if name in record:
                 held = record[name]
                 record[name] = [*held, value] if isinstance(held, list) else [held, value]

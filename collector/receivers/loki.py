@@ -1,6 +1,6 @@
 """Loki's push API (``/loki/api/v1/push``), JSON and snappy-packed protobuf: Promtail, Alloy, Fluent Bit, Vector.
 
-As Loki does, a body that is sent twice is taken once: its lines carry nanoseconds.
+As in Loki, a body that is sent twice is stored once: its lines carry nanoseconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNIT = ("unit", "app", "job", "service_name", "container")
 _LEVEL = ("level", "detected_level", "severity")
 _WORDS = {"warn": "warning", "err": "error", "critical": "crit", "fatal": "crit", "trace": "debug"}
 _KNOWN = frozenset((*_HOST, *_PATH, *_LEVEL))
-#: What reading raises where a body is no push request.
+#: Exceptions of parsing a body that is not a push request.
 _NO_REQUEST = (DecodeError, ValueError, KeyError, TypeError, AttributeError, IndexError)
 #: Nanoseconds since 1970, the line, its own metadata.
 Entry = tuple[int, bytes, dict[str, str]]
@@ -45,7 +45,7 @@ Entry = tuple[int, bytes, dict[str, str]]
 
 def _accept(request: Request) -> Batch:
     body = request.plain()
-    # A push request that begins with a brace is JSON, whatever it is called: snappy cannot begin so.
+    # A body that begins with a brace is JSON, whatever its content type: snappy cannot begin so.
     as_json = "json" in request.headers.get("content-type", "").lower() or body[:1] == b"{"
     try:
         _check(body, as_json)
@@ -59,7 +59,8 @@ def _accept(request: Request) -> Batch:
 
 
 def _check(body: bytes, as_json: bool) -> None:
-    """Raises what :func:`_decode` takes for no push request: of JSON the first stream is read, of protobuf all labels."""
+    """Raises what :func:`_decode` raises for a body that is not a push request: parses the first stream of JSON, all
+    labels of protobuf."""
     if as_json:
         next(iter(_streams(body)), None)
     else:
@@ -83,7 +84,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 
 class _To(NamedTuple):
-    """Where what is read of one payload goes."""
+    """Where the result of one payload goes."""
 
     payload: Payload
     into: Decoded
@@ -92,7 +93,7 @@ class _To(NamedTuple):
 
 
 def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
-    """The entries of one stream, described once but for those that have metadata of their own."""
+    """Adds the entries of one stream, described once except for those with metadata of their own."""
     lines: list[bytes] = []
     times: list[int] = []
     for stamp, line, more in entries:
@@ -115,7 +116,7 @@ def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
 
 
 def _described(labels: dict[str, str], line: bytes, to: _To) -> tuple[Run, dict[str, Any]]:
-    """What labels say about lines, and with which others they are parsed."""
+    """What labels reveal about lines, and the group in which they are parsed."""
     host = _first(labels, _HOST) or to.payload.peer
     path, unit, level = _first(labels, _PATH), _first(labels, _UNIT), (_first(labels, _LEVEL) or "").lower()
     source, job = source_named(unit) if unit else None, None
@@ -163,7 +164,7 @@ def _streams(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
 
 
 def _messages(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
-    """The streams of a request in protobuf."""
+    """The streams of a protobuf request."""
     for stream in PushRequest.FromString(unsnap(body)).streams:
         entries = [(_moment(entry.timestamp), _text(entry.line), _metadata(entry.metadata)) for entry in stream.entries]
         yield _labels(stream.labels), entries

@@ -1,4 +1,4 @@
-"""``POST /api/v1/ingest``: the agent's wire (docs/sources/wire.md), and raw lines from anything that can post."""
+"""``POST /api/v1/ingest``: the agent's wire format (docs/sources/wire.md), and raw lines from any HTTP client."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from parsers.recognise import archive_of
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
-#: Objects that a format reads whole: the journal's own entries, and records of a kernel reader.
+#: Keys of objects that a format parses whole: the journal's own entries, and records of a kernel log reader.
 _WHOLE = frozenset(("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "kmsg_us"))
 _LINES = ("raw", "lines", "raw_base64", "lines_base64")
 _BASE64 = frozenset(("raw_base64", "lines_base64"))
-#: What a record of the wire holds, by name, and as what.
+#: Content fields of a wire record, with their types.
 _CONTENT: dict[str, type | tuple[type, ...]] = {
     "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
 }  # fmt: skip
-#: What records that are alike may differ in.
+#: Fields in which similar records may differ.
 _OWN = frozenset(("raw", "time", "read", "offset"))
-#: What only a record of the wire has, or what a format reads whole.
+#: Keys that only a wire record has, or that a format parses whole.
 _OURS = frozenset((*_CONTENT, "document", *_WHOLE))
-#: Records that are told apart by more names than these are seldom alike.
+#: Records with more names than this are rarely similar.
 _MOST_NAMES = 64
 _SCHEMA = {
     name: pl.Int64 if name in ("lines", "received", "time", "read", "pid", "group") else pl.String
@@ -84,7 +84,7 @@ def _accept(request: Request) -> Batch:
 
 
 def _charset(content_type: str) -> str | None:
-    """The encoding that a content type names; None for UTF-8, which needs nothing done. Raises ``Refused``."""
+    """The encoding of a content type; None for UTF-8, which needs no conversion. Raises ``Refused``."""
     named = Message()
     named["content-type"] = content_type
     charset = named.get_content_charset()
@@ -99,7 +99,7 @@ def _charset(content_type: str) -> str | None:
 
 
 def _check_json(body: bytes) -> None:
-    """``application/json`` is one document; NDJSON under that name is common, too."""
+    """Checks a body of ``application/json``, which is one document; NDJSON under that name is common, too."""
     try:
         json.loads(body)
     except ValueError as error:
@@ -136,7 +136,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 
 class _Reading:
-    """Records one by one, with the defaults that hold so far."""
+    """Reads records one by one, with the defaults that apply so far."""
 
     def __init__(self, to: _To, defaults: dict[str, Any]) -> None:
         self._to, self.defaults, self.alike = to, defaults, _Alike(to)
@@ -155,7 +155,7 @@ class _Reading:
 
 
 def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> None:
-    """All records of a body: those that are alike and those of somebody else's making many at once, the others one by one."""
+    """Adds all records of a body: similar ones and foreign ones many at once, the others one by one."""
     foreign = plain_wrappers(found) & ~found.with_any([top in _OURS for top in found.tops]) & (not to.own)
     alike = AlikeColumns(found)
     rows = np.flatnonzero(~foreign)
@@ -168,7 +168,7 @@ def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> Non
             alike.add(rows[first:behind], reading.defaults, to)
             continue
         for row in rows[first:behind].tolist():
-            if row != to.others.row + 1:  # what stands between two lines tells them apart
+            if row != to.others.row + 1:  # anything between two lines separates them
                 reading.alike.add()
             to.others.row = row
             text = found.text(row)
@@ -179,8 +179,7 @@ def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> Non
 
 
 class _To(NamedTuple):
-    """Where what is read of one payload goes: ``others`` takes objects of somebody else's making; ``own`` is what the
-    request's headers say."""
+    """Where the result of one payload goes: ``others`` takes foreign objects; ``own`` holds the request's headers."""
 
     payload: Payload
     into: Decoded
@@ -190,7 +189,7 @@ class _To(NamedTuple):
 
 
 class _Alike:
-    """Records of one line each that stand side by side and differ in nothing else but their times and places: described once."""
+    """Adjacent one-line records that differ only in time and offset: described once."""
 
     def __init__(self, to: _To) -> None:
         self._to = to
@@ -200,7 +199,7 @@ class _Alike:
         self._times: list[tuple[int | None, int | None]] = []
 
     def takes(self, record: dict[str, Any], defaults: dict[str, Any]) -> bool:
-        """Whether a record is such a one: then it is taken in, and empty afterwards."""
+        """Whether a record is similar: then it is consumed, and empty afterwards."""
         line = record.get("raw")
         if type(line) is not str:
             return False
@@ -216,7 +215,7 @@ class _Alike:
         return True
 
     def add(self) -> None:
-        """Gives on what was taken in."""
+        """Passes on what was consumed."""
         if self._lines:
             lines = list(map(_text_of, self._lines))
             run, group = _described(len(lines), lines, self._full, self._to)
@@ -227,7 +226,7 @@ class _Alike:
 
 
 class AlikeColumns:
-    """As :class:`_Alike`, for many of them; ``fits``: which records of a body are such."""
+    """Like :class:`_Alike`, for many records; ``fits``: which records of a body qualify."""
 
     def __init__(self, found: Objects) -> None:
         self._found = found
@@ -247,7 +246,7 @@ class AlikeColumns:
         self._rest = found.slots(names) if self.fits.any() else {}
 
     def add(self, rows: Array, defaults: dict[str, Any], to: _To) -> None:
-        """Gives on ``rows``, between which there are only objects of somebody else's making."""
+        """Passes on ``rows``, which have only foreign objects between them."""
         lines = self._found.texts(self._own["raw"][rows]).cast(pl.Binary).to_list()
         together = np.zeros(len(rows), np.int64)
         coded = {name: codes(self._found.texts(held[rows])) for name, held in self._rest.items()}
@@ -269,7 +268,7 @@ class AlikeColumns:
             to.into.add_table([lines[row] for row in at.tolist()], table[at].drop("group"), **dict(group_of))
 
     def _moments(self, rows: Array, name: str, defaults: dict[str, Any]) -> pl.Series:
-        """Each record's own, where it has one; else the one that holds for all."""
+        """Each record's own time if it has one, else the default."""
         general = pl.Series(name, [micros(defaults.get(name))], dtype=pl.Int64).new_from_index(0, len(rows))
         if name not in self._own:
             return general
@@ -279,8 +278,8 @@ class AlikeColumns:
 
 
 def _is_plain(rest: dict[str, Any]) -> bool:
-    """Whether a record with ``raw`` says nothing but texts besides what each says for itself (1 and true are equal and not
-    the same), none of them content."""
+    """Whether the remaining fields of a record with ``raw`` are all strings (1 and true are equal but not the same) and
+    none is content."""
     return (
         all(type(value) is str for value in rest.values())
         and _CONTENT.keys().isdisjoint(rest)
@@ -289,7 +288,7 @@ def _is_plain(rest: dict[str, Any]) -> bool:
 
 
 def _records(body: bytes, json_form: bool) -> Iterator[dict[str, Any] | bytes]:
-    """Objects, or the bytes of what is none."""
+    """Objects, or the bytes of a line that is not an object."""
     if json_form:
         try:
             whole = json.loads(body)
@@ -318,7 +317,7 @@ def _text_of(value: object) -> bytes:
 def _one(record: dict[str, Any], full: dict[str, Any], to: _To) -> None:
     payload, into = to.payload, to.into
     if not _is_ours(record):
-        # An object of somebody else's making: a shipper's wrapper around a line, or itself the line.
+        # A foreign object: a shipper's wrapper around a line, or itself the line.
         if is_wrapped(record) and not _WHOLE & record.keys():
             to.others.add({**to.own, **record}, "http")
             return
@@ -343,7 +342,8 @@ def _one(record: dict[str, Any], full: dict[str, Any], to: _To) -> None:
 
 
 def _is_ours(record: dict[str, Any]) -> bool:
-    """Whether an object is a record of the wire: others have fields of the same names ("status": 200) and other values."""
+    """Whether an object is a wire record: foreign objects have fields of the same names ("status": 200) with other
+    values."""
     if isinstance(record.get("document"), str) and not any(name in record for name in _LINES):
         return False
     return any(isinstance(record.get(name), kinds) for name, kinds in _CONTENT.items())
@@ -384,7 +384,7 @@ def _number(full: dict[str, Any], name: str) -> int | None:
 
 
 def _add_text(data: bytes, full: dict[str, Any], to: _To) -> None:
-    """Lines with their ends; an empty one is a line."""
+    """Adds lines with their ends; an empty one is a line."""
     run, group = _described(data.count(b"\n"), data, full, to)
     to.into.add_data(data, run, **group)
 
@@ -395,7 +395,7 @@ def _add_lines(lines: list[bytes], full: dict[str, Any], to: _To) -> None:
 
 
 def _described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to: _To) -> tuple[Run, dict[str, Any]]:
-    """What is said about ``lines``, and with which others they are parsed."""
+    """What is known about ``lines``, and the group in which they are parsed."""
     payload = to.payload
     host, path, source, job = _text(full, "host"), _text(full, "path"), _text(full, "source"), _number(full, "job_id")
     restarts = _number(full, "restarts")
