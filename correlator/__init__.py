@@ -1,5 +1,5 @@
 """Why it happened: from stored rows to events, facts, causes, verdicts and incidents.
 
-A full pass (``engine``) is a pure function of the stored rows; the live engine (``live``) comes to the same answer tick by
-tick. Rooms import downwards only, in the order of docs/architecture.md; tests/test_house.py holds it.
+A full pass (``engine``) is a pure function of the stored rows; the live engine (``live``) reaches the same result tick
+by tick. Packages import downwards only, in the order of docs/architecture.md; tests/test_house.py checks it.
 """

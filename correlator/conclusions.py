@@ -29,10 +29,10 @@ class Conclusions:
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
     lemons: list[str] = field(default_factory=list)
     node_states: list[dict[str, Any]] = field(default_factory=list)
-    #: What the documents were made from, for the ticks that follow: not stored.
+    #: The incidents behind the documents, for the next ticks; not stored.
     stories: list[Incident] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    #: What a tick has just judged, until it knows that the stretch that it read holds all causes.
+    #: What a tick has just judged, until it knows that its window holds all causes.
     weighed: list[Verdict] = field(default_factory=list)
     site: Site | None = None
     rates: BaseRates | None = None
@@ -41,23 +41,24 @@ class Conclusions:
     reporting_hosts: frozenset[str] = frozenset()
     controllers: frozenset[str] = frozenset()
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
-    #: Whose lines are shown without the event that they claim.
+    #: Hosts whose lines are shown without the event that they claim.
     disowned: Disowned = frozenset()
-    #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
+    #: Jobs with output lines without a timestamp, whose time depends on what else is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0
     last: float = 0.0
     inventory: Inventory | None = None
-    #: Since when each host is known, the longest causal window and printed timeout; ``window.longest_window`` works them out once.
+    #: When each host was first seen, the longest causal window, and the longest logged timeout;
+    #: ``window.longest_window`` computes the last two once.
     seen: dict[str, float] = field(default_factory=dict)
     longest: float | None = None
     logged_timeout: float = 0.0
-    #: How many incidents that end runs are rooted on each node.
+    #: How many incidents that end runs have their root on each node.
     roots: Roots = field(default_factory=Roots)
-    #: Where it was looked what became of others that a cause reached, and from which effect on that is not known yet.
+    #: Comparisons with other runs that a cause reached, and the effect from which on their outcome is not known yet.
     looks: list[Look] = field(default_factory=list)
     uncovered: float | None = None
-    #: Events that were read, with their columns.
+    #: The events that were read, with their columns.
     lines: event_rows.Lines | None = None
-    #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
+    #: Former inputs that nothing uses any more: freeing them takes a while and can wait for a better moment.
     to_free: list[object] = field(default_factory=list)

@@ -76,7 +76,7 @@ def correlate(
 
 
 def load_edges(edge_paths: Sequence[Path] = ()) -> Rules:
-    """What built-in and site edge files say. Raises ``ValueError`` that names every entry that is wrong."""
+    """The rules of built-in and site edge files. Raises ``ValueError`` naming every invalid entry."""
     rules, problems = edge_files.rules(edge_paths)
     if problems:
         raise ValueError("; ".join(str(p) for p in problems))
@@ -84,14 +84,14 @@ def load_edges(edge_paths: Sequence[Path] = ()) -> Rules:
 
 
 def clusters_of(store: Door) -> list[str | None]:
-    """The clusters that anything is stored about; None is rows whose cluster nobody told."""
+    """The clusters with stored rows; None for rows without a cluster."""
     return [r["cluster"] for r in store.ask(inventory_rows.clusters())]
 
 
 def conclude_cluster(
     store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
 ) -> Conclusions:
-    """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
+    """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result."""
     stamped = event_rows.prepared(event_rows.stamped(store, cluster))
     inventory = read_inventory(store, cluster)
     nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
@@ -107,7 +107,7 @@ def conclude_cluster(
         clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time)),
         books,
     )
-    # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
+    # Output without a timestamp is placed by the end of its run, as accounting or slurmctld gives it.
     if clock_offsets.zones.accounting_time:
         events = event_rows.with_unstamped(stamped, store, cluster, speakers, clock_offsets.zones.accounting_time)
     others = disowned(events, believed)
@@ -135,7 +135,7 @@ def read_inventory(store: Asks, cluster: str | None) -> Inventory:
 
 @dataclass(frozen=True)
 class Measured:
-    """What telemetry and output tell (``World``)."""
+    """What telemetry and job output show; the fields are those of ``World``."""
 
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
     throttling: list[Throttled]
@@ -145,7 +145,7 @@ class Measured:
 
 
 def measure(store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL) -> Measured:
-    """``empty``: tables of ``raw`` that are known to hold nothing, of which nothing need be asked."""
+    """Reads measurements. ``empty`` names tables of ``raw`` without rows, which are not queried."""
     measured = "metrics" not in empty and bool(store.ask(samples.any_sample(cluster, source)))
     return Measured(
         _gpu_jobs(store, cluster, source) if measured else {}, telemetry.throttled(store, cluster, source) if measured else [],
@@ -159,8 +159,11 @@ def gather_world(
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
 ) -> World:  # fmt: skip
-    """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``before``: earlier
-    conclusions, where inventory and voices are the same still; ``measured``, ``inventory``: where those were asked already."""
+    """Collects all that is known besides events and runs.
+
+    ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory and reporting
+    hosts. ``measured`` and ``inventory`` are passed if they were read already.
+    """
     measured = measured or measure(store, cluster)
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
     inventory = inventory or (before.inventory if before else None) or read_inventory(store, cluster)
@@ -185,13 +188,13 @@ def gather_world(
         inventory=inventory,
         believed=believed,
     )
-    if before:  # a stretch may hold no line of slurmctld
+    if before:  # a window may contain no line of slurmctld
         world.controllers |= before.controllers
     return world
 
 
 def _in_true_time(progress: Mapping[tuple[int, int], list[tuple[float, float]]], zones: clocks.Zones) -> dict[tuple[int, int], list[tuple[float, float]]]:  # fmt: skip
-    """What output tells of steps, where its stamps are in another zone."""
+    """The step times of job output, corrected where its timestamps are in another zone."""
     if not zones.offsets:
         return dict(progress)
     return {
@@ -201,7 +204,7 @@ def _in_true_time(progress: Mapping[tuple[int, int], list[tuple[float, float]]],
 
 
 class Weighed:
-    """What the facts of a world come to, before it is put into words, which takes as long again."""
+    """What follows from the facts of a world, before its documents are written, which takes as long again."""
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates) -> None:
         self.world, self.rates, self.weigher = world, rates, Weigher(world, edges, rates)
@@ -209,7 +212,7 @@ class Weighed:
         self.stories = incident_rows.gather(world, self.weigher, self.verdicts)
 
     def concluded(self) -> Conclusions:
-        """All but the documents."""
+        """Everything except the documents."""
         world = self.world
         return Conclusions(
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
@@ -223,7 +226,7 @@ class Weighed:
         return [incident_document(self.world, self.weigher, story, times) for story in stories]
 
     def verdict_documents(self, verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
-        """By the keys of runs."""
+        """Verdict documents by the keys of runs."""
         story_of = {id(v): story for story in self.stories for v in story.verdicts}
         return {v.run.key: verdict_document(self.world, self.weigher, v, story_of.get(id(v))) for v in verdicts}
 
@@ -269,7 +272,7 @@ def result(store: Door) -> dict[str, Any]:
 
 
 def _lemons(store: Door) -> list[str]:
-    """By what the nodes are called in the whole store."""
+    """The lemons, with the nodes' names in the whole store."""
     found = lemons.read(store.fact(lemons.FACT))
     names = NodeNames(store) if found else None
     return sorted({names.of(host, cluster) for cluster, host in found}) if names else []
@@ -280,7 +283,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
-    """Replaces ``model`` by these conclusions. ``detected``: when each incident was first said, where that is known already."""
+    """Replaces ``model`` by these conclusions. ``detected``: when each incident was first published, if known."""
     date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
     tables = {
         EVENTS: pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
@@ -297,7 +300,7 @@ def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, date
 
 
 def disowned_fact(found: Iterable[Conclusions]) -> str:
-    """Whose lines are shown without the event that they claim, of all clusters, as the store keeps it."""
+    """Hosts whose lines are shown without the event that they claim, of all clusters, in the form the store keeps."""
     reported = [(c.cluster, one) for c in found for one in c.disowned]
     return false_claims.fact(
         ((cluster, one[1]) for cluster, one in reported if one[0] == "slurmctld"),
@@ -306,7 +309,7 @@ def disowned_fact(found: Iterable[Conclusions]) -> str:
 
 
 def date(incidents: Iterable[dict[str, Any]], detected: Mapping[str, datetime]) -> None:
-    """When the running service first said each incident; null where none did."""
+    """Sets when the running service first published each incident; null if it did not."""
     for incident in incidents:
         moment = detected.get(incident["id"])
         incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
@@ -341,7 +344,7 @@ _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gp
 
 
 def run_table(found: Sequence[Conclusions], texts: Mapping[int, str] | None = None) -> pl.DataFrame:
-    """``texts``: id() of a verdict's document -> its text, where it was made already."""
+    """The runs as rows. ``texts``: id() of a verdict's document -> its JSON text, if already made."""
     known = texts or {}
     runs = [r for c in found for r in c.runs]
     fields = Fields(r.row for r in runs)
@@ -358,7 +361,7 @@ def run_table(found: Sequence[Conclusions], texts: Mapping[int, str] | None = No
         return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
 
     def moments(name: str) -> pl.Series:
-        # A run's seconds are those of its row: Python's objects for moments take ten times as long.
+        # Seconds of a run are those of its row: Python's datetime objects take ten times as long.
         return (of_run(name, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
 
     return pl.DataFrame([
@@ -372,8 +375,10 @@ def run_table(found: Sequence[Conclusions], texts: Mapping[int, str] | None = No
 
 
 def _lists(name: str, values: list[tuple[str, ...]]) -> pl.Series:
-    """A column of lists of texts. Polars makes a series of each list, which takes many times as long; ``pyarrow.array`` would
-    import pandas."""
+    """A column of lists of texts.
+
+    Polars makes a series of each list, which is many times slower; ``pyarrow.array`` would import pandas.
+    """
     ends = pl.Series([0, *accumulate(map(len, values))], dtype=pl.Int64).to_arrow()
     texts = pl.Series(list(chain.from_iterable(values)), dtype=pl.String).to_arrow()
     return pl.Series(name, pa.LargeListArray.from_arrays(ends, texts))

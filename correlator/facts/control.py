@@ -1,4 +1,4 @@
-"""What people and Slurm itself did: cancelled, preempted, drained, restarted, ran a failing prolog."""
+"""Actions of people and of Slurm itself: cancelled, preempted, drained, restarted, ran a failing prolog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from correlator.model.nouns import Event, Fact, Revision, in_order
 
 
 class AskedEnd(TypedDict):
-    """``uid`` of whoever asked; ``by_controller``: slurmctld's own log says so."""
+    """``uid`` of the requester; ``by_controller``: slurmctld's own log shows it."""
 
     uid: Any
     by_controller: bool
@@ -29,7 +29,7 @@ class HookFailure(TypedDict):
 
 
 class NodeDrain(TypedDict):
-    """``reason`` that was given; ``maintenance``: it speaks of planned work."""
+    """The ``reason`` that was given; ``maintenance``: it names planned work."""
 
     reason: str
     maintenance: bool
@@ -63,7 +63,7 @@ NODE_DRAIN = Kind(
     cause=Cause("slurm.admin_action", "infra.scheduler", "{host} was drained", "a node was drained", root=False),
 )  # fmt: skip
 
-#: The first line of a log often is the daemon's start: no restart.
+#: The first line of a log is often the daemon's start: no restart.
 _BEGIN_S = 5.0
 
 CONTROLLER_RESTART = Kind(
@@ -98,7 +98,7 @@ def cancellations(world: World) -> list[Fact]:
 
 
 def hook_failures(world: World) -> list[Fact]:
-    """``prolog.failure`` and ``epilog.failure`` on a node, tied to the job where a line says which."""
+    """``prolog.failure`` and ``epilog.failure`` on a node, tied to the job if a line names it."""
     facts: list[Fact] = []
     for event in world.kinds(
         "slurm.node_drain", "slurm.node_error", "slurm.node_reason", "slurm.job_failed", "slurm.kill_task_failed"
@@ -115,12 +115,12 @@ def hook_failures(world: World) -> list[Fact]:
     return _one_per_failure(facts)
 
 
-#: slurmd, slurmctld's agent, the drain and its reason all tell the same failure within a moment.
+#: slurmd, slurmctld's agent, the drain and its reason all report the same failure within a moment.
 SAME_FAILURE_S = 5.0
 
 
 def _one_per_failure(facts: list[Fact]) -> list[Fact]:
-    """One fact per failing node, tied to the job; lines of the controller that name only the job add to it."""
+    """One fact per failing node, tied to the job; the controller's lines that name only the job are added to it."""
     on_nodes = merge_near([f for f in facts if not _from_controller(f)], SAME_FAILURE_S)
     for fact in sorted((f for f in facts if _from_controller(f)), key=lambda f: f.key):
         near = [n for n, f in enumerate(on_nodes) if f.kind == fact.kind and abs(f.start - fact.start) <= SAME_FAILURE_S
@@ -135,7 +135,7 @@ def _one_per_failure(facts: list[Fact]) -> list[Fact]:
 
 
 def _from_controller(fact: Fact) -> bool:
-    """The fact's host is only the writer's (slurmctld), not a node named in the line."""
+    """Is the fact's host only the writer (slurmctld), not a node named in the line?"""
     event = fact.events[0]
     return event.source == "slurmctld" and not event.entities.get("nodes")
 
@@ -145,7 +145,7 @@ SAME_ORDER_S = 5.0
 
 
 def drains(world: World) -> list[Fact]:
-    """``node.drain``: a node taken out of service, with owner, check and reason; by whom it was done."""
+    """``node.drain``: a node taken out of service, with owner, check and reason, and who did it."""
     facts = []
     reasons: defaultdict[str, list[Event]] = defaultdict(list)
     for event in world.by_kind.get("slurm.node_reason", ()):
@@ -153,7 +153,8 @@ def drains(world: World) -> list[Fact]:
             reasons[host].append(event)
     for event in world.kinds("slurm.node_drain", "slurm.node_invalid"):
         for host in hosts_of(event):
-            # Of two lines of one second no order is told: the reason goes with the state, whichever is read first.
+            # The order of two lines within one second is unknown: the reason belongs to the state, whichever is read
+            # first.
             near = [e for e in reasons.get(host, ()) if 0.0 <= event.time - e.time <= SAME_ORDER_S]
             given_reason = near[-1] if near else None
             reason = str(
@@ -173,8 +174,7 @@ DRAIN_S = 7 * 86400.0
 
 
 def planned_reboots(world: World) -> list[Revision]:
-    """Reboots that took nobody by surprise: of drained, empty nodes, those that Slurm was asked for, and nodes that it had
-    powered up."""
+    """Marks planned reboots: of drained, empty nodes, those requested from Slurm, and nodes that it had powered up."""
     drained: dict[str | None, list[Fact]] = defaultdict(list)
     for drain in world.facts_of(NODE_DRAIN.name):
         drained[drain.host].append(drain)
@@ -184,7 +184,7 @@ def planned_reboots(world: World) -> list[Revision]:
         host, moment = fact.host or "", _boot_of(fact)
         back = max((up for up in ups.get(host, ()) if up < moment), default=float("-inf"))
         before = [d for d in drained.get(fact.host, ()) if 0 <= moment - d.start <= DRAIN_S and back <= d.start]
-        # A run that was lost with the node since it was drained or last back: nobody planned that.
+        # A run was lost with the node since it was drained or last back: that was not planned.
         since = min([fact.start, *(d.start for d in before)])
         killed = any(
             run.state == "NODE_FAIL" and run.end is not None and since <= run.end <= moment
@@ -195,7 +195,7 @@ def planned_reboots(world: World) -> list[Revision]:
         elif not killed and any(0 <= moment - t <= RESUMES_S and back <= t for t in ordered.get(host, ())):
             why = {"planned": True, "asked": "Slurm was asked to reboot it"}
         elif power.powered_up(host, moment):
-            # Every day's work of a cluster that grows and shrinks: no incident.
+            # Routine in a cluster that grows and shrinks: no incident.
             why = {"passing": True, "asked": "Slurm had powered it up"}
         else:
             continue
@@ -204,7 +204,7 @@ def planned_reboots(world: World) -> list[Revision]:
 
 
 def _boot_of(fact: Fact) -> float:
-    """A reboot's start may only be inferred, from the machine's last line, which may lie before the order: its boot counts."""
+    """The end of the reboot: its start may be inferred from the machine's last line, before the order."""
     boot = fact.attrs.get("boot") if fact.attrs.get("inferred") else None
     return float(boot) if boot else fact.start
 

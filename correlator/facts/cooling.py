@@ -1,7 +1,7 @@
-"""Heat that many nodes share: one cooling behind them, not as many fans.
+"""Heat that many nodes share, with one cooling behind it instead of as many fans.
 
-Nodes of one rack grow hot within minutes of each other when their coolant, air or fans' supply fails. So do the nodes of
-one program when it begins to work: heat that follows the load is no cause in common.
+Nodes of one rack get hot within minutes of each other when their coolant, air or fan supply fails. So do the nodes of
+one program when it begins to work: heat that follows the load has no common cause.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from correlator.model.nouns import Fact, in_order
 
 
 class SharedHeat(TypedDict):
-    """``hosts`` grew hot together, ``near`` is the switch that they stand behind; ``cooling``: what a controller said of it."""
+    """``hosts`` got hot together behind the switch ``near``; ``cooling``: what a controller reported about it."""
 
     hosts: list[str]
     near: str | None
@@ -56,22 +56,26 @@ COOLING_SHUTDOWN = Kind(
     brief="nodes shut down by heat together", cause=_SHUT_DOWN, variant=lambda fact: _whose(_SHUT_DOWN, fact),
 )  # fmt: skip
 
-#: Nodes behind one failing pump are hot within this of each other, as each is loaded (correlation.md, E30: 0 to 900 s).
+#: Nodes behind one failing pump get hot within this of each other, as each is loaded (correlation.md, E30: 0 to 900 s).
 TOGETHER_S = 900.0
 
-#: So much of the working nodes behind one switch, and at least so many, are hot by what they share (as facts/links.py promotes).
+#: If this share of the working nodes behind one switch, and at least this many, are hot, the cause is shared (as
+#: promotion in facts/links.py).
 MOST, MANY = 0.6, 3
 
-#: Where nothing tells what stands beside what, only the whole room can be seen: so many nodes at least (as facts/shared.py).
+#: Without a topology only the whole room can be judged: at least this many nodes (as in facts/unnamed_causes.py).
 ROOM_MIN = 4
 
-#: A node gets hot so long after its load began at most: that is the load's heat.
+#: A node that gets hot within this of the start of its load is hot from the load.
 LOAD_S = 900.0
 
 
 def shared_heat(world: World) -> list[Fact]:
-    """``cooling.outage``: most of the working nodes of the whole cluster, or of those behind one switch, were throttled by heat
-    that began together. ``cooling.shutdown``: they shut themselves down without a word before."""
+    """``cooling.outage``: most working nodes of the cluster, or of one switch, were throttled by heat that began
+    together.
+
+    ``cooling.shutdown``: they shut down without an earlier line about it.
+    """
     hot = [f for f in world.facts_of(THERMAL.name, NODE_OVERHEATED.name) if f.host and not _of_its_load(world, f)]
     if len({f.host for f in hot}) < MANY:
         return []
@@ -88,7 +92,7 @@ def shared_heat(world: World) -> list[Fact]:
 
 
 def _crowds(found: list[Fact]) -> Iterator[dict[str, Fact]]:
-    """Hosts that grew hot within ``TOGETHER_S``, as many as fit into one such span: the first heat of each."""
+    """Hosts that got hot within ``TOGETHER_S``: the largest such groups, by each host's first heat."""
     starts = [f.start for f in found]
     spans = [found[n : bisect_right(starts, start + TOGETHER_S)] for n, start in enumerate(starts)]
     many = [len({f.host for f in span}) for span in spans]
@@ -97,7 +101,7 @@ def _crowds(found: list[Fact]) -> Iterator[dict[str, Fact]]:
         if many[place] < MANY:
             place += 1
             continue
-        # One that is hot anyway must not cut off the last of those that follow it.
+        # A host that was hot already must not cut off the last of those that follow.
         best = max(range(place, place + len(spans[place])), key=lambda n: (many[n], -n))
         yield {f.host or "": f for f in reversed(spans[best])}
         place = best + len(spans[best])
@@ -117,7 +121,7 @@ def _share_it(world: World, hot: dict[str, Fact], members: frozenset[str] | None
     working = {n for r in runs for n in r.nodes if members is None or n in members}
     if len(hot) < MOST * len(working | hot.keys()):
         return False
-    # One program heats all its nodes; where those that stand elsewhere stayed cool, it is the place.
+    # One program heats all its nodes; if its nodes elsewhere stayed cool, the place is the cause.
     loads = [set(r.nodes) for r in runs if not hot.keys().isdisjoint(r.nodes)]
     return not any(hot.keys() <= nodes and 2 * len(nodes - hot.keys()) < len(hot) for nodes in loads)
 

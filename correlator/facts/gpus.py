@@ -15,8 +15,11 @@ from parsers import xid as xid_catalogue
 
 
 class Xid(TypedDict):
-    """``code`` is the leading one of ``codes``, ``family`` its class (hardware, application, consequence, benign); ``pids`` are
-    the processes that the lines name. ``inferred``: no kernel line tells of it, it came some time between start and end."""
+    """``code`` is the leading one of ``codes``, ``family`` its class (hardware, application, consequence, benign).
+
+    ``pids`` are the processes that the lines name. ``inferred``: no kernel line shows it; it came some time between
+    start and end.
+    """
 
     code: int | None
     codes: list[int]
@@ -34,7 +37,10 @@ class AerStorm(TypedDict):
 
 
 class Heat(TypedDict, total=False):
-    """``measured`` by telemetry on ``gpus`` in so many ``samples``; ``cooling``: what the node's controller said before."""
+    """Heat ``measured`` by telemetry on ``gpus`` in this many ``samples``.
+
+    ``cooling``: what the node's controller reported before.
+    """
 
     gpus: list[str]
     measured: bool
@@ -60,7 +66,7 @@ def _with_nvidias_advice(fact: Fact) -> Cause | None:
     return replace(_FAILED, advice=(first, *_FAILED.advice))
 
 
-#: A device that failed keeps complaining until it is reset: what it says within this tells the same fault.
+#: A device that failed keeps logging errors until it is reset: those within this are the same fault.
 COMPLAINS_S = 3600.0
 
 XID = Kind(
@@ -95,13 +101,13 @@ THERMAL = Kind(
     measured=lambda fact: f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat",
 )  # fmt: skip
 
-#: One memory fault says itself with several of these; 48/94/95/140 name the fault, 63/64 its repair.
+#: One memory fault is reported by several of these; 48/94/95/140 name the fault, 63/64 its repair.
 MEMORY_XIDS = frozenset({48, 94, 95, 140, 63, 64})
 
-#: Xids of one GPU so close together tell one fault.
+#: Xids of one GPU within this are one fault.
 SAME_FAULT_S = 10.0
 
-#: Correctable errors make a storm when so many fall on one bus within so long (correlation.md, E26).
+#: This many correctable errors on one bus within this time are a storm (correlation.md, E26).
 STORM_COUNT, STORM_S = 5, 300.0
 
 
@@ -131,7 +137,7 @@ CHECK_S = 600.0
 
 
 def unlogged_xids(world: World) -> list[Fact]:
-    """Faults that no kernel line tells (its log is missing or was lost): seen by telemetry, or by a health check."""
+    """Faults without a kernel line (its log is missing or was lost), seen by telemetry or by a health check."""
     known: defaultdict[str | None, list[Fact]] = defaultdict(list)
     for fact in world.facts_of(XID.name):
         known[fact.host].append(fact)
@@ -207,7 +213,10 @@ def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
 
 
 def aer_storms(world: World) -> list[Fact]:
-    """``pcie.aer``: an uncorrected error, or many corrected ones on one bus. A bridge's errors belong to the device behind it."""
+    """``pcie.aer``: an uncorrected error, or many corrected ones on one bus.
+
+    A bridge's errors belong to the device behind it.
+    """
     groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in world.kinds("pcie.aer"):
         if event.host:
@@ -247,17 +256,17 @@ def _uncorrected(event: Event) -> bool:
     return "uncorrect" in event.message.lower() or "fatal" in severity
 
 
-#: Lines about heat on one host so close together are one episode.
+#: Lines about heat on one host within this are one episode.
 SAME_HEAT_S = 1800.0
 
-#: A CPU core that is over its limit for a moment says so and recovers; a host in trouble says it again.
+#: A CPU core that exceeds its limit for a moment logs it and recovers; a host in trouble logs it repeatedly.
 HOT_LINES = 3
 
 
 def heat(world: World) -> list[Fact]:
-    """``gpu.thermal``: GPUs that telemetry saw held back by heat, joined with what the kernel said of the host.
+    """``gpu.thermal``: GPUs that telemetry saw throttled by heat, joined with the kernel's lines about the host.
 
-    Lines alone count where a GPU's driver or several kernel lines speak; one line of one core is every day's noise.
+    Lines alone count if a GPU's driver or several kernel lines report it; one line of one core is routine.
     """
     facts = _measured_heat(world)
     by_gpu: dict[str, list[Event]] = defaultdict(list)
@@ -281,18 +290,18 @@ def heat(world: World) -> list[Fact]:
 
 
 def _goes_on_with(heat: Fact, lines: list[Event]) -> bool:
-    """Was it hot as telemetry saw it when the lines were written?"""
+    """Did telemetry see it hot when the lines were written?"""
     return heat.start - heat.sigma <= lines[-1].last and lines[0].time <= (heat.end or heat.start) + heat.sigma
 
 
-#: A fan, a pump or the air gives in some minutes before the GPUs do (correlation.md, E30).
+#: A fan, a pump or the air fails some minutes before the GPUs throttle (correlation.md, E30).
 COOLING_S = 900.0
 
 COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
 
 
 def _with_cooling(world: World, fact: Fact) -> Fact:
-    """What the node's controller said of fans, coolant and air belongs to the story of its heat."""
+    """Adds what the node's controller logged about fans, coolant and air to a fact about heat."""
     alarms = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING.search(e.message)
             and -COOLING_S - fact.sigma <= e.time - fact.start <= 60.0 + fact.sigma]  # fmt: skip
     if not alarms:
@@ -301,7 +310,7 @@ def _with_cooling(world: World, fact: Fact) -> Fact:
 
 
 def _measured_heat(world: World) -> list[Fact]:
-    """One fact per host and episode; several GPUs of one host that are hot together have one cause (air, coolant, fan)."""
+    """One fact per host and episode: several GPUs of a host that are hot together have one cause (air, coolant, fan)."""
     by_host: dict[str, list[Throttled]] = defaultdict(list)
     for episode in world.throttling:
         by_host[episode.host].append(episode)
@@ -317,7 +326,7 @@ def _measured_heat(world: World) -> list[Fact]:
         for group in groups:
             first, last = group[0], max(group, key=lambda t: t.last)
             earliest = first.before if first.before is not None else first.first
-            # It began between two samples; it is told from the middle, with half the gap as doubt.
+            # It began between two samples: the fact starts in the middle, with half the gap as uncertainty.
             gpus = sorted({bus(t.gpu) or t.gpu for t in group})
             attrs: Heat = {
                 "gpus": gpus,

@@ -1,7 +1,7 @@
-"""Events of links sorted by the link that they speak of, both ends of a cable together.
+"""Sorts link events by link, both ends of a cable together.
 
-The detectors of links (facts/links.py) look at all links of a stretch of time at once. Over a week of flaps that is too
-much to compare each with each, and nothing is lost where each link is looked at by itself.
+The detectors of links (facts/links.py) look at all links of a time range at once. Over a week of flaps that is too much
+to compare each with each, and nothing is lost if each link is judged by itself.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from correlator.facts.world import World
 from correlator.model.nouns import Event
 from correlator.site.site import Site
 
-#: Host and device of the node's end; the device is empty where only the host is known.
+#: Host and device of the node's end; the device is empty if only the host is known.
 Place = tuple[str, str]
 
 
 def by_link(events: Iterable[Event], site: Site) -> dict[Place, list[Event]]:
-    """Events by the link that the detectors will find them to be of, in their order.
+    """Events by the link to which the detectors will assign them, in order.
 
-    Ports of switches that no inventory knows are looked up once each (by the name of a node in theirs) and kept in
-    ``site.links``: there are few ports and many events. A host of which some port is known by its host only keeps all its
-    links together."""
+    Switch ports that no inventory knows are looked up once each (by a node's name in theirs) and kept in
+    ``site.links``: there are few ports and many events. A host with a port that is known by host only keeps all its
+    links together.
+    """
     listed = [e for e in events if e.host]
     for host, device in sorted(
         {(str(e.host), str(e.device)) for e in listed if e.kind.startswith("switch.") and e.device}
@@ -41,7 +42,7 @@ def by_link(events: Iterable[Event], site: Site) -> dict[Place, list[Event]]:
 
 
 def place_of(event: Event, site: Site, alias: link_facts.Aliases | None = None) -> Place:
-    """The node and NIC whose link an event speaks of; the switch and its port where nobody tells what hangs there."""
+    """The node and NIC of the link in an event; the switch and its port if it is unknown what is connected there."""
     alias = alias or link_facts.Aliases()
     host, device = str(event.host), str(event.device or "")
     peer = str(event.entities.get("peer_node") or "")

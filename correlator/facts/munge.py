@@ -1,4 +1,4 @@
-"""munge: authentication that broke, whose it was, and nodes that no longer answer."""
+"""munge: failed authentication, the node at fault, and nodes that no longer answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from correlator.model.nouns import Event, Fact, in_order
 
 
 class MungeFailure(TypedDict):
-    """``refused``: how a credential was (invalid, rewound, expired, replayed); ``clock``: whether the node's is ahead or behind."""
+    """An authentication failure. ``clock``: the node's is ahead or behind.
+
+    ``refused``: why a credential was refused (invalid, rewound, expired, replayed).
+    """
 
     said: bool
     refused: NotRequired[str]
@@ -65,22 +68,22 @@ NODE_DEAF = Kind(
     trace=Trace("munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
 )  # fmt: skip
 
-#: slurmd's own complaints about munge are written when its retries are over, up to a minute after its peers gave up.
+#: slurmd logs its own munge errors when its retries are over, up to a minute after its peers gave up.
 MUNGE_GAP_S = 120.0
 
-#: A node whose credentials are refused complains whenever it is asked: each ping round, a third of SlurmdTimeout.
+#: A node whose credentials are refused logs errors whenever it is contacted: each ping round, a third of SlurmdTimeout.
 REFUSED_GAP_S = 600.0
 
-#: Both ends of a message that is lost on the way give up after MessageTimeout, which sites keep at 10 to 100 s.
+#: Both ends of a message lost on the way give up after MessageTimeout, which sites keep at 10 to 100 s.
 BOTH_WAIT_S = 30.0
 
-#: A refusal and the line that names whom it concerns are written in the same moment.
+#: A refusal and the line that names its subject are written at the same moment.
 SAME_REFUSAL_S = 0.1
 
-#: Who refuses so many nodes has the wrong key or clock himself.
+#: A host that refuses this share of nodes has the wrong key or clock itself.
 REFUSES_ALL = 0.6
 
-#: Daemons of Slurm that rule no node: their names in a log of others may be anybody's.
+#: Slurm daemons that control no node: in the log of others, their names prove nothing.
 _OF_THEMSELVES = ("slurmdbd", "slurmrestd", "sackd")
 
 _PEER = re.compile(r"\[?(?P<host>[A-Za-z][\w.-]*)\]?:\d+")
@@ -88,9 +91,12 @@ _REFUSED = re.compile(r"(?P<how>invalid|rewound|expired|replayed) credential", r
 
 
 def munge_failures(world: World) -> list[Fact]:
-    """``munge.failure``: authentication broke on a node, in munge's own words; attrs refused (invalid, rewound, expired)
-    and clock ("ahead", "behind") where a credential was refused. ``node.deaf``: peers connect and get no answer, which is
-    what dead munge looks like from outside, and a hanging slurmd too; attrs mutual: its slurmd waited in vain as well."""
+    """``munge.failure``: authentication failed on a node, by munge's own lines.
+
+    attrs refused (invalid, rewound, expired) and clock ("ahead", "behind") if a credential was refused. ``node.deaf``:
+    peers connect and get no answer, which is how dead munge looks from outside, and a hanging slurmd too; attrs mutual:
+    its slurmd waited in vain as well.
+    """
     words: list[Event] = []
     asked: list[tuple[Event, str]] = []
     waited: dict[str, list[float]] = defaultdict(list)
@@ -120,8 +126,12 @@ def _deaf(event: Event, host: str, waited: list[float]) -> Fact:
 
 
 def _expired_launches(world: World) -> list[Fact]:
-    """A job's credential holds for two minutes (slurm src/common/slurm_cred.c) and is made when a step is launched: the node
-    for which it is over at once has a clock that is ahead. Of several nodes the maker's clock may be the wrong one."""
+    """Job credentials that had expired at launch.
+
+    A job's credential is valid for two minutes (slurm src/common/slurm_cred.c) and is made when a step is launched. A
+    node for which it has expired at once has a clock that is ahead. If that holds for several nodes, the issuer's clock
+    may be wrong.
+    """
     facts = []
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "job.launch_error"):
         if "job credential expired" in event.message.lower():
@@ -135,7 +145,7 @@ def _expired_launches(world: World) -> list[Fact]:
 
 
 def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
-    """Whose munge it is: a credential is refused between two, and the one whom the controller refuses is the odd one out."""
+    """The host at fault: a refusal involves two hosts, and the one that the controller refuses is the odd one out."""
     refusals = [(event, _peer_of(world, event), _REFUSED.search(event.message)) for event in words]
     odd_ones = _OddOnes(world, [(event.time, event.source, event.host, peer) for event, peer, how in refusals if how])
     facts = []
@@ -148,7 +158,7 @@ def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
         if how:
             attrs["refused"] = how["how"].lower()
             if attrs["refused"] in ("rewound", "expired"):
-                # "Rewound" is a stamp from the reader's future.
+                # "Rewound" is a timestamp in the reader's future.
                 maker_ahead = attrs["refused"] == "rewound"
                 attrs["clock"] = "ahead" if maker_ahead == theirs else "behind"
         host = peer if theirs else event.host
@@ -156,13 +166,16 @@ def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
     return facts
 
 
-#: (time, daemon that refused, its host, whom it refused), in time order.
+#: (time, daemon that refused, its host, host that was refused), in time order.
 _Refusal = tuple[float, str | None, str | None, str | None]
 
 
 class _OddOnes:
-    """Whom the controller refuses around a time; nobody where it refuses most of those that it works with, because then its
-    own key or clock is wrong. A refusal of last week says nothing of today's."""
+    """The hosts that the controller refuses around a given time.
+
+    Empty if it refuses most of those that it works with: then its own key or clock is wrong. A refusal of last week
+    says nothing about today's.
+    """
 
     def __init__(self, world: World, refusals: list[_Refusal]) -> None:
         self.world, self.refusals = world, refusals
@@ -184,7 +197,7 @@ class _OddOnes:
 
 
 def _peer_of(world: World, event: Event) -> str | None:
-    """Whom the lines that a daemon wrote in the same moment name as the sender."""
+    """The sender named by the lines that a daemon wrote at the same moment."""
     events = world.by_host.get(event.host or "", ())
     place = bisect_left(events, event.time - SAME_REFUSAL_S, key=lambda e: e.time)
     for other in events[place:]:

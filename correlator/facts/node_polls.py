@@ -1,6 +1,7 @@
-"""What Slurm answered when it was asked about its nodes: it stands in where slurmctld's log is missing.
+"""Slurm's answers about its nodes, which replace slurmctld's log where it is missing.
 
-Accounting's events, and the stamp of a reason, say when a state was set. A poll only says that it was so by then.
+Accounting's events, and the timestamp of a reason, show when a state was set. A poll only shows that it was set by
+then.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from correlator.model.moments import seconds_of
 from correlator.model.nouns import Fact
 from parsers.reasons import split_reason
 
-#: Answers of Slurm that date a node's state by when it was set: accounting's events, and the stamp of a reason.
+#: Answers of Slurm that date a node's state by when it was set: accounting's events, and the timestamp of a reason.
 _DATED = frozenset({"sacctmgr_events", "scontrol", "slurmrestd"})
 
-#: The end of a run in accounting and the stamp of the state that ended it: two whole seconds of one transaction.
+#: The end of a run in accounting and the timestamp of the state that ended it: two whole seconds of one transaction.
 SAME_STATE_S = 3.0
 
-#: The first poll after a run's end tells why its node went, if it is not much later: somebody may have looked at it meanwhile.
+#: The first poll after a run's end shows why its node was lost, if it is not much later: an administrator may have
+#: acted meanwhile.
 POLLED_S = 300.0
 
 UNTOLD = "not told"
 
 
 def polled_states(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
-    """(time, host, state, reason, who) of the nodes' states with ``word`` in them, as Slurm answered when it was asked."""
+    """(time, host, state, reason, who) of the nodes' states that contain ``word``, by Slurm's answers."""
     for row in world.node_states:
         state, start = str(row["state"] or "").lower(), row["time"]
         if word in state and row["source"] in _DATED and isinstance(start, datetime):
@@ -40,7 +42,7 @@ def _who(row: dict[str, object]) -> str:
 
 
 def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> Fact | None:
-    """How a node went DOWN, as its state and the reason for it say; None where they do not."""
+    """How a node went DOWN, by its state and the reason; None if they do not show it."""
     attrs: NodeDown = {"said_by": "accounting", "reason": reason}
     split = split_reason(reason) if reason else {}
     if "*" in state or "not responding" in reason.lower():
@@ -62,13 +64,18 @@ def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> 
 
 
 def _in_maintenance(state: str) -> bool:
-    """sinfo marks nodes of a reservation for maintenance with a dollar, scontrol with a word (slurm src/common/slurm_protocol_defs.c)."""
+    """Is the node in a maintenance reservation?
+
+    sinfo marks it with a dollar, scontrol with a word (slurm src/common/slurm_protocol_defs.c).
+    """
     return state.endswith("$") or "maint" in state
 
 
 def lost_by(world: World, host: str, moment: float) -> Fact | None:
-    """What took a node from a run that ended at ``moment``: its state that was set then, or that a poll saw soon after while
-    the one before had it at work."""
+    """What took a node from a run that ended at ``moment``.
+
+    It is the state that was set then, or one that a poll saw soon after, if the poll before had it at work.
+    """
     polled: tuple[float, str, str, str] | None = None
     at_work = False
     for row in world.states_of(host):
@@ -76,7 +83,7 @@ def lost_by(world: World, host: str, moment: float) -> Fact | None:
         at = (seconds_of(time) if isinstance(time, datetime) else None) or 0.0
         record = (at, state, str(row["reason"] or ""), _who(row))
         if row["source"] in _DATED:
-            # No drain ends a run: who gave a reason in that second set it DOWN.
+            # A drain does not end a run: if the reason was set in that second, the node was set DOWN.
             if (
                 "down" in state
                 and abs(at - moment) <= SAME_STATE_S

@@ -1,8 +1,8 @@
-"""Broken hardware that a run's own output names in words that no mistake of a program calls forth.
+"""Broken hardware named in a run's own output, in messages that a program's mistake cannot cause.
 
-CUDA returns an uncorrectable memory error for a broken memory only, and a file system an input/output error for broken
-storage. Where the log of the node was not collected, or its line was lost, this is all there is; where a log tells of
-the fault itself, that is the fact and this is not concluded.
+CUDA returns an uncorrectable memory error only for broken memory, and a file system returns an input/output error only
+for broken storage. If the node's log was not collected, or its line was lost, this is the only evidence. If a log shows
+the fault itself, that is the fact, and this one is not concluded.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from correlator.model.nouns import Event, Fact, Run
 
 
 class GpuInOutput(TypedDict):
-    """``event``: the contract's name of what is told, ``code`` an Xid that the run printed."""
+    """``event``: the contract's name of the fault; ``code``: an Xid in the run's output."""
 
     event: str | None
     code: int | None
 
 
 class StorageInOutput(TypedDict):
-    """``runs`` that say so; ``nameless``: they tell of time-outs only."""
+    """``runs`` that reported it; ``nameless``: they reported only timeouts."""
 
     runs: list[str]
     nameless: bool
@@ -73,8 +73,8 @@ STORAGE_IN_OUTPUT = Kind(
     ),
 )  # fmt: skip
 
-#: Words of CUDA, NVML and NVRM about a GPU that broke, and what the contract's taxonomy calls it. An "unspecified launch
-#: failure" is not among them: it is what a program's own wild pointer looks like as well.
+#: Messages of CUDA, NVML and NVRM about a broken GPU, and their name in the contract's taxonomy. An "unspecified launch
+#: failure" is not among them: a program's own wild pointer causes it as well.
 _GPU = (
     (re.compile(r"uncorrectable ecc|ecc error encountered|uncorrectable memory error", re.IGNORECASE), "gpu.ecc"),
     (re.compile(r"gpu is lost|fallen off the bus|unable to determine the device handle", re.IGNORECASE), "gpu.lost"),
@@ -93,7 +93,7 @@ _SAY_GPU = (
     "gpu.fabric_error",
 )
 
-#: A fault that a log tells lies so long before the run's end (as E18), or so little behind it.
+#: A logged fault is at most this long before the run's end (as E18), or this little after it.
 BEFORE_S, BEHIND_S = 62.0, 5.0
 
 _IO_ERROR = re.compile(
@@ -109,16 +109,16 @@ LOCAL_PATH = re.compile(
     r"^/(?:tmp|var|local\w*|localscratch|nvme\w*|raid\w*|ssd\w*|dev/shm|run|mnt/(?:local|nvme|resource|ssd)\w*)(?:/|$)"
 )
 
-#: Runs that lost one file system so close together lost it by one outage.
+#: Runs that lost one file system within this of each other lost it by one outage.
 SAME_OUTAGE_S = 900.0
 
-#: A time-out or a stale handle may be one run's own doing (who deleted the file, whose node lost the way); of so many runs on
-#: so many nodes at once it is the file system's.
+#: A timeout or a stale handle may be the run's own doing (the file was deleted, the node lost its network). In this
+#: many runs on this many nodes at once, the file system is the cause.
 MANY_RUNS, MANY_NODES = 3, 2
 
 
 def gpus(world: World) -> list[Fact]:
-    """``gpu.told`` per run that says so; attrs event (the contract's name) and code (an Xid that it printed)."""
+    """``gpu.told`` per run whose output reports it; attrs event (the contract's name) and code (an Xid in the output)."""
     facts = []
     by_job = _by_job(e for e in world.kinds(*_SAY_GPU) if _gpu_event(e))
     for job, events in sorted(by_job.items()):
@@ -152,7 +152,7 @@ def _gpu_event(event: Event) -> str | None:
 
 
 def where(world: World, run: Run) -> str | None:
-    """The node whose task ended first, as srun tells; the only node of a small run."""
+    """The node whose task ended first by srun's output; the only node of a run on one node."""
     if len(run.nodes) == 1:
         return run.nodes[0]
     tasks = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.source in _OUTPUT and "task" in e.entities]
@@ -170,7 +170,7 @@ def _by_job(events: Iterable[Event]) -> dict[int, list[Event]]:
 
 
 def storage(world: World) -> list[Fact]:
-    """``storage.told`` per shared file system, attrs runs that say so; ``disk.told`` per run whose local disk gave up."""
+    """``storage.told`` per shared file system, with attrs runs; ``disk.told`` per run whose local disk failed."""
     shared: defaultdict[tuple[str, str], list[tuple[Event, Run]]] = defaultdict(list)
     facts = []
     by_job = _by_job(
@@ -192,7 +192,7 @@ def storage(world: World) -> list[Fact]:
                             DISK_IN_OUTPUT.fact(event.time, None, event.sigma, host, None, run=run.key, events=(event,))
                         )
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
-                    # Each user's runs by themselves: nobody's output says anything about another's run.
+                    # Per user: a user's output is no evidence about another user's run.
                     shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
     for (name, _), reports in sorted(shared.items()):
         if any(_names_storage(f, name) for f in world.facts_of(STORAGE_OUTAGE.name)):
@@ -206,7 +206,7 @@ def storage(world: World) -> list[Fact]:
 
 
 def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fact | None:
-    """One outage of a file system as its runs tell it; None where time-outs of a few are all that is told."""
+    """One outage of a file system by its runs' output; None if only a few runs had timeouts."""
     runs = {run.key: run for run in (runs_of[e.id] for e in burst)}
     plain = [e for e in burst if _IO_ERROR.search(e.message)]
     many = len(runs) >= MANY_RUNS and len({n for r in runs.values() for n in r.nodes}) >= MANY_NODES
@@ -218,15 +218,15 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
     return STORAGE_IN_OUTPUT.fact(burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 
 
-#: Mounts whose file systems log their losses under names of their own; an NFS server's name says nothing of its mounts.
+#: Mounts whose file systems log errors under their own names; an NFS server's name does not name its mounts.
 _NAMED = re.compile(r"^/(?:mnt/)?(?:lustre|gpfs|beegfs|weka|vast|ceph|panfs|orangefs)\b")
 
-#: A client that gives up gives its runs errors within this (seconds, edge E42).
+#: A client that gives up returns errors to its runs within this (seconds, edge E42).
 WAITED_S = 600.0
 
 
 def _reported_by_clients(world: World, fact: Fact) -> bool:
-    """Clients of these runs logged the loss of a target meanwhile: that is the outage, under a name of its own."""
+    """Did clients of these runs log the loss of a target meanwhile? That is the same outage under another name."""
     nodes = {n for key in fact.attrs["runs"] for n in world.run[key].nodes}
     until = fact.end if fact.end is not None else fact.start
     near = [f for f in world.facts_of(STORAGE_OUTAGE.name) if nodes & set(f.attrs["hosts"]) and f.start <= until]
@@ -247,19 +247,19 @@ def _broken(text: str) -> bool:
 
 
 def path_in(text: str) -> str:
-    """The first path that a line names, or nothing."""
+    """The first path in a line; empty if there is none."""
     match = _PATH.search(text)
     return match[1] if match else ""
 
 
 def file_system(path: str) -> str:
-    """The mount that a path lies on, as sites name them: ``/lustre/fs1/u/x`` is ``/lustre/fs1``, ``/scratch/u/x`` is ``/scratch``."""
+    """The mount of a path by sites' naming: ``/lustre/fs1/u/x`` is ``/lustre/fs1``, ``/scratch/u/x`` is ``/scratch``."""
     parts = path.split("/")
     return "/".join(parts[:3] if re.match(r"^(?:lustre|gpfs|beegfs|mnt|weka|vast|nfs|ceph)$", parts[1]) else parts[:2])
 
 
 def _names_storage(outage: Fact, name: str) -> bool:
-    """A log tells of an outage of this file system: its target or server bears its name."""
+    """Did a log report an outage of this file system? Its target or server has the file system's name."""
     return str(outage.device or "").split("-")[0] == name.rsplit("/", 1)[-1]
 
 

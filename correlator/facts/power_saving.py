@@ -1,4 +1,4 @@
-"""Nodes that Slurm itself switches off and on (power saving, clouds): what goes with that is nobody's fault."""
+"""Nodes that Slurm itself switches off and on (power saving, clouds): what follows from it is no fault."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections import defaultdict
 from correlator.facts.world import World, hosts_of
 from correlator.model.nouns import Fact
 
-#: A node that is switched off is gone within this (slurm.conf SuspendTimeout: 30 s, clouds take minutes), and one that is switched
-#: on boots within this (ResumeTimeout: 60 s, clouds raise it to ten minutes and more; a tick looks back for half an hour).
+#: A node that is switched off is gone within this (slurm.conf SuspendTimeout: 30 s, clouds take minutes), and one that
+#: is switched on boots within this (ResumeTimeout: 60 s, clouds raise it to ten minutes and more; a tick looks back for
+#: half an hour).
 SUSPENDS_S, RESUMES_S = 900.0, 1500.0
 
 _OFF, _ON = frozenset({"suspend", "power_down"}), frozenset({"resume", "power_up"})
@@ -44,6 +45,6 @@ class Power:
 
 
 def without_switched_off(world: World, lost: list[Fact]) -> list[Fact]:
-    """Outages but those of nodes that were being switched off."""
+    """Outages without those of nodes that were being switched off."""
     power = Power(world)
     return [f for f in lost if not power.powered_down(f.host or "", f.start)]

@@ -1,8 +1,9 @@
-"""All kinds of facts and their detectors, built-in and installed ones: the one place where others look a kind up.
+"""All kinds of facts and their detectors, built-in and installed: the one place to look up a kind.
 
-A *subject* is a module (or a package) with ``KINDS``, its declarations, and ``DETECTORS``, the functions that conclude them.
-It may have ``EDGES``, its files of causal edges, and ``CONDITIONS`` and ``SCOPES`` of its own that these name. Subjects of other
-packages are entry points of the group ``faultline.facts`` that name the module; they are read like the built-in ones.
+A *subject* is a module (or a package) with ``KINDS``, its declarations, and ``DETECTORS``, the functions that conclude
+them. It may have ``EDGES``, its files of causal edges, and its own ``CONDITIONS`` and ``SCOPES`` for them. Subjects of
+other packages are entry points of the group ``faultline.facts`` that name the module; they are read like the built-in
+ones.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BUILT_IN = (
 
 V = TypeVar("V")
 
-#: Concludes facts from a world, or revises some that were concluded before.
+#: Concludes facts from a world, or revises earlier ones.
 Detector = Callable[[World], Sequence[Fact | Revision]]
 
 
@@ -51,14 +52,14 @@ def subjects() -> tuple[Any, ...]:
 
 @cache
 def detectors() -> tuple[Detector, ...]:
-    """The detectors of all subjects; then single ones of installed packages (entry points of ``faultline.detectors``)."""
+    """The detectors of all subjects, then single ones of installed packages (entry points of ``faultline.detectors``)."""
     built_in = (detector for subject in BUILT_IN for detector in subject.DETECTORS)
     return (*built_in, *_brought())
 
 
 @cache
 def _brought() -> Mapping[Detector, str]:
-    """The detectors of installed packages, with the names that messages give their entry points."""
+    """The detectors of installed packages, with the entry points' names for messages."""
     found = {detector: called for called, module in packages().items() for detector in module.DETECTORS}
     for called, single in extensions.load("faultline.detectors", _several):
         found |= dict.fromkeys(single, called)
@@ -73,8 +74,10 @@ def _several(offered: object, extension: extensions.Extension) -> tuple[str, tup
 
 @cache
 def kinds() -> Mapping[str, Kind[Any]]:
-    """All kinds of facts that any detector may conclude, by name: what edges may name. Raises ``ValueError`` where two subjects
-    declare one."""
+    """All kinds of facts that any detector may conclude, by name: the names that edges may use.
+
+    Raises ``ValueError`` if two subjects declare the same one.
+    """
     found: dict[str, Kind[Any]] = {}
     for subject in subjects():
         for kind in subject.KINDS:
@@ -93,7 +96,10 @@ def _unknown(name: str) -> Kind[Any]:
 
 
 def vocabulary(name: str, built_in: Mapping[str, V]) -> Mapping[str, V]:
-    """Words that edges use (``CONDITIONS``, ``SCOPES``), built-in ones and those of subjects, which replace none of them."""
+    """The ``CONDITIONS`` or ``SCOPES`` that edges may use.
+
+    Subjects add to the built-in ones and replace none of them.
+    """
     found: dict[str, V] = {}
     for subject in subjects():
         found |= getattr(subject, name, {})
@@ -101,7 +107,7 @@ def vocabulary(name: str, built_in: Mapping[str, V]) -> Mapping[str, V]:
 
 
 def kind_of(name: str) -> Kind[Any]:
-    """The declaration of a kind; an empty one where nobody declares it."""
+    """The declaration of a kind; an empty one if it is not declared."""
     return kinds().get(name) or _unknown(name)
 
 
@@ -124,13 +130,13 @@ def event_names() -> frozenset[str]:
 
 @cache
 def exhaustions() -> frozenset[str]:
-    """Root causes that are something which jobs use up or wait for."""
+    """Root causes that are a resource which jobs use up or wait for."""
     return frozenset(kind.cause.event for kind in kinds().values() if kind.cause and kind.cause.exhausted)
 
 
 @cache
 def families() -> Mapping[str, str]:
-    """Root cause -> the part of a node that it speaks of, for those that speak of a node itself."""
+    """Root cause -> the component of a node that it is about, for those about a node itself."""
     return {
         event: kind.cause.family for kind in kinds().values() if kind.cause and kind.cause.family
         for event in (kind.cause.event, kind.cause.repeated) if event
@@ -139,17 +145,17 @@ def families() -> Mapping[str, str]:
 
 @cache
 def once() -> Mapping[str, str]:
-    """The name of a root cause that came several times -> the name of one that came once."""
+    """The name of a repeated root cause -> its name when it occurs once."""
     return {kind.cause.repeated: kind.cause.event for kind in kinds().values() if kind.cause and kind.cause.repeated}
 
 
 def cause_of(fact: Fact) -> Cause:
-    """How a fact stands at the root of an incident."""
+    """The root cause that a fact is in an incident."""
     return kind_of(fact.kind).cause_of(fact)
 
 
 def root_event(fact: Fact, times: int = 1) -> str:
-    """The contract's name of a root cause that came so many times. Slurm's effect decides severity, not the name."""
+    """The contract's name of a root cause that occurred ``count`` times. Slurm's effect decides severity, not the name."""
     cause = cause_of(fact)
     return cause.repeated if times > 1 and cause.repeated else cause.event
 
@@ -160,20 +166,23 @@ def title_of(fact: Fact) -> str:
 
 
 def short_of(fact: Fact) -> str:
-    """What broke, in as few words as a table has room for."""
+    """What broke, short enough for a table."""
     short = cause_of(fact).short
     return fill(short, fact) if short else title_of(fact).split(",")[0]
 
 
 def brief_of(fact: Fact) -> str:
-    """What a fact is called in a list of causes."""
+    """The name of a fact in a list of causes."""
     kind = kind_of(fact.kind)
     return fill(kind.brief, fact) if kind.brief else fact.kind
 
 
 def conclude(world: World) -> list[Fact]:
-    """Runs every detector; the result is sorted, so that it does not depend on detector internals. A detector of a package that
-    raises is left out of this pass: it is named in the log and among the doubts of every verdict."""
+    """Runs every detector; the result is sorted, so that it does not depend on detector internals.
+
+    An installed package's detector that raises is left out of this pass; the log and the doubts of every verdict name
+    it.
+    """
     world.declared = kinds()
     for detector in detectors():
         called = _brought().get(detector)

@@ -1,4 +1,4 @@
-"""Nodes that fall silent together: what they share was lost, though nothing that was collected tells of it."""
+"""Nodes that fall silent together: what they share was lost, although no collected line shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from correlator.site.interfaces import FABRIC
 
 
 class SwitchSilent(TypedDict):
-    """``hosts`` fell silent, the last of them at ``until``; ``unsaid``: nobody says that they fell silent."""
+    """``hosts`` fell silent, the last of them at ``until``; ``unsaid``: no line says that they fell silent."""
 
     hosts: list[str]
     until: float
@@ -39,20 +39,21 @@ SWITCH_SILENT = Kind(
     brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNREPORTED if fact.attrs.get("unsaid") else None,
 )  # fmt: skip
 
-#: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
+#: If this many nodes of one switch, and this share of them, fall silent together, they lost what they share
 #: (correlation.md, explaining away upwards).
 SHARED_MIN, SHARED_SHARE = 4, 0.6
 
-#: What a node itself lost so long before it was given up explains its silence (five thirds of a SlurmdTimeout of ten minutes), and
-#: so does a boot that is seen so long after: one of an earlier day does not.
+#: A node's own loss this long before it was given up explains its silence (five thirds of a SlurmdTimeout of ten
+#: minutes), and so does a boot seen this long after; one of an earlier day does not.
 OWN_CAUSE_S, BOOTED_S = 1000.0, 1800.0
 
 
 def common_silence(world: World) -> list[Fact]:
-    """``switch.silent``: nearly all nodes under one switch were set DOWN within one ping round and nothing tells why.
+    """``switch.silent``: nearly all nodes under one switch were set DOWN within one ping round and no line shows why.
 
-    slurmctld sets DOWN whoever did not answer since two rounds: nodes that were lost in one moment go in one round or the next.
-    Without a topology, nodes of one statement of slurmctld are taken together."""
+    slurmctld sets DOWN every node that has not answered for two rounds, so nodes lost at one moment go in one round or
+    the next. Without a topology, the nodes of one line of slurmctld are taken together.
+    """
     timeout = world.site.settings["SlurmdTimeout"]
     together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
     own = _own_causes(world)
@@ -74,7 +75,7 @@ def common_silence(world: World) -> list[Fact]:
                 facts.append(_silence(None if carried == {FABRIC} or _saw_no_loss(world, hosts) else switch, group))
     facts = _of_whole_cluster(facts, len(leaves), together)
     named = {host for fact in facts for host in fact.attrs["hosts"]}
-    # Nodes of several switches, or of switches that nobody names, in one statement: what all of them hang on.
+    # Nodes of several switches, or of unknown switches, in one line: what all of them are connected to.
     for group in _within([f for f in downs if f.host not in named], together):
         if any(len({f.host for f in near}) >= SHARED_MIN for near in _within(group, SAME_DOWN_S)):
             facts.append(_silence(None, group))
@@ -82,7 +83,7 @@ def common_silence(world: World) -> list[Fact]:
 
 
 def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[Fact]:
-    """Where all switches of nodes fell silent at once, it may as well have been the controller that was cut off: none is named."""
+    """If all leaf switches fell silent at once, the controller may have been cut off instead: no switch is named."""
     if len(facts) != leaves or not facts or max(f.start for f in facts) - min(f.start for f in facts) > together:
         return facts
     first = min(facts, key=lambda f: f.key[1:])
@@ -97,21 +98,22 @@ def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[F
 
 
 def _saw_no_loss(world: World, hosts: set[str | None]) -> bool:
-    """A switch that dies takes the carrier of its nodes' links with it, and their kernels say so. Where most were heard and none
-    said so, what they share lies behind the switch: its uplink, or the controller's own link."""
+    """Did most hosts keep logging without a loss of carrier?
+
+    A switch that dies takes down the carrier of its nodes' links, and their kernels log it. If most hosts log and none
+    reports that, the shared component is behind the switch: its uplink, or the controller's own link.
+    """
     return len(hosts & world.reporting_hosts) >= SHARED_SHARE * len(hosts)
 
 
 def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:
-    """Host -> from when until when something was lost of it, or of what it hangs on, that may have silenced it."""
+    """Host -> time ranges in which it, or something it depends on, lost something that may have silenced it."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for fact in world.facts_of(SWITCH_OUTAGE.name, POWER_OUTAGE.name, LINK_OUTAGE.name, NODE_REBOOT.name):
         if fact.attrs.get("role") == "fabric":
             continue
         hosts = fact.attrs.get("hosts") or [fact.host]
-        if (
-            fact.kind == SWITCH_OUTAGE.name
-        ):  # those that it is known to have cut off have outages of their own, each with its end
+        if fact.kind == SWITCH_OUTAGE.name:  # nodes known to be cut off have outages of their own, each with its end
             hosts = sorted(set(fact.attrs["under"]) - set(hosts))
         span = (fact.start, fact.end if fact.end is not None else world.last)
         for host in hosts:

@@ -1,5 +1,7 @@
-"""Runs that went on, slower: seconds per step jumped up and stayed there (``job.slow``); or stood still until they were ended
-(``job.stalled``)."""
+"""Runs that became slower or stood still.
+
+Seconds per step rose and stayed high (``job.slow``), or the run stood still until it was ended (``job.stalled``).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ STALLED = Kind(
 #: Slower than this against the run's own pace before is a slowdown; data loading and checkpoints vary less.
 SLOWER = 1.25
 
-#: So many samples in a row must be slow; with one sample before the change only, the change must be plain to see.
+#: At least this many samples in a row must be slow; with only one sample before the change, it must be at least this
+#: large.
 SUSTAINED, PLAIN = 3, 1.5
 
 
@@ -69,9 +72,9 @@ def slowdowns(world: World) -> list[Fact]:
 
 
 def change(points: list[tuple[float, float]]) -> tuple[int, int] | None:
-    """The stretch [first, last] of slow points, as places in ``points``; None where the pace held.
+    """The slow range [first, last], as indices of ``points``; None if the pace held.
 
-    The pace before is the median of what came before the stretch, so a single outlier neither makes nor hides one.
+    The pace before is the median of the points before the range, so a single outlier neither makes nor hides one.
     """
     for first in range(1, len(points) - SUSTAINED + 1):
         pace = median(p[1] for p in points[:first])
@@ -101,14 +104,16 @@ def _fact(run: Run, points: list[tuple[float, float]], first: int, last: int) ->
     return SLOW.fact(onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
 
 
-#: So many reports tell how often a run reports, and so many that stay away that it does no longer; it takes as long as this at
-#: least: a checkpoint or an evaluation of a model takes minutes.
+#: This many reports show a run's interval, and this many missing ones that it stopped. It takes at least this long: a
+#: checkpoint or an evaluation of a model takes minutes.
 REPORTS, MISSED, STOOD_S = 5, 10, 600.0
 
 
 def stalls(world: World) -> list[Fact]:
-    """``job.stalled``: a run that its time limit ended had told of no step for long, with attrs gap (seconds between its reports)
-    and lost (seconds since the last one)."""
+    """``job.stalled``: a run that hit its time limit had reported no step for long.
+
+    attrs gap (seconds between its reports) and lost (seconds since the last one).
+    """
     facts = []
     for run in world.runs if world.progress else ():
         if same_end(run.state) != "TIMEOUT" or run.end is None:

@@ -1,4 +1,4 @@
-"""slurmd: it died, or was stopped, while its machine lived on."""
+"""slurmd: it died, or was stopped, while its machine stayed up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from correlator.model.nouns import Event, Fact
 
 
 class SlurmdCrash(TypedDict, total=False):
-    """``stated``: its end was logged. ``inferred``: it came some time between start and end; ``noticed`` when it started anew."""
+    """``said``: its end was logged. ``noticed``: when it started again.
+
+    ``inferred``: it came some time between start and end.
+    """
 
     said: bool
     inferred: bool
@@ -39,20 +42,20 @@ SLURMD_STOP = Kind(
     cause=Cause(
         "slurm.admin_action", "infra.scheduler", "slurmd of {host} was stopped and not started again{for_time}", "Slurm's daemon on a node was stopped",
         (("Ask who stopped slurmd of {host} (systemctl, a package upgrade, a configuration tool), and start it.", "systemctl start slurmd"),),
-        # A daemon that is started anew is everyday's work, unless its node was given up meanwhile.
+        # Restarting a daemon is routine, unless its node was given up meanwhile.
         short="slurmd of {host} was stopped", unharmed="degraded", needs_effect=True,
         disproof="A start of slurmd before the node was given up, or its machine going down with it.",
     ),
 )  # fmt: skip
 
-#: The kernel's segfault line, systemd's and slurmd's own last word tell one death.
+#: The kernel's segfault line, systemd's and slurmd's own last line are one death.
 SAME_CRASH_S = 30.0
 
 
 def slurmd_deaths(world: World) -> list[Fact]:
     """slurmd started without having been stopped, on a machine that did not boot: it had died (or was killed).
 
-    Nothing tells when it died. The fact lies between the last sign of life that only slurmd gives and the start.
+    When it died is unknown. The fact lies between the last line that only slurmd writes and the start.
     """
     booted = {(f.host, f.end or f.start) for f in world.facts_of(NODE_REBOOT.name)}
     facts: list[Fact] = []
@@ -75,7 +78,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 or _slurmd_segfault(event)
                 or _slurmd_unit_failed(event)
             ):
-                # It is away from its stop on where the start after it fails.
+                # It is away from its stop on if the start after it fails.
                 again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
                 crash_events = (stop, event) if again and stop is not None else (event,)
                 facts.append(
@@ -85,7 +88,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 )
                 stopped_at, stop = event.time, None
             elif event.kind == "slurm.daemon_start" and event.source != "slurmd" and _of_slurmd(event):
-                _back(facts, host, event)  # it was started; whether its machine had booted, systemd does not say
+                _back(facts, host, event)  # it was started; systemd does not log whether its machine had booted
             elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
                 if event.time - started_at < SAME_START_S:
                     continue
@@ -112,7 +115,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
 
 
 def _back(deaths: list[Fact], host: str, start: Event) -> None:
-    """Deaths of a host's slurmd that were said are over with its next start."""
+    """Ends logged deaths of a host's slurmd at its next start."""
     for n, fact in enumerate(deaths):
         if fact.host == host and fact.end is None:
             deaths[n] = replace(fact, end=start.time, events=(*fact.events, start))
@@ -121,16 +124,18 @@ def _back(deaths: list[Fact], host: str, start: Event) -> None:
 #: A machine that stops slurmd because it shuts down boots within this.
 SHUTDOWN_S = 1200.0
 
-#: A clock that munge complained of may have been as wrong so long before and after; later somebody has set it.
+#: A clock that munge rejected may have been as wrong this long before and after; later it has been set.
 ASTRAY_S = 1800.0
 
-#: A slurmd that is started so soon after it was stopped was being started anew, whether or not the start succeeds.
+#: A slurmd that is started this soon after its stop was being restarted, whether or not the start succeeds.
 RESTART_S = 60.0
 
 
 def slurmd_stops(world: World) -> list[Fact]:
-    """``slurmd.stop``: slurmd was asked to end and did; ``end`` is its next start. A machine that is shut down stops it too,
-    and a start that fails is a crash: neither is told here."""
+    """``slurmd.stop``: slurmd was asked to end and did; ``end`` is its next start.
+
+    A machine that is shut down stops it too, and a start that fails is a crash: neither is included.
+    """
     facts: list[Fact] = []
     stops = [e for e in world.kinds("slurm.daemon_stop") if _of_slurmd(e) and e.host]
     for group in _per_host(stops):
@@ -141,7 +146,7 @@ def slurmd_stops(world: World) -> list[Fact]:
         failed = back is not None and back.kind == "slurm.daemon_fatal" and back.time - stop.time <= RESTART_S
         boots = [f for f in world.facts_of(NODE_REBOOT.name) if f.host == host and stop.time <= (f.end or f.start)
                  and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
-        # Who stamps with a wrong clock may have started again at once.
+        # With a wrong clock it may have started again at once.
         astray = [f for f in world.facts_of(MUNGE_FAILURE.name) if f.host == host and f.attrs.get("clock")
                   and f.start - ASTRAY_S <= stop.time <= (f.end or f.start) + ASTRAY_S]  # fmt: skip
         if failed or boots or astray:
@@ -154,7 +159,7 @@ def slurmd_stops(world: World) -> list[Fact]:
 
 
 def _per_host(events: list[Event]) -> list[list[Event]]:
-    """Statements of one host that follow each other within moments tell one thing."""
+    """Groups lines of one host that follow each other within moments: one occurrence."""
     groups: list[list[Event]] = []
     for event in sorted(events, key=lambda e: (e.host or "", e.time, e.id)):
         if groups and groups[-1][0].host == event.host and event.time - groups[-1][-1].time <= SAME_START_S:
@@ -165,10 +170,10 @@ def _per_host(events: list[Event]) -> list[list[Event]]:
 
 
 def _same_deaths(facts: list[Fact]) -> list[Fact]:
-    """Deaths that were said so close together are one; those concluded from a start stay as they are."""
+    """Merges logged deaths that are close together; those concluded from a start stay unchanged."""
     stated = [f for f in facts if f.attrs.get("said")]
     ends = {(f.host, f.start): f.end for f in stated}
-    # Merged by when it was said, not by when slurmd was back.
+    # Merged by the time of the death, not by when slurmd was back.
     merged = merge_near((replace(f, end=None) for f in stated), SAME_CRASH_S)
     found = []
     for fact in merged:
@@ -180,7 +185,7 @@ def _same_deaths(facts: list[Fact]) -> list[Fact]:
 
 
 def _of_slurmd(event: Event) -> bool:
-    """What slurmd writes itself, and what systemd writes of its unit: at log level ``error`` it says nothing of a stop."""
+    """Is it slurmd's own line, or systemd's about its unit? At log level ``error`` slurmd does not log a stop."""
     return event.source == "slurmd" or "slurm node daemon" in event.message.lower()
 
 
@@ -194,8 +199,10 @@ def _sign_of_slurmd(event: Event) -> bool:
 
 
 def _machine_lived(world: World, host: str, start: Event) -> bool:
-    """That the machine did not boot is known if slurmd told its uptime, or if its kernel and system log is here, which
-    would tell of a boot."""
+    """Is it known that the machine did not boot?
+
+    It is if slurmd logged its uptime, or if its kernel and system log is here, which would show a boot.
+    """
     if reported_uptime(world, start) is not None or host in world.reporting_hosts:
         return True
     return any(e.time < start.time and e.source in ("kernel", "syslog") for e in world.by_host.get(host, ()))

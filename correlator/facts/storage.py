@@ -14,8 +14,10 @@ from correlator.model.nouns import Event, Fact
 
 
 class StorageOutage(TypedDict):
-    """``hosts`` said so, of which some were ``evicted`` (and when). ``unended``: no client said that it was back. ``passing``: one
-    client lost it for a moment."""
+    """``hosts`` that reported it, of which some were ``evicted`` (and when).
+
+    ``unended``: no client reported that it was back. ``passing``: one client lost it for a moment.
+    """
 
     hosts: list[str]
     evicted: dict[str, float]
@@ -25,7 +27,7 @@ class StorageOutage(TypedDict):
 
 
 class DiskError(TypedDict):
-    """``read_only``: its file system was given up."""
+    """``read_only``: its file system was remounted read-only."""
 
     read_only: bool
 
@@ -40,7 +42,7 @@ STORAGE_OUTAGE = Kind(
     ),
 )  # fmt: skip
 
-#: A disk that failed keeps complaining until it is replaced.
+#: A disk that failed keeps logging errors until it is replaced.
 COMPLAINS_S = 3600.0
 
 DISK_ERROR = Kind(
@@ -63,7 +65,7 @@ DISK_FULL = Kind(
     ),
 )  # fmt: skip
 
-#: Clients notice a dead target when they next talk to it: within a minute (correlation.md, E40), and reconnect later.
+#: Clients notice a dead target at their next access: within a minute (correlation.md, E40), and reconnect later.
 SAME_OUTAGE_S = 300.0
 
 _TARGET = re.compile(r"\b([A-Za-z0-9_]+-(?:OST|MDT)[0-9a-fA-F]{4})")
@@ -76,8 +78,10 @@ def target_of(event: Event) -> str | None:
 
 
 def outages(world: World) -> list[Fact]:
-    """``storage.outage`` per target; attrs hosts (clients that said so), evicted (hosts), server, unended (no client said that it was
-    back: ``end`` is the last complaint)."""
+    """``storage.outage`` per target; attrs hosts (clients that reported it), evicted (hosts), server, unended.
+
+    unended: no client reported that it was back, and ``end`` is the last error.
+    """
     groups: dict[str, list[Event]] = defaultdict(list)
     for event in world.kinds("storage.lustre_error", "storage.nfs_error"):
         target = target_of(event)
@@ -106,12 +110,12 @@ def _outage(world: World, target: str, events: list[Event]) -> Fact:
                 servers[0] if servers else target.split("-")[0], target, attrs=attrs, events=tuple(events))  # fmt: skip
 
 
-#: A connection that a single client had back so soon was not an outage of the target.
+#: A connection that a single client regained this soon was not an outage of the target.
 PASSING_S = 60.0
 
 
 def _recoveries(world: World, target: str, events: list[Event]) -> dict[str, float]:
-    """Per client, when it first had the target back after its last complaint of this outage."""
+    """Per client, when it first had the target back after its last error of this outage."""
     last: dict[str, float] = {}
     for event in events:
         if event.host:
@@ -124,13 +128,13 @@ def _recoveries(world: World, target: str, events: list[Event]) -> dict[str, flo
     return found
 
 
-#: A disk stays full until somebody acts; each writer complains.
+#: A disk stays full until an administrator acts; each writer logs an error.
 FULL_GAP_S = 300.0
 
 _NVME = re.compile(r"(nvme\d+)(?:n\d+(?:p\d+)?)?")
 _DISK = re.compile(r"((?:[hsv]d|xvd)[a-z]+)\d*")
 _WHOLE_DISK = re.compile(r"nvme\d+n\d+|[hsv]d[a-z]+|xvd[a-z]+")
-#: Who says that a disk is full.
+#: Sources whose report of a full disk counts.
 _FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
 
 
@@ -140,19 +144,22 @@ def _says_full(message: str) -> bool:
 
 
 def disk_of(name: str | None) -> str | None:
-    """The drive behind a controller, namespace or partition: ``nvme1n1p2`` and ``nvme1`` are one drive, ``sda3`` is ``sda``."""
+    """The drive of a controller, namespace or partition.
+
+    ``nvme1n1p2`` and ``nvme1`` are one drive; ``sda3`` is on ``sda``.
+    """
     match = _NVME.fullmatch(name or "") or _DISK.fullmatch(name or "")
     return match[1] if match else name
 
 
 def disk_faults(world: World) -> list[Fact]:
-    """``disk.error`` of a local drive (attrs read_only: its file system was given up), and ``disk.full``."""
+    """``disk.error`` of a local drive (attrs read_only: its file system was remounted read-only), and ``disk.full``."""
     failed = [
         DISK_ERROR.fact(e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
     full_lines = [e for e in world.admitted if e.source in _FULL_SOURCES]
-    if not _says_full("\n".join([e.message for e in full_lines])):  # all at once: hardly ever one of very many says it
+    if not _says_full("\n".join([e.message for e in full_lines])):  # one test of all texts: very few of very many match
         full_lines = []
     full = [
         DISK_FULL.fact(e.time, None, e.sigma, host, events=(e,))
@@ -162,7 +169,7 @@ def disk_faults(world: World) -> list[Fact]:
 
 
 def _named(fault: Fact) -> Fact:
-    """The block device says more than its controller: it is what a mount and a replacement order name."""
+    """The block device is preferred to its controller: a mount and a replacement order name it."""
     names = sorted({e.device for e in fault.events if e.device and _WHOLE_DISK.fullmatch(e.device)})
     attrs: DiskError = {"read_only": any("read-only" in e.message.lower() for e in fault.events)}
     return replace(fault, device=names[0] if names else fault.device, attrs=attrs)

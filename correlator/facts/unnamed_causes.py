@@ -1,7 +1,7 @@
-"""What many nodes share and no source names: a switch or plane behind links that went together, power behind machines that went together.
+"""Shared causes that no source names: a switch or plane behind lost links, power behind lost machines.
 
-An inventory, a topology or the switches' own logs name what broke (links.py). Where none of them was collected, that
-many nodes are hit in one moment still tells that the cause is one, and is told without a name.
+An inventory, a topology or the switches' own logs name what broke (links.py). If none of them was collected, many nodes
+hit at one moment still show that there is one cause, which is concluded without a name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from parsers.hostlist import fold
 
 
 class PowerOutage(TypedDict):
-    """``hosts`` went, after the ``last_word`` of all; ``nameless``: what they share is not named."""
+    """``hosts`` were lost, after the ``last_word`` of all; ``nameless``: what they share is unknown."""
 
     hosts: list[str]
     last_word: float
@@ -48,16 +48,16 @@ POWER_OUTAGE = Kind(
     ),
 )  # fmt: skip
 
-#: So many machines that go in one moment had one cause; fewer may be two of a kind.
+#: At least this many machines that fail at one moment had one cause; fewer may be a coincidence.
 POWER_MIN = 4
 
-#: Machines that lost power together are back one after the other: memory tests and boot orders differ by minutes.
+#: Machines that lost power together come back one after the other: memory tests and boot orders differ by minutes.
 BACK_WITHIN_S = 900.0
 
-#: Groups of interfaces of which so many nodes are the same were lost by one thing.
+#: Groups of interfaces that have this share of their nodes in common were lost by one cause.
 MOST = 0.6
 
-#: The kernel of a machine that lives writes of a lost link at once, and on: a word so long after it is one of the living.
+#: The kernel of a live machine logs a lost link at once, and goes on: a line this long after it shows that it was up.
 STILL_SPEAKS_S = 90.0
 
 #: Machines that go down with their links boot within this (edge E33).
@@ -65,9 +65,9 @@ BOOTS_WITHIN_S = 1200.0
 
 
 def power_losses(world: World) -> list[Fact]:
-    """``power.outage``: machines that were all there in one moment and had all gone in the next, without a word.
+    """``power.outage``: machines that were all up at one moment and all gone at the next, without a line about it.
 
-    A panic would have been told, a shutdown tells that slurmd ends; a drained node that boots does so on purpose.
+    A panic would have been logged, and a shutdown ends slurmd; a drained node that boots does so on purpose.
     """
     lost = [f for f in world.facts_of(NODE_REBOOT.name, NODE_DEAD.name) if not f.attrs.get("planned")]
     lost.sort(key=lambda f: (_back(f), f.key))
@@ -82,12 +82,15 @@ def power_losses(world: World) -> list[Fact]:
 
 
 def _back(fact: Fact) -> float:
-    """When the machine was back, as far as it is told."""
+    """When the machine was back, as far as is known."""
     return float(fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end or fact.start)
 
 
 def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
-    """What each machine wrote last is read only where enough of them were back at about the same time."""
+    """Groups machines that may have gone together.
+
+    Last lines are read only where enough machines were back at about the same time.
+    """
     if len({f.host for f in near}) < POWER_MIN:
         return []
     gone = [(*span, fact) for fact in near if (span := _gone_between(world, fact)) is not None]
@@ -95,7 +98,7 @@ def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
     facts: list[Fact] = []
     group: list[tuple[float, float, Fact]] = []
     for item in gone:
-        # All that were still there at the latest last word, and had gone at the earliest sign of it, may have gone together.
+        # All that were still up at the latest last line, and gone at the earliest sign of it, may have gone together.
         if group and item[0] > min(g[1] for g in group):
             facts += _power(world, group)
             group = []
@@ -104,12 +107,12 @@ def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
 
 
 def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
-    """(last word, first sign of its absence) of a machine that went without a word; None where one was said."""
+    """(last line, first sign of absence) of a machine that went without a reason in its log; None if it logged one."""
     host, boot = fact.host or "", fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end
     spoke = world.spoke_at(host)
     if fact.kind == NODE_DEAD.name:
         place = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
-        # A machine that loses power takes its links with it at once, however long before that it wrote its last line.
+        # A machine that loses power takes its links down at once, however long before that it wrote its last line.
         word = max(spoke[place - 1], fact.start - TOGETHER_S - fact.sigma) if place else 0.0
         return (min(word, fact.start), fact.start + 2.0 + fact.sigma) if place else None
     if boot is None:
@@ -125,7 +128,7 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
         return None
     if any(_says_why(e) for e in world.by_host.get(host, ()) if -SAME_PANIC_S <= e.time - last <= float(boot) - last):
         return None
-    # A machine that was given up had gone before; a word of its that is a little later was written by a clock that is off.
+    # A machine that was given up was already gone; a slightly later line of its own was written by a clock that is off.
     downs = [
         f.start for f in world.facts_of(NODE_DOWN.name) if f.host == host and last - CLOCK_OFF_S <= f.start <= float(boot)
         and (f.end is None or f.end >= float(boot) - BOOT_STAMPS_S)  # one that was back before the boot was another loss
@@ -138,7 +141,7 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
 
 
 def _says_why(event: Event) -> bool:
-    """A panic is a cause of its own; who stops slurmd before a boot means to boot."""
+    """A panic is a cause of its own; slurmd stopped before a boot means a planned boot."""
     return event.kind in ("kernel.panic", "kernel.lockup") or (
         event.kind == "slurm.daemon_stop" and event.source == "slurmd"
     )
@@ -153,7 +156,7 @@ def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
     links = [
         f for f in world.facts_of(LINK_OUTAGE.name) if f.host in hosts and last - 2.0 <= f.start <= first + 2.0
     ]  # fmt: skip
-    # Where no link tells, it was between the last word of all and the first sign that one had gone.
+    # Without a link, it happened between the last line of all and the first sign that one was gone.
     start = min((f.start for f in links), default=(last + first) / 2)
     attrs: PowerOutage = {"hosts": hosts, "last_word": last, "nameless": True}
     events = in_order(*(f.events for *_, f in group))
@@ -162,9 +165,10 @@ def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
 
 
 def nameless_links(world: World) -> list[Fact | Revision]:
-    """``switch.outage`` without a host: the same interface of many nodes went within seconds, and nothing tells where it ends.
+    """``switch.outage`` without a host: many nodes lost the same interface within seconds, and its other end is
+    unknown.
 
-    Links of machines that went down with them are the machines'.
+    Links of machines that went down with them belong to the machines.
     """
     alone: dict[str, list[Draft]] = defaultdict(list)
     links = [Draft.from_fact(fact) for fact in world.facts_of(LINK_OUTAGE.name)]
@@ -188,7 +192,7 @@ def nameless_links(world: World) -> list[Fact | Revision]:
 
 
 def _of_one_cause(lost: list[list[Draft]]) -> list[list[Draft]]:
-    """Interfaces that mostly the same nodes lost in one moment end at one thing, under whatever names."""
+    """Merges interfaces lost at one moment by mostly the same nodes: they end at one device, whatever their names."""
     joined: list[list[Draft]] = []
     for group in sorted(lost, key=lambda g: (min(f.start for f in g), -len(g), g[0].key)):
         hosts, start = {f.host for f in group}, min(f.start for f in group)
@@ -214,7 +218,7 @@ def _nameless(world: World, group: list[Draft]) -> Fact:
     ends = [f.end for f in group]
     end = None if None in ends else max(e for e in ends if e is not None)
     events = in_order(e for f in group for e in f.events if e.kind.endswith("_down"))
-    # A name that no switch has, for the links to say what they belong to.
+    # A name that no switch has, by which the links refer to this outage.
     devices = sorted({f.device or "" for f in group})
     token = f"behind {','.join(devices)} at {min(f.start for f in group):.3f}"
     attrs: SwitchOutage = {

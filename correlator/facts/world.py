@@ -32,13 +32,15 @@ _in_time = attrgetter("time", "id")
 class World:
     """All that is known about one cluster while facts are concluded. Times are epoch seconds, UTC.
 
-    ``progress`` maps (job, restart count) to (time, seconds per step) as its output tells; ``spoke(host)`` are the times of the lines that
-    the host itself wrote, ascending (read only for the few hosts in question).
-    ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
-    ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
-    driver names them. ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
-    ``kernel_clocks``: what the kernel's lines of hosts show of its clock (gather/kernel_lines.py).
-    ``believed``: the controllers, where that was worked out for more than these events. ``declared``: all kinds of facts, by name.
+    ``progress`` maps (job, restart count) to (time, seconds per step) from its output.
+    ``spoke(host)`` returns the times of the lines that the host itself wrote, ascending (read only for few hosts).
+    ``slurmd_starts(host)`` returns (time, uptime of the machine) of each start of its slurmd that logs it.
+    ``booted`` holds (BootTime, host) of nodes for which Slurm had reported another BootTime before.
+    ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
+    ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
+    ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
+    ``believed``: the controllers, if determined from more than these events.
+    ``declared``: all kinds of facts, by name.
     ``left_out``: sentences that name the detectors that failed in this pass.
     """
 
@@ -72,9 +74,9 @@ class World:
         if self.believed is None:
             settings = self.inventory.settings if self.inventory else ()
             self.believed = controllers(self.events, settings, {n for run in self.runs for n in run.nodes})
-        #: The events that count: what nobody may say of whom it speaks stays among ``events``.
+        #: The events that count; those whose source may not report on their subject stay only in ``events``.
         self.admitted = admitted(self.events, self.runs, self.believed)
-        #: By the ids of events with the kernel's name: what speaks against their being its own, of those where anything does.
+        #: For events in the kernel's name, by id: the evidence against their being its own, if there is any.
         self.kernel_standing = kernel_lines.standing(self.admitted, self.kernel_clocks)
         if refuted := {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}:
             self.admitted = [e for e in self.admitted if e.id not in refuted]
@@ -92,7 +94,7 @@ class World:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
-        #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
+        #: The hosts that run slurmctld, by its own lines and slurm.conf.
         self.controllers = self.believed.hosts | {e.host for e in self.admitted if e.host and e.source == "slurmctld"}
         self.het_components = _het_components(self.admitted)
         self.in_time = RunsInTime(self.runs)
@@ -106,7 +108,7 @@ class World:
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
     def spoke_at(self, host: str) -> Sequence[float]:
-        """``spoke`` in true time: a clock that is known to have been off is corrected, as the events' is; zones are (samples.py)."""
+        """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""
         if host not in self._spoke:
             times, off = self.spoke(host), [o for o in self.clocks if o.host == host and not o.zone]
             self._spoke[host] = times if not off else sorted(
@@ -115,7 +117,7 @@ class World:
         return self._spoke[host]
 
     def states_of(self, host: str) -> Sequence[dict[str, object]]:
-        """What Slurm answered about a node when it was asked, in time order."""
+        """Slurm's answers about a node, in time order."""
         if self._states is None:
             self._states = defaultdict(list)
             for row in sorted(self.node_states, key=lambda r: str(r["time"])):
@@ -140,7 +142,7 @@ class World:
         return [name for name, kind in self.declared.items() if test(kind)]
 
     def conclude(self, found: Iterable[Fact | Revision]) -> None:
-        """Takes in what a detector found, in an order that does not depend on its internals."""
+        """Adds what a detector found, in an order that does not depend on its internals."""
         listed = list(found)
         if revised := {id(one.of): one.fact for one in listed if isinstance(one, Revision)}:
             self.facts = [revised.get(id(fact), fact) for fact in self.facts]
@@ -157,7 +159,7 @@ class World:
         return [f for kind in dict.fromkeys(kinds) for f in known.get(kind, ())]
 
     def facts_of_job(self, job_id: int) -> list[Fact]:
-        """What people and Slurm said about a job by its number: cancelled, preempted, over its time."""
+        """Facts tied to a job by its number: cancelled, preempted, over its time limit."""
         count, known = self._facts_by_job
         if count != len(self.facts):
             known = defaultdict(list)
@@ -168,9 +170,10 @@ class World:
         return known.get(str(job_id), [])
 
     def gpu_owner(self, host: str, device: str, time: float) -> int | None:
-        """The job that telemetry saw on a GPU around ``time``; None where nothing tells.
+        """The job that telemetry saw on a GPU around ``time``; None if it saw none.
 
-        Telemetry is sampled minutes apart: a label counts only for jobs that had the node at ``time``."""
+        Telemetry is sampled minutes apart: a label counts only for jobs that had the node at ``time``.
+        """
         running = {run.job_id for run in self.runs_at(host, time, slack=5.0)}
         spans = self.gpu_jobs.get((host, bus_of(device)), ())
         near = [(abs(time - seen), job) for seen, job in spans if abs(time - seen) <= 900.0 and job in running]
@@ -182,10 +185,10 @@ class World:
 
 
 def _het_components(events: Iterable[Event]) -> dict[int, frozenset[int]]:
-    """Job -> all parts of the heterogeneous job that it is one of (``JobId=100+1(101)``), as slurmctld names them."""
+    """Job -> all components of its heterogeneous job (``JobId=100+1(101)``), as slurmctld names them."""
     of_whole: dict[str, set[int]] = defaultdict(set)
     for event in events:
-        # Of very many events a few: the sign is looked for before what a line names is asked for.
+        # Few of very many events match: the sign is tested before the entities are read.
         if event.job_id is None or event.source != "slurmctld" or "+" not in event.message:
             continue
         if whole := event.entities.get("het_job_id"):
@@ -194,7 +197,7 @@ def _het_components(events: Iterable[Event]) -> dict[int, frozenset[int]]:
 
 
 def bursts(events: Iterable[Event], gap: float) -> list[list[Event]]:
-    """Events in time order, cut where nothing came for ``gap`` seconds."""
+    """Events in time order, split where nothing came for ``gap`` seconds."""
     found: list[list[Event]] = []
     for event in events:
         if found and event.time - found[-1][-1].time <= gap:
@@ -233,7 +236,7 @@ def hosts_of(event: Event) -> list[str]:
     return list(nodes) if nodes else [event.host] if event.host else []
 
 
-#: A boot's first lines may carry stamps that are so much older than the boot time that others reckon.
+#: A boot's first lines may have timestamps this much earlier than the boot time that others compute.
 BOOT_STAMPS_S = 15.0
 
 

@@ -25,8 +25,10 @@ END_STATES = {
 
 
 def as_written(event: Event) -> tuple[float, str, int]:
-    """Sorts lines as they were written: timestamps may have whole seconds, and within one the order in the file
-    decides."""
+    """Sorts lines as they were written.
+
+    Timestamps may have whole seconds; within one, the order in the file decides.
+    """
     return event.time, event.file or "", event.line or 0
 
 

@@ -105,8 +105,10 @@ def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Even
 
 
 def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
-    """Runs from rows in which no field is without a value. Pure: the order of rows and the number of copies do not
-    matter."""
+    """Runs from rows in which no field is without a value.
+
+    Pure: the order of rows and the number of copies do not matter.
+    """
     by_job: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_job[row["job_id"]].append(row)

@@ -101,8 +101,7 @@ def speaking(store: Asks, cluster: str | None, zoned: Iterable[Offset] = ()) -> 
 
 
 def last_spoke(store: Asks, cluster: str | None, named: Collection[str], since: float) -> dict[str, float]:
-    """The timestamp (epoch seconds) of the last line that each host wrote itself, for hosts that wrote any since
-    ``since``."""
+    """The timestamp (epoch seconds) of each host's last own line, for hosts that wrote any since ``since``."""
     moment = moment_of(since)
     assert moment is not None
     rows = store.ask(hosts.last_lines(cluster, sorted(named), moment))
@@ -130,8 +129,10 @@ def starting(
 
 
 def bonds(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[float, str, str]]]:
-    """``legs(host)``: (time, bond, interface) of the bonding driver's lines about a port; most are from a boot days
-    ago."""
+    """``legs(host)``: (time, bond, interface) of the bonding driver's lines about a port.
+
+    Most of these lines are from a boot days ago.
+    """
     known: dict[str, list[tuple[float, str, str]]] = {}
 
     def legs(host: str) -> Sequence[tuple[float, str, str]]:

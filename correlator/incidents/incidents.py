@@ -272,7 +272,8 @@ class _Planes:
     def is_routine(self, fact: Fact) -> bool:
         """One port among several planes, soon back, where every run on its node spreads over planes.
 
-        A run that says nothing of planes may have waited for the port: then it is told that this did no harm."""
+        A run that says nothing of planes may have waited for the port: then it is told that this did no harm.
+        """
         if not self.spread or fact.kind != LINK_OUTAGE.name or fact.duration is None or fact.duration > ROUTINE_S:
             return False
         cables = self.world.site.cables

@@ -46,7 +46,8 @@ class Answer:
 def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
     """Keeps an answer about a run's verdict and returns it. The same person's later answer on it counts instead.
 
-    ``run_key`` is the run's name in the whole store."""
+    ``run_key`` is the run's name in the whole store.
+    """
     if answer.answer not in ANSWERS:
         raise FeedbackError(f"answer {answer.answer!r}: use one of {', '.join(ANSWERS)}")
     if answer.category is not None and answer.category not in CATEGORIES:

@@ -54,7 +54,8 @@ class Fact:
     """Something that happened between ``start`` and ``end`` (None: still going on when the data ends).
 
     Nobody changes a fact. What attributes it has, its kind declares (model/kinds.py); who knows better later concludes another
-    fact in its place (``Revision``)."""
+    fact in its place (``Revision``).
+    """
 
     kind: str
     start: float

@@ -20,7 +20,8 @@ class Repair:
     ``expected`` is what an ordinary device of the same role has in the period, ``probability`` that of as many or more
     there (lemons.py), ``outlier`` that chance does not explain it. ``node`` is what the host is called in the whole store. ``planes`` are those that the host is cabled to, as
     many as ``plane`` is one of. ``runs`` ran on the host meanwhile; ``ended`` are those it ended, ``slowed`` those
-    it only slowed."""
+    it only slowed.
+    """
 
     kind: str
     cluster: str | None

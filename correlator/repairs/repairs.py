@@ -71,7 +71,8 @@ _OWN_ROOTS = frozenset(
 def repairs(store: Rows, since: datetime | None = None, until: datetime | None = None) -> RepairList:
     """The list of the devices with trouble from ``since`` (inclusive) to ``until`` (exclusive), naive UTC.
 
-    Without ``since`` it is the last ``DAYS`` before ``until``, without that before the last event that is stored."""
+    Without ``since`` it is the last ``DAYS`` before ``until``, without that before the last event that is stored.
+    """
     last = store.ask(repair_list.last_event())[0]["last"]
     if last is None:
         return RepairList(since, until, [])

@@ -18,7 +18,8 @@ def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]
     """Host -> the first moment (epoch seconds) at which an event of its own or a run on it tells that it exists.
 
     A run of which no time is told tells that its nodes were always there. ``events``: at least the first of each host,
-    in time order."""
+    in time order.
+    """
     seen: dict[str, float] = {}
     for event in events:
         if event.host and event.host not in seen:

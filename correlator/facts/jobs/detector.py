@@ -1,4 +1,4 @@
-"""How runs ended (``run.*``: what the correlator must explain) and what their own output says (``job.*``)."""
+"""How runs ended (``run.*``: what the correlator must explain) and what their own output reports (``job.*``)."""
 
 from __future__ import annotations
 
@@ -39,38 +39,38 @@ _KIND_OF_END = {
     "PREEMPTED": RUN_PREEMPTED, "OUT_OF_MEMORY": RUN_OOM, "REQUEUED": RUN_REQUEUED,
 }  # fmt: skip
 
-#: Output events that say "the peers or the network", not "my code". They are symptoms on every innocent rank.
+#: Output events that mean "the peers or the network", not "my code". They are symptoms on every innocent rank.
 COMMUNICATION = frozenset({"job.nccl_error", "job.nccl_timeout", "job.mpi_error"})
 _APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "job.bus_error"})
 
-# These are searched for in lower case: regardless of case, each place of a text would be tried with every word.
+# Matched in lower case: ignoring case would try every word at each position of a text.
 
-#: What is left to say when a process is ended from outside: it tells that a rank died, not why.
+#: Output of a process that is ended from outside: it shows that a rank died, not why.
 _AFTERMATH = re.compile(
     r"terminate called|exited with exit code|childfailederror|aborted \(core dumped\)|\bkilled\b|sigabrt|sigterm|root cause \(first"
     r"|torchelastic|elastic\.multiprocessing|task\s*\d+: (?:aborted|killed|exited)|mpi_abort|process received signal|signal code:",
 )
 
-#: The peers or the network, in a program's or a library's words.
+#: The peers or the network, in a program's or a library's messages.
 _PEERS = re.compile(
     r"distbackenderror|distnetworkerror|distst?oreerror|processgroupnccl|\bnccl\b|\bucx\b|\brccl\b|gloo|tcpstore|rendezvous|broken pipe"
     r"|connection (?:reset|refused|closed|timed out|aborted)|remote (?:process|peer|end)|peer (?:closed|has closed|is unreachable)|no route to host"
     r"|network (?:is unreachable|error)|transport retry|retry exceeded|socket timeout|heartbeat",
 )
 
-#: CUDA's words for a GPU that broke under the program, not for what the program did.
+#: CUDA's messages about a GPU that broke under the program, not about what the program did.
 _BROKEN_GPU = re.compile(
     r"uncorrectable (?:ecc|nvlink)|ecc error|device (?:is )?(?:lost|unavailable)|busy or unavailable|unspecified launch failure"
     r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|system not yet initialized|unknown error|gpu is lost|fallen off",
 )
 
-#: The file system's words: the program asked, the storage failed.
+#: The file system's messages: the program asked, the storage failed.
 _STORAGE = re.compile(
     r"input/output error|\beio\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after",
 )
 
 
-#: A path that could not be reached or is no longer what it was: the file system's servers, as often as the network or the user.
+#: A path that could not be reached or has changed: the file system's servers, as often as the network or the user.
 _FILE_LOST = re.compile(
     r"\[Errno (?:5|107|108|110|112|116)\][^'\"]*: ?['\"](?P<path>/[^'\"]+)['\"]"
     r"|['\"\u2018](?P<file>/[^'\"\u2019]+)['\"\u2019]: (?:Connection timed out|Stale (?:NFS )?file handle|Input/output error|Transport endpoint|Cannot send after)",
@@ -79,13 +79,13 @@ _FILE_LOST = re.compile(
 
 
 def file_lost(text: str) -> str | None:
-    """The path of which a line says that its file system timed out, forgot it or gave an error."""
+    """The path for which a line reports that its file system timed out, lost it or returned an error."""
     match = _FILE_LOST.search(text)
     return (match["path"] or match["file"]) if match else None
 
 
 def words_of(event: Event) -> str:
-    """Whose fault a line of output tells of: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (nobody's)."""
+    """Whom a line of output blames: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (none of these)."""
     if file_lost(event.message):
         return "storage"
     text = event.message.lower()
@@ -120,7 +120,7 @@ def of_run(run: Run, events: Iterable[Event], slack: float = END_SLACK_S) -> lis
 
 
 def logged_timeout(events: Iterable[Event]) -> float | None:
-    """The timeout in seconds that a watchdog line prints, if one does."""
+    """The timeout in seconds in a watchdog's line, if there is one."""
     for event in events:
         timeout = event.entities.get("timeout_ms")
         if timeout is not None:
@@ -149,7 +149,8 @@ def communication_errors(world: World) -> list[Fact]:
     return facts
 
 
-#: Ranks that lose each other say so within this of each other; what comes later is another loss, and the run had lived through the first.
+#: Ranks that lose each other log it within this of each other; what comes later is another loss, which means that the
+#: run survived the first.
 SAME_LOSS_S = 300.0
 
 
@@ -163,7 +164,7 @@ def _lost_peers(run: Run, lines: list[Event]) -> Fact:
     return COMM_ERROR.fact(first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
 
 
-#: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
+#: Slurm's reasons for not starting a step on a node that concern the node or the network to it, not the program.
 _LAUNCH_REFUSED = re.compile(
     r"credential (?:revoked|expired)|invalid job credential|communication connection failure|unable to contact slurmd|socket timed out"
     r"|protocol authentication error|connection (?:refused|timed out)|no route to host|zero bytes",
@@ -171,16 +172,18 @@ _LAUNCH_REFUSED = re.compile(
 )
 
 
-#: What a slurmd answers that was asked for a job it holds for killed, or whose clock is wrong.
+#: A slurmd's answer about a job that it considers killed, or if its clock is wrong.
 _CREDENTIAL = re.compile(r"job credential (?:revoked|expired)", re.IGNORECASE)
 
-#: A program that is not there, or that nobody may run, is its user's.
+#: A program that does not exist, or that may not be executed, is its user's fault.
 _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec format|not a directory)", re.IGNORECASE)
 
 
 def launch_failures(world: World) -> list[Fact]:
-    """``launch.failure`` per run and node: its tasks could not be started there; attrs revoked: the node still held the
-    job for killed; refused: it answered, and did not believe the request."""
+    """``launch.failure`` per run and node: its tasks could not be started there.
+
+    attrs revoked: the node still considered the job killed; refused: it answered, and rejected the request.
+    """
     by_node: dict[tuple[str, str], list[Event]] = {}
     for event in world.kinds("job.launch_error"):
         if event.job_id is None or not _LAUNCH_REFUSED.search(event.message):
@@ -196,9 +199,7 @@ def launch_failures(world: World) -> list[Fact]:
                     by_node.setdefault((run.key, event.host or ""), []).append(event)
     facts = []
     for (key, host), events in sorted(by_node.items()):
-        first = min(
-            events, key=lambda e: (e.sigma, e.time, e.id)
-        )  # what slurmd wrote has a stamp, what srun wrote has none
+        first = min(events, key=lambda e: (e.sigma, e.time, e.id))  # slurmd's lines have a timestamp, srun's have none
         refused = [e for e in events if _CREDENTIAL.search(e.message)]
         attrs: LaunchFailure = {
             "revoked": any("revoked" in e.message.lower() for e in events),
@@ -224,7 +225,7 @@ def ends(world: World) -> list[Fact]:
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
         if kind is RUN_NODE_FAIL and (killed := _killed_later(world, run, moment)) is not None:
             moment, lines = killed.time, [*lines, killed]
-        if kind is not RUN_TIMEOUT:  # who hangs says so long before its limit
+        if kind is not RUN_TIMEOUT:  # a hanging run logs that long before its limit
             lines = _last_messages(lines, moment, ended_itself=kind is RUN_FAILED)
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
@@ -247,7 +248,7 @@ def ends(world: World) -> list[Fact]:
         closing = [e for e in lines if e.kind in ("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed", "slurm.job_end",
                    "slurm.job_cancelled", "slurm.job_timeout", "slurm.job_preempted", "slurm.job_oom") and e.source == "slurmctld"
                    and abs(e.time - moment) <= END_SLACK_S]  # fmt: skip
-        # slurmctld's own stamp has milliseconds where accounting has whole seconds.
+        # slurmctld's own timestamp has milliseconds where accounting has whole seconds.
         exact = closing[0].time if closing else moment
         sigma = closing[0].sigma if closing else 0.5
         if kind is RUN_REQUEUED:
@@ -256,14 +257,16 @@ def ends(world: World) -> list[Fact]:
     return facts
 
 
-#: What a run printed so long before its end, it lived through; if somebody waited for the others meanwhile, by as much more as that
-#: takes (watchdogs of ten minutes and more, which print theirs).
+#: Output this long before the end is something the run survived. Time spent waiting for other ranks is added (watchdogs
+#: of ten minutes and more, which log their timeout).
 LIVED_S = 600.0
 
 
 def _last_messages(lines: list[Event], end: float, *, ended_itself: bool) -> list[Event]:
-    """The lines about a run's end without what it had printed long before; all, where one that ended by itself printed no error
-    later."""
+    """The lines about a run's end, without output from long before.
+
+    Nothing is left out for a run that ended by itself and logged no error later.
+    """
     waited = logged_timeout([e for e in lines if e.kind in COMMUNICATION]) or 0.0
     since = end - LIVED_S - waited
     old = [e for e in lines if e.time < since and e.source in _OUTPUT]
@@ -273,21 +276,23 @@ def _last_messages(lines: list[Event], end: float, *, ended_itself: bool) -> lis
     return [e for e in lines if e.time >= since or e.source not in _OUTPUT]
 
 
-#: What slurmstepd adds of a step, and of all above it, whose memory was full once: of page cache, as a rule.
+#: slurmstepd's note about a step, and about all levels above, whose memory was full once: usually of page cache.
 _MET_LIMIT = re.compile(r"hit memory limit at least once", re.IGNORECASE)
 
 
 def _out_of_memory(
     lines: list[Event], run: Run, moment: float, words: dict[str, list[Event]], killed: list[object]
 ) -> tuple[list[object], float]:
-    """What tells that memory ended the run, and how long before its end; nothing of a step whose loss its script outlived for
-    long, or to fail by something else."""
+    """The evidence that memory ended the run, and how long before its end.
+
+    A step does not count if its script ran on long after it, or then failed for another reason.
+    """
     later = max(
         (e.time for moments in ("own", "peers", "gpu", "storage") for e in words[moments]), default=float("-inf")
     )
     messages = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
     steps = [(end, s) for s in run.steps if _is_oom(s) and (end := seconds_of(s.get("end"))) is not None]
-    if steps or any(e.sigma < UNSTAMPED_S for e in messages):  # output without stamps lies where the run ended
+    if steps or any(e.sigma < UNSTAMPED_S for e in messages):  # output without timestamps is placed at the run's end
         messages = [e for e in messages if e.sigma < UNSTAMPED_S]
     moments: list[tuple[float, object]] = [*((e.time, e) for e in messages), *steps]
     moments += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
@@ -296,24 +301,27 @@ def _out_of_memory(
     return [what for _, what in moments], moment - max((time for time, _ in moments), default=moment)
 
 
-#: slurmctld tells of a requeue when all nodes of the run have ended it: where it has to repeat its order, minutes later.
+#: slurmctld logs a requeue when all nodes of the run have ended it: minutes later if it has to repeat its order.
 COMPLETES_S = 1800.0
 
 
 def _requeues(world: World, run: Run, end: float) -> list[Event]:
-    """What slurmctld, and the slurmstepds that were told to end the run, say of its being put into the queue again."""
+    """What slurmctld, and the slurmstepds ordered to end the run, log about its requeue."""
     again = [r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end]
     until = min([*again, end + COMPLETES_S])
     return [e for e in world.by_job.get(run.job_id, ()) if e.kind in _REQUEUED and end - END_SLACK_S <= e.time < until]
 
 
-#: slurmctld's word for a run that it ends with its node (slurm src/slurmctld/job_mgr.c).
+#: slurmctld's line for a run that it ends with its node (slurm src/slurmctld/job_mgr.c).
 _KILLED_WITH_NODE = re.compile(r"\bKilling .*\bon failed node\b")
 
 
 def _killed_later(world: World, run: Run, end: float) -> Event | None:
-    """The end of a run that was suspended is for accounting the moment of its suspension (slurm src/slurmctld/job_mgr.c); that of
-    its node came later."""
+    """The loss of the node of a suspended run.
+
+    Accounting takes the moment of suspension as the run's end (slurm src/slurmctld/job_mgr.c); its node's end came
+    later.
+    """
     again = min(
         (r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end), default=float("inf")
     )
@@ -325,7 +333,7 @@ def _killed_later(world: World, run: Run, end: float) -> Event | None:
 
 
 def _of_other_parts(world: World, run: Run) -> list[Event]:
-    """What the one script of a heterogeneous job prints stands under its first part, whichever part it is about."""
+    """Output of the other components of a heterogeneous job: its one script writes under the first component."""
     parts = world.het_components.get(run.job_id, frozenset()) - {run.job_id}
     return [e for part in sorted(parts) for e in of_run(run, world.by_job.get(part, ())) if e.source in _OUTPUT]
 
@@ -335,7 +343,7 @@ CODE_FAULT_S = 60.0
 
 
 def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
-    """Xids that NVIDIA's catalogue lays on the application, on a GPU of this run, just before its end."""
+    """Xids that NVIDIA's catalogue attributes to the application, on a GPU of this run, just before its end."""
     return [
         f for f in world.facts_of(XID.name)
         if f.attrs.get("family") == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
@@ -343,14 +351,14 @@ def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
     ]  # fmt: skip
 
 
-#: slurmctld's word for a batch script that its node does not know (slurm src/slurmctld/job_mgr.c).
+#: slurmctld's line for a batch script that its node does not know (slurm src/slurmctld/job_mgr.c).
 _BATCH_GONE = "missing from batch node"
 
 _PART = re.compile(r"\bJobId=\d+\+\d+")
 
 
 def lost_batches(world: World) -> list[Fact]:
-    """``batch.lost``: the node answered, and the job's batch script was not there: slurmstepd had died, or never began."""
+    """``batch.lost``: the node answered, but had no batch script of the job: slurmstepd had died, or never started."""
     return [
         BATCH_LOST.fact(e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
         for e in world.kinds("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed")
@@ -397,7 +405,7 @@ def _killed_for_memory(world: World, run: Run, moment: float, lines: list[Event]
 
 
 def _between(events: Sequence[Event], low: float, high: float) -> Sequence[Event]:
-    """Of events in time order those from ``low`` to ``high``."""
+    """The events from ``low`` to ``high``, of events in time order."""
     return events[bisect_left(events, low, key=_time) : bisect_right(events, high, key=_time)]
 
 
@@ -416,10 +424,10 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
         ):
             if _BATCH_GONE in event.message:
                 continue  # the node answered, and had no such job
-            # All parts of a heterogeneous job end with one of them, on a node that may be another part's.
+            # All components of a heterogeneous job end with one of them, possibly on a node of another component.
             part = _PART.search(event.message)
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
-    # srun names the node that failed; slurmstepd's line about the same names the node that writes it.
+    # srun names the node that failed; slurmstepd's line about it names the node that writes it.
     failed = {
         h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower() for h in hosts_of(e)
     }
@@ -434,20 +442,27 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
 
 
 def _of_another_part(world: World, run: Run, failed: set[str]) -> set[str]:
-    """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's; of other nodes a
-    job's output cannot speak. What is left in a file of an earlier run of the job names a node of that run."""
+    """Failed nodes of another component of the heterogeneous job.
+
+    An srun that started tasks of several components may name a node of another one. A job's output cannot report on any
+    other node, and a node of an earlier run is left over in the job's output file.
+    """
     parts = world.het_components.get(run.job_id, frozenset())
     earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
     return (failed & {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}) - earlier
 
 
-#: How long before a node is set DOWN the reason may have begun, seconds (five thirds of a SlurmdTimeout of ten minutes).
+#: How long before a node is set DOWN the reason may have begun, seconds (five thirds of a SlurmdTimeout of ten
+#: minutes).
 UNSEEN_S = 1000.0
 
 
 def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found: list[Fact]) -> list[Fact]:
-    """``node.down`` without slurmctld's word: the run's end names a node, or accounting says that one failed, and there is
-    one only, or something happened on a few of them, or on the switch of all, that sets nodes DOWN."""
+    """``node.down`` without slurmctld's line.
+
+    The run's end names a node, or accounting reports that one failed. In the second case there must be only one node,
+    or something that sets nodes DOWN must have happened on a few of them or on the switch of all.
+    """
     gone = [
         f for f in world.facts_of(BATCH_LOST.name) if f.run == str(run.job_id) and abs(f.start - moment) <= END_SLACK_S
     ]
@@ -478,7 +493,7 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
 
 
 def _went_down_by(fact: Fact, run: Run, moment: float) -> bool:
-    """Did the node go down within this run, and was it still so at its end?"""
+    """Did the node go down within this run, and was it still down at its end?"""
     noticed = float(fact.attrs.get("noticed", fact.start))
     if run.start is not None and noticed < run.start - END_SLACK_S:
         return False
@@ -492,7 +507,7 @@ _CHECKED = re.compile(r"\bnhc\b|health|check|not responding|gpu|xid", re.IGNOREC
 
 
 def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
-    """The line that set the node DOWN is not there. A reason that somebody gave in that moment tells who did it."""
+    """The fact for a node whose line is missing. A reason given at that moment shows who set the node DOWN."""
     near = _between(world.by_kind.get("slurm.node_reason", ()), moment - SAME_UPDATE_S, moment + SAME_UPDATE_S)
     given = [e for e in near if e.source == "slurmctld" and host in hosts_of(e) and not _CHECKED.search(e.message)]
     if given:

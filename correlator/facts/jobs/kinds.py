@@ -1,4 +1,4 @@
-"""What is special to the facts about runs: how they ended, and what their output says."""
+"""The attributes and kinds of facts about runs: how they ended, and what their output reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from correlator.model.nouns import Event, Fact
 
 
 class CommError(TypedDict):
-    """``timeout`` in seconds that a watchdog printed, ``onset``: since when the ranks had waited; ``families`` of events."""
+    """``timeout``: seconds in a watchdog's line; ``onset``: since when the ranks had waited; ``families`` of events."""
 
     timeout: float | None
     onset: float
@@ -17,16 +17,19 @@ class CommError(TypedDict):
 
 
 class LaunchFailure(TypedDict):
-    """``revoked``: the node still held the job for killed; ``refused``: it answered, and did not believe the request."""
+    """``revoked``: the node still considered the job killed; ``refused``: it answered, and rejected the request."""
 
     revoked: bool
     refused: bool
 
 
 class RunEnd(TypedDict):
-    """``failed_nodes`` ended the run. ``words``: its output's error lines by whom they accuse (own, peers, gpu, storage,
-    aftermath). ``launch``: lines about tasks that were not started. ``memory``: what says that memory ended it, ``memory_ago``
-    seconds before the end. ``blamed_code``: Xids that NVIDIA lays on the application. ``output``: all lines of its output."""
+    """``failed_nodes`` ended the run.
+
+    ``words``: its output's error lines by whom they blame (own, peers, gpu, storage, aftermath). ``launch``: lines
+    about tasks that were not started. ``memory``: the evidence that memory ended it, ``memory_ago`` seconds before the
+    end. ``blamed_code``: Xids that NVIDIA attributes to the application. ``output``: all lines of its output.
+    """
 
     failed_nodes: list[str]
     words: dict[str, list[Event]]

@@ -25,7 +25,7 @@ from correlator.facts.world import World, bursts
 from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from correlator.site.interfaces import UNKNOWN
 
-#: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
+#: Both ends of a cable lose carrier within milliseconds; RFC 3164 timestamps and unsynchronised clocks make it seconds.
 SAME_LINK_S = 2.0
 
 #: Driver, bond and network daemon repeat one loss within seconds; a later "down" is another one.
@@ -35,7 +35,7 @@ REPEATED_S = 10.0
 COMING_UP_S = 1.0
 
 
-#: Promotion to the switch: this share of its nodes, and at least so many (correlation.md, explaining away upwards).
+#: Promotion to the switch: this share of its nodes, and at least this many (correlation.md, explaining away upwards).
 PROMOTE_SHARE, PROMOTE_MIN = 0.6, 3
 
 #: A switch's description of a port that names the node and its NIC.
@@ -43,10 +43,11 @@ DESCRIBED = re.compile(r"\((?P<host>[\w.-]+)\s+(?P<device>[\w./-]+)\)")
 
 
 class Aliases:
-    """Names of NICs, learned from lines that say two of them: an interface's name stands for its others.
+    """Names of NICs, learned from lines that give two of them: an interface's name replaces its others.
 
-    A name means what the last line before a moment said it means, for interfaces are renamed and cards change their slots; before
-    the first such line, what that one said."""
+    A name means what the last line before a moment gave for it, because interfaces are renamed and cards change their
+    slots. Before the first such line, it means what that line gave.
+    """
 
     def __init__(self, world: World | None = None) -> None:
         self._known_ends: dict[tuple[str, str], list[tuple[float, int, str]]] = defaultdict(list)
@@ -71,24 +72,24 @@ class Aliases:
     def _learn(self, host: str, name: str, time: float, rank: int, best: str) -> None:
         names = self._known_ends[host, name]
         if names and rank < names[0][1]:
-            names.clear()  # what it is called by nearer names no longer matters
+            names.clear()  # names of lower rank no longer matter
         if not names or (rank == names[0][1] and best != names[-1][2]):
             names.append((time, rank, best))
 
     def of(self, host: str, device: str, time: float) -> str:
-        """The interface's name of a NIC that a line called ``device`` at ``time``."""
+        """The interface name of a NIC that a line called ``device`` at ``time``."""
         names = self._known_ends.get((host, device))
         if not names:
             return device
         return names[max(0, bisect_right(names, time, key=itemgetter(0)) - 1)][2]
 
 
-#: Names of one NIC, the one that people know it by first.
+#: Names of one NIC, the best known one first.
 _NAMES = {"port": 0, "ibdev": 1, "pci": 2}
 
 
 def _end(world: World, event: Event, alias: Aliases) -> tuple[str, str, str | None, str | None] | None:
-    """(host, device, switch, switch port) that an up/down event speaks of; None if it names no device."""
+    """(host, device, switch, switch port) of an up/down event; None if it names no device."""
     device = event.device
     if not event.host or not device:
         return None
@@ -107,12 +108,12 @@ def _end(world: World, event: Event, alias: Aliases) -> tuple[str, str, str | No
     return (named or event.host, "" if named else device, event.host, device)
 
 
-#: Events that speak of a link's other end by a name, which counts if it is that of a host that is known.
+#: Events that refer to a link's other end by a name, which counts if it is a known host's.
 _BY_NAME = frozenset({"fabric.sm_event", "switch.port_down", "switch.port_up"})
 
 
 def may_end_at(event: Event, hosts: frozenset[str]) -> bool:
-    """Would one of these hosts, once it is known, be taken for the end of the link that an event speaks of?"""
+    """Would one of these hosts, once it is known, be taken for the end of the link in an event?"""
     if event.kind not in _BY_NAME:
         return False
     text = f"{event.message} {event.device} {event.entities.get('peer_node')}"
@@ -149,8 +150,11 @@ FAILS_OVER_S = 5.0
 
 
 def _with_bonds(world: World, nic: list[Fact]) -> list[Fact]:
-    """``stand_in``: the leg of the bond that took over, as the bond says; ``legs``: its other legs, of which all that have their
-    link carry on where the bond uses all at once (802.3ad) and so says nothing."""
+    """Adds the other legs of a bond to outages of a leg.
+
+    ``stand_in`` is the leg that took over, by the bond's line. ``legs`` are the other legs: where the bond uses all at
+    once (802.3ad) and so logs nothing, all legs with carrier go on.
+    """
     bonded = [_with_legs(world, fact) for fact in nic]
     near = _Near(bonded)
     stand_ins: dict[int, str] = {}
@@ -173,7 +177,8 @@ def _with_legs(world: World, fact: Fact) -> Fact:
     return replace(fact, attrs={**fact.attrs, "legs": sorted(legs - {fact.device})})
 
 
-#: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand link.
+#: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand
+#: link.
 SUBNET_MANAGER = "subnet manager"
 
 #: It notices at its next sweep or trap (opensm -s: every 10 s).
@@ -192,7 +197,7 @@ def _is_up(event: Event) -> bool:
 
 def _intervals(host: str, device: str | None, switch: str | None, port: str | None, events: list[Event]) -> list[Fact]:
     facts: list[Fact] = []
-    lines: list[Event] = []  # of the outage that goes on
+    lines: list[Event] = []  # of the outage in progress
 
     def add(end: float | None, *, unseen: bool = False) -> None:
         attrs: LinkOutage = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
@@ -253,7 +258,7 @@ def _with_role(world: World, fact: Fact) -> Fact:
 
 
 class _Near:
-    """Outages by host and begin: a cluster has thousands of links, and of each only its own moments are asked for."""
+    """Outages by host and start: a cluster has thousands of links, and of each only a few moments are needed."""
 
     def __init__(self, found: list[Fact]) -> None:
         self._of: dict[str | None, list[Fact]] = defaultdict(list)
@@ -263,7 +268,7 @@ class _Near:
             self._doubt[fact.host] = max(self._doubt[fact.host], fact.sigma)
 
     def of(self, host: str | None, start: float, within: float) -> list[Fact]:
-        """Those of a host that began within ``within`` of ``start``, give or take what is not known of their own begin."""
+        """The outages of a host that began within ``within`` of ``start``, plus the uncertainty of their own start."""
         mine, reach = self._of.get(host, []), within + self._doubt.get(host, 0.0)
         low = bisect_left(mine, start - reach, key=attrgetter("start"))
         high = bisect_right(mine, start + reach, key=attrgetter("start"))
@@ -280,8 +285,10 @@ def _with_end(fact: Fact, port: Fact, far: str) -> Fact:
 
 
 def switch_outages(world: World) -> list[Fact | Revision]:
-    """Many links of one switch lost together, or the switch itself said that it failed or rebooted. The links are known to
-    belong to it then."""
+    """Many links of one switch lost together, or a switch that logged its own failure or reboot.
+
+    The links are then known to belong to the switch.
+    """
     links = [Draft.from_fact(fact) for fact in world.facts_of(LINK_OUTAGE.name)]
     lost: dict[str, list[Draft]] = defaultdict(list)
     for fact in links:
@@ -299,7 +306,7 @@ def switch_outages(world: World) -> list[Fact | Revision]:
     for fact in links:
         by_host[fact.host or ""].append(fact)
     for switch, found in sorted(lost.items()):
-        # The most of one moment have the right clocks; those that join them are not looked at again.
+        # The largest group of one moment has the correct clocks; links that join it are not examined again.
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
             left = [f for f in group if not f.attrs.get("promoted")]
             outage = _promote(world, switch, left, found, by_host) if left else None
@@ -310,9 +317,10 @@ def switch_outages(world: World) -> list[Fact | Revision]:
 
 
 def _uncabled(world: World, links: list[Draft]) -> dict[str, list[Draft]]:
-    """Links of which nobody told where they end, and which most nodes below one switch lost together: name -> outages.
+    """Links without a known far end that most nodes below one switch lost together: name -> outages.
 
-    The switch is the one that lost as many ports in that moment, or else the one that the topology puts above the nodes."""
+    The switch is the one that lost as many ports at that moment, or else the one above the nodes in the topology.
+    """
     alone: dict[str, list[Draft]] = defaultdict(list)
     ports: dict[str, list[float]] = defaultdict(list)
     for fact in links:
@@ -339,14 +347,14 @@ def _uncabled(world: World, links: list[Draft]) -> dict[str, list[Draft]]:
 def _shared_switches(
     world: World, hosts: set[str], start: float, ports: dict[str, list[float]], role: str
 ) -> list[tuple[str, set[str]]]:
-    """``ports``: when each switch lost ports, in order; ``role`` of the links that went."""
+    """Switches that the hosts share. ``ports``: when each switch lost ports, in order; ``role`` of the lost links."""
     named = []
     for switch, times in sorted(ports.items()):
         near = bisect_right(times, start + 2 * TOGETHER_S) - bisect_left(times, start - 2 * TOGETHER_S)
         if near >= PROMOTE_SHARE * len(hosts) and near >= PROMOTE_MIN:
             named.append((switch, hosts))
     for switch in sorted({world.site.leaf_of[h] for h in hosts if h in world.site.leaf_of}):
-        # The tree is for placing jobs: that a switch stands in it does not say which of a node's networks it carries.
+        # The tree is for placing jobs: a switch in it need not carry all of a node's networks.
         if UNKNOWN not in (carried := world.site.carried_by(switch)) and carried and role not in (UNKNOWN, *carried):
             continue
         members = world.site.members_at(switch, start)
@@ -366,7 +374,7 @@ def _promote(
     hosts: set[str] = {f.host for f in [*group, *late] if f.host and f.host != switch}
     known = members | {f.host for f in all_lost if f.host and f.host != switch}
     if world.reporting_hosts and not any("switch" in f.attrs["ends"] for f in group):
-        known = (known & world.reporting_hosts) | hosts  # who is not heard cannot have told
+        known = (known & world.reporting_hosts) | hosts  # hosts without logs could not have reported it
     failures = [e for e in world.by_host.get(switch, ()) if e.kind in SWITCH_FAILS
             and -FAILURE_BEFORE_S <= group[0].start - e.time <= FAILURE_AFTER_S]  # fmt: skip
     many = len(hosts) >= PROMOTE_MIN and len(hosts) >= PROMOTE_SHARE * len(known)
@@ -390,8 +398,8 @@ def _promote(
     return SWITCH_OUTAGE.fact(min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=events)
 
 
-#: Words of a switch about itself that explain why its links went; and how far around the loss they may lie: a switch
-#: that lost power tells of it when it is back, some minutes later.
+#: A switch's own events that explain lost links, and how far from the loss they may lie: a switch that lost power logs
+#: it when it is back, some minutes later.
 SWITCH_FAILS = frozenset({"switch.reboot", "switch.hw_error", "switch.alarm"})
 FAILURE_BEFORE_S, FAILURE_AFTER_S = 900.0, 60.0
 
@@ -412,7 +420,7 @@ def _plane(world: World, switch: str, group: list[Draft]) -> str | None:
 
 
 def _upstream(world: World, outages: list[Draft], links: list[Draft]) -> list[Fact]:
-    """``plane.outage``: a switch without nodes of its own that failed just before explains the leaf switches that lost theirs."""
+    """``plane.outage``: a switch without nodes that failed just before explains the leaf switches that lost theirs."""
     candidates: dict[str, list[Event]] = defaultdict(list)
     for event in world.kinds(*SWITCH_FAILS):
         if event.host and not world.site.members.get(event.host):
@@ -431,7 +439,7 @@ def _upstream(world: World, outages: list[Draft], links: list[Draft]) -> list[Fa
 
 
 def _spine(name: str, events: tuple[Event, ...], leaves: list[Draft]) -> Fact:
-    """What a switch above took down: ``leaves``, and the links of theirs."""
+    """The outage of a switch above: its ``leaves``, and their links."""
     plane, ends = leaves[0].attrs.get("plane"), [leaf.end for leaf in leaves]
     attrs: PlaneOutage = {
         "hosts": sorted({host for leaf in leaves for host in leaf.attrs["hosts"]}),
@@ -442,8 +450,8 @@ def _spine(name: str, events: tuple[Event, ...], leaves: list[Draft]) -> Fact:
 
 
 def _above(world: World, upper: str, leaf: Draft, links: list[Draft]) -> bool:
-    """Does ``upper`` stand above the leaf: by topology, by plane, or because the leaf's uplinks went at the same time?"""
-    # topology.conf may use names of its own; it counts where it names switches that speak.
+    """Is ``upper`` above the leaf: by topology, by plane, or because the leaf's uplinks were lost at the same time?"""
+    # topology.conf may use names of its own; it counts if it names switches that log.
     parents = world.site.parents.get(str(leaf.host), frozenset()) & world.by_host.keys()
     if parents:
         return upper in parents
@@ -453,12 +461,13 @@ def _above(world: World, upper: str, leaf: Draft, links: list[Draft]) -> bool:
     return any(f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S for f in links)
 
 
-#: Integrity warnings of one port this close together are one bad link; fewer than so many are every fabric's noise.
+#: Integrity warnings of one port this close together are one bad link; fewer than this many are routine on every
+#: fabric.
 SAME_ERRORS_S, ERROR_LINES = 1800.0, 2
 
 
 def link_errors(world: World) -> list[Fact]:
-    """``link.errors``: a port that keeps its link and keeps corrupting data, told by the subnet manager, the switch or the NIC."""
+    """``link.errors``: a port that keeps its link and corrupts data, by the subnet manager, the switch or the NIC."""
     groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
     alias = Aliases(world)
     for event in world.kinds("fabric.link_errors", "nic.link_errors", "switch.port_errors", "switch.link_errors"):

@@ -1,4 +1,4 @@
-"""What is special to the facts about links and switches."""
+"""The attributes and kinds of facts about links and switches."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from correlator.model.nouns import Fact
 
 
 class LinkOutage(TypedDict):
-    """``ends`` are those that logged it (nic, switch, subnet manager), ``far_end_only`` that the node itself did not.
-    ``end_unseen``: it came back unseen. ``role``: what the link carries. ``legs`` and ``stand_in``: the other legs of its bond,
-    and the one that took over. ``promoted``: the switch or plane that it was lost with. ``clock_off``: so many seconds it was
-    moved, because its host's clock is off."""
+    """An outage of a link.
+
+    ``ends`` are those that logged it (nic, switch, subnet manager); ``far_end_only``: the node itself did not.
+    ``end_unseen``: it came back unseen. ``role``: what the link carries. ``legs`` and ``stand_in``: the other legs of
+    its bond, and the one that took over. ``promoted``: the switch or plane that it was lost with. ``clock_off``: how
+    many seconds it was moved, because its host's clock is off.
+    """
 
     switch: str | None
     port: str | None
@@ -28,9 +31,13 @@ class LinkOutage(TypedDict):
 
 
 class SwitchOutage(TypedDict):
-    """``hosts`` lost ``links``, of all that are ``under`` the switch the ``share``. ``tree_only``: only the topology names it.
-    ``bonded``: some of the links are legs of bonds. ``promoted``: the switch above that took it down. Where no source names
-    the switch it is ``nameless``: ``behind`` are the devices, ``token`` is the name that its links know it by."""
+    """An outage of a switch.
+
+    ``hosts`` lost ``links``, a ``share`` of all that are ``under`` the switch. ``tree_only``: only the topology names
+    it. ``bonded``: some of the links are legs of bonds. ``promoted``: the switch above that took it down. If no source
+    names the switch it is ``nameless``: ``behind`` are the devices, ``token`` is the name by which its links refer to
+    it.
+    """
 
     hosts: list[str]
     under: list[str]
@@ -64,7 +71,7 @@ class LinkErrors(TypedDict):
 
 
 def _no_cable(world: Any, fact: Fact) -> bool:
-    """A port that the inventory of its host does not list."""
+    """Is it a port that the inventory of its host does not list?"""
     return not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch"))
 
 
@@ -77,7 +84,7 @@ def _bands(fact: Fact) -> list[Band]:
 
 
 def _may_be_its_machine(fact: Fact) -> bool:
-    """A link that only its switch saw go, and come: a machine that boots takes its link along."""
+    """Did only the switch see the link go and come? A machine that boots takes its link down."""
     return fact.end is None or bool(fact.attrs.get("far_end_only"))
 
 

@@ -1,14 +1,14 @@
-"""Which outages of links belong together: those that began in one moment, and those that wrong clocks put elsewhere."""
+"""Which outages of links belong together: those that began at one moment, and those that wrong clocks moved elsewhere."""
 
 from __future__ import annotations
 
 from correlator.model.nouns import Draft
 
-#: A switch takes its ports down together; with whole-second stamps and small skew they spread this far.
+#: A switch takes its ports down together; with whole-second timestamps and small skew they spread this far.
 TOGETHER_S = 5.0
 
 
-#: So many nodes that lose the same interface within seconds lost what is behind it.
+#: At least this many nodes that lose the same interface within seconds lost what is behind it.
 UNCABLED_MIN = 4
 
 
@@ -24,17 +24,17 @@ def together(found: list[Draft]) -> list[list[Draft]]:
     return groups
 
 
-#: munge refuses who is further off: such a node would have been out of work before. An outage that is told as so much
-#: earlier or later, and lasted as long to within some seconds, may be the same one, by a clock that is wrong.
+#: munge rejects hosts further off than this, which would have been out of service before. An outage logged up to this
+#: much earlier or later, and as long to within some seconds, may be the same one with a wrong clock.
 CLOCK_OFF_S, AS_LONG_S = 300.0, 5.0
 
 
-#: Shorter outages last as long as each other anyway.
+#: Shorter outages are equally long anyway.
 COMPARABLE_S = 60.0
 
 
 def strays(group: list[Draft], candidates: list[Draft]) -> list[Draft]:
-    """Outages that belong to a group of simultaneous ones by how long they lasted, told by clocks that are off."""
+    """Outages logged with wrong clocks that belong to a group of simultaneous ones by their duration."""
     lasted = sorted(f.duration for f in group if f.duration is not None)
     length = lasted[len(lasted) // 2] if lasted else 0.0
     if length < COMPARABLE_S:
@@ -47,7 +47,7 @@ def strays(group: list[Draft], candidates: list[Draft]) -> list[Draft]:
 
 
 def in_time_with(group: list[Draft], late: list[Draft]) -> None:
-    """Puts outages that were told by wrong clocks where those of the group lie."""
+    """Moves outages logged with wrong clocks to the time of the group."""
     for fact in late:
         off = fact.start - group[0].start
         fact.start, fact.end = fact.start - off, None if fact.end is None else fact.end - off

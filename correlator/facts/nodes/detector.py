@@ -31,12 +31,12 @@ from correlator.facts.world import BOOT_STAMPS_S, World, hosts_of, merge_near
 from correlator.model.nouns import Event, Fact, in_order
 from parsers.reasons import split_reason
 
-#: slurmd says in several lines that it started.
+#: slurmd logs several lines at its start.
 SAME_START_S = 10.0
 
 
 def node_downs(world: World) -> list[Fact]:
-    """``node.down``: slurmctld gave the node up. ``admin.down``: somebody set it so."""
+    """``node.down``: slurmctld gave the node up. ``admin.down``: an administrator set it DOWN."""
     facts: list[Fact] = []
     reasons: dict[str, list[Event]] = defaultdict(list)
     for event in world.by_kind.get("slurm.node_reason", ()):
@@ -44,8 +44,8 @@ def node_downs(world: World) -> list[Fact]:
             reasons[host].append(event)
     for event in world.by_kind.get("slurm.node_down", ()):
         by_admin = _by_admin(event)
-        # The ResumeTimeout of a node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing
-        # fell silent. No other pattern of this event has seconds.
+        # The ResumeTimeout of a cloud node that did not come up (slurm src/slurmctld/power_save.c): it never answered,
+        # so it did not fall silent. No other pattern of this event has seconds.
         waited = event.entities.get("secs")
         for host in hosts_of(event):
             unresumed = None if waited is None else str(waited)
@@ -61,7 +61,7 @@ def node_downs(world: World) -> list[Fact]:
 
 
 def _next(times: list[float], after: float) -> float | None:
-    """The first of ascending moments that lies behind another one."""
+    """The first of ascending moments that lies after another one."""
     place = bisect_right(times, after)
     return times[place] if place < len(times) else None
 
@@ -71,7 +71,7 @@ SAME_UPDATE_S = 1.0
 
 
 def _given(reasons: Iterable[Event], time: float, attrs: AdminDown) -> AdminDown:
-    """``attrs`` with the reason that was given with a node's new state, what part of the node it speaks of, and whose it is."""
+    """``attrs`` with the reason given with a node's new state, the component that it names, and the owner of that."""
     near = [e for e in reasons if abs(e.time - time) <= SAME_UPDATE_S]
     if not near:
         return attrs
@@ -82,7 +82,7 @@ def _given(reasons: Iterable[Event], time: float, attrs: AdminDown) -> AdminDown
 
 
 def ups_of(world: World) -> dict[str, list[float]]:
-    """When slurmctld said of each node that it was back, ascending."""
+    """When slurmctld logged for each node that it was back, ascending."""
     found: dict[str, list[float]] = defaultdict(list)
     for event in world.kinds("slurm.node_up"):
         for host in hosts_of(event):
@@ -97,14 +97,14 @@ def _by_admin(event: Event) -> bool:
 
 
 def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
-    """What Slurm answers about its nodes stands in where slurmctld's log is missing."""
+    """Slurm's answers about its nodes replace slurmctld's log where it is missing."""
     facts = []
     by_host = defaultdict(list)
     for fact in known:
         by_host[fact.host or ""].append(fact.start)
     for time, host, state, reason, who in polled_states(world, "down"):
         if "drain" in state and "*" not in state:
-            continue  # the reason is of the drain, which came before
+            continue  # the reason belongs to the drain, which came before
         if any(abs(start - time) <= SAME_DOWN_S for start in by_host[host]):
             continue
         down = down_by_state(time, host, state, reason, who)
@@ -125,7 +125,7 @@ def _dedupe(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def reboots(world: World) -> list[Fact]:
-    """A machine that started anew under Slurm: slurmctld noticed, the kernel said so, or slurmd's uptime is young."""
+    """A machine that booted again under Slurm: slurmctld noticed, the kernel logged it, or slurmd's uptime is short."""
     of_host: dict[str, list[Fact]] = defaultdict(list)
     for event in world.by_kind.get("slurm.node_reboot", ()):
         for host in hosts_of(event) if not is_order(event) else ():
@@ -143,20 +143,20 @@ def reboots(world: World) -> list[Fact]:
                     event.time, event.time, event.sigma, event.host, attrs={"boot": event.time}, events=(event,)
                 )
             )
-    _add_boots_from_slurmd(world, of_host)  # first: it knows when the machine had gone
+    _add_boots_from_slurmd(world, of_host)  # first: it knows when the machine was gone
     _add_boots_from_states(world, of_host)
     _add_boots_from_polls(world, of_host)
     return [f for facts in of_host.values() for f in facts]
 
 
 def _gone_unseen(world: World, host: str, boot: Fact) -> Fact:
-    """A machine of whose last answer slurmctld says nothing may have gone any time after its last line."""
+    """A machine without a last answer in slurmctld's line may have gone any time after its last line."""
     if not boot.attrs["boot"] or boot.attrs["last_response"] is not None:
         return boot
     return replace(boot, start=_gone_since(world, host, boot.start), attrs={**boot.attrs, "inferred": True})
 
 
-#: slurmctld tells one boot in up to three lines, when the node registers.
+#: slurmctld logs one boot in up to three lines, when the node registers.
 SAME_NOTICE_S = 2.0
 
 
@@ -177,24 +177,24 @@ def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
 
 
 def reported_uptime(world: World, start: Event) -> float | None:
-    """The machine's uptime in seconds that slurmd told with this start, if it did."""
+    """The machine's uptime in seconds that slurmd logged at this start; None if it did not."""
     uptimes = [
         uptime for time, uptime in world.slurmd_starts(start.host or "") if -1.0 <= time - start.time <= SAME_START_S
     ]
     return uptimes[0] if uptimes else None
 
 
-#: ``scontrol reboot`` and what slurmctld makes of it: nobody is taken by surprise (slurm src/slurmctld/node_mgr.c, power_save.c).
+#: ``scontrol reboot`` and what slurmctld makes of it: a planned reboot (slurm src/slurmctld/node_mgr.c, power_save.c).
 _ORDER = re.compile(r"reboot request|issuing reboot|rebooting nodes?\b|reboot nodes?\b|reboot timed out", re.IGNORECASE)
 
 
 def is_order(event: Event) -> bool:
-    """Does a line about a reboot only ask for one?"""
+    """Does a line about a reboot only request one?"""
     return _ORDER.search(event.message) is not None
 
 
 def _add_boots_from_states(world: World, known: dict[str, list[Fact]]) -> None:
-    """slurmctld's reason for a node that booted unasked, where its log is missing: it noticed in that second."""
+    """slurmctld's reason for a node that booted unexpectedly, where its log is missing: it noticed in that second."""
     for time, host, _, reason, _ in polled_states(world, "down"):
         if "unexpectedly rebooted" not in reason.lower():
             continue
@@ -207,9 +207,10 @@ def _add_boots_from_states(world: World, known: dict[str, list[Fact]]) -> None:
 
 
 def _add_boots_from_polls(world: World, known: dict[str, list[Fact]]) -> None:
-    """A BootTime that is another one than before: the machine went down somewhere between its last word and that boot.
+    """A BootTime that differs from the one before: the machine went down between its last line and that boot.
 
-    A clock that is set moves BootTime as well: by as much as was told, and to no moment of ours."""
+    Setting a clock moves BootTime as well: by the known offset, and to none of these moments.
+    """
     for boot, host in world.booted:
         near = [f for f in known[host] if abs((f.end or f.start) - boot) <= FRESH_BOOT_S]
         if near or boot < world.first - FRESH_BOOT_S:
@@ -219,9 +220,10 @@ def _add_boots_from_polls(world: World, known: dict[str, list[Fact]]) -> None:
 
 
 def _add_boots_from_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
-    """Boots that neither the kernel nor slurmctld tells of: slurmd starts on a machine that is young.
+    """Boots that neither the kernel nor slurmctld logged: slurmd starts on a machine with a short uptime.
 
-    It went down somewhere between the last line that the host wrote and the boot."""
+    It went down between the last line that the host wrote and the boot.
+    """
     for event in world.kinds("slurm.daemon_start"):
         if event.source != "slurmd" or not event.host:
             continue
@@ -236,7 +238,7 @@ def _add_boots_from_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
 
 
 def _gone_since(world: World, host: str, boot: float) -> float:
-    """The earliest moment at which a machine that booted then may have gone: that of its last line; else the boot itself."""
+    """The earliest moment at which a machine that booted then may have gone: its last line, else the boot itself."""
     spoke = world.spoke_at(host)
     place = bisect_left(spoke, boot - BOOT_STAMPS_S)
     return spoke[place - 1] if place and boot - spoke[place - 1] <= SPEAKS_WITHIN_S else boot
@@ -250,7 +252,8 @@ def panics(world: World) -> list[Fact]:
     ), SAME_PANIC_S)  # fmt: skip
 
 
-#: Words of a memory that lost what was written to it (EDAC, x86 machine checks, mm/memory-failure.c); corrected errors are not.
+#: Messages about memory that lost its content (EDAC, x86 machine checks, mm/memory-failure.c); corrected errors are
+#: excluded.
 _MEMORY_LOST = re.compile(
     r"hardware memory (?:corruption|error in user)|uncorrected .*memory|\bUE\b.*(?:memory|on)\b", re.IGNORECASE
 )
@@ -270,14 +273,15 @@ def hardware_words(world: World) -> list[Fact]:
     return merge_near([*lost, *hot], SAME_PANIC_S)
 
 
-#: Shorter silences are every quiet night's.
+#: Shorter silences are normal on any quiet night.
 SILENCE_S = 120.0
 
 
 def silent_deaths(world: World) -> list[Fact]:
-    """``node.dead``: the far end lost the link, and the host never wrote another line before it booted anew, if it did.
+    """``node.dead``: the far end lost the link, and the host wrote no further line before its next boot, if there was
+    one.
 
-    A host that lives on without its link writes that the link is gone, and what it writes meanwhile arrives later.
+    A host that stays up without its link logs that the link is gone, and what it writes meanwhile arrives later.
     """
     facts: list[Fact] = []
     for fact in world.facts_of(LINK_OUTAGE.name):
@@ -290,7 +294,7 @@ def silent_deaths(world: World) -> list[Fact]:
         boots = [e.time for e in world.by_host.get(host, ()) if e.kind == "kernel.boot" and e.time > fact.start]
         until = fact.end if fact.end is not None else world.last
         booted = back is not None and boots and boots[0] - back <= FRESH_BOOT_S
-        # Who boots while the link is away was off; the silence of one who does not must mean something.
+        # A host that boots while the link is down was off; the silence of one that does not must be significant.
         off = booted and boots[0] <= until + FRESH_BOOT_S
         if not before or (fact.start - spoke[before - 1] > SPEAKS_WITHIN_S and not off):
             continue
@@ -298,7 +302,7 @@ def silent_deaths(world: World) -> list[Fact]:
             f.host == host and abs(f.start - fact.start) <= SAME_PANIC_S
             for f in world.facts_of(NODE_PANIC.name, NODE_OVERHEATED.name)
         ):
-            continue  # it said what it died of
+            continue  # it logged what it died of
         if (back is None or booted) and (back or until) - fact.start >= SILENCE_S:
             end = back if back is not None else fact.end
             attrs: NodeDead = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}

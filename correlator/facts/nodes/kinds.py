@@ -1,4 +1,4 @@
-"""What is special to the facts about machines."""
+"""The attributes and kinds of facts about machines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from correlator.model.nouns import Fact
 
 
 class NodeDown(TypedDict):
-    """``said_by``: slurmctld, or accounting. ``unresumed``: the ResumeTimeout in seconds of a node that was to be powered up
-    and did not come. ``silent``: its state says that it did not answer. ``reason`` is Slurm's; ``polled``: it was first seen so
-    many seconds after the run's end."""
+    """A node that Slurm gave up.
+
+    ``said_by``: slurmctld, or accounting. ``unresumed``: the ResumeTimeout in seconds of a node that was powered up and
+    did not come. ``silent``: its state says that it did not answer. ``reason`` is Slurm's. ``polled``: how many seconds
+    after the run's end it was first seen.
+    """
 
     said_by: str | None
     unresumed: NotRequired[str | None]
@@ -22,7 +25,7 @@ class NodeDown(TypedDict):
 
 
 class AdminDown(TypedDict):
-    """As of a node that Slurm gave up; ``component`` and ``owner`` are what the reason names, ``who`` gave it."""
+    """A node that was set DOWN; ``component`` and ``owner`` are what the reason names, ``who`` gave it."""
 
     said_by: str | None
     unresumed: NotRequired[str | None]
@@ -34,9 +37,12 @@ class AdminDown(TypedDict):
 
 
 class NodeReboot(TypedDict):
-    """``boot`` and ``last_response`` as slurmctld tells them, ``noticed`` when it did. ``inferred``: the machine went some time
-    between ``start`` and ``end``. ``planned`` with its ``reason``, or what was ``asked`` of Slurm; ``passing``: a node that is
-    switched on and off every day."""
+    """A reboot of a machine.
+
+    ``boot`` and ``last_response`` are those in slurmctld's line, ``noticed`` is when it noticed. ``inferred``: the
+    machine went some time between ``start`` and ``end``. ``planned`` with its ``reason``, or what was ``asked`` of
+    Slurm; ``passing``: a node that is switched on and off every day.
+    """
 
     boot: NotRequired[float | None]
     last_response: NotRequired[float | None]
@@ -65,12 +71,12 @@ _SILENT = Cause(
     disproof="Any line of the node, its switch or its BMC from the time before it fell silent.",
 )  # fmt: skip
 
-#: Nobody says that it fell silent: somebody may as well have set it DOWN.
+#: No line says that it fell silent: it may have been set DOWN.
 _UNREPORTED = replace(
     _SILENT, title="{host} was lost to Slurm, for a reason no log tells", short="{host} was lost to Slurm"
 )
 
-#: A node of a cloud, or one that sleeps while nobody needs it, that was never there: nothing fell silent.
+#: A cloud node, or one that is suspended while idle, that never came up: it did not fall silent.
 _UNRESUMED = Cause(
     "node.unresponsive", "infra.node", "{host} did not resume: it was not up within ResumeTimeout", "a node that was to be powered up for it did not come up",
     (("See why {host} did not come up: ResumeProgram's log, the provider's quota and capacity, its boot (cloud-init), its way to slurmctld.", None),
@@ -81,7 +87,7 @@ _UNRESUMED = Cause(
 
 
 def is_unreported(fact: Fact) -> bool:
-    """A node that was lost to Slurm, and of which nobody says that it fell silent: somebody may as well have set it DOWN."""
+    """Was the node lost to Slurm without a line that it fell silent? It may have been set DOWN."""
     reported = fact.events or fact.attrs.get("said_by") != "accounting" or fact.attrs.get("silent")
     return fact.kind == NODE_DOWN.name and not reported and not fact.attrs.get("unresumed")
 
@@ -186,11 +192,11 @@ NODE_OVERHEATED = Kind(
 )  # fmt: skip
 
 
-#: Two statements about one node going down (log line, accounting's whole second) are one within this.
+#: Two lines about one node going down (log line, accounting's whole second) are one within this.
 SAME_DOWN_S = 3.0
 
 
-#: slurmd reports the machine's uptime when it starts; younger than this means that the machine just booted.
+#: slurmd logs the machine's uptime when it starts; shorter than this means that the machine just booted.
 FRESH_BOOT_S = 300.0
 
 
@@ -198,5 +204,5 @@ FRESH_BOOT_S = 300.0
 SAME_PANIC_S = 120.0
 
 
-#: How long before the loss the host must have spoken last, for its silence to mean something.
+#: How long before the loss the host must have logged last, for its silence to mean something.
 SPEAKS_WITHIN_S = 1800.0
