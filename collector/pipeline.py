@@ -222,9 +222,7 @@ class Pipeline:
                 self._stopping.wait(RETRY_S)
         with contextlib.suppress(OSError, StoreError):  # the next start continues from what is there
             self._stored()
-            if (
-                self._carry.rows is not None and self.trouble is None
-            ):  # the next process that opens the store must see them
+            if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next must see them
                 self._commit([], whole=False)
 
     def _log_fault(self, error: Exception) -> None:

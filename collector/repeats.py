@@ -1,9 +1,11 @@
-"""Batches without a key of their own: a repeat of one whose answer was lost is told from one that is merely the same.
+"""Recognises repeated batches that have no key: distinguishes a repeat after a lost answer from a batch that is merely
+equal.
 
-Elasticsearch's bulk API without ids, and plain posts, have nothing that names a batch. Their senders send the same again
-when they got no answer: Fluent Bit and Vector the same bytes, rsyslog's omelasticsearch the same documents, one by one. Equal
-bytes alone prove nothing: a heartbeat looks the same every time. So they count as a repeat only while an answer may have been
-lost: the first try was not answered in this process, or it was among the last that the process before took in.
+Nothing names a batch in Elasticsearch's bulk API without IDs, or in plain posts. Their senders repeat a batch when they
+got no answer: Fluent Bit and Vector send the same bytes, rsyslog's omelasticsearch the same documents, one by one.
+Equal bytes alone prove nothing: a heartbeat is always the same. So they count as a repeat only while an answer may have
+been lost: the first attempt was not answered in this process, or it was among the last that the previous process
+accepted.
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ from collector.receivers.elasticsearch import is_dated, parts_of
 from collector.segment_file import FIRST_RECORD, Record, payload_of, scan
 from collector.spool import Spool
 
-#: An answer leaves as soon as its batch is synced; what was spooled longer than this before the end was answered.
+#: An answer is sent as soon as its batch is synced; anything spooled longer than this before the end was answered.
 LAST_S = 5.0
-#: Batches, and documents, without an answer that are remembered. Senders hold back one or a few batches each.
+#: Most unanswered batches and documents that are remembered. Senders hold back one or a few batches each.
 MOST, MOST_PARTS = 20_000, 200_000
 _PREFIX = "content"
 
 
 class Repeats:
-    """Keys for batches by their content. One per process; the event loop alone uses it."""
+    """Keys for batches by content. One per process; used by the event loop only."""
 
     def __init__(self, spool: Spool | None = None) -> None:
-        #: Digest -> key of the batch whose answer did not go out (yet).
+        #: Digest -> key of the batch whose answer has not been sent (yet).
         self._open: OrderedDict[str, str] = OrderedDict()
-        #: Digest of a document -> how often it lies in batches without an answer.
+        #: Digest of a document -> how often it occurs in unanswered batches.
         self._parts: Counter[str] = Counter()
         self._mine = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -43,7 +45,7 @@ class Repeats:
             self._recall(spool)
 
     def key(self, request: Request) -> tuple[str, str, bool]:
-        """(digest, key, known): the former key where these bytes may be a repeat, else a new one."""
+        """(digest, key, known): the earlier key if these bytes may be a repeat, else a new one."""
         about = f"{request.peer}\n{request.path}\n{request.headers.get('content-encoding', '')}\n".encode()
         digest = hashlib.blake2b(about + request.body, digest_size=16).hexdigest()
         known = self._open.get(digest)
@@ -55,22 +57,23 @@ class Repeats:
         return digest, made, False
 
     def answered(self, digest: str) -> None:
-        """The sender has its answer: the same bytes from now on are something new."""
+        """Records that the sender has its answer: from now on the same bytes are something new."""
         self._open.pop(digest, None)
 
     def unanswered(self, peer: str | None, parts: Iterable[bytes]) -> None:
-        """The batch is on disk and its sender does not know: its documents may come again, also alone."""
+        """Records that the batch is on disk and its sender does not know: its documents may come again, also
+        individually."""
         self._parts.update(_digest(peer, part) for part in parts)
         while len(self._parts) > MOST_PARTS:
             del self._parts[next(iter(self._parts))]
 
     @property
     def has_parts(self) -> bool:
-        """Whether any document may come again alone."""
+        """Whether any document may come again individually."""
         return bool(self._parts)
 
     def fresh(self, peer: str | None, parts: list[bytes]) -> list[bytes]:
-        """``parts`` without those that are repeats; each counts as one once. Undated documents are never repeats."""
+        """``parts`` without repeats; each remembered one counts once. Undated documents are never repeats."""
         if not self._parts:
             return parts
         kept = []
@@ -86,7 +89,8 @@ class Repeats:
     # -- over restarts -------------------------------------------------------------------------------------------
 
     def _recall(self, spool: Spool) -> None:
-        """What the processes before may not have answered: from their last segments, and from what they recalled."""
+        """Loads what previous processes may not have answered: from their last segments, and from what they had
+        loaded."""
         kept = spool.folder / "unanswered.json"
         batches: dict[str, str] = {}
         documents: dict[str, list[str]] = {}
@@ -94,7 +98,7 @@ class Repeats:
             found: dict[str, Any] = json.loads(kept.read_text())
             batches, documents = dict(found["batches"]), dict(found["documents"])
         except (OSError, ValueError, KeyError, TypeError):
-            pass  # none yet, or spoiled
+            pass  # none yet, or damaged
         for record in _last(spool):
             key = str(record.meta["key"])
             batches[key.split()[1]] = key
@@ -111,10 +115,10 @@ class Repeats:
 
 
 def _last(spool: Spool) -> list[Record]:
-    """Batches with a key by content that came in just before the end of the process before."""
+    """Batches with a content key that arrived just before the previous process ended."""
     taken: list[tuple[int, Record]] = []
     newest = 0
-    for path in sorted(spool.folder.glob("*.seg"))[:-1]:  # the last is this process's own
+    for path in sorted(spool.folder.glob("*.seg"))[:-1]:  # the last belongs to this process
         for record in scan(path, int(path.stem), FIRST_RECORD, path.stat().st_size):
             received = int(record.meta.get("received") or 0)
             newest = max(newest, received)
@@ -136,7 +140,7 @@ def _digest(peer: str | None, part: bytes) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all; a disk that refuses costs only the memory of it."""
+    """Writes the file completely or not at all; if the disk refuses, only this memory is lost."""
     try:
         draft = path.with_suffix(".draft")
         draft.write_text(text)

@@ -1,8 +1,8 @@
-"""Segment files of the spool: how a batch lies in them, and how batches are found again.
+"""Segment files of the spool: the format of batches, and how to find them again.
 
 A segment is a header with a number of its own (*salt*) and then records: ``HEAD`` (magic, lengths, two CRCs), the
-description as JSON, the payload as it was received. The salt goes into the CRC of each record: a file may be written over as a later segment, and then nothing of what it held
-before is taken for a record of its new life.
+description as JSON, and the payload as received. The salt is part of each record's CRC: a file may be overwritten as a
+later segment, and none of its former records may then be taken for a new one.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Begins a segment; ``FIRST_MAGIC`` one of versions before, without a salt. Both are followed by records at ``FIRST_RECORD``.
+#: Begins a segment; ``FIRST_MAGIC`` is that of earlier versions, without a salt. In both, records start at
+#: ``FIRST_RECORD``.
 SEGMENT_MAGIC = b"faultline/2"
 FIRST_MAGIC = b"faultline-spool/1\n"
 FIRST_RECORD = len(FIRST_MAGIC)
-#: What follows ``SEGMENT_MAGIC``: the salt in hexadecimal digits and a line end.
+#: Follows ``SEGMENT_MAGIC``: the salt in hexadecimal digits and a line end.
 _SALT = re.compile(rb"([0-9a-f]{6})\n")
-#: magic, length of the description, length of the payload, CRC-32 (from the salt on) of what is before it and the
-#: description, CRC-32 of the payload.
+#: Magic, length of the description, length of the payload, CRC-32 (seeded with the salt) of the preceding fields and
+#: the description, CRC-32 of the payload.
 HEAD = struct.Struct("<4sIIII")
 MAGIC = b"\xf5FL1"
-#: Parts of one write; POSIX allows 1,024.
+#: Most buffers of one write; POSIX allows 1,024.
 _MOST_PARTS = 1023
 
-#: A packed byte stands for about so many, where nothing is said of it.
+#: Assumed compression ratio if none is recorded.
 PACKED = 8
 
 
 class Position(NamedTuple):
-    """A place between two records: segment number and byte offset."""
+    """A position between two records: segment number and byte offset."""
 
     segment: int
     offset: int
@@ -44,7 +45,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A batch in a segment. ``meta`` describes it; the payload is read when needed. ``end`` is the position behind it."""
+    """A batch in a segment. ``meta`` describes it; the payload is read on demand. ``end`` is the position after it."""
 
     segment: int
     offset: int
@@ -64,12 +65,12 @@ class Record:
 
     @property
     def unpacked_bytes(self) -> int:
-        """About how much there is to read in it."""
+        """Approximate unpacked size."""
         return unpacked_size(self.meta, self.payload_bytes)
 
 
 def unpacked_size(meta: Mapping[str, Any], payload_bytes: int) -> int:
-    """Bytes of a payload unpacked: what was said when it was taken in, else a guess where it is packed."""
+    """The unpacked size of a payload in bytes: as recorded at arrival, else an estimate if it is packed."""
     known = meta.get("unpacked")
     if isinstance(known, int):
         return known
@@ -77,7 +78,7 @@ def unpacked_size(meta: Mapping[str, Any], payload_bytes: int) -> int:
 
 
 def payload_of(path: str, offset: int, size: int, crc: int) -> bytes:
-    """Reads a payload and checks it. Raises ``ValueError`` if the bytes are not those that were written."""
+    """Reads a payload and verifies it. Raises ``ValueError`` if the bytes differ from those written."""
     with Path(path).open("rb", buffering=0) as file:
         data = os.pread(file.fileno(), size, offset)
     if len(data) != size or zlib.crc32(data) != crc:
@@ -96,7 +97,7 @@ def write_all(fd: int, parts: Sequence[bytes]) -> None:
 
 
 def _salt_of(file: Any) -> int | None:
-    """What the CRCs of a segment's records begin with; None where that is not to be read."""
+    """The seed of the CRCs of a segment's records; None if it cannot be read."""
     file.seek(0)
     head = file.read(FIRST_RECORD)
     if head == FIRST_MAGIC:
@@ -108,8 +109,8 @@ def _salt_of(file: Any) -> int | None:
 def scan(path: Path, number: int, offset: int, limit: int) -> Iterator[Record]:
     """Records between two offsets.
 
-    A damaged description in the middle of a segment is skipped to the next record that reads well: the payload's own CRC
-    tells whoever reads it of damage there.
+    A damaged description in the middle of a segment is skipped up to the next valid record: the payload's own CRC
+    reveals damage there.
     """
     try:
         file = path.open("rb", buffering=64 * 1024)
@@ -127,12 +128,12 @@ def scan(path: Path, number: int, offset: int, limit: int) -> Iterator[Record]:
                 record = _damaged(path, number, offset, found)
             yield record
             offset = record.end.offset
-        if offset < limit:  # on disk once, and no longer readable: to be told, not to be passed over
+        if offset < limit:  # once on disk and now unreadable: report it, do not skip it
             yield _damaged(path, number, offset, limit)
 
 
 def _record(file: Any, path: Path, number: int, offset: int, limit: int, salt: int) -> Record | None:
-    """The record that begins where ``file`` is read next; None if none does, or not all of it lies before ``limit``."""
+    """The record at the file's current position; None if there is none, or if it does not end before ``limit``."""
     head = file.read(HEAD.size)
     if len(head) < HEAD.size or not head.startswith(MAGIC):
         return None
@@ -147,7 +148,7 @@ def _record(file: Any, path: Path, number: int, offset: int, limit: int, salt: i
 
 
 def _next_record(file: Any, path: Path, number: int, start: int, limit: int, salt: int) -> int | None:
-    """Where the next whole record begins, behind damage."""
+    """Where the next whole record begins after damage."""
     file.seek(start)
     data = file.read(limit - start)
     view = io.BytesIO(data)

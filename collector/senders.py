@@ -1,9 +1,11 @@
-"""Senders and what each may send: a token of ``[ingest]`` may end, and may be bound to hosts, clusters and kinds of data.
+"""Senders and what each may send: a token of ``[ingest]`` may expire, and may be limited to hosts, clusters and kinds
+of data.
 
-The door refuses a token that is unknown or has ended. What a token is bound to goes with its batches (``Limits``), because only a worker
-reads what is in them: a document of another host or cluster, or data of another kind, is poison and goes to quarantine with the
-reason; a line that names another host keeps its text, loses that name, and means no event (it ``claims`` one). A line must not be poison:
-a user of a node can write one, and the node's other lines would go with it.
+The door refuses an unknown or expired token. A token's limits travel with its batches (``Limits``), because only a
+worker reads their content: a document of another host or cluster, or data of another kind, is poison and goes to
+quarantine with the reason; a line that names another host keeps its text, loses that name, and means no event (it
+``claims`` one). A line must not be poison: any user of a node can write one, and the node's other lines would be
+quarantined with it.
 """
 
 from __future__ import annotations
@@ -26,21 +28,21 @@ from parsers.hostlist import expand
 if TYPE_CHECKING:
     from collector.receivers.base import Decoded
 
-#: Kinds of data: lines of logs, what jobs print and leave, samples, and everything else that is asked of Slurm and machines.
+#: Kinds of data: log lines, job output, samples, and everything else that is queried from Slurm and machines.
 LINES, OUTPUT, METRICS, DOCUMENTS = "lines", "output", "metrics", "documents"
 KINDS = (LINES, OUTPUT, METRICS, DOCUMENTS)
 _OF_TABLES = {"logs": LINES, "metrics": METRICS, "artifacts": OUTPUT}
-#: Of lines that named a host or a cluster for which their sender does not stand.
+#: Tag of lines that named a host or a cluster outside their sender's limits.
 TAG = "foreign"
 
 
 class SenderError(ValueError):
-    """What is said of a sender cannot be used; the text says why."""
+    """A sender's definition is unusable; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """To what a sender is bound; empty: to nothing. ``hosts`` are host lists of Slurm or shell patterns."""
+    """A sender's limits; empty: none. ``hosts`` are Slurm host lists or shell patterns."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -51,19 +53,19 @@ class Limits:
         return bool(self.hosts or self.clusters or self.kinds)
 
     def as_meta(self) -> dict[str, Any]:
-        """For the record of a batch in the spool."""
+        """The limits in the form stored with a batch in the spool."""
         return {"name": self.name, "hosts": self.hosts, "clusters": self.clusters, "kinds": self.kinds}
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Limits | None:
-        """Those of a batch's sender; None where it is bound to nothing."""
+        """The limits of a batch's sender; None if it has none."""
         limits = meta.get("limits")
         if not isinstance(limits, dict):
             return None
         return cls(str(limits["name"]), *(tuple(map(str, limits[part])) for part in ("hosts", "clusters", "kinds")))
 
     def refused(self, decoded: Decoded) -> str | None:
-        """Why what a batch came to may not be stored; None where it may."""
+        """Why a batch's content may not be stored; None if it may."""
         sent = {
             OUTPUT if group.origin.source in JOB_SOURCES else LINES for group in decoded.groups.values() if group.runs
         }
@@ -82,8 +84,8 @@ class Limits:
         return None
 
     def lines(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Parsed lines (LOGS' columns) without the names of hosts and clusters for which the sender does not stand. Job output may name
-        another host: ranks do, and of what they speak is settled elsewhere (parsers/authority.py)."""
+        """Parsed lines (LOGS' columns) without the names of hosts and clusters outside the sender's limits. Job output
+        may name another host: ranks do, and parsers/authority.py decides what such lines may claim."""
         foreign = pl.Series([False]).new_from_index(0, len(rows))
         for column, ours in (("host", self._hosts()), ("cluster", self._clusters())):
             if ours is None:
@@ -124,7 +126,7 @@ def _names(hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Sender:
-    """A token for sending: ``digest`` ("sha256:HEX"), when it ends (None: never), to what it is bound, its last characters."""
+    """A token for sending: ``digest`` ("sha256:HEX"), expiry (None: never), limits, its last characters."""
 
     name: str
     digest: str
@@ -137,12 +139,12 @@ class Sender:
 
     @classmethod
     def of_token(cls, token: str, document: Mapping[str, Any], name: str) -> Sender:
-        """A token of the configuration with what stands beside it. Raises ``SenderError``."""
+        """A token of the configuration with its settings. Raises ``SenderError``."""
         return cls.read(name, {"hash": digest_of(token), **document})
 
     @classmethod
     def read(cls, name: str, document: object) -> Sender:
-        """As a file of senders holds it. Raises ``SenderError``."""
+        """Parses an entry of a senders file. Raises ``SenderError``."""
         if not isinstance(document, Mapping) or not str(document.get("hash", "")).startswith("sha256:"):
             raise SenderError("not written by `faultline access`; make it anew with it")
         if unknown := set(document) - {"hash", "ends", "expires", "hosts", "clusters", "data"}:
@@ -159,7 +161,7 @@ class Sender:
         )
 
     def written(self) -> dict[str, Any]:
-        """For a file of senders."""
+        """The entry for a senders file."""
         document: dict[str, Any] = {"hash": self.digest, "ends": self.ends}
         if self.expires is not None:
             document["expires"] = self.expires
@@ -178,12 +180,12 @@ def _texts(name: str, given: object) -> tuple[str, ...]:
 
 
 def digest_of(token: str) -> str:
-    """Tokens are random: one round of SHA-256 hides them as well as many would."""
+    """Tokens are random: one round of SHA-256 protects them as well as many would."""
     return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
 
 
 def found(token: str, senders: Iterable[Sender]) -> Sender | None:
-    """Whose token it is, also one that has ended; every one is compared, so that nothing is learned from how long it takes."""
+    """The owner of a token, even of an expired one; every one is compared, so that the time taken reveals nothing."""
     digest = digest_of(token).encode()
     matching = [one for one in senders if hmac.compare_digest(digest, one.digest.encode())]
     return matching[0] if matching else None

@@ -1,4 +1,4 @@
-"""Which batches of a sender are stored: keys and ranges of sequence numbers."""
+"""Tracks which batches of a sender are stored: keys and ranges of sequence numbers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: Holes beyond so many are taken as never coming: the oldest are closed.
+#: With more holes than this, the oldest are assumed never to arrive and are closed.
 MAX_RANGES = 1000
 _KEY = re.compile(r"([A-Za-z0-9._:@%+-]{1,128})/([A-Za-z0-9._:@%+-]{1,128})/([A-Za-z0-9._:@%+-]{1,128})/(\d{1,18})")
 
 
 class StreamKey(NamedTuple):
-    """Batches ``first`` to ``last`` of a sender's stream; a batch of the wire has first == last."""
+    """Batches ``first`` to ``last`` of a sender's stream; a wire batch has first == last."""
 
     agent: str
     stream: str
@@ -39,7 +39,7 @@ def read_key(text: str) -> StreamKey | None:
 
 @dataclass
 class Ranges:
-    """A set of numbers as sorted, disjoint, not adjacent ranges."""
+    """A set of numbers as sorted, disjoint, non-adjacent ranges."""
 
     items: list[tuple[int, int]] = field(default_factory=list)
 

@@ -1,11 +1,11 @@
-"""The spool: what was received, on disk before it is acknowledged, in the order in which it came.
+"""The spool: received batches, on disk before they are acknowledged, in order of arrival.
 
 Batches are appended to segment files and fsynced together (group commit: while one fsync runs, the next batches
-gather). A batch is never changed; the reader's position lives in the store, in the same transaction as the rows, so that
-a crash at any moment repeats or loses nothing. A segment is done with when everything in it has been committed.
+gather). A batch is never changed; the reader's position is in the store, in the same transaction as the rows, so that a
+crash at any moment repeats or loses nothing. A segment is finished once everything in it has been committed.
 
-Then it is kept and written over as a later one: memory that the kernel has for it already costs a fraction of new
-memory (0.2 ms a megabyte instead of 0.3 to 2.9, the most where a hypervisor must find it).
+It is then kept and overwritten as a later one: page cache that already exists costs a fraction of fresh memory (0.2 ms
+per megabyte instead of 0.3 to 2.9, the most where a hypervisor has to provide it).
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from collector.segment_file import (
 from collector.supervised import Supervised
 from store.files import flush_folder
 
-#: A new file every so many bytes: small enough that deleting whole files gives space back soon.
+#: A new segment starts after this many bytes: small enough that deleting whole files frees space soon.
 SEGMENT_BYTES = 32 * 1024 * 1024
-#: So many files wait to be written over, while there is ample room on the disk.
+#: Most files kept for overwriting, while the disk has ample room.
 SPARES = 4
-#: Accepting stops when the file system has less free than this: the store needs room to take in what is spooled.
+#: Below this much free space, nothing is accepted: the store needs room for what is spooled.
 MIN_FREE_BYTES = 256 * 1024 * 1024
-#: Accepting stops when so much waits to be parsed; at 40 MB/s of syslog that is under two minutes of work.
+#: Above this much waiting data, nothing is accepted; at 40 MB/s of syslog that is under two minutes of work.
 MAX_WAITING_BYTES = 4 * 1024 * 1024 * 1024
-#: Batches that wait for an fsync hold memory; beyond this the receivers must wait.
+#: Batches that wait for an fsync hold memory; above this the receivers must wait.
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 
 
-#: A disk that failed is tried this often while nobody sends, seconds.
+#: How often a failed disk is probed while nobody sends, in seconds.
 PROBE_S = 2.0
-#: What an error of the system says is used up.
+#: The resource that ran out, by error number.
 NOTHING_LEFT = {
     errno.ENOSPC: "the disk is full",
     errno.EROFS: "the disk is read-only",
@@ -68,14 +68,14 @@ NOTHING_LEFT = {
 
 
 def _begun() -> Future[Position]:
-    """Nobody can call it off: what waits is written, whether or not somebody still waits for it."""
+    """A future that cannot be cancelled: a waiting batch is written whether or not anyone still waits for it."""
     done: Future[Position] = Future()
     done.set_running_or_notify_cancel()
     return done
 
 
 class SpoolFull(Exception):  # noqa: N818  (a state, told to the sender)
-    """Nothing was kept: try again in ``retry_s`` seconds."""
+    """Nothing was stored: retry in ``retry_s`` seconds."""
 
     def __init__(self, text: str, retry_s: float) -> None:
         super().__init__(text)
@@ -114,7 +114,7 @@ class Spool:
         self._pending: list[_Waiting] = []
         self._pending_bytes = 0
         self._closing = False
-        #: What the last write failed with, in words, until one went through.
+        #: The error of the last write, in words, until one succeeds.
         self._broken: str | None = None
         self._retry_at = 0.0
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class Spool:
         self._unpacked_bytes = 0
         self._free = (0.0, 1 << 62)
         self._read_only = False
-        try:  # a full or read-only disk is a state, and told
+        try:  # a full or read-only disk is a state, and reported
             self._open_segment(self._segment)
         except OSError as error:
             self._broken = self._error_text(error)
@@ -153,7 +153,7 @@ class Spool:
             raise SpoolHeld(f"{self.folder}: another service writes here; stop it, or use another --data") from error
 
     def _identity(self) -> str:
-        """A name that a new, empty spool does not share with its predecessor: positions are of one spool only."""
+        """An ID that a new, empty spool does not share with its predecessor: positions belong to one spool."""
         path = self.folder / "id"
         if path.exists() and (known := path.read_text().strip()):
             return known
@@ -174,8 +174,8 @@ class Spool:
         return sorted(int(p.stem) for p in self.folder.glob("*.seg") if p.stem.isdigit())
 
     def _open_segment(self, number: int) -> None:
-        """Raises ``OSError``; then nothing has changed."""
-        if self._fd >= 0:  # what a file held before must not lie behind its end
+        """Raises ``OSError``; nothing has changed then."""
+        if self._fd >= 0:  # former content must not follow the end of the file
             os.ftruncate(self._fd, self.synced.offset)
             self._fsync(self._fd)
         salt = secrets.token_hex(3).encode()
@@ -186,7 +186,7 @@ class Spool:
         try:
             write_all(fd, [SEGMENT_MAGIC + salt + b"\n"])
             self._fsync(fd)
-            if spare:  # only now: under its new name its former records must not be read for a moment
+            if spare:  # only now: under its new name its former records must not be readable even briefly
                 spare.rename(self._path(number))
             flush_folder(self.folder)
         except OSError:
@@ -201,7 +201,7 @@ class Spool:
         self.synced = Position(number, FIRST_RECORD)
 
     def _cut_torn_end(self, number: int) -> None:
-        """Behind the last record that is whole: what is there was not acknowledged, or is of the file's former life."""
+        """Truncates after the last whole record: the rest was not acknowledged, or belongs to the file's former use."""
         path = self._path(number)
         size = path.stat().st_size
         end = FIRST_RECORD
@@ -216,7 +216,8 @@ class Spool:
     # -- appending -----------------------------------------------------------------------------------------------
 
     def append(self, meta: dict[str, Any], payload: bytes) -> Future[Position]:
-        """Takes a batch; the future is done when it is on disk. Raises ``SpoolFull``; the future may hold ``SpoolBroken``."""
+        """Accepts a batch; the future completes when it is on disk. Raises ``SpoolFull``; the future may hold
+        ``SpoolBroken``."""
         self.check_room()
         described = json.dumps(meta, separators=(",", ":"), ensure_ascii=False).encode()
         lengths = MAGIC + struct.pack("<II", len(described), len(payload))
@@ -233,7 +234,7 @@ class Spool:
         return waiting.done
 
     def check_room(self) -> None:
-        """Raises ``SpoolFull`` when nothing more should be taken, with the reason in words."""
+        """Raises ``SpoolFull``, with the reason in words, if nothing more should be accepted."""
         if self._pending_bytes > MAX_PENDING_BYTES:
             raise SpoolFull("more arrives than the disk takes", 1.0)
         if self.waiting_bytes > self.max_waiting_bytes:
@@ -247,7 +248,7 @@ class Spool:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is accepted, in words, also while nobody sends; None if a batch would be taken."""
+        """Why nothing is accepted, in words, even while nobody sends; None if a batch would be accepted."""
         try:
             self.check_room()
         except SpoolFull as full:
@@ -257,7 +258,7 @@ class Spool:
         return self._broken
 
     def free_bytes(self) -> int:
-        """Free space of the spool's file system; asked at most four times a second."""
+        """Free space of the spool's file system; queried at most four times a second."""
         now = time.monotonic()
         if now - self._free[0] > 0.25:
             try:
@@ -269,7 +270,7 @@ class Spool:
         return self._free[1]
 
     def _gave_up_spares(self) -> bool:
-        """Gives the disk back what only waits to be written over; False if nothing does."""
+        """Deletes the files kept for overwriting; False if there are none."""
         with self._lock:
             spares, self._spares = self._spares, []
         for path in spares:
@@ -288,7 +289,7 @@ class Spool:
 
     @property
     def waiting_unpacked(self) -> float:
-        """About how many bytes that is, unpacked: as much more as of all that was appended since the start."""
+        """The same, approximately, unpacked: at the average compression ratio since the start."""
         return self.waiting_bytes * max(1.0, self._unpacked_bytes / max(1, self.appended_bytes))
 
     def _run(self) -> None:
@@ -304,14 +305,14 @@ class Spool:
                 continue
             try:
                 self._write(batch)
-            except BaseException as error:  # memory, or our own mistake: whoever waits is told, and the thread lives
+            except BaseException as error:  # memory, or a bug of ours: waiters get the error, and the thread survives
                 self._failed(error, [item for item in batch if not item.done.done()])
             finally:
                 with self._lock:
                     self._pending_bytes -= sum(item.size for item in batch)
 
     def _probe(self) -> None:
-        """Whether a disk that failed can be written again: nobody sends to a service that is not ready."""
+        """Checks whether a failed disk can be written again: nobody sends to a service that is not ready."""
         if self._broken is None:
             return
         try:
@@ -357,7 +358,7 @@ class Spool:
                 os.lseek(self._fd, start, os.SEEK_SET)
             with contextlib.suppress(OSError):
                 os.close(self._fd)
-            # After a failed fsync the kernel may have dropped the pages: what follows goes into a new file.
+            # After a failed fsync the kernel may have dropped the pages: continue in a new file.
             self._fd = -1
             raise
         self.fsyncs += 1
@@ -381,7 +382,7 @@ class Spool:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, start: Position, max_bytes: int) -> Iterator[Record]:
-        """Records from ``start`` on, as far as they are on disk, about ``max_bytes`` of them, unpacked."""
+        """Records from ``start`` on that are on disk, about ``max_bytes`` of them, unpacked."""
         end = self.synced
         taken = 0
         for number in sorted(n for n in list(self._sizes) if start.segment <= n <= end.segment):
@@ -395,7 +396,7 @@ class Spool:
                     return
 
     def wait(self, timeout_s: float) -> bool:
-        """Until something new is on disk, at most so long."""
+        """Waits until something new is on disk, at most ``timeout_s`` seconds."""
         arrived = self._arrived.wait(timeout_s)
         self._arrived.clear()
         return arrived
@@ -405,7 +406,8 @@ class Spool:
         self._arrived.set()
 
     def commit(self, position: Position) -> None:
-        """Everything before ``position`` is in the store: whole segments before it are written over later, or deleted."""
+        """Records that everything before ``position`` is in the store: whole segments before it are overwritten later,
+        or deleted."""
         self.committed = max(position, self.committed)
         with self._lock:
             done = [n for n in self._sizes if n < position.segment and n < self._segment]
@@ -425,11 +427,11 @@ class Spool:
 
     @property
     def ended(self) -> str | None:
-        """Why nothing will be written any more before the service is started anew; None while the thread lives."""
+        """Why nothing will be written until the service restarts; None while the thread lives."""
         return f"{self.folder}: the thread that writes has ended" if self._thread.is_dead else None
 
     def state(self) -> dict[str, Any]:
-        """For pages and metrics."""
+        """The state for pages and metrics."""
         return {
             "waiting_bytes": self.waiting_bytes, "free_bytes": self.free_bytes(), "segments": len(self._sizes),
             "appended_batches": self.appended_batches, "appended_bytes": self.appended_bytes, "fsyncs": self.fsyncs,
@@ -437,7 +439,7 @@ class Spool:
         }  # fmt: skip
 
     def close(self) -> None:
-        """Writes what was taken, then lets go."""
+        """Writes what was accepted, then releases the spool."""
         with self._lock:
             if self._closing:
                 return

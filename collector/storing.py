@@ -1,8 +1,9 @@
-"""Transactions of the pipeline, one after the other, in a thread of their own: while the store takes one, the next is made.
+"""The pipeline's transactions, one after the other, in a thread of their own: while the store takes one, the next is
+prepared.
 
-A transaction is tried until it goes through, however long the store takes to be able to. Whoever made it has counted it
-already (``Ledger.apply``) and makes the next one behind it; if it cannot be stored after all, both are forgotten and made
-again from the spool.
+A transaction is retried until it commits, however long the store needs. Its creator has counted it already
+(``Ledger.apply``) and prepares the next one on top; if it cannot be stored after all, both are discarded and rebuilt
+from the spool.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ RETRY_S = (0.5, 1.0, 2.0, 5.0)
 
 @dataclass
 class Transaction:
-    """``pieces`` as rows: ``sealed`` segments of lines in their order, ``tables`` of all else, and in ``rest`` the lines that
-    wait for more. ``learned``: it tells the cluster's name."""
+    """``pieces`` as rows: ``sealed`` segments of lines in order, ``tables`` with everything else, and in ``rest`` the
+    lines that wait for more. ``learned``: it carries the cluster's name."""
 
     step: Step
     pieces: list[Piece]
@@ -43,7 +44,7 @@ class Transaction:
 
 
 class Storing:
-    """At most one transaction is under way. ``begin`` and ``end`` belong to one thread."""
+    """Holds at most one transaction in progress. One thread calls ``begin`` and ``end``."""
 
     def __init__(self, store: Door, ledger: Ledger, carry: Carry, counts: Counts, stopping: threading.Event) -> None:
         self.store, self.ledger, self.carry, self.counts = store, ledger, carry, counts
@@ -67,23 +68,23 @@ class Storing:
 
     @property
     def ended(self) -> str | None:
-        """Why nothing will be stored any more before the service is started anew; None while the thread lives."""
+        """Why nothing will be stored until the service restarts; None while the thread lives."""
         return (self._thread.trouble or "the thread that stores has ended") if self._thread.is_dead else None
 
     @property
     def made(self) -> Transaction | None:
-        """The transaction that is under way or went through; None behind ``end``."""
+        """The transaction that is in progress or committed; None after ``end``."""
         return self._under_way[0] if self._under_way is not None else None
 
     def wait(self, patience_s: float | None = None) -> bool:
-        """Whether nothing is under way any more, after so many seconds at most (None: until then)."""
+        """Whether nothing is in progress any more, after at most ``patience_s`` seconds (None: waits until then)."""
         if self._under_way is None:
             return True
         wait_for([self._under_way[1]], patience_s)
         return self._under_way[1].done()
 
     def end(self) -> Transaction | None:
-        """Waits; gives the transaction that went through, None if there was none. Raises what it failed with."""
+        """Waits and returns the committed transaction, None if there was none. Raises the error that it failed with."""
         if self._under_way is None:
             return None
         (made, future), self._under_way = self._under_way, None
@@ -92,12 +93,12 @@ class Storing:
         return made
 
     def forget(self) -> None:
-        """Waits; whether it went through is for the store to tell."""
+        """Waits; the store knows whether the transaction committed."""
         self.wait()
         self._under_way = None
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the transaction in progress."""
         if self._is_started:
             self._given.put(None)
             self._thread.join()
@@ -108,14 +109,14 @@ class Storing:
             made, done = given
             try:
                 self._store(made)
-            except Exception as error:  # for whoever waits (``end``); anything else is the thread's (``_failed``)
+            except Exception as error:  # for the caller of ``end``; anything else is the thread's (``_failed``)
                 done.set_exception(error)
             else:
                 done.set_result(None)
             self._thread.well()
 
     def _failed(self, error: BaseException) -> None:
-        """Whoever waits must not wait for ever: what became of the transaction is for the store to tell."""
+        """Waiters must not wait for ever: the store knows the transaction's outcome."""
         if (under_way := self._under_way) is not None and not under_way[1].done():
             under_way[1].set_exception(StoreError(f"the thread that stores failed: {type(error).__name__}: {error}"))
 
@@ -146,7 +147,7 @@ class Storing:
         self.trouble = f"the store cannot be written ({text}); what arrives waits in the spool"
 
     def _recovered(self, step: Step, attempt: int) -> bool:
-        """Waits, opens the store anew where it must be, and looks whether the transaction went through after all."""
+        """Waits, reopens the store if necessary, and checks whether the transaction committed after all."""
         self._stopping.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)])
         try:
             self.store.reopen_if_broken()

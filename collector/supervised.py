@@ -1,8 +1,8 @@
-"""Threads that must live.
+"""Threads that must stay alive.
 
-A thread's work that fails is begun anew, after a pause; one that fails again and again ends the process (``give_up``, set by
-the service), so that whoever watches over the service starts it anew, whole. What a thread says in its last moments must not
-need what is used up: no file handle, no memory to speak of.
+A thread's failed work is restarted after a pause. If it fails repeatedly, the process ends (``give_up``, set by the
+service), so that the service manager restarts all of it. The last messages of a thread must not need an exhausted
+resource: no file handle, hardly any memory.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import structlog
 
 log = structlog.get_logger()
 
-#: So many failures within so many seconds are no accident any more.
+#: This many failures within this many seconds are no accident.
 MOST_FAILURES, WITHIN_S = 10, 600.0
-#: Before the work is begun anew, seconds.
+#: Pause before the work restarts, in seconds.
 PAUSE_S = 1.0
-#: With what the process ends (EX_SOFTWARE of sysexits.h).
+#: Exit code of the process (EX_SOFTWARE of sysexits.h).
 EXIT_CODE = 70
 
 
 def nothing_more(_text: str) -> None:
-    """Outside of a service (commands, tests) a thread that gave up is only said to have: ``Supervised.trouble``."""
+    """Outside a service (commands, tests), a thread that gave up only reports it: ``Supervised.trouble``."""
 
 
 #: Called with the reason when a thread cannot be kept alive.
@@ -35,14 +35,15 @@ give_up: Callable[[str], None] = nothing_more
 
 
 def end_process(text: str) -> None:
-    """Ends this process at once, as a kill would: what is spooled is on disk, and what was not acknowledged comes again."""
+    """Ends this process at once, like a kill: spooled data is on disk, and unacknowledged data comes again."""
     with contextlib.suppress(BaseException):
         os.write(2, f"faultline: {text}; the service ends, to be started anew\n".encode())
     os._exit(EXIT_CODE)
 
 
 class Supervised:
-    """A thread that runs ``work`` until that returns. ``failed`` is told each error, in the thread, before the next try."""
+    """A thread that runs ``work`` until it returns. ``failed`` is called with each error, in the thread, before the
+    next attempt."""
 
     def __init__(
         self, name: str, work: Callable[[], None], failed: Callable[[BaseException], None] | None = None
@@ -65,7 +66,7 @@ class Supervised:
 
     @property
     def is_dead(self) -> bool:
-        """It was started, is gone, and nobody asked it to end."""
+        """Whether it was started and is gone without having been stopped."""
         return self._thread.ident is not None and not self._thread.is_alive() and not self._ended
 
     def _run(self) -> None:
@@ -74,9 +75,7 @@ class Supervised:
                 self._work()
                 self._ended = True
                 return
-            except (
-                BaseException
-            ) as error:  # memory, handles, our own mistakes: whatever it is, others rely on this thread
+            except BaseException as error:  # memory, handles, bugs of ours: whatever it is, others rely on this thread
                 now = time.monotonic()
                 self._failures.append(now)
                 reason = f"{type(error).__name__}: {error}"
@@ -93,5 +92,5 @@ class Supervised:
                 time.sleep(PAUSE_S)
 
     def well(self) -> None:
-        """The work goes on: what was told of it is over."""
+        """Clears the trouble: the work continues."""
         self.trouble = None

@@ -1,9 +1,9 @@
-"""Which files of a log tree are read: regular ones, reached over no link that a stranger made.
+"""Decides which files of a log tree are read: regular ones, reached through no link that another user made.
 
-A tree holds folders into which users write (``jobs/``). Whoever reads it may read more than they: a symbolic or hard link there
-would put a file that they cannot open into the store under their name, a FIFO would wait for ever. What the operator names on
-the command line is followed; in the tree, only what root, the caller or the tree's owner linked leads out of it, and nothing
-below ``jobs/`` leads anywhere. What is left alone is named.
+A tree holds folders that users write into (``jobs/``). Its reader may have more rights than they do: a symbolic or hard
+link there would store a file that they cannot open under their name, and a FIFO would block for ever. Paths on the
+command line are followed; inside the tree, only links of root, the caller or the tree's owner may lead outside, and no
+link below ``jobs/`` is followed at all. Skipped entries are reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: As many links in a row as Linux follows.
+#: Linux follows this many links in a row.
 _MOST_LINKS = 40
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -26,21 +26,22 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A file to read, by a path without links; or one to leave alone, and ``why``. ``root`` is what the user named."""
+    """A file to read, by a path without links; or one to skip, and ``why``. ``root`` is the path that the user
+    named."""
 
     path: Path
     root: Path
     why: str | None = None
-    #: Cannot be read, rather than may not.
+    #: It cannot be read, as opposed to may not.
     broken: bool = False
 
 
 class _LinkError(Exception):
-    """Says why a link is not followed."""
+    """Why a link is not followed."""
 
 
 def walk(paths: list[Path]) -> list[Entry]:
-    """Every file below ``paths``, sorted, each once; hidden folders are left out."""
+    """Every file below ``paths``, sorted, each once; hidden folders are skipped."""
     found: dict[Path, Entry] = {}
     for named in paths:
         root = named.resolve()
@@ -57,7 +58,7 @@ def walk(paths: list[Path]) -> list[Entry]:
 
 
 def opened_at(path: Path) -> int:
-    """A handle of the regular file at an absolute path, of which no part is a link now; never waits. Raises ``OSError``."""
+    """A handle of the regular file at an absolute path without any link in it; never blocks. Raises ``OSError``."""
     parts = path.parts
     folder = os.open(parts[0], _FOLDER)
     try:
@@ -74,13 +75,13 @@ def opened_at(path: Path) -> int:
 
 
 def trusted(root: Path) -> frozenset[int]:
-    """Whose links are the operator's: root's, the caller's, and those of the owner of the tree."""
+    """Owners whose links are trusted: root, the caller, and the owner of the tree."""
     seen = _seen(root)
     return frozenset({0, os.geteuid()} | ({seen.st_uid} if seen is not None else set()))
 
 
 def is_jobs(path: Path, root: Path) -> bool:
-    """Whether a path of the tree lies below its folder of jobs."""
+    """Whether a path of the tree is below its jobs folder."""
     if "jobs" in path.relative_to(root).parts[:-1] or root.name == "jobs":
         return True
     return any(a == "jobs" and b.isdecimal() for a, b in zip(root.parts, root.parts[1:], strict=False))
@@ -97,14 +98,14 @@ def _below(root: Path) -> Iterator[Entry]:
             yield from _entry(here / name, root, owner, ours)
         for name in links:
             target = (here / name).resolve()
-            if not target.is_relative_to(root):  # else it is met where it lies
+            if not target.is_relative_to(root):  # otherwise it is found at its own place
                 yield Entry(here / name, root, "a link to a folder elsewhere, which is not followed")
 
 
 def _entry(path: Path, root: Path, folder: os.stat_result | None, ours: frozenset[int]) -> Iterator[Entry]:
     seen = _seen(path)
     if seen is None or folder is None:
-        return  # gone since
+        return  # gone meanwhile
     if stat.S_ISLNK(seen.st_mode):
         try:
             target = _followed(path, root, ours)
@@ -129,13 +130,14 @@ def _entry(path: Path, root: Path, folder: os.stat_result | None, ours: frozense
 
 
 def _is_strangers(seen: os.stat_result, folder: os.stat_result, of_job: bool, ours: frozenset[int]) -> bool:
-    """Whether somebody may have linked a file that is not theirs into a folder."""
+    """Whether somebody may have linked a file of another user into a folder."""
     open_to_all = bool(folder.st_mode & stat.S_IWOTH)
     return (seen.st_uid != folder.st_uid or open_to_all) if of_job else (folder.st_uid not in ours or open_to_all)
 
 
 def _followed(path: Path, root: Path, ours: frozenset[int]) -> Path:
-    """Where a link leads, every link on the way looked at. Raises ``_LinkError``, and ``OSError`` where there is nothing."""
+    """The target of a link, with every link on the way checked. Raises ``_LinkError``, and ``OSError`` if there is no
+    target."""
     if is_jobs(path, root):
         raise _LinkError("a symbolic link below jobs/, which is not followed")
     at, left, links, strange = Path("/"), list(reversed(path.parts[1:])), 0, False

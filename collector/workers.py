@@ -1,13 +1,13 @@
-"""Worker processes: a request goes in, an answer comes out, in the order asked for.
+"""Worker processes: requests go in, answers come out in the same order.
 
-Two things are asked of workers: to decode and parse pieces of the spool (``collector.pipeline`` holds :class:`Worker` s
-itself, since it asks several without waiting) and to parse pieces of files (:class:`ParserPool`)::
+Workers have two tasks: to decode and parse pieces of the spool (``collector.pipeline`` owns its :class:`Worker` s,
+since it uses several without waiting) and to parse pieces of files (:class:`ParserPool`)::
 
     with ParserPool(2, patterns) as pool:
         waiting = pool.submit(Piece(data, origin))
         rows = waiting.result()                     # a frame of LOGS, one row per line
 
-A worker leaves when its parent is gone, however it went: ``kill -9`` of the service leaves nobody behind.
+A worker exits when its parent is gone for whatever reason: ``kill -9`` of the service leaves no process behind.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from parsers.record import Origin, empty
 if TYPE_CHECKING:
     from parsers.engine import LineParser
 
-#: One process is one core: Polars' own threads would only get in each other's way. And what one piece has used the next
-#: one needs again: given back to the kernel in between, it costs a tenth of the time in page faults.
+#: One process per core: Polars' own threads would only compete. Memory that one piece used is needed again by the next:
+#: returning it to the kernel in between costs a tenth of the time in page faults.
 _ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,muzzy_decay_ms:-1",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes: more is refused, and the rest then undone
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # glibc's maximum: more is refused, and the other settings are then undone
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-#: These are set whatever somebody has set: the one is for one process among many, and the other Polars has written itself when
-#: it was imported here.
+#: Always set, overriding the environment: the first is meant for one process among many, and Polars itself wrote the
+#: other when it was imported here.
 _ALWAYS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"})
-#: A piece is parsed in a second or two; what takes longer than this hangs, and its worker is replaced.
+#: A piece is parsed in a second or two; beyond this the worker hangs and is replaced.
 PATIENCE_S = 120.0
-#: A worker that is told to go is ended after this.
+#: A worker that was asked to exit is killed after this.
 GOODBYE_S = 2.0
 _PR_SET_PDEATHSIG = 1
-#: A worker that nobody asked for so long gives the memory of its answers back to the system.
+#: A worker idle for this long returns the memory of its answers to the system.
 IDLE_S = 5.0
-#: Objects made before garbage is looked for. A piece makes some ten thousand that live until it is done: with Python's 700
-#: they are looked through dozens of times.
+#: Allocations before a garbage collection. A piece makes some ten thousand objects that live until it is done: with
+#: Python's 700, they would be scanned dozens of times.
 GARBAGE = 100_000
 _environment_lock = threading.Lock()
 
-#: Made once in each worker from the site's pattern files: the function that answers requests.
+#: Called once in each worker with the site's pattern files; returns the function that answers requests.
 Maker = Callable[[tuple[Path, ...]], Callable[[Any], Any]]
 
 
 class WorkerDied(Exception):  # noqa: N818  (what happened)
-    """The process ended or hung over a request; the text says which."""
+    """The process ended or hung during a request; the text says which."""
 
 
 class WorkerFault(Exception):  # noqa: N818
@@ -75,7 +75,7 @@ class WorkerFault(Exception):  # noqa: N818
 
 
 class Worker:
-    """One process, started when first asked. One request at a time in work: ``give``, then ``take``."""
+    """One process, started at the first request. One request at a time: ``give``, then ``take``."""
 
     def __init__(self, make: Maker, patterns: Sequence[Path] = ()) -> None:
         self._make, self._patterns = make, tuple(patterns)
@@ -83,7 +83,7 @@ class Worker:
         self._exchange: Exchange | None = None
 
     def start(self) -> None:
-        """The kernel ends the process with the thread that calls this."""
+        """Starts the process. The kernel ends it with the calling thread."""
         context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
         ours, theirs = context.Pipe()
         self._exchange = Exchange(ours)
@@ -96,7 +96,7 @@ class Worker:
 
     @property
     def connection(self) -> Connection | None:
-        """To wait on: readable when the answer is there or the process is gone."""
+        """For waiting: readable when the answer is there or the process is gone."""
         return self._exchange.pipe if self._exchange is not None else None
 
     def give(self, request: Any) -> None:
@@ -126,7 +126,7 @@ class Worker:
         return answer
 
     def stop(self) -> int | None:
-        """Ends the process and gives its exit code; the next ``give`` starts another."""
+        """Ends the process and returns its exit code; the next ``give`` starts another."""
         exchange, process = self._exchange, self.process
         self._exchange = self.process = None
         if exchange is not None:
@@ -142,7 +142,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """The variables that a worker starts with; what somebody has set is kept but for ``_ALWAYS``."""
+    """The environment of a new worker: existing variables are kept except ``_ALWAYS``."""
     ours = {name: value for name, value in _ENVIRONMENT.items() if name in _ALWAYS or name not in os.environ}
     before = {name: os.environ[name] for name in ours if name in os.environ}
     os.environ.update(ours)
@@ -155,12 +155,12 @@ def _environment() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: int) -> None:
-    """The life of a worker: requests until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    """The main loop of a worker: serves requests until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     _leave_with_parent(parent)
     answer_to = make(patterns)
     gc.collect()
-    gc.freeze()  # what was loaded stays: looking through it again and again finds nothing
+    gc.freeze()  # loaded objects stay: scanning them repeatedly finds nothing
     gc.set_threshold(GARBAGE)
     asked: queue.SimpleQueue[tuple[Any] | None] = queue.SimpleQueue()
     exchange = Exchange(pipe)
@@ -175,7 +175,7 @@ def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: in
 
 
 def _next(asked: queue.SimpleQueue[tuple[Any] | None], exchange: Exchange) -> tuple[Any] | None:
-    """The next request; None when there is nobody any more who could ask."""
+    """The next request; None once nobody can send one."""
     try:
         return asked.get(timeout=IDLE_S)
     except queue.Empty:
@@ -184,8 +184,8 @@ def _next(asked: queue.SimpleQueue[tuple[Any] | None], exchange: Exchange) -> tu
 
 
 def _listen(exchange: Exchange, asked: queue.SimpleQueue[tuple[Any] | None]) -> None:
-    """Requests as they come, also while an answer goes out: else both sides wait for the other to read, for ever, as
-    soon as a request and an answer are larger than what the kernel holds for a pipe."""
+    """Receives requests even while an answer is sent: otherwise both sides would wait for the other to read, for ever,
+    once a request and an answer exceed the kernel's pipe buffer."""
     while True:
         try:
             asked.put((exchange.receive(),))
@@ -195,7 +195,7 @@ def _listen(exchange: Exchange, asked: queue.SimpleQueue[tuple[Any] | None]) -> 
 
 
 def _leave_with_parent(parent: int) -> None:
-    """Ends this process the moment its parent is gone, in the middle of a batch too."""
+    """Ends this process as soon as its parent is gone, even in the middle of a batch."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -216,13 +216,13 @@ def _watch_parent() -> None:
 
 
 class ParsingFailed(RuntimeError):  # noqa: N818  (what happened, told to a person)
-    """A batch could not be parsed: its worker died twice over it, or met a fault of ours. The text says which."""
+    """A batch could not be parsed: its worker died twice on it, or hit a bug of ours. The text says which."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Lines of one origin. ``data``: bytes that are cut at line ends, or lines already cut. ``first_line`` numbers the
-    first of them."""
+    """Lines of one origin. ``data``: bytes to be split at line ends, or lines already split. ``first_line`` is the
+    number of the first."""
 
     data: bytes | list[bytes]
     origin: Origin
@@ -231,7 +231,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Counts:
-    """What one piece held: lines, lines that mean an event, lines without any header that we know."""
+    """Counts of one piece: lines, lines that mean an event, lines without a known header."""
 
     lines: int
     events: int
@@ -247,11 +247,11 @@ class Counted:
 
 
 class ParserPool:
-    """Parses batches on ``workers`` processes; with 0 in this one, when asked. Safe to use from several threads.
+    """Parses batches on ``workers`` processes; with 0, in this process on demand. Safe to use from several threads.
 
-    ``patterns`` are the site's catalogue files or folders.
-    ``parser`` is used in this process, where it is given. A worker that dies over a batch is replaced and the batch tried
-    once more; what kills two workers is the caller's to store unparsed.
+    ``patterns`` are the site's catalogue files or folders. ``parser``, if given, is used in this process. A worker that
+    dies on a batch is replaced and the batch retried once; a batch that kills two workers is left to the caller, to
+    store unparsed.
     """
 
     def __init__(
@@ -263,26 +263,26 @@ class ParserPool:
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._all = [Worker(_pieces, patterns) for _ in range(self.workers)]
         for worker in self._all:
-            self._free.put(worker)  # started when first needed
+            self._free.put(worker)  # started on first use
         self._closed = False
         self._threads = ThreadPoolExecutor(max(1, self.workers), thread_name_prefix="parser")
 
     def submit(self, *pieces: Piece) -> Future[pl.DataFrame]:
-        """The rows of all ``pieces``, one after another, as one frame. ``ParsingFailed`` comes out of the future."""
+        """The rows of all ``pieces``, concatenated into one frame. The future may raise ``ParsingFailed``."""
         future: Future[pl.DataFrame] = self._submit(pieces, False)
         return future
 
     def submit_counted(self, *pieces: Piece) -> Future[Counted]:
-        """As :meth:`submit`, with the rows in the store's form and what each piece held."""
+        """Like :meth:`submit`, with the rows in the store's form and the counts of each piece."""
         future: Future[Counted] = self._submit(pieces, True)
         return future
 
     def parse(self, *pieces: Piece) -> pl.DataFrame:
-        """As :meth:`submit`, waiting for it."""
+        """Like :meth:`submit`, but waits for the result."""
         return self.submit(*pieces).result()
 
     def close(self) -> None:
-        """Waits for what is under way and ends the workers."""
+        """Waits for the work in progress and ends the workers."""
         self._closed = True
         self._threads.shutdown(wait=True)
         for worker in self._all:
@@ -296,7 +296,7 @@ class ParserPool:
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run."""
+        """The process IDs of the running workers."""
         return [worker.process.pid for worker in self._all if worker.process is not None and worker.process.pid]
 
     def _submit(self, pieces: tuple[Piece, ...], counted: bool) -> Future[Any]:
@@ -335,7 +335,7 @@ class ParserPool:
 
 
 class _Parsers:
-    """The parser of the newest edition of the catalogue; loaded when first needed."""
+    """The parser of the newest edition of the catalogue; loaded on first use."""
 
     def __init__(self, patterns: tuple[Path, ...], parser: LineParser | None = None) -> None:
         self._patterns = patterns
@@ -370,7 +370,7 @@ def counts_of(rows: pl.DataFrame) -> Counts:
 
 
 def _pieces(patterns: tuple[Path, ...]) -> Callable[[Any], tuple[Packed, list[Counts]]]:
-    """What a worker of the pool does."""
+    """The work function of a pool worker."""
     parsers = _Parsers(patterns)
 
     def answer(request: Any) -> tuple[Packed, list[Counts]]:

@@ -1,7 +1,7 @@
 """OTLP/HTTP: logs and metrics of OpenTelemetry collectors and SDKs, protobuf and JSON.
 
-A body that was answered is not read again when its sender repeats it: OTLP has no key, so the body's digest is one. Two
-bodies that are the same to the nanosecond stamp are one body sent twice.
+A body that its sender repeats after it was answered is not stored again: OTLP has no key, so the body's digest serves
+as one. Two bodies that are equal to the nanosecond timestamp are one body sent twice.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _FILE = ("log.file.path", "log.file.name")
 _HOST = ("host.name", "k8s.node.name", "net.host.name", "host.id")
 _SERVICE, _PID = "service.name", "process.pid"
 _SLOTS = (*_FILE, *_HOST, _SERVICE, _PID)
-#: Whether JSON is a request of logs can be said at a third of what reading it costs.
+#: Checking that JSON is a logs request costs a third of parsing it.
 QUICK = Readiness(otlp_json.prepare_check)
-#: Attributes that have become columns.
+#: Attributes that become columns.
 _COLUMNS = frozenset((*_SLOTS, "log.file.name_resolved"))
 
 
@@ -86,7 +86,7 @@ def _accept(signal: str, request: Request) -> Batch:
 
 
 def _check_json(signal: str, body: bytes) -> None:
-    """Raises ``ValueError`` for what is no request."""
+    """Raises ``ValueError`` for a body that is not a request."""
     found = loads(body)
     if not isinstance(found, dict):
         raise ValueError("not an object")
@@ -96,9 +96,10 @@ def _check_json(signal: str, body: bytes) -> None:
 
 
 def _is_json(request: Request, body: bytes) -> bool:
-    """Raises ``Refused`` for what is called neither JSON nor protobuf, and is neither."""
+    """Whether the body is JSON. Raises ``Refused`` if it is neither declared as JSON or protobuf nor looks like
+    JSON."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if "json" in kind or body[:1] == b"{":  # no message of protobuf begins with a brace
+    if "json" in kind or body[:1] == b"{":  # no protobuf message begins with a brace
         return True
     if kind not in ("", "application/x-protobuf", "application/protobuf", "application/octet-stream"):
         raise Refused(415, f"Content-Type {kind[:60]!r}: OTLP is application/x-protobuf or application/json")
@@ -106,7 +107,7 @@ def _is_json(request: Request, body: bytes) -> bool:
 
 
 def _problem(status: int, text: str, content_type: str = "") -> Answer:
-    """A google.rpc.Status in the form of the request: code 3 says "do not send this again"; 429 and 503 are retried by their
+    """A google.rpc.Status in the format of the request: code 3 means "do not retry"; clients retry 429 and 503 by their
     HTTP status."""
     if "json" in content_type.lower():
         return answer_json({"code": 3, "message": text}, status)
@@ -128,7 +129,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
                 into.parsed.append(Parsed({"metrics": frame("metrics", rows)}))
             return
         if not as_json:
-            ExportLogsServiceRequest.FromString(body)  # raises for what is none
+            ExportLogsServiceRequest.FromString(body)  # raises for anything else
         tables = otlp_json.tables(body) if as_json else otlp_protobuf.tables(body)
         to = _To(payload, into, Streams(), Wrapped(payload, into, "otlp"))
         if tables is None:
@@ -143,7 +144,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 
 class _To(NamedTuple):
-    """Where what is read of one payload goes."""
+    """Where the result of one payload goes."""
 
     payload: Payload
     into: Decoded
@@ -152,7 +153,7 @@ class _To(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A record as it is stored: its line, what is said about it, and with which others it is parsed."""
+    """A record as it is stored: its line, its metadata, and the group in which it is parsed."""
 
     line: bytes
     run: Run
@@ -161,7 +162,7 @@ class _Read(NamedTuple):
 
 
 class _About(NamedTuple):
-    """What resource and attributes say of where a line comes from, and with which others it is parsed."""
+    """What resource and attributes reveal about a line's origin, and the group in which it is parsed."""
 
     host: str | None
     file: str
@@ -172,7 +173,7 @@ class _About(NamedTuple):
 
 
 def _one(resource: dict[str, Any], log: _Log, to: _To) -> _Read | None:
-    """One record, thoroughly; None if it is a shipper's wrapper around a line, which is given on."""
+    """One record, read by the general reader; None if it is a shipper's wrapper around a line, which is passed on."""
     known = {**resource, **log.attributes}
     if isinstance(log.body, dict) and is_wrapped(log.body):  # Fluent Bit without logs_body_key
         to.wrapped.add({"@timestamp": log.time or log.observed or None, **known, **log.body}, "otlp")
@@ -190,7 +191,7 @@ def _one(resource: dict[str, Any], log: _Log, to: _To) -> _Read | None:
 
 
 def _about(known: dict[str, Any], line: bytes, to: _To) -> _About:
-    """``known``: the record's attributes on top of its resource's."""
+    """``known``: the record's attributes merged over those of its resource."""
     host, path = _first(known, _HOST) or to.payload.peer, _first(known, _FILE)
     service, pid = known.get(_SERVICE), known.get(_PID)
     source, job = None, None
@@ -205,7 +206,7 @@ def _about(known: dict[str, Any], line: bytes, to: _To) -> _About:
 
 
 def _walked(tables: Tables, as_json: bool, to: _To) -> None:
-    """All records of a request: what most of them are at once, the strange ones one by one."""
+    """All records of a request: regular ones at once, unusual ones one by one."""
     resources = _resources(tables, as_json)
     keys = otlp_rows.keys_of(tables)
     slots = otlp_rows.slots_of(tables, keys, _SLOTS)
@@ -213,7 +214,7 @@ def _walked(tables: Tables, as_json: bool, to: _To) -> None:
     rows, others = np.flatnonzero(~strange), np.flatnonzero(strange)
     sorts = otlp_rows.sorts(tables, rows, slots)
     lines = otlp_rows.lines_of(tables, rows)
-    # In the order in which they come: the first line of a file says what the file is.
+    # In order of arrival: the first line of a file decides what the file is.
     abouts: list[_About] = []
     read: dict[int, _Read] = {}
     firsts = [(row, sort) for sort, row in enumerate(rows[sorts.firsts].tolist())]
@@ -238,7 +239,7 @@ def _walked(tables: Tables, as_json: bool, to: _To) -> None:
 
 
 def _table(sorts: Sorts, abouts: list[_About]) -> pl.DataFrame:
-    """What each record's sort comes to."""
+    """The columns of each record's group."""
     schema = {
         "host": pl.String,
         "file": pl.String,
@@ -251,7 +252,7 @@ def _table(sorts: Sorts, abouts: list[_About]) -> pl.DataFrame:
 
 
 def _give_on(rows: Array, table: pl.DataFrame, read: dict[int, _Read], to: _To) -> None:
-    """Rows by what they are parsed with, each in the order of the records."""
+    """Passes on rows grouped by what they are parsed with, each in the order of the records."""
     if read:
         own = pl.DataFrame(
             [(one.run.host, one.run.file, one.run.unit, one.run.pid, one.source, one.job, one.run.time, one.run.severity,
@@ -266,7 +267,7 @@ def _give_on(rows: Array, table: pl.DataFrame, read: dict[int, _Read], to: _To) 
 
 
 def _resources(tables: Tables, as_json: bool) -> list[dict[str, Any]]:
-    """What is said of each resource; most requests have few, and where each record has its own they are alike."""
+    """The attributes of each resource; most requests have few, and if each record has its own, they are similar."""
     known: dict[bytes, dict[str, Any]] = {}
     found = []
     for begin, end in tables.resources.tolist():
@@ -285,7 +286,7 @@ def _log_at(tables: Tables, row: int, as_json: bool) -> _Log:
 
 
 def _held(tables: Tables, slots: Array) -> dict[str, Any]:
-    """What is in a record's slots, by name."""
+    """The values in a record's slots, by name."""
     held: dict[str, Any] = {}
     for name, slot in zip(_SLOTS, slots.tolist(), strict=True):
         if slot >= 0:
@@ -305,7 +306,7 @@ def _severity(log: _Log) -> str | None:
 
 
 def _value(value: Any) -> Any:
-    """A protobuf AnyValue as plain Python."""
+    """A protobuf AnyValue as a plain Python value."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -355,7 +356,7 @@ def _json_pairs(attributes: Any) -> dict[str, Any]:
 
 def _json_logs(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Log]]:
     for group in document.get("resourceLogs") or []:
-        resource = None  # read with its first record: one that nothing belongs to sets no request aside
+        resource = None  # read with its first record: an unused resource causes no quarantine
         for scope in group.get("scopeLogs") or group.get("instrumentationLibraryLogs") or []:
             for record in scope.get("logRecords") or []:
                 if resource is None:

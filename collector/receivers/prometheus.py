@@ -1,6 +1,6 @@
-"""Prometheus endpoints that are asked: node_exporter, dcgm-exporter and whatever speaks the text format.
+"""Scrapes Prometheus endpoints: node_exporter, dcgm-exporter and anything else with the text format.
 
-What is asked comes from the configuration (``[[scrape]]``). A target that does not answer is a blind period, told once it
+Targets come from the configuration (``[[scrape]]``). A target that does not answer is a blind period, reported once it
 answers again or after ``REPORT_AFTER`` failures.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 REPORT_AFTER = 10
-#: What a target can do instead of answering; and this side, when it has no room.
+#: Failures of a target, and of this side when it has no room.
 NO_ANSWER = (OSError, ValueError, urllib.error.URLError, http.client.HTTPException, Refused)
 NO_ROOM = (SpoolFull, SpoolBroken)
 
@@ -37,13 +37,13 @@ def fetch(url: str, timeout_s: float) -> bytes:
     request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "gzip"})
     with urllib.request.urlopen(request, timeout=timeout_s) as answer:
         body = answer.read(MAX_UNPACKED + 1)
-        if len(body) <= MAX_UNPACKED and answer.length:  # half a line would be another number
+        if len(body) <= MAX_UNPACKED and answer.length:  # a truncated line would hold a different number
             raise ValueError(f"the answer ends {answer.length:,} bytes too early")
         return unpack(body, answer.headers.get("Content-Encoding"))
 
 
 class Scraper:
-    """Asks one target again and again."""
+    """Scrapes one target periodically."""
 
     def __init__(self, target: Any, intake: Intake) -> None:
         self.target, self.intake = target, intake
@@ -64,7 +64,7 @@ class Scraper:
             try:
                 body = await asyncio.to_thread(fetch, self.target.url, self.target.timeout_s)
                 batch = self.intake.put("prometheus", body, {"host": self.host, "url": self.target.url})
-                await asyncio.shield(batch)  # what was given to the spool is written, also if we are told to stop
+                await asyncio.shield(batch)  # what was handed to the spool is written even if we are stopped
                 self._report(time.time())
             except (*NO_ROOM, *NO_ANSWER) as error:
                 self._since = self._since or time.time()
@@ -74,7 +74,7 @@ class Scraper:
                 if self._failures % REPORT_AFTER == 0:
                     self._report(time.time())
                     self._since = time.time()
-            except Exception as error:  # no memory, or our own mistake: it is asked again
+            except Exception as error:  # no memory, or a bug of ours: the scrape is repeated
                 log.error("scrape failed", url=self.target.url, error=f"{type(error).__name__}: {error}")
             due = max(due + self.target.interval_s, loop.time())
             await asyncio.sleep(due - loop.time())

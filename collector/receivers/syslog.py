@@ -1,8 +1,8 @@
 """Syslog over UDP, TCP (octet-counted and newline) and TLS: RFC 3164, RFC 5424, RFC 6587, RFC 5425.
 
-Plain syslog has no acknowledgement. What this side has read is spooled within ``FLUSH_S``; while the spool is full or the
-disk refuses, TCP senders are not read from (they keep their queue). What lay in socket buffers when the service was killed
-is the sender's loss. Over UDP: ``syslog_udp``.
+Plain syslog has no acknowledgement. Received data is spooled within ``FLUSH_S``; while the spool is full or the disk
+refuses, TCP senders are not read (they keep their queue). Data in socket buffers when the service is killed is lost to
+the sender. Over UDP: ``syslog_udp``.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _LINE_END, _SPACE = 10, 32
 
 
 class Stream(asyncio.BufferedProtocol):
-    """One TCP or TLS connection. Which framing a sender uses is seen at its first bytes."""
+    """One TCP or TLS connection. The first bytes show which framing a sender uses."""
 
     def __init__(self, gatherer: Gatherer, transport_name: str, timezone: str | None, connections: set[Stream],
                  place: Place | None = None, all_of_them: Connections | None = None) -> None:  # fmt: skip
         self._gatherer, self._name, self._timezone, self._connections = gatherer, transport_name, timezone, connections
         place = place or Place(None, "", time.monotonic())
         self._place, self._all = place, all_of_them or Connections()
-        #: When something came last, and when what is not whole yet began.
+        #: When the last data arrived, and when the unfinished line or frame began.
         self._came = self._began = place.since
         self._paused = False
-        #: What is not whole yet, in pieces, and how many bytes; before there are ``_wanted`` it is not looked at again.
+        #: The unfinished data in pieces, and its size; it is not examined again before ``_wanted`` bytes are there.
         self._begun: list[bytes] = []
         self._held = self._wanted = 0
         self._octets: bool | None = None
@@ -68,13 +68,13 @@ class Stream(asyncio.BufferedProtocol):
         self._place.overdue = self._overdue
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        del sizehint  # what a transport knows of sizes is less than this
+        del sizehint  # a transport's hint is smaller than this
         return self._gatherer.room
 
     def _overdue(self, now: float) -> str | None:
-        """A line or frame was begun, and nothing comes to it. (Who has said nothing yet may wait: he holds no memory.)
+        """A line or frame was begun and gets no data. (A silent new connection may wait: it holds no memory.)
 
-        Before the first whole one, all of it must come in time, not only something of it."""
+        The first line or frame must arrive completely in time, not just continue to arrive."""
         if not self._held or self._paused:
             return None
         if self._place.proven:
@@ -94,11 +94,11 @@ class Stream(asyncio.BufferedProtocol):
     def _read(self, size: int) -> None:
         room, scratch = self._gatherer.room, self._gatherer.scratch
         if self._octets is False and (end := scratch.rfind(b"\n", 0, size) + 1):
-            # Nearly always, and so with one copy of what was read.
+            # The common case, with one copy of what was read.
             self._add(b"".join((*self._begun, room[:end])), False)
             self._keep(bytes(room[end:size]))
         elif self._held + size < self._wanted and (self._octets or scratch.find(b"\0", 0, size) < 0):
-            # Joined each time, a message of megabytes in small segments would cost a thousand times itself.
+            # Joining each time, a message of megabytes in small segments would cost a thousand times its size.
             self._begun.append(bytes(room[:size]))
             self._held += size
         else:
@@ -127,13 +127,13 @@ class Stream(asyncio.BufferedProtocol):
         self._keep(data)
 
     def _keep(self, rest: bytes) -> None:
-        """Nothing of ``rest`` is whole: a line without its end, or a frame that begins with its count."""
+        """Keeps ``rest``, which holds nothing whole: a line without its end, or a frame that begins with its count."""
         self._begun, self._held = [rest] if rest else [], len(rest)
         counted = _COUNT.match(rest) if self._octets else None
         self._wanted = counted.end() + int(counted[1]) if counted else LONGEST + 1 if self._octets is False else 0
 
     def _octet_end(self, data: bytes) -> int:
-        """Where the last whole frame ends; frames that lose their count make the rest a stream of lines."""
+        """Where the last whole frame ends; after a lost count, the rest is a stream of lines."""
         at, is_begun = octet_frames.whole(data)
         if is_begun:
             return at
@@ -146,7 +146,7 @@ class Stream(asyncio.BufferedProtocol):
         self._gatherer.add(data, Part(self._peer, octets, self._name, len(data), cut, self._timezone))
         if not self._place.proven:
             self._place.finished()
-            self._place.busy = True  # what it sends is acknowledged by nobody: ending it would lose lines
+            self._place.busy = True  # nothing acknowledges syslog: closing the connection would lose lines
 
     def hold(self) -> None:
         self._paused = True
@@ -163,7 +163,7 @@ class Stream(asyncio.BufferedProtocol):
         self._gatherer.streams.discard(self)
         self._place.release()
         self._all.held -= self._held
-        if self._begun:  # a last line without its end: kept, and marked
+        if self._begun:  # a last line without its end: kept and marked
             self._add(b"".join((*self._begun, b"\n")), False, cut=True)
             self._keep(b"")
 
@@ -195,7 +195,7 @@ class StreamListener:
 
 
 def _ended(data: bytes) -> bytes:
-    """Messages that end with NUL (RFC 6587, 3.4.2) as lines. NULs elsewhere are text."""
+    """Messages terminated by NUL (RFC 6587, 3.4.2) as lines. NULs elsewhere are text."""
     if b"\0" not in data or b"\n" in data:
         return data
     ended = data.replace(b"\0<", b"\n<")
@@ -222,8 +222,8 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 
 def without_blanks(data: bytes) -> tuple[int, bytes]:
-    """Lines with their ends and without those of white space alone, and how many there are. A chunk has thousands of them:
-    nothing is done to each in vain."""
+    """Lines with their ends, without blank ones, and their number. A chunk has thousands of lines: nothing is done per
+    line without need."""
     letters = np.frombuffer(data, np.uint8)
     ends = line_ends(letters)
     if len(data) and letters[-1] == _LINE_END:
@@ -236,7 +236,7 @@ def without_blanks(data: bytes) -> tuple[int, bytes]:
 
 
 async def _open(config: Any, intake: Intake) -> list[Any]:
-    """Listeners as configured; without configuration UDP and TCP on ``DEFAULT_PORT``, if nobody else has it."""
+    """Listeners as configured; without configuration, UDP and TCP on ``DEFAULT_PORT`` if it is free."""
     gatherer = Gatherer(intake)
     if config.syslog is not None:
         return [await _listen(gatherer, one, config.timezone) for one in config.syslog]

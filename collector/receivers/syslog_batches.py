@@ -1,7 +1,7 @@
-"""Lines of all syslog listeners, put together into batches for the spool.
+"""Gathers the lines of all syslog listeners into batches for the spool.
 
-Memory is bounded: senders are not read from while more than ``HIGH_BYTES`` are on their way to the disk, and what is kept
-about each sender's part counts as well, so that many forged senders of one byte each hold no more.
+Memory is bounded: reading stops while more than ``HIGH_BYTES`` are on their way to the disk. The bookkeeping of each
+sender's part counts as well, so many forged senders of one byte each hold no more.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 #: Bytes read from a connection at once; one buffer serves all connections.
 READ_BYTES = 512 * 1024
-#: Lines wait so long for others before they are spooled together, or until there are ``FLUSH_BYTES`` of them.
+#: Lines wait this long for others before they are spooled together, or until there are ``FLUSH_BYTES`` of them.
 FLUSH_S = 0.02
 FLUSH_BYTES = 1024 * 1024
-#: More than this on the way to the disk: senders are not read from until it is less.
+#: With more than this on the way to the disk, reading stops until it is less.
 HIGH_BYTES = 16 * 1024 * 1024
-#: What a part takes beside its bytes: address, transport and sizes, in memory and in the batch's description.
+#: The overhead of a part besides its bytes: address, transport and sizes, in memory and in the batch's description.
 PART_BYTES = 512
 RETRY_S = 0.5
 
 
 class Part(NamedTuple):
-    """Bytes of one sender: lines with ``\\n`` behind each, or octet-counted frames."""
+    """Bytes of one sender: lines that each end with ``\\n``, or octet-counted frames."""
 
     peer: str
     octets: bool
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 class Held(Protocol):
-    """A connection that can be held, and let go on."""
+    """A connection whose reading can be paused and resumed."""
 
     def hold(self) -> None: ...
 
@@ -50,21 +50,21 @@ class Held(Protocol):
 
 
 class Gatherer:
-    """What all listeners read, put together into batches. Lives in the event loop."""
+    """Gathers what all listeners read into batches. Belongs to the event loop."""
 
     def __init__(self, intake: Intake) -> None:
         self.intake = intake
         self._parts: list[Part] = []
         self._data: list[bytes] = []
-        #: Bytes, with ``PART_BYTES`` for each part.
+        #: Bytes, including ``PART_BYTES`` for each part.
         self._size = 0
         self._under_way = 0
         self._again: deque[tuple[bytes, list[Part], int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        #: Connections that are read from while there is room; whether they are held because there is none.
+        #: The connections being read; and whether they are paused for lack of room.
         self.streams: set[Held] = set()
         self.is_held = False
-        #: What is read from a socket lies here until the connection has taken it, in the same turn of the loop.
+        #: Socket data is read into this buffer until the connection has taken it, in the same turn of the loop.
         self.scratch = bytearray(READ_BYTES)
         self.room = memoryview(self.scratch)
         self._loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ class Gatherer:
         return True
 
     def hold(self) -> None:
-        """Nobody is read from until there is room: one read of each of thousands would be gigabytes."""
+        """Pauses all connections until there is room: one read from each of thousands would be gigabytes."""
         if self.is_held:
             return
         self.is_held = True
@@ -109,7 +109,7 @@ class Gatherer:
             return
         self.is_held = False
         for stream in list(self.streams):
-            with suppress(Exception):  # a connection that is just going must not keep the others waiting
+            with suppress(Exception):  # a connection that is closing must not block the others
                 stream.go_on()
 
     def flush(self) -> None:
@@ -135,11 +135,11 @@ class Gatherer:
     def _spooled(self, future: asyncio.Future[Position], data: bytes, parts: list[Part], size: int) -> None:
         self._under_way -= size
         if not future.cancelled() and isinstance(future.exception(), SpoolBroken):
-            self._again.appendleft((data, parts, size))  # read from the sender already: kept until the disk takes it
+            self._again.appendleft((data, parts, size))  # already read from the sender: kept until the disk accepts it
             self._loop.call_later(RETRY_S, self.flush)
 
     async def drain(self) -> None:
-        """Everything that was read is on disk, or two seconds have passed."""
+        """Waits until everything read is on disk, at most two seconds."""
         self.flush()
         until = time.monotonic() + 2.0
         while (self._under_way or self._again) and time.monotonic() < until:
@@ -147,5 +147,5 @@ class Gatherer:
 
 
 def plain_address(address: Any) -> str:
-    """The sender's address; IPv4 in IPv6's clothes as IPv4."""
+    """The sender's address; IPv4-mapped IPv6 as IPv4."""
     return str(address[0]).removeprefix("::ffff:") if address else "?"

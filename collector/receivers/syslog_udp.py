@@ -1,8 +1,8 @@
-"""Syslog over UDP: read by hand, with a bound on memory, and every datagram that is lost is counted and reported.
+"""Syslog over UDP: read from the socket directly, with bounded memory; every lost datagram is counted and reported.
 
-A datagram is lost in two ways: the kernel drops it because the socket's buffer is full, or it is refused here because the
-spool has no room. Both count in ``DatagramListener.lost`` (a metric), and every ``REPORT_EVERY_S`` they become a blind period
-in the store, which the sources page shows.
+A datagram is lost in two ways: the kernel drops it because the socket's buffer is full, or this receiver refuses it
+because the spool has no room. Both count in ``DatagramListener.lost`` (a metric), and every ``REPORT_EVERY_S`` they
+become a blind period in the store, which the sources page shows.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from collector.segment_file import Position
 
 log = structlog.get_logger()
 
-#: Asked of the kernel for UDP (it gives what net.core.rmem_max allows, or all of it to root).
+#: Requested from the kernel for UDP (it grants up to net.core.rmem_max, or all of it to root).
 BUFFER_BYTES = 32 * 1024 * 1024
-#: Datagrams and bytes that are read before others get their turn.
+#: Datagrams and bytes read before other tasks run.
 TURN, TURN_BYTES = 2000, 4 * 1024 * 1024
 REPORT_EVERY_S = 5.0
 
 
 class DatagramListener:
-    """A UDP socket, read without a protocol object: one a datagram costs more than the datagram."""
+    """A UDP socket, read without a protocol object: a call per datagram costs more than the datagram."""
 
     def __init__(self, gatherer: Gatherer, sock: socket.socket, timezone: str | None) -> None:
         self.gatherer, self.sock, self._timezone = gatherer, sock, timezone
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
-        #: Refused here since the start, and dropped by the kernel when it was last asked.
+        #: Refused here since the start, and the kernel's drop count at the last query.
         self._refused = self._dropped = 0
-        #: Not reported yet: datagrams refused here, their bytes, the moment of the first; reported: the kernel's count.
+        #: Not reported yet: datagrams refused here, their bytes, the time of the first; reported: the kernel's count.
         self._waiting, self._waiting_bytes, self._since = 0, 0, 0.0
         self._reported_drops, self._looked = 0, time.time()
         self._timer = self._loop.call_later(REPORT_EVERY_S, self._watch)
@@ -82,7 +82,8 @@ class DatagramListener:
         self._report()
 
     def _report(self) -> None:
-        """A blind period of what was lost since the last one. Where the spool takes none, the next look reports it."""
+        """Reports a blind period for losses since the last report. If the spool refuses it, the next look reports
+        it."""
         known, now = self.lost, time.time()
         drops = self._dropped - self._reported_drops
         count, size, start = self._waiting + drops, self._waiting_bytes, self._since or self._looked
@@ -116,7 +117,7 @@ class DatagramListener:
 
 
 def kernel_drops(sock: socket.socket) -> int:
-    """Datagrams that this socket's buffer had no room for, as /proc/net/udp counts them; 0 where there is none."""
+    """Datagrams dropped because this socket's buffer was full, from /proc/net/udp; 0 if that does not exist."""
     wanted = str(sock.fileno())
     with suppress(OSError, ValueError, IndexError):
         inode = str(Path(f"/proc/self/fd/{wanted}").readlink()).split("[")[1].rstrip("]")

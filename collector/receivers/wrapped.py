@@ -1,7 +1,8 @@
-"""Objects around lines, as shippers send them over any protocol: their text is the line, the usual names fill what it leaves out.
+"""Objects around lines, as shippers send them over any protocol: their text is the line, and well-known names fill what
+it leaves out.
 
-A batch has thousands of them that say nearly the same: which names stand for what is worked out once for objects with the
-same names, and what host, path and program come to once for those with the same values.
+A batch has thousands of nearly identical objects: the role of each name is resolved once for objects with the same
+names, and host, path and program are resolved once for those with the same values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ PATH = ("log.file.path", "path", "file", "filename")
 UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name", "unit")
 SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
 FACILITY = ("syslogfacility-text", "facility")
-#: What the lines are, and whose output: shippers use these names for much else, so they stay among the fields as well.
+#: The lines' source, and the job of an output: shippers use these names for much else, so they also stay among the
+#: fields.
 SOURCE, JOB = ("source",), ("job_id",)
 _ABOUT = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY))
 USED = frozenset((*TEXT, *TIME, *UNIT, *_ABOUT))
@@ -33,45 +35,46 @@ _WORDS = {
     **{name: name for name in ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")},
     **dict(zip("01234567", ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"), strict=True)),
 }  # fmt: skip
-#: Lines of these are a job's, whose number is told beside them.
+#: Lines of these sources belong to a job, whose ID is given beside them.
 JOB_OUTPUT = ("job_stdout", "job_stderr")
-#: A stream is recognised by so many of its lines.
+#: A stream is recognised by this many of its lines.
 HEAD_LINES = 20
 
 
 def is_wrapped(found: dict[str, Any]) -> bool:
-    """Whether an object is a shipper's wrapper around a line, as it goes over any protocol."""
+    """Whether an object is a shipper's wrapper around a line, over any protocol."""
     return any(isinstance(found.get(name), str) for name in TEXT)
 
 
 def is_dated(found: dict[str, Any]) -> bool:
-    """Whether an object says when: two that say the same of the same moment are one."""
+    """Whether an object has a timestamp: two equal objects with the same timestamp are one."""
     flat = _flat(found)
     return any(micros(flat.get(name)) is not None for name in TIME)
 
 
 def source_named(unit: str) -> str | None:
-    """What a syslog tag says about the lines' source: "slurmd[3]:" -> slurmd."""
+    """The source that a syslog tag implies: "slurmd[3]:" -> slurmd."""
     return source_of_program(unit.partition("[")[0].rstrip(":"))
 
 
 class Streams:
-    """What the streams of one payload are, each asked for once: to look at a line costs as much as to parse twenty."""
+    """The recognised type of each stream of one payload, determined once: looking at a line costs as much as parsing
+    twenty."""
 
     def __init__(self) -> None:
         self._known: dict[str, Recognition] = {}
 
     def of(self, path: str, lines: Sequence[bytes]) -> Recognition:
-        """What ``path`` is, by its name and the first ``lines`` that came of it."""
+        """The type of ``path``, from its name and its first ``lines``."""
         known = self._known.get(path)
         if known is None:
-            # An empty line leaves the name to say it.
+            # For an empty line, the name alone decides.
             known = self._known[path] = recognise(path, b"\n".join(lines[:HEAD_LINES]).strip() or b"-")
         return known
 
 
 class _Shape(NamedTuple):
-    """Which of an object's names stand for what, the first that counts first."""
+    """The role of each of an object's names, in order of precedence."""
 
     texts: tuple[str, ...]
     times: tuple[str, ...]
@@ -81,7 +84,7 @@ class _Shape(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What an object says of where its line comes from, in its own words."""
+    """An object's origin fields, verbatim."""
 
     host: str | None
     path: str | None
@@ -93,7 +96,7 @@ class Named(NamedTuple):
 
 
 class About(NamedTuple):
-    """What host, path, program and severity came to."""
+    """The resolved host, path, program and severity."""
 
     file: str
     path: str | None
@@ -125,7 +128,7 @@ class _Lines:
 
 
 class Wrapped:
-    """The objects of one payload: ``add`` each, and ``done`` behind the last."""
+    """The objects of one payload: call ``add`` for each, and ``done`` after the last."""
 
     def __init__(
         self,
@@ -137,18 +140,18 @@ class Wrapped:
         timezone: str | None = None,
         says_source: bool = False,
     ) -> None:
-        """``says_source``: who writes these objects knows our names of sources."""
+        """``says_source``: the writer of these objects uses our source names."""
         self._payload, self._into, self._transport = payload, into, transport
         self._says_source = says_source
         self._cluster, self._timezone = cluster, timezone
         self._shapes: dict[tuple[str, ...], _Shape] = {}
         self._abouts: dict[tuple[Any, ...], About] = {}
         self._fields: dict[tuple[Any, ...], str] = {}
-        #: Lines by file, or by source where no file is named: each file's in their order.
+        #: Lines by file, or by source if no file is named: the lines of each file in their order.
         self._lines: dict[tuple[str | None, str | None, int | None], _Lines] = {}
 
     def add(self, found: dict[str, Any], stream: str) -> None:
-        """One object; ``stream`` names the lines of those that name no file."""
+        """Adds one object; ``stream`` names the lines of objects that name no file."""
         flat = _flat(found)
         names = tuple(flat)
         shape = self._shapes.get(names)
@@ -176,7 +179,7 @@ class Wrapped:
         own.runs.append(read.run)
 
     def done(self) -> None:
-        """Gives on what was taken in."""
+        """Passes on what was added."""
         streams = Streams()
         for own in self._lines.values():
             source, job = own.source, own.job
@@ -189,11 +192,11 @@ class Wrapped:
 
     def _about(self, flat: dict[str, Any], shape: _Shape, stream: str, program: str) -> About:
         values = [flat[name] for name in shape.about]
-        # 1, 1.0 and true are equal and do not say the same.
+        # 1, 1.0 and true are equal but do not mean the same.
         key = (stream, program, shape.about, *values, *map(type, values))
         try:
             about = self._abouts.get(key)
-        except TypeError:  # a list in the place of a name
+        except TypeError:  # a list in place of a name
             return self.worked_out(_named(flat, program), stream)
         if about is None:
             about = self._abouts[key] = self.worked_out(_named(flat, program), stream)
@@ -215,9 +218,9 @@ class Wrapped:
         return source_of_program(program) if program and not named.path else None
 
     def _fields_of(self, flat: dict[str, Any], rest: tuple[str, ...]) -> str:
-        """What has no place of its own, as JSON."""
+        """Everything without a column of its own, as JSON."""
         values = [flat[name] for name in rest]
-        # 1, 1.0 and true are equal and not written alike.
+        # 1, 1.0 and true are equal but are written differently.
         key = (rest, *values, *map(type, values))
         try:
             fields = self._fields.get(key)
@@ -238,7 +241,7 @@ def _job(number: str | None) -> int | None:
 
 
 def program_of(unit: str) -> tuple[str, int | None]:
-    """A syslog tag's program, and the process behind it: "slurmd[3]:" -> slurmd, 3."""
+    """A syslog tag's program and process ID: "slurmd[3]:" -> slurmd, 3."""
     program, _, rest = unit.partition("[")
     number = rest.partition("]")[0]
     return program, int(number) if number.isdecimal() and len(number) < 19 else None
@@ -259,7 +262,7 @@ def _shape(names: tuple[str, ...], says_source: bool) -> _Shape:
 
 
 def _flat(found: dict[str, Any]) -> dict[str, Any]:
-    """Nested objects as dotted names, two deep: what shippers use; the rest stays an object."""
+    """Nested objects as dotted names, two levels deep, as shippers use them; deeper ones stay objects."""
     if dict not in map(type, found.values()):
         return found
     flat: dict[str, Any] = {}
@@ -281,12 +284,12 @@ def _first(flat: dict[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def whole(text: str) -> str:
-    """A text as a column can hold it, in which there are no halves of characters."""
+    """A text that a column can hold: without lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def nanoseconds(value: Any) -> int:
-    """A time stamp in nanoseconds since 1970, as a number or in digits; 0 for none. Raises ``ValueError``."""
+    """A timestamp in nanoseconds since 1970, a number or digits; 0 for none. Raises ``ValueError``."""
     try:
         found = 0 if value is None or value == "" else int(value)
     except (TypeError, OverflowError) as error:
@@ -297,7 +300,7 @@ def nanoseconds(value: Any) -> int:
 
 
 def loads(line: bytes) -> Any:
-    """JSON, read quickly; the thorough reader takes what the quick one refuses: lone surrogates, NaN, numbers of more than
+    """Parses JSON with the fast library; the general one takes what that refuses: lone surrogates, NaN, numbers beyond
     64 bits. Raises ``ValueError``."""
     try:
         return orjson.loads(line)

@@ -1,7 +1,7 @@
-"""The objects of a payload around lines, many at once: what :class:`Wrapped` makes of each of them alone.
+"""The objects of a payload around lines, many at once: the same result as :class:`Wrapped` for each.
 
-What a line says of host, path, program and severity is worked out once for those who say the same. Objects that are out of
-the ordinary are read alone, and take their places among the others.
+Host, path, program and severity are resolved once for lines with the same values. Unusual objects are read one by one
+and inserted at their places among the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from collector.receivers.wrapped import (
 from parsers.lines import codes, numbered
 
 _NAMED = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY, *UNIT, *SOURCE, *JOB))
-#: What is known of each line; ``group``: lines of one file, or of one program, have the same number.
+#: The columns of each line; ``group``: lines of one file, or of one program, have the same number.
 _COLUMNS: dict[str, Any] = {
     "line": pl.Binary, "host": pl.String, "file": pl.String, "time": pl.Int64, "severity": pl.String, "unit": pl.String,
     "pid": pl.Int64, "facility": pl.String, "fields": pl.String, "group": pl.Int64,
@@ -47,7 +47,7 @@ _COLUMNS: dict[str, Any] = {
 
 
 def plain_wrappers(objects: Objects) -> Array:
-    """Which objects are wrappers around a line that can be read with others."""
+    """Which objects are wrappers around a line that can be read in bulk."""
     attributes = objects.tables.attributes
     is_named = np.array([name in _NAMED for name in objects.names] or [False])[attributes[:, t.KEY]]
     # Whether "true" or a number of twenty digits is a host is decided elsewhere.
@@ -58,7 +58,7 @@ def plain_wrappers(objects: Objects) -> Array:
 
 
 class WrappedColumns(Wrapped):
-    """As :class:`Wrapped`. ``row``: the place of the next object that is added alone among those added together."""
+    """Like :class:`Wrapped`. ``row``: the position of the next single object among those added in bulk."""
 
     row = 0
 
@@ -67,7 +67,7 @@ class WrappedColumns(Wrapped):
         self._alone: list[tuple[int, Read]] = []
         self._table: pl.DataFrame | None = None
         self._rows: Array = np.zeros(0, np.int64)
-        #: By what lines are told apart: the number of their group, and which path and source it has.
+        #: The key that separates lines: their group number, and its path and source.
         self._groups: dict[tuple[str | None, str | None, int | None], int] = {}
         self._of_group: list[tuple[str | None, str | None, int | None]] = []
 
@@ -75,7 +75,8 @@ class WrappedColumns(Wrapped):
         self._alone.append((self.row, read))
 
     def add_all(self, objects: Objects, rows: Array, streams: Sequence[str], which: Array) -> None:
-        """The objects ``rows``, all of them usual; ``streams[which[i]]`` names the lines of ``rows[i]`` if it names no file."""
+        """Adds the objects ``rows``, all of them regular; ``streams[which[i]]`` names the lines of ``rows[i]`` if it
+        names no file."""
         if not len(rows):
             return
         slots = {name: held[rows] for name, held in objects.slots((*TEXT, *TIME, *_NAMED)).items()}
@@ -95,7 +96,7 @@ class WrappedColumns(Wrapped):
     def _abouts_of(
         self, objects: Objects, slots: dict[str, Array], streams: Sequence[str], which: Array
     ) -> tuple[pl.DataFrame, pl.Series]:
-        """What is said of where each line comes from, and by which process it was written."""
+        """The origin of each line, and the process that wrote it."""
         asked = (HOST, PATH, SEVERITY, FACILITY, *((SOURCE, JOB) if self._says_source else ()))
         coded = [codes(objects.texts(_first_stated(objects, slots, names))) for names in asked]
         units = codes(objects.texts(_first_stated(objects, slots, UNIT)))
@@ -147,7 +148,7 @@ class WrappedColumns(Wrapped):
         self._alone.clear()
 
     def _give_on(self, table: pl.DataFrame) -> None:
-        """Lines file by file, each file's in their order, parsed with those of files that are the same."""
+        """Passes on the lines file by file, each file's in order, parsed together with those of similar files."""
         group, firsts = numbered(table["group"].to_numpy())
         order = np.argsort(group, kind="stable")
         table, group = table[order], group[order]
@@ -169,7 +170,7 @@ class WrappedColumns(Wrapped):
 
 
 class _Head(Sequence[bytes]):
-    """The lines of one group, cut only if they are asked for."""
+    """The lines of one group, split only on demand."""
 
     def __init__(self, lines: pl.Series, begin: int, group: Array) -> None:
         self._lines, self._begin, self._group = lines, begin, group
@@ -182,13 +183,13 @@ class _Head(Sequence[bytes]):
 
 
 def parted(numbers: Array, count: int) -> list[Array]:
-    """By each of the numbers below ``count``: where it stands, in order."""
+    """For each number below ``count``: its positions, in order."""
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.searchsorted(numbers[order], np.arange(1, count)))
 
 
 def _first(objects: Objects, slots: dict[str, Array], names: Sequence[str], kinds: Sequence[int]) -> Array:
-    """By object: the member that has the first of ``names`` and is of one of some ``kinds``, -1: none."""
+    """Per object: the member with the first of ``names`` whose kind is one of ``kinds``, -1: none."""
     found = np.full(len(next(iter(slots.values()))), -1, np.int64)
     for name in names:
         if name in slots:
@@ -198,7 +199,7 @@ def _first(objects: Objects, slots: dict[str, Array], names: Sequence[str], kind
 
 
 def _first_stated(objects: Objects, slots: dict[str, Array], names: Sequence[str]) -> Array:
-    """As :func:`_first`: the first that is a number, or a text with something in it."""
+    """Like :func:`_first`: the first that is a number or a non-empty string."""
     attributes = objects.tables.attributes
     found_at = {}
     for name in names:
@@ -210,7 +211,7 @@ def _first_stated(objects: Objects, slots: dict[str, Array], names: Sequence[str
 
 
 def _fields(objects: Objects, rows: Array) -> pl.Series:
-    """What has no place of its own."""
+    """Everything without a column of its own."""
     names = [None if name in USED else name for name in objects.names]
     named = objects.tables.attributes[:, t.KEY]
     members = np.array([name is not None for name in names])[named]
