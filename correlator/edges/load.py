@@ -1,7 +1,7 @@
 """Causal edges as data: ``*.toml`` here, and a site's own files. See docs/correlation.md for the keys.
 
-A file has ``[[edge]]`` tables, and ``[[base_rate]]`` tables that say which share of a kind of fact stands there without having
-caused anything. An edge's ``tests`` are read by ``cases.py`` for ``faultline check``; nobody else looks at them.
+A file has ``[[edge]]`` tables, and ``[[base_rate]]`` tables with the share of a kind of fact that causes nothing. An
+edge's ``tests`` are read only by ``selftest/run.py`` for ``faultline check``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Entry:
-    """An edge as its file has it."""
+    """An edge as written in its file."""
 
     path: Path
     table: dict[str, Any]
@@ -75,7 +75,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What all files say together. ``innocent``: kind of fact -> the share of them that caused nothing, where one is told."""
+    """The combined content of all files.
+
+    ``innocent``: kind of fact -> the share of them that caused nothing, if given.
+    """
 
     edges: list[Edge]
     innocent: Mapping[str, float] = field(default_factory=dict)
@@ -88,14 +91,20 @@ def load(extra: Sequence[Path] = ()) -> tuple[list[Edge], list[Problem]]:
 
 
 def rules(extra: Sequence[Path] = ()) -> tuple[Rules, list[Problem]]:
-    """Built-in edges, those of installed packages and a site's files. A later file replaces an edge of the same id, or disables it."""
+    """Built-in edges, those of installed packages and a site's files.
+
+    A later file replaces an edge of the same id, or disables it.
+    """
     found, innocent, problems = _read(extra, tests=False)
     edges = [_edge(entry.path, entry.table) for _, entry in sorted(found.items())]
     return Rules(edges, innocent), problems + _cycles(edges)
 
 
 def replaced(extra: Sequence[Path] = ()) -> list[str]:
-    """Which built-in edges other files replace by using their ids, a line of text each file. That may be meant, or copied by mistake."""
+    """Built-in edges that other files replace by using their ids, one line of text per file.
+
+    That may be on purpose, or an id copied by mistake.
+    """
     built_in = {str(table.get("id")) for path in HERE.glob("*.toml") for table in _tables(path, tests=False)[0]["edge"]}
     lines = []
     for path in [*edge_files(), *extra]:
@@ -107,7 +116,7 @@ def replaced(extra: Sequence[Path] = ()) -> list[str]:
 
 
 def entries(extra: Sequence[Path] = ()) -> dict[str, Entry]:
-    """The edges as their files have them, by id; without those that are wrong."""
+    """The edges as written in their files, by id, without invalid ones."""
     return _read(extra, tests=True)[0]
 
 
@@ -137,12 +146,12 @@ def _read(extra: Sequence[Path], *, tests: bool) -> tuple[dict[str, Entry], dict
     return found, innocent, problems
 
 
-#: The tests of an edge, as they are written in the files here: most of their text, of which who starts the service wants none.
+#: The tests of an edge as written in the files here: most of their text, and unused by the service.
 _TESTS = re.compile(r"^tests = \[\n(?:  .*\n)*\]\n", re.MULTILINE)
 
 
 def _tables(path: Path, tests: bool) -> tuple[dict[str, list[dict[str, Any]]], list[Problem]]:
-    """A file's tables by name. A misspelt name would take what stands below it out of use, and nobody would notice."""
+    """A file's tables by name. A misspelt name would silently disable what is below it."""
     found: dict[str, list[dict[str, Any]]] = {"edge": [], "base_rate": []}
     try:
         text = path.read_text(encoding="utf-8")
@@ -184,7 +193,7 @@ def _edge(path: Path, entry: dict[str, Any]) -> Edge:
 
 
 def is_shared(entry: Mapping[str, Any]) -> bool:
-    """Does what became of other runs tell of this edge? Unless it says so itself, by its scope."""
+    """Are other runs evidence about this edge? By its scope, unless it sets that itself."""
     return bool(
         entry.get("shared", entry["scope"] in scopes.REACH.keys() - {scopes.ONE_NODE} and not entry.get("blocks"))
     )
@@ -223,7 +232,7 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
 
 
 def _unknown_kinds(key: str, named: object) -> list[str]:
-    """An edge that names a kind that no detector concludes would never hold, and nobody would notice."""
+    """An edge whose kind no detector concludes would silently never hold."""
     if not isinstance(named, list) or not named or not all(isinstance(kind, str) for kind in named):
         return [f"{key} must be a list of kinds of facts, not {named!r}"]
     known = kinds_of_facts()

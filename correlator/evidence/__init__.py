@@ -1,1 +1,1 @@
-"""Knows how strongly facts speak for a cause: windows, base rates, exposure, calibration. Must not know verdicts."""
+"""Knows how strongly facts support a cause: windows, base rates, exposure, calibration. Must not know verdicts."""

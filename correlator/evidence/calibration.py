@@ -2,7 +2,7 @@
 
 ``calibration.toml`` holds, per family of categories, the points of a rising line (raw weight share -> share that was
 right). ``benchmarks/calibration.py`` makes the situations, fits the line by pool-adjacent-violators and prints the
-reliability on seeds of its own; docs/correlation.md shows it. Without a line a family keeps its raw value.
+reliability on seeds of its own; docs/correlation.md shows it. A family without a line keeps its raw value.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FILE = Path(__file__).with_name("calibration.toml")
 
 Line = Sequence[tuple[float, float]]
 
-#: Nothing is told surer than this: what was not collected cannot be excluded.
+#: The highest confidence: a cause that was not collected can never be excluded.
 SUREST = 0.99
 
 
 def family_of(category: str) -> str:
-    """``infra``, ``app``, ``user``, ``sched`` or ``unknown``: each has its own ways to be wrong."""
+    """``infra``, ``app``, ``user``, ``sched`` or ``unknown``: each is wrong in its own ways."""
     return category.split(".", 1)[0]
 
 
@@ -36,13 +36,13 @@ def lines() -> Mapping[str, Line]:
 
 
 def calibrated(category: str, raw: float) -> float:
-    """The share of verdicts of this family and raw confidence that was right; ``raw`` where nothing was learned."""
+    """The share of verdicts of this family and raw confidence that was right; ``raw`` if nothing was learned."""
     line = lines().get(family_of(category))
     return raw if not line else min(SUREST, along(line, raw))
 
 
 def along(line: Line, x: float) -> float:
-    """Linear between the points, level outside."""
+    """Linear between the points, constant outside."""
     place = bisect_right([p[0] for p in line], x)
     if place == 0:
         return line[0][1]
@@ -53,7 +53,7 @@ def along(line: Line, x: float) -> float:
 
 
 def raw_of(category: str, calibrated_value: float) -> float:
-    """The raw confidence that ``calibrated`` says so: the middle of those where the line is level."""
+    """The inverse of ``calibrated``; the middle of the range where the line is level."""
     line = lines().get(family_of(category))
     if not line:
         return calibrated_value
@@ -64,7 +64,7 @@ def raw_of(category: str, calibrated_value: float) -> float:
 
 
 def answered(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[float, bool]]]:
-    """Operators' answers (rows of feedback, each person's last one on each run) as pairs to fit: family -> (raw, right)."""
+    """Operators' answers (each person's last one on each run) as pairs to fit: family -> (raw, right)."""
     found: dict[str, list[tuple[float, bool]]] = {}
     for row in rows:
         category = str(row["said_category"])
@@ -73,13 +73,13 @@ def answered(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[float, b
     return found
 
 
-#: A point of the line rests on so many cases at least; fewer would follow the noise.
+#: A point of the line needs at least this many cases; fewer would follow the noise.
 CASES = 25
 
 
 def fit(pairs: Iterable[tuple[float, bool]]) -> list[tuple[float, float]]:
     """Isotonic regression (pool adjacent violators) over (raw, right), one half case added on each side of a pool."""
-    groups: dict[float, list[float]] = {}  # raw -> sum of raw, right, cases: equal values are never torn apart
+    groups: dict[float, list[float]] = {}  # raw -> sum of raw, right, cases: equal values are never split
     for raw, right in pairs:
         group = groups.setdefault(round(raw, 3), [0.0, 0.0, 0.0])
         group[0], group[1], group[2] = group[0] + raw, group[1] + right, group[2] + 1

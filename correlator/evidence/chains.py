@@ -19,8 +19,11 @@ class Rejection:
 
 @dataclass
 class Chain:
-    """A path from a root fact to the effect; ``hops`` lead from the root to the effect. ``doubted``: what may have caused
-    the root is spoken against by others that ran on, so that it may have had an unknown cause."""
+    """A path from a root fact to the effect; ``hops`` lead from the root to the effect.
+
+    ``doubted``: other runs that ran on are evidence against every possible cause of the root, so it may have an unknown
+    one.
+    """
 
     root: Fact
     hops: tuple[Hop, ...]

@@ -1,19 +1,20 @@
-"""Counter-evidence: who else was exposed to a cause when its effect came, and ran on.
+"""Counter-evidence: other runs that were exposed to a cause when its effect came, and ran on.
 
-A switch, a rail, a storage target or a node is shared. Had it ended one run, it would have ended others in the same
-moment: those that it reached and of which the same edges would explain it, by scope, window and every requirement. Some
-did end by it (*hit*), some ran on (*spared*). An edge's prior is worth ``prior_runs`` such runs, so that what is known of
-this one cause is a Beta distribution with the mean
+A switch, a rail, a storage target or a node is shared. If it had ended one run, it would have ended others at the same
+moment: those that it reached and whose end the same edges would explain, by scope, window and every requirement. Some
+did end by it (*hit*), some ran on (*survived*). An edge's prior is worth ``prior_runs`` such runs, so that the
+knowledge about this one cause is a Beta distribution with the mean
 
-    (prior_runs * prior + hit) / (prior_runs + hit + spared)
+    (prior_runs * prior + hit) / (prior_runs + hit + survived)
 
-and the weight of the explanation changes by its odds against those of the prior: that is the Bayes factor of what
-became of the others, between "it ended this run" and "it was there and did not".
+The weight of the explanation changes by the odds of this mean against those of the prior. That is the Bayes factor of
+the other runs between "it ended this run" and "it was there and did not".
 
-The run itself is one of them: what it had been through before, and had run on, does not end it.
+The run itself counts among them: a cause that it survived before does not end it.
 
-Who could not have shown it says nothing: runs on one node beside a lost rail, with retries of their own that last longer, over
-further planes, that began after the cause, ended before it could be seen, or ended then by something else.
+A run that could not have shown the effect is no evidence: it runs on one node beside a lost rail, has retries of its
+own that last longer, uses further planes, began after the cause, or ended before the effect could be seen or by another
+cause.
 """
 
 from __future__ import annotations
@@ -31,43 +32,49 @@ from correlator.facts.world import World
 from correlator.model.nouns import Edge, Fact, Others, Run
 from correlator.model.run_index import RunsInTime
 
-#: A run that was still going on so long after an effect was not ended by its cause: a rank that gives up takes KillWait,
-#: 30 s, to end the others, and accounting has whole seconds.
+#: A run that was still active this long after an effect was not ended by its cause: a rank that gives up takes
+#: KillWait, 30 s, to end the others, and accounting has whole seconds.
 RAN_ON_S = 60.0
 
-#: Others that die of the same cause do so within this after the effect; a tick looks 900 s back (``window.MARGIN_S``).
+#: Other runs that die of the same cause do so within this after the effect; a tick looks 900 s back
+#: (``window.MARGIN_S``).
 HIT_WITHIN_S = 600.0
 
-#: What a run went through so long before the cause is held against it; a tick looks further back than this before any cause.
+#: What a run survived within this before the cause is evidence against it; a tick looks further back than this before
+#: any cause.
 EARLIER_S = 1800.0
 
-#: A switch takes its links within this (correlation.md, E15): of one switch that fails twice, these belong to one failure.
+#: A switch takes its links within this (correlation.md, E15): of one switch that fails twice, these belong to one
+#: failure.
 ONE_FAILURE_S = 15.0
 
-#: So many exposed runs are looked at for an effect. More would hardly move the mean, and a file system has thousands.
+#: At most this many exposed runs are examined for an effect. More would hardly move the mean, and a file system has
+#: thousands.
 LOOKED_AT = 100
 
-#: A prior counts as no surer than this here: even "always" must be open to evidence.
+#: A prior counts as no more certain than this here: even "always" must be open to evidence.
 SUREST_PRIOR = 0.98
 
-#: A run kept its pace where it reported this often before and after the other one lost its own.
+#: A run kept its pace if it reported at least this often before and after the other one lost its own.
 PACES = 3
 
 
 @dataclass(frozen=True)
 class Look:
-    """That others were looked at: runs on ``hosts`` between the cause (``since``) and ``until``, for an effect ``at``. If one
-    of them is known to be another later, what was concluded of the effect may change."""
+    """One comparison with other runs: on ``hosts``, between the cause (``since``) and ``until``, for an effect ``at``.
+
+    If one of these runs changes later, the conclusion about the effect may change.
+    """
 
     at: float
     since: float
     until: float
     hosts: frozenset[str]
-    #: Those of ``hosts`` that have no log of their own: once they have, they may count no longer.
+    #: Those of ``hosts`` without a log of their own: once they have one, they may no longer count.
     unlogged: frozenset[str]
 
     def sees(self, run: Run | None) -> tuple[object, ...]:
-        """What of a run counts here; two runs of which this is the same are the same to it."""
+        """The properties of a run that count here; runs for which they are equal are equivalent."""
         if run is None or run.start is None or self.hosts.isdisjoint(run.nodes) or run.start > self.until:
             return ()
         if run.end is not None and run.end < self.since:
@@ -77,8 +84,11 @@ class Look:
 
 
 def other_now(looks: Sequence[Look], before: Iterable[Run], after: Iterable[Run], border: float) -> float:
-    """The earliest effect before ``border`` that must be looked at again, now that the runs of ``before`` are known to be those
-    of ``after``; infinite where there is none."""
+    """The earliest effect before ``border`` that must be compared again, because runs changed from ``before`` to
+    ``after``.
+
+    Infinity if there is none.
+    """
     looks = [look for look in looks if look.at < border]
     if not looks:
         return float("inf")
@@ -93,7 +103,7 @@ def other_now(looks: Sequence[Look], before: Iterable[Run], after: Iterable[Run]
 
 
 def _what(run: Run | None, late: float) -> tuple[object, ...]:
-    """What of a run may count; how it ended after ``late`` does not."""
+    """The properties of a run that may count; an end after ``late`` does not."""
     if run is None:
         return ()
     return (run.nodes, run.start, (run.end, run.state) if run.end is not None and run.end <= late else None)
@@ -107,8 +117,11 @@ def factor_of(edge: Edge, hit: int, survived: int) -> float:
 
 
 class Exposed:
-    """Finds the others. ``holds(edge, cause, effect)`` says whether an edge would explain an effect, ``window(edge, effect)``
-    how long after its cause that may come."""
+    """Finds the other exposed runs.
+
+    ``holds(edge, cause, effect)`` returns whether an edge would explain an effect, ``window(edge, effect)`` how long
+    after its cause that may come.
+    """
 
     def __init__(
         self,
@@ -119,7 +132,7 @@ class Exposed:
     ) -> None:
         self.world, self.holds, self.window = world, holds, window
         self.looks: list[Look] = []
-        #: The earliest effect of which the data do not cover yet what became of the others; None where there is none.
+        #: The earliest effect for which the data do not yet show what became of the other runs; None if there is none.
         self.uncovered: float | None = None
         self._edges: dict[str, list[Edge]] = defaultdict(list)
         self._causes: set[str] = set()
@@ -135,7 +148,7 @@ class Exposed:
         self._hits: dict[tuple[int, str], float] = {}
 
     def of(self, edge: Edge, cause: Fact, effect: Fact) -> Others | None:
-        """What became of the others that ``cause`` reached; None where nobody else could have been ended by it."""
+        """What became of the other runs that ``cause`` reached; None if it could not have ended any other."""
         if not edge.shared:
             return None
         group = self._group(cause)
@@ -155,7 +168,7 @@ class Exposed:
             if self._was_hit(group, run, effect):
                 hit.append(run.key)
             elif run.end is not None and run.end <= effect.start + RAN_ON_S:
-                continue  # it did not run on: whether it would have shown it does not matter
+                continue  # it did not run on: whether it would have shown the effect does not matter
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
                 survived += [run.key] if self._ran_on(run, effect.start) else []
         before = self._went_through(edge, cause, effect)
@@ -165,8 +178,10 @@ class Exposed:
         return Others(tuple(hit), tuple(survived), _where(edge, group), factor, len(some), len(near), before)
 
     def _went_through(self, edge: Edge, cause: Fact, effect: Fact) -> int:
-        """How often the same had happened to the run shortly before, so that the edge would have explained its end then: a
-        rail that it does not use, retries that last longer than is known."""
+        """How often the run survived the same cause shortly before, where the edge would have explained its end.
+
+        Such a run does not use that rail, or has longer retries than is known.
+        """
         run = self.world.run.get(effect.run or "")
         if run is None or run.start is None or kind_of(effect.kind).pace:
             return 0
@@ -190,7 +205,7 @@ class Exposed:
         return run.end is None or run.end > over
 
     def _would_show(self, group: Sequence[Fact], run: Run, effect: Fact, hosts: frozenset[str]) -> bool:
-        """Had it shown the same in the same moment, would the same cause explain it?"""
+        """If the run had shown the same effect at the same moment, would the same cause explain it?"""
         if effect.run is not None:
             if kind_of(effect.kind).pace and not self._kept_pace(run, effect):
                 return False
@@ -203,7 +218,7 @@ class Exposed:
         )  # fmt: skip
 
     def _by_then(self, edge: Edge, cause: Fact, fact: Fact) -> Fact:
-        """A run with shorter retries of its own would have shown it earlier."""
+        """The effect at the latest moment of the edge's window: a run with shorter retries would have shown it earlier."""
         latest = cause.start + self.window(edge, fact)[1]
         return fact if fact.start <= latest else replace(fact, start=latest)
 
@@ -214,14 +229,14 @@ class Exposed:
         return before >= PACES and during >= PACES
 
     def _was_hit(self, group: Sequence[Fact], run: Run, effect: Fact) -> bool:
-        """Is there something of the run, or the loss of one of its nodes, that the same cause explains?"""
+        """Does the same cause explain a fact of the run, or the loss of one of its nodes?"""
         key = (id(group[0]), run.key)
         if key not in self._hits:
             self._hits[key] = self._first_hit(group, run)
         return self._hits[key] <= effect.start + HIT_WITHIN_S
 
     def _first_hit(self, group: Sequence[Fact], run: Run) -> float:
-        """When the first of that began; infinite where there is none."""
+        """When the first such fact began; infinity if there is none."""
         if self._troubles is None:
             self._troubles = defaultdict(list)
             for fact in self.world.facts:
@@ -247,7 +262,7 @@ class Exposed:
         return self._runs[key]
 
     def _group(self, cause: Fact) -> list[Fact]:
-        """All of one failure: a switch and the links that went with it, the switches that a spine took down."""
+        """All facts of one failure: a switch and the links lost with it, the switches that a spine took down."""
         if self._groups is None:
             self._groups = {}
             for members in self._failures():
@@ -283,7 +298,7 @@ def _shown(effect: Fact, run: str | None, host: str | None) -> Fact:
 
 
 def _on(group: Sequence[Fact], run: Run) -> list[Fact]:
-    """Those of one failure that reached the run: the links of its own nodes, or what is on no node."""
+    """The facts of one failure that reached the run: the links of its own nodes, and facts on no node."""
     own = [f for f in group if f.host in run.nodes]
     return own or [f for f in group if f.kind != LINK_OUTAGE.name or len(group) == 1]
 
@@ -293,7 +308,7 @@ WITH_NODE_S = 5.0
 
 
 def _ended_with(run: Run, down: Fact) -> bool:
-    """A run of which no end is told did not outlive its node: the line, or accounting, is missing."""
+    """Did the run end with its node? A run without a known end did not outlive it: the line, or accounting, is missing."""
     return run.end is None or abs(run.end - down.start) <= WITH_NODE_S
 
 

@@ -1,8 +1,8 @@
-"""Noisy-OR with a leak: how likely it is that one of several possible causes brought an effect about, and which of them.
+"""Noisy-OR with a leak: the probability that one of several candidate causes had an effect, and of each of them.
 
-Each candidate is an independent cause that may have failed to act; the leak stands for everything that is not among the
-candidates (Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, 4.3; Henrion's leak, 1987). Weights are odds against
-coincidence, as ``evidence.weight_of`` makes them; the leak is on the same scale.
+Each candidate is an independent cause that may have failed to act; the leak is everything that is not among the
+candidates (Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, 4.3; Henrion's leak, 1987). Weights are odds
+against coincidence, as ``evidence.weight_of`` makes them; the leak is on the same scale.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 
 def alone(weight: float, leak: float) -> float:
-    """The probability 0..1 that a candidate caused the effect, if nothing but it and the leak could have."""
+    """The probability 0..1 that a candidate caused the effect, if only it and the leak could have."""
     return weight / (weight + leak)
 
 
 def explained(weights: Sequence[float], leak: float) -> float:
-    """The probability 0..1 that any of the candidates did: all but that none of them acted and the leak was left."""
+    """The probability 0..1 that any of the candidates did: 1 minus that none acted and the leak remains."""
     return 1.0 - math.prod(1.0 - alone(weight, leak) for weight in weights)
 
 
 def shares(weights: Sequence[float], leak: float) -> list[float]:
-    """What of ``explained`` falls to each candidate, by its odds; together with what is left to the leak they are 1."""
+    """The share of ``explained`` of each candidate, by its odds; together with the leak's share they sum to 1."""
     total = sum(weights)
     if not total:
         return [0.0] * len(weights)

@@ -26,36 +26,43 @@ from correlator.site.first_seen import first_seen, hour_of
 #: A chain longer than this explains nothing any more.
 MAX_DEPTH = 5
 
-#: Exposure (entity-seconds) that the prior of a base rate is worth, and how many events it holds: one per entity in
-#: 30 days (Gamma prior; replaced by what the store has seen as it grows).
+#: Exposure (entity-seconds) that the prior of a base rate is worth, and how many events it holds: one per entity in 30
+#: days (Gamma prior; replaced by the store's own counts as it grows).
 PRIOR_EXPOSURE_S, PRIOR_EVENTS = 30 * 86400.0, 1.0
 
 #: One lucky coincidence must not outweigh everything: the likelihood ratio of a cause is capped here.
 MAX_RATIO = 30.0
 
-#: How far the clocks of two hosts kept by NTP are apart at worst in everyday life, seconds.
+#: The largest everyday difference between the clocks of two hosts kept by NTP, seconds.
 CLOCK_S = 1.0
 
-#: How far outside its window (in units of sigma) a cause is still told as a rival that missed, seconds at least.
+#: How far outside its window (in units of sigma) a cause is still listed as a rejected rival; at least this many
+#: seconds.
 NEAR_MISS_S = 600.0
 
-#: What came longer after an effect than this is no rival that anybody would think of.
+#: What came later after an effect than this is not listed as a rival.
 AFTER_S = 300.0
 
 
-#: Base rates are those learned up to the last full hour before an effect: what came later explains nothing that was
-#: before it, and what was concluded does not move with every event that comes in (``hour_of``).
+#: Base rates are those learned up to the last full hour before an effect: later facts explain nothing before it, and
+#: conclusions do not move with every new event (``hour_of``).
 
 
 class BaseRates:
-    """How often facts of each kind had happened per entity and second, without having caused anything, by the time of an effect."""
+    """How often facts of each kind had happened, without having caused anything, by the time of an effect.
+
+    Rates are per entity and second.
+    """
 
     def __init__(
         self, facts: Iterable[Fact], seen: Iterable[float], first: float, innocent: Mapping[str, float] | None = None
     ) -> None:
-        """``seen``: since when (epoch seconds) each of the entities that could have had them is known; ``first``: since when
-        anything was seen. An entity that is new changes nothing that was concluded about the time before it. ``innocent``:
-        kind -> the share of such facts that caused nothing, from edge files; all of a kind of which none is told."""
+        """``seen``: when (epoch seconds) each entity that could have had such facts was first seen; ``first``: when
+        anything was.
+
+        A new entity changes no conclusion about the time before it. ``innocent``: kind -> the share of such facts that
+        caused nothing, from edge files; 1 for all other kinds.
+        """
         self.seen, self.first, self.innocent = sorted(seen), first, innocent or {}
         self._starts: dict[str, list[float]] = defaultdict(list)
         for fact in facts:
@@ -64,28 +71,28 @@ class BaseRates:
             starts.sort()
 
     def of(self, kind: str, time: float) -> float:
-        """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
+        """The Gamma-Poisson mean of the count before the hour of ``time`` and the prior."""
         count, exposure = self.counted(kind, time)
         return rate_of(self.innocent.get(kind, 1.0) * count, exposure)
 
     def counted(self, kind: str, time: float) -> tuple[int, float]:
-        """Facts of a kind before the hour of ``time``, and how many entity-seconds they were seen in."""
+        """Facts of a kind before the hour of ``time``, and the entity-seconds in which they were counted."""
         until = hour_of(time)
         hosts = max(1, bisect_left(self.seen, until))
         return bisect_left(self._starts.get(kind, ()), until), hosts * max(0.0, until - self.first)
 
 
 def rate_of(events: float, exposure: float) -> float:
-    """Per entity and second, where so many were seen in ``exposure`` entity-seconds."""
+    """The rate per entity and second for ``count`` facts in ``exposure`` entity-seconds."""
     return (events + PRIOR_EVENTS) / (exposure + PRIOR_EXPOSURE_S)
 
 
-#: An edge that is tried, and those of its cause kinds of which there are facts.
+#: An edge to try, and those of its cause kinds that have facts.
 _Tried = tuple[Edge, list[str]]
 
 
 class Weigher:
-    """Tries edges; keeps the hops into each fact, so that shared effects are worked out once."""
+    """Tries edges; keeps the hops into each fact, so that shared effects are computed once."""
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
@@ -93,7 +100,7 @@ class Weigher:
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)
-        #: By the kind of the effect the edges of which anything happened that may be a cause: few of all, as a rule.
+        #: By effect kind, the edges with a possible cause among the facts: usually few of all.
         self.by_effect: dict[str, list[_Tried]] = defaultdict(list)
         self.blocking: dict[str, list[_Tried]] = defaultdict(list)
         for edge in edges:
@@ -121,7 +128,7 @@ class Weigher:
         return found
 
     def blocked(self, fact: Fact) -> Hop | None:
-        """The blocking edge that takes the blame from ``fact``, with what it follows from; None where none does."""
+        """The blocking edge that takes the blame from ``fact``, with what it follows from; None if there is none."""
         if id(fact) not in self._blocked:
             hops, _ = self._tried(fact, self.blocking.get(fact.kind, ()))
             self._blocked[id(fact)] = hops[0] if hops else None
@@ -140,7 +147,8 @@ class Weigher:
                 found.chains.append(Chain(hop.cause, path, weight_of(path)))
             explained = True
         if hops and below and (doubt := _doubt(hops)):
-            # What ran on beside it speaks against all that may have caused it: then its cause may be another, unknown one.
+            # Runs that ran on beside it are evidence against all its possible causes: its cause may be another, unknown
+            # one.
             found.chains.append(Chain(effect, below, doubt * weight_of(below), doubted=True))
         return explained
 
@@ -156,7 +164,7 @@ class Weigher:
         return self._best.get(id(cause), [])
 
     def into(self, effect: Fact) -> tuple[list[Hop], list[Rejection]]:
-        """What may have caused ``effect``, strongest first, and what was tried and rejected; worked out once."""
+        """Possible causes of ``effect``, strongest first, and what was tried and rejected; computed once."""
         known = self._hops.get(id(effect))
         if known is not None:
             return known
@@ -192,8 +200,10 @@ class Weigher:
         return self._windows[key]
 
     def _candidates(self, edge: Edge, kind: str, effect: Fact, window: tuple[float, float], hosts: list[str] | None) -> list[Fact]:  # fmt: skip
-        """Facts of a kind of which an edge may have something to say: near enough in time, on the ``hosts`` of its scope
-        (None: on any)."""
+        """Facts of a kind that an edge may link to the effect: near enough in time, on the ``hosts`` of its scope.
+
+        ``hosts`` is None for any host.
+        """
         low, high = window
         early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
         if edge.scope == "same run":
@@ -253,8 +263,11 @@ class Weigher:
         return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6), others)
 
     def _too_late(self, edge: Edge, cause: Fact, effect: Fact, low: float) -> str:
-        """What a run printed without a stamp was printed before it ended, however uncertain its moment is: what came later, or
-        too short before the end to show, did not cause it."""
+        """Why a cause came too late for an effect in the run's output; empty if it did not.
+
+        Output without a timestamp was written before the run ended, however uncertain its time is. A cause that came
+        later, or too short before the end to show, did not cause it.
+        """
         run = self.world.run.get(effect.run or "")
         if run is None or run.end is None or effect.kind.startswith("run."):
             return ""
@@ -267,13 +280,13 @@ class Weigher:
 #: Accounting has whole seconds.
 WHOLE_S = 1.0
 
-#: Under "early", the delays fall off with a quarter of the window; no delay counts more than four times an even spread
-#: or less than a quarter of it, because windows are estimates themselves.
+#: Under "early", delays decay with a quarter of the window; no delay counts more than four times an even spread or less
+#: than a quarter of it, because windows are estimates themselves.
 EARLY_SHARE, DENSITY_BOUND = 0.25, 4.0
 
 
 def _density(edge: Edge, lag: float, low: float, high: float) -> float:
-    """How much likelier this lag is than under an even spread over the window."""
+    """How much more probable this lag is than under an even spread over the window."""
     if edge.density == "even" or high <= low:
         return 1.0
     place = min(max((lag - low) / (high - low), 0.0), 1.0)
@@ -289,14 +302,16 @@ def _setting_names(edge: Edge) -> list[str]:
 
 
 def _sigma(cause: Fact, effect: Fact) -> float:
-    """How far apart two stamps of one moment may lie, seconds."""
+    """How far two timestamps of one moment may differ, seconds."""
     clock_sigma = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
     return math.hypot(cause.sigma, effect.sigma, clock_sigma) + 0.001
 
 
 def _outside(edge: Edge, cause: Fact, effect: Fact, low: float, high: float) -> tuple[float, float, float]:
-    """How far the delay lies outside the window, and its least and greatest value: a fact with an unknown onset may have
-    begun anywhere in its interval."""
+    """How far the delay is outside the window, and its smallest and largest value.
+
+    A fact with an unknown onset may have begun anywhere in its interval.
+    """
     earliest, latest = _onset(edge, cause)
     lag_low, lag_high = effect.start - latest, effect.start - earliest
     return max(low - lag_high, lag_low - high, 0.0), lag_low, lag_high
@@ -312,7 +327,7 @@ def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
 
 
 def _doubt(hops: Sequence[Hop]) -> float:
-    """How likely it is that none of these caused it, for what became of others; 0 where one of them is not spoken against."""
+    """The probability that none of these caused it, given the other runs; 0 if no run is evidence against one of them."""
     if any(hop.others is None or not hop.others.survivors for hop in hops):
         return 0.0
     return math.prod(1.0 - hop.strength for hop in hops)
@@ -328,7 +343,7 @@ def _best_per_cause(hops: list[Hop]) -> list[Hop]:
 
 
 def weight_of(path: tuple[Hop, ...]) -> float:
-    """Strength of all hops, times how unlikely it is that the root stands there by chance."""
+    """The strength of all hops, times the odds against the root being there by chance."""
     strength = math.prod(h.strength for h in path)
     return strength * min(MAX_RATIO, 1.0 / path[0].coincidence)
 
@@ -345,10 +360,10 @@ def describe_cause(world: World, fact: Fact) -> str:
 LEAK = 0.08  # none of these: a node failed, or it was requeued
 
 
-#: Stamps of accounting and of the first lines of a log may lie so far apart.
+#: Timestamps of accounting and of the first lines of a log may differ by this much.
 EDGE_OF_LOGS_S = 60.0
 
 
 def before_all_logs(weigher: Weigher, fact: Fact) -> bool:
-    """A node that is taken for DOWN only because a run ended so, before the first line that was collected of anything."""
+    """Is it a node DOWN that only a run's end implies, from before the first collected line of anything?"""
     return fact.kind == NODE_DOWN.name and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S

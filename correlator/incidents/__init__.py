@@ -1,1 +1,1 @@
-"""Knows which verdicts belong to one incident, what recurs, and how it is put into words and documents."""
+"""Knows which verdicts belong to one incident, what recurs, and how both become sentences and documents."""

@@ -35,7 +35,7 @@ _ADVICE = {
     "unknown": "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
 }
 
-#: In place of the advice for ``app.error`` where no line of the output tells of one.
+#: Replaces the advice for ``app.error`` if no line of the output shows an error.
 _UNPRINTED = "No line of its output that was collected tells why. Look at what the program wrote elsewhere, and at its exit code."
 
 _CHANGE = {
@@ -44,7 +44,7 @@ _CHANGE = {
 }
 
 
-#: How often the roots of incidents came, by the identity of their facts; once, where nothing is said.
+#: How often the root of each incident came, by the identity of its fact; once if absent.
 Times = Mapping[int, int]
 _ONCE: Times = MappingProxyType({})
 
@@ -54,7 +54,7 @@ def times_of(incidents: Iterable[Incident]) -> Times:
 
 
 def incident_document(world: World, weigher: Weigher, incident: Incident, times: Times = _ONCE) -> dict[str, Any]:
-    """As JSON has it. ``times``: of all incidents, among whose roots are the other candidates."""
+    """The incident as JSON. ``times`` is of all incidents: other candidates are roots of those."""
     root = incident.root
     hosts = sorted(
         {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
@@ -86,7 +86,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
 
 
 def _state_after(run: Run, over: float) -> str:
-    """How a spared run stood when the incident was ``over``; what became of it later is another story."""
+    """The state of a surviving run when the incident was ``over``; what became of it later is unrelated."""
     return run.state if run.end is not None and run.end <= over + AFTERMATH_S else "went on"
 
 
@@ -154,7 +154,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
-    """By what became of others beside the best explanation that a log tells of, be it the verdict or a rival."""
+    """What would change the verdict: other runs' evidence on the best explanation, be it the verdict or a rival."""
     best = verdict.chain or next(iter(verdict.others), None)
     return sentences.mind_changed_by(best.hops) if best else []
 

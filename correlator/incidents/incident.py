@@ -32,7 +32,7 @@ class Incident:
 
     @property
     def times(self) -> int:
-        """How often the root came, where it is one that comes and goes."""
+        """How often the root came, if it is one that comes and goes."""
         return 1 + len(self.flaps)
 
     @property
@@ -45,11 +45,11 @@ class Incident:
         return max([*ends, *(v.end.start for v in self.verdicts)])
 
 
-#: A run that was still going on so long after an incident was not ended by it.
+#: A run that was still active this long after an incident was not ended by it.
 AFTERMATH_S = 60.0
 
 
-#: So many spared runs are told by name; the rest of a large cluster is a number.
+#: At most this many surviving runs are named; the rest of a large cluster is a number.
 LISTED = 50
 
 

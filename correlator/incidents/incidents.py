@@ -1,7 +1,7 @@
 """Incidents: one root fact and all that follows from it.
 
-Runs whose verdicts end at the same root are one incident. Roots without victims become incidents too, benign or
-degraded, so that an operator sees what happened and that it did no harm.
+Runs whose verdicts have the same root are one incident. Roots without victims become incidents too, benign or degraded,
+so that an operator sees what happened and that it did no harm.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from correlator.model.nouns import Fact, Hop, Run
 from correlator.verdicts.kernel_words import unproven
 from correlator.verdicts.verdict import Verdict
 
-#: An incident's name is a hash of what its root is, so many bytes of it: two of a million incidents share one with p = 0.5;
-#: with three bytes two of 6,000 did, and a tick could not tell them apart.
+#: An incident's id is a hash of what its root is, with this many bytes: two of a million incidents collide with p =
+#: 0.5; with three bytes two of 6,000 did, and a tick could not distinguish them.
 ID_BYTES = 5
 
-#: Outages of one device that follow each other so closely are one flapping link, not several incidents.
+#: Outages of one device that are this close together are one flapping link, not several incidents.
 FLAP_GAP_S = 300.0
 
 
@@ -61,8 +61,8 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
 
 
 def incident_id(cluster: str | None, root: Fact) -> str:
-    """The name of the incident with this root: the same whenever and in whatever order its lines arrive."""
-    # A link may be told as a flap or as down, by how often it went: it is one incident all the same.
+    """The id of the incident with this root: the same whenever and in whatever order its lines arrive."""
+    # A link is named as a flap or as down, by how often it was lost: it is one incident either way.
     event = root_event(root) if not kind_of(root.kind).flaps else root.kind
     identity = repr((cluster, event, root.host, root.device, round(root.start, 3)))
     return f"I-{hashlib.blake2s(identity.encode(), digest_size=ID_BYTES).hexdigest()}"
@@ -94,7 +94,7 @@ def _consequences(world: World, weigher: Weigher, incident: Incident) -> None:
 
 
 def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
-    """Runs that lost their pace belong to what slowed them, also where they reached their end in time."""
+    """Adds runs that lost their pace to the incident that slowed them, even if they reached their end in time."""
     home = {id(f): i for i in incidents for f in [i.root, *i.members]}
     for fact in world.facts_of(SLOW.name):
         chains = [c for c in weigher.evidence(fact).chains if c.root.kind in roots() and c.weight >= LEAK]
@@ -112,7 +112,7 @@ def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
 
 
 def _join_flaps(world: World, incidents: list[Incident]) -> None:
-    """Other outages of the same device around the root's belong to its story."""
+    """Adds other outages of the same device around the root's."""
     outages: dict[_Place, list[Fact]] = defaultdict(list)
     for fact in world.facts_of(*kinds_where(lambda kind: kind.flaps)):
         outages[_place(fact)].append(fact)
@@ -127,7 +127,7 @@ def _join_flaps(world: World, incidents: list[Incident]) -> None:
 #: Kind, host and device.
 _Place = tuple[str, str | None, str | None]
 
-#: Facts of devices that repeat their complaint, by their places.
+#: Facts of devices that repeat their errors, by kind, host and device.
 _Complaints = Mapping[_Place, Sequence[Fact]]
 
 
@@ -136,7 +136,7 @@ def _place(fact: Fact) -> _Place:
 
 
 def repeats_s(kind: str) -> float:
-    """Within so many seconds a device that failed tells the same fault: it keeps complaining until it is reset."""
+    """Within this many seconds a failed device reports the same fault: it keeps logging errors until it is reset."""
     return kind_of(kind).repeats_s or 0.0
 
 
@@ -148,7 +148,7 @@ def _complaints(world: World) -> _Complaints:
 
 
 def _join_repeats(complaints: _Complaints, incident: Incident, taken: set[int]) -> None:
-    """Later complaints of the root's own device belong to its incident."""
+    """Adds later errors of the root's own device."""
     root = incident.root
     for fact in complaints.get(_place(root), ()):
         if fact is not root and id(fact) not in taken and 0 <= fact.start - root.start <= repeats_s(root.kind):
@@ -198,7 +198,7 @@ def _unsuffered(
 
 
 class _Machines:
-    """Ports of one machine's fabric that go within seconds of each other are one incident: its NIC, a module, its slot."""
+    """Joins ports of one machine's fabric that are lost within seconds of each other: its NIC, a module, its slot."""
 
     def __init__(self, world: World, incidents: list[Incident]) -> None:
         self.ports: defaultdict[str, set[str]] = defaultdict(set)
@@ -212,7 +212,7 @@ class _Machines:
             self.add(incident)
 
     def add(self, incident: Incident, flap: Fact | None = None) -> None:
-        """Takes in an incident, or a flap that was added to it."""
+        """Adds an incident, or a flap that was added to it."""
         root = incident.root
         if root.kind == LINK_OUTAGE.name and root.attrs.get("role") == "fabric":
             number = self._order.setdefault(id(incident), len(self._order))
@@ -220,14 +220,16 @@ class _Machines:
                 self.known[root.host, int(outage.start // TOGETHER_S)][number] = incident
 
     def _around(self, fact: Fact) -> list[Incident]:
-        """Those of a host with an outage at about the moment of another, in the order in which they became known."""
+        """The incidents of a host with an outage at about the same moment, in the order in which they became known."""
         place = int(fact.start // TOGETHER_S)
         near = {n: i for at in (place - 1, place, place + 1) for n, i in self.known.get((fact.host, at), {}).items()}
         return [near[n] for n in sorted(near)]
 
     def join(self, fact: Fact) -> Incident | None:
-        """Puts an outage to that of another port at the same moment, if there is one. A machine that lost all its ports was
-        without its fabric, even where nobody needed it."""
+        """Joins an outage with that of another port at the same moment, if there is one.
+
+        A machine that lost all its ports was without its fabric, even if no run needed it.
+        """
         if fact.kind != LINK_OUTAGE.name or fact.attrs.get("role") != "fabric":
             return None
         for incident in self._around(fact):
@@ -245,18 +247,22 @@ class _Machines:
         return None
 
 
-#: A port of a fabric of several planes that is back within this is 1/N of the bandwidth for a moment; one that stays away is told.
+#: On a fabric of several planes, a port that is back within this costs 1/N of the bandwidth for a moment; one that
+#: stays down is reported.
 ROUTINE_S = FLAP_GAP_S
 
 
-#: A run feels the loss of a plane within this after it (correlation.md, E09).
+#: A run is affected by the loss of a plane within this after it (correlation.md, E09).
 FELT_S = 60.0
 
 
 class _Planes:
-    """Which outages are everyday's work of a fabric of several planes: nobody feels them, and the repair list counts them
-    (repairs.py). One that ended a run has an incident by that run; ports of a machine that go together are none of these,
-    nor is one while a run on the node lost its pace."""
+    """Which outages are routine on a fabric of several planes: no run is affected, and the repair list counts them
+    (repairs.py).
+
+    An outage is not routine if it ended a run, if ports of its machine were lost together, or if a run on the node lost
+    its pace meanwhile.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -270,9 +276,9 @@ class _Planes:
             self.slow[fact.run].append(fact.start)
 
     def is_routine(self, fact: Fact) -> bool:
-        """One port among several planes, soon back, where every run on its node spreads over planes.
+        """Was it one port among several planes, soon back, on a node whose runs all spread over planes?
 
-        A run that says nothing of planes may have waited for the port: then it is told that this did no harm.
+        A run without information about planes may have waited for the port: then the outage is reported as harmless.
         """
         if not self.spread or fact.kind != LINK_OUTAGE.name or fact.duration is None or fact.duration > ROUTINE_S:
             return False
@@ -304,7 +310,10 @@ def _unique(hops: list[Hop]) -> list[Hop]:
 
 
 def survivors(world: World, incident: Incident) -> Survivors:
-    """Who was not touched: runs that went on through the incident on the same cluster and ended well, or outlived it."""
+    """The runs that were not affected.
+
+    They went on through the incident on the same cluster and ended well, or outlived it.
+    """
     if incident.untouched is None:
         incident.untouched = _survivors(world, incident)
     return incident.untouched

@@ -1,10 +1,10 @@
-"""Lemons: nodes on which more incidents of one kind are rooted than chance explains.
+"""Lemons: nodes that are the root of more incidents of one kind than chance explains.
 
-How often ordinary nodes have an incident of a family (GPUs, links, disks, the machine itself) is told by all other
-nodes: a Gamma posterior with their count and their number, Jeffreys' prior under it. The number on one more ordinary
-node is then negative binomial (Gamma-Poisson), and a node is a lemon when it would show as many or more with a
-probability below ``FALSE_NAMES`` / nodes. People's own faults do not count: only incidents that are rooted in the node and ended runs, those of one
-job once.
+All other nodes give the rate at which ordinary nodes have an incident of a family (GPUs, links, disks, the machine
+itself): a Gamma posterior of their count and their number, with Jeffreys' prior. The count on one more ordinary node is
+then negative binomial (Gamma-Poisson). A node is a lemon if it would have its count or more with a probability below
+``FALSE_NAMES`` / nodes. People's own faults do not count, only incidents that are rooted in the node and ended runs;
+those of one job count once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from correlator.facts.registry import families
 
-#: So many ordinary nodes of a cluster may be named by chance, per family: the bar rises with the number of nodes
-#: (0.005 on 40 nodes, 0.0002 on 1,000).
+#: At most this many ordinary nodes of a cluster are named by chance, per family: the threshold rises with the number of
+#: nodes (0.005 on 40 nodes, 0.0002 on 1,000).
 FALSE_NAMES = 0.2
 
 #: On a handful of nodes no probability above this names one.
@@ -51,9 +51,9 @@ def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]
 
 
 def _rooted(incident: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
-    """Where an incident that ended runs is rooted, None where that is no node, and the first of its jobs."""
+    """Where an incident that ended runs is rooted, and the first of its jobs; None if the root is not in a node."""
     root = incident["root_cause"]
-    family = families().get(root["event"])  # of what speaks of the node itself, not of people, switches or storage
+    family = families().get(root["event"])  # only causes about the node itself, not about people, switches or storage
     if not root["host"] or not family or incident["severity"] != "impact":
         return None, ""
     jobs = (j["job_id"].split("#")[0] for j in incident["jobs"])
@@ -61,15 +61,18 @@ def _rooted(incident: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
 
 
 def risk(incidents: Iterable[Mapping[str, Any]], nodes: int) -> dict[str, list[dict[str, Any]]]:
-    """Per node with any such incident, a row per family, the least likely first: how many, how many an ordinary node
-    of a cluster of ``nodes`` has, and how probable as many or more are there."""
+    """Per node with any such incident, a row per family, the least probable first.
+
+    A row has the count, the count of an ordinary node in a cluster of ``nodes``, and the probability of this count or
+    more there.
+    """
     found = counts(incidents)
     total: defaultdict[str, int] = defaultdict(int)
     for (_, family), count in found.items():
         total[family] += count
     rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for (host, family), count in found.items():
-        # The others' rate: a lemon must not raise the bar that it is measured against.
+        # The others' rate: a lemon must not raise the threshold for itself.
         others = total[family] - count
         chance = tail(count, others, nodes - 1)
         rows[host].append({
@@ -81,13 +84,16 @@ def risk(incidents: Iterable[Mapping[str, Any]], nodes: int) -> dict[str, list[d
 
 @dataclass(frozen=True)
 class Roots:
-    """(node, family) -> the jobs of incidents rooted there that ended runs, and of how many incidents each is the first:
-    ``counts`` in a shape that takes single incidents in and out."""
+    """(node, family) -> the jobs of incidents rooted there that ended runs, and how many incidents each is the first
+    job of.
+
+    Holds ``counts`` in a form to which single incidents can be added and from which they can be removed.
+    """
 
     stories: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
     def but(self, gone: Iterable[Mapping[str, Any]], more: Iterable[Mapping[str, Any]]) -> Roots:
-        """The same without some incidents and with others."""
+        """A copy without some incidents and with others."""
         stories = dict(self.stories)
         changed: dict[tuple[str, str], dict[str, int]] = {}
         for incidents, step in ((gone, -1), (more, 1)):
@@ -101,7 +107,7 @@ class Roots:
         return Roots(stories)
 
     def suspects(self, nodes: int) -> list[str]:
-        """The lemons among the nodes of a cluster, by name: ``risk`` of those only that could be one."""
+        """The lemons among the nodes of a cluster, by name: ``risk`` of the nodes that could be one."""
         total: defaultdict[str, int] = defaultdict(int)
         for (_, family), incidents_there in self.stories.items():
             total[family] += len(incidents_there)
@@ -127,7 +133,7 @@ def written(of_clusters: Iterable[tuple[str | None, Iterable[str]]]) -> str:
 
 
 def read(text: str | None) -> list[tuple[str | None, str]]:
-    """(cluster, host) of each lemon; of no cluster where an older version wrote hosts alone."""
+    """(cluster, host) of each lemon; without a cluster if an older version wrote hosts only."""
     return [(None, one) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(text or "[]")]
 
 

@@ -1,6 +1,6 @@
-"""Recurrence: incidents with the same root, on the same device, come back in each other's documents.
+"""Recurrence: incidents with the same root, on the same device, are listed in each other's documents.
 
-It is told when documents are read, not kept in them: an old incident does not change because it happened again.
+It is added when documents are read and not stored in them: an old incident does not change because it happened again.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from correlator.facts.registry import once
 
 
 def root_key(document: dict[str, Any]) -> tuple[str, ...] | None:
-    """What makes two incidents the same trouble: cluster, the family of the root's event, its host, its device. None: no host."""
+    """Cluster, family of the root's event, host and device, which identify one fault; None without a host."""
     root = document.get("root_cause") or {}
     if not root.get("host"):
         return None
-    # A link is told as a flap or as down by how often it went; it is the same link.
+    # A link is named as a flap or as down, by how often it was lost; it is the same link.
     event = str(root.get("event") or "")
     family = once().get(event, event)
     return str(document.get("cluster") or ""), family, str(root["host"]), str(root.get("device") or "")
 
 
 def link(documents: Iterable[dict[str, Any]]) -> None:
-    """Adds ``recurrence`` to each document: the other incidents of the same trouble, oldest first, and whether the first
-    step of their chains is the same edge."""
+    """Adds ``recurrence`` to each document: the other incidents of the same fault, oldest first.
+
+    It also holds whether the first step of their chains is the same edge.
+    """
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     listed = list(documents)
     for document in listed:

@@ -24,14 +24,14 @@ from correlator.model.nouns import Event, Fact, Hop, Others, Run
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 
-#: A line that arrived so much later than it was written is told as late.
+#: A line that arrived this much later than it was written is reported as late.
 LATE_S = 10.0
 
 
 _EPOCH = datetime(1970, 1, 1)
 
 
-@lru_cache(maxsize=8192)  # an event stands in its incident, in verdicts, chains and spans
+@lru_cache(maxsize=8192)  # an event is in its incident, in verdicts, chains and spans
 def stamp(seconds: float | None) -> str | None:
     """RFC 3339 UTC with microseconds, or null."""
     if seconds is None:
@@ -62,7 +62,7 @@ def event_row(event: Event, role: str = "context") -> dict[str, Any]:
 _SENTENCE_STARTS = frozenset({"the", "a", "switch", "somebody", "storage", "disk"})
 
 
-#: So long may a headline be: a line of a terminal.
+#: The maximum length of a headline: a line of a terminal.
 HEADLINE = 80
 
 
@@ -93,7 +93,7 @@ def _effect(incident: Incident) -> str:
 
 
 def title(world: World, incident: Incident) -> str:
-    """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
+    """What broke, what Slurm did, which jobs it ended, and which survived: one sentence each."""
     root = incident.root
     broke = title_of(root)
     parts = [broke[:1].upper() + broke[1:] if broke.split(" ", 1)[0] in _SENTENCE_STARTS else broke]
@@ -119,7 +119,7 @@ def title(world: World, incident: Incident) -> str:
             parts.append(f"Job {verdict.run.key} became {pace:.1f} times slower and ended {verdict.run.state}")
             continue
         delay = verdict.end.start - root.start
-        # Stamps of whole seconds, clocks and copies of a line may put a cause a moment behind its effect.
+        # Whole-second timestamps, clocks and copies of a line may put a cause a moment after its effect.
         parts.append(
             f"Job {verdict.run.key} ended {verdict.run.state}" + (f" {delay:.1f} s later" if delay >= 0.05 else "")
         )
@@ -139,12 +139,12 @@ def title(world: World, incident: Incident) -> str:
     return ". ".join(parts) + "."
 
 
-#: A run that ended within this of its node being set DOWN ended by it, or by a twin of it on another of its nodes.
+#: A run that ended within this of its node being set DOWN ended by it, or by the same on another of its nodes.
 BESIDE_S = 5.0
 
 
 def _ended_beside(world: World, downs: list[Fact]) -> list[str]:
-    """Runs that were on a node when it was set DOWN and ended then, and whose verdict names another cause."""
+    """Runs that were on a node when it was set DOWN and ended then, but whose verdict names another cause."""
     keys = sorted({
         run.key for down in downs for run in world.runs_on.get(down.host or "", ())
         if run.ended_badly and run.end is not None and abs(run.end - down.start) <= BESIDE_S
@@ -162,7 +162,7 @@ def _jobs(verdicts: list[Verdict]) -> str:
 
 
 def lead_event(fact: Fact) -> Event | None:
-    """The event that stands for a fact in a chain."""
+    """The event that represents a fact in a chain."""
     preferred = None
     for event in fact.events:  # nearly always the first one is it, and some facts have thousands
         if not event.kind.endswith("_up"):
@@ -173,7 +173,7 @@ def lead_event(fact: Fact) -> Event | None:
 
 
 def says(fact: Fact) -> str:
-    """What a fact without a line of its own says: one that was measured or concluded."""
+    """The text for a fact without a line of its own: one that was measured or concluded."""
     measured = kind_of(fact.kind).measured
     return measured(fact) if measured else ""
 
@@ -182,7 +182,7 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
     """Causal steps with lag, allowed window and the configuration behind it."""
     rows = []
     facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
-    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root stands in very many steps
+    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root is in very many steps
     for step, hop in enumerate(hops, 1):
         cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
         rows.append({
@@ -196,7 +196,7 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
 
 
 def _others_row(hop: Hop) -> dict[str, Any] | None:
-    """What became of the others that the cause reached, and what that does to the step's weight."""
+    """What became of the other runs that the cause reached, and its effect on the step's weight."""
     others = hop.others
     if others is None:
         return None
@@ -237,7 +237,7 @@ def _few(keys: Sequence[str]) -> str:
 
 
 def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
-    """What of the others would change the verdict."""
+    """What about the other runs would change the verdict."""
     found = []
     for others in {h.others.where: h.others for h in hops if h.others}.values():
         if others.survivors:
@@ -249,12 +249,15 @@ def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
     return found
 
 
-#: A rival that carries this share of the best explanation's weight is its equal.
+#: A rival that has this share of the best explanation's weight is its equal.
 AS_WELL = 0.8
 
 
 def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fact | None) -> list[dict[str, Any]]:
-    """Rival causes and why they were rejected: what was tried and failed, then what would have left a trace and did not."""
+    """Rival causes and why they were rejected.
+
+    First what was tried and failed, then what would have left a trace and did not.
+    """
     rows: dict[tuple[str, str | None, str | None], dict[str, Any]] = {}
     for verdict in verdicts:
         for rejection in verdict.rejections:
@@ -342,7 +345,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
 
 
 def doubts(incident: Incident) -> list[str]:
-    """What is not known or only estimated."""
+    """What is unknown or only estimated."""
     found = []
     unknown = sorted({part for h in incident.hops for part in h.because.split("), ") if "not known" in part})
     if unknown:
@@ -379,7 +382,7 @@ def doubts(incident: Incident) -> list[str]:
 
 
 def advice(incident: Incident) -> list[dict[str, Any]]:
-    """What to do: a text, a command or null, and (``users``) whom the text names, where it names somebody."""
+    """What to do: a text, a command or null, and the ``users`` that the text names, if any."""
     rows: list[dict[str, Any]] = [
         {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
         for text, command in cause_of(incident.root).advice
@@ -414,7 +417,7 @@ def _span(band: Band, fact: Fact) -> dict[str, Any]:
             "kind": band.state, "text": band.text + length}  # fmt: skip
 
 
-#: A node counts as wanted, and its GPUs as known, where a run was on it so shortly before it went DOWN, seconds.
+#: A node counts as wanted, and its GPUs as known, if a run was on it within this before it went DOWN, seconds.
 WANTED_S = 900.0
 
 
@@ -436,7 +439,7 @@ def gpu_hours(world: World, incident: Incident) -> float:
 
 @lru_cache(maxsize=4096)
 def folded(nodes: tuple[str, ...]) -> str:
-    """A run is told in its verdict and in its incident: its list of nodes is worked out once."""
+    """A run with its folded node list, computed once for its verdict and its incident."""
     return nodes[0] if len(nodes) == 1 else fold(nodes)
 
 

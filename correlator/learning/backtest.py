@@ -1,6 +1,6 @@
-"""The back-test: what a changed set of edges would have said about stored history.
+"""The back-test: how a changed set of edges would have judged stored history.
 
-Nothing is written. Both sides are concluded anew from the same rows, so a difference is the edges' doing.
+Nothing is written. Both sides are concluded anew from the same rows, so a difference comes from the edges.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Difference:
         return bool(self.verdicts or self.surer or self.appeared or self.vanished)
 
 
-#: Confidences closer than this are told as the same.
+#: Confidences that differ by less than this are reported as the same.
 NOTICEABLE = 0.01
 
 

@@ -1,13 +1,13 @@
-"""What operators' answers say of base rates: which share of a kind of fact stands there without having caused anything.
+"""Base rates from operators' answers: the share of a kind of fact that caused nothing.
 
-A base rate says how often such a fact stands beside an effect by chance. Facts that caused what followed are none of those;
-without answers nobody knows which did, and all count. Of the facts that verdicts blame, the answers tell how many were
-blamed rightly; those that nobody blamed caused nothing. So the share is
+A base rate is how often such a fact occurs near an effect by chance. Facts that caused what followed do not belong to
+it; without answers it is unknown which did, and all count. Of the facts that verdicts blame, the answers show how many
+were blamed rightly; those that no verdict blames caused nothing. So the share is
 
     1 - blamed / seen * confirmed / (PRIOR_ANSWERS + confirmed + wrong)
 
-It changes a verdict only from an edge file that somebody names (``[[base_rate]]``), and it is always worked out from all facts
-and all answers, whatever share is in force: to use it and to ask again counts no answer twice.
+It changes a verdict only from an edge file that is loaded explicitly (``[[base_rate]]``). It is always computed from
+all facts and all answers, whatever share is in force, so using it and computing it again counts no answer twice.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from correlator.model.nouns import Fact
     from correlator.verdicts.verdict import Verdict
 
-#: Rates are told per host and so many seconds.
+#: Rates are shown per host and this many seconds.
 MONTH_S = 30 * 86400.0
 
 
 @dataclass(frozen=True)
 class Innocence:
-    """Of ``seen`` facts of a kind so many are ``blamed`` by verdicts; incidents in which that was confirmed and found wrong.
-    ``exposure`` in host-seconds; ``before`` is the share in force."""
+    """Counts about one kind: facts ``seen``, how many of them verdicts ``blamed``, incidents ``confirmed`` and
+    ``wrong``.
+
+    ``exposure`` is in host-seconds; ``before`` is the share in force.
+    """
 
     kind: str
     seen: int
@@ -44,17 +47,17 @@ class Innocence:
 
     @property
     def innocent(self) -> float:
-        """Mean of a Beta distribution in which "none of them is a cause" weighs ``PRIOR_ANSWERS``, for those that were blamed."""
+        """The mean of a Beta distribution for the blamed facts; "none is a cause" weighs ``PRIOR_ANSWERS``."""
         causes = self.confirmed / (PRIOR_ANSWERS + self.confirmed + self.wrong)
         return round(max(LEAST, 1.0 - self.blamed / max(1, self.seen) * causes), 3)
 
     def rate(self, innocent: float) -> float:
-        """Base rate per host and 30 days with such a share."""
+        """The base rate per host and 30 days with this share."""
         return rate_of(innocent * self.seen, self.exposure) * MONTH_S
 
 
 def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], in_force: Mapping[str, float]) -> list[Innocence]:  # fmt: skip
-    """By kind, what the standing answers ``rows`` say. ``found``: what is concluded about every cluster now."""
+    """The counts of the standing answers ``rows``, by kind. ``found``: the present conclusions about every cluster."""
     chains = {
         (c.cluster, v.run.key): v for c in found for story in c.stories for v in story.verdicts if v.chain is not None
     }
@@ -77,9 +80,11 @@ def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], i
 def _by_kind(
     answers: Iterable[Judged], chains: Mapping[tuple[str | None, str], Verdict]
 ) -> dict[str, dict[tuple[str | None, str], bool]]:
-    """Kind -> incident -> whether such a fact was rightly blamed. Who confirms a chain confirms all its causes; who says that
-    it was wrong speaks of its root: what followed from that may well be true, and is no chance. "Wrong" counts before
-    "confirmed", as for priors."""
+    """Kind -> incident -> whether such a fact was rightly blamed.
+
+    "Confirmed" confirms all causes of a chain. "Wrong" is about its root: what followed from it may well be true, and
+    is no chance. "Wrong" takes precedence over "confirmed", as for priors.
+    """
     answers_by_kind: defaultdict[str, dict[tuple[str | None, str], bool]] = defaultdict(dict)
     for one in answers:
         verdict = chains.get((one.cluster, one.run_key))
@@ -100,7 +105,7 @@ def _exposure(found: Conclusions, kind: str) -> float:
 
 
 def lines(found: Iterable[Innocence]) -> list[str]:
-    """For a person: one line for each kind."""
+    """The shares for a person: one line for each kind."""
     return [
         f"{one.kind}: base rate {one.rate(one.before):.3g} -> {one.rate(one.innocent):.3g} per host and 30 days, innocent {one.before:.2f} ->"
         f" {one.innocent:.2f}  {one.blamed} of {one.seen} blamed; {one.confirmed} incidents confirmed, {one.wrong} wrong"

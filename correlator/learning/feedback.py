@@ -1,7 +1,7 @@
-"""What operators answered: "confirmed", or "wrong, it was X". Stored, shown, exported, counted; never turned into a verdict.
+"""Operators' answers: "confirmed", or "wrong, it was X". Stored, shown, exported, counted; never turned into a verdict.
 
-An answer is kept with what was said when it was given. From all answers come how often each kind of root cause was
-right (shown beside base rates) and the reliability of stated confidences.
+An answer is kept with the verdict that was shown when it was given. The answers give how often each kind of root cause
+was right (shown beside base rates) and the reliability of stated confidences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class FeedbackError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """An operator's word on one run. ``category`` and the rest say what it was; needed where the answer is "wrong"."""
+    """An operator's answer about one run.
+
+    ``category`` and the rest name the true cause; they are required if the answer is "wrong".
+    """
 
     answer: str
     category: str | None = None
@@ -44,7 +47,7 @@ class Answer:
 
 
 def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
-    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it counts instead.
+    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it replaces it.
 
     ``run_key`` is the run's name in the whole store.
     """
@@ -73,7 +76,7 @@ def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None)
 
 
 def answers(store: Asks, *, run_key: str | None = None, incident_id: str | None = None) -> list[dict[str, Any]]:
-    """All answers, oldest first; of one run (by its name in the whole store) or incident where named."""
+    """All answers, oldest first; of one run (by its name in the whole store) or incident if given."""
     if run_key is not None:
         run = run_names.find(store, run_key, "own_key", "cluster") or {"own_key": run_key, "cluster": None}
         return [row for row in answers(store) if (row["run_key"], row["cluster"]) == (run["own_key"], run["cluster"])]
@@ -91,7 +94,7 @@ def standing(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return list(last.values())
 
 
-#: Width of the reliability diagram's bins.
+#: The number of bins in the reliability diagram.
 BINS = 10
 
 
@@ -119,7 +122,7 @@ def reliability(pairs: Iterable[tuple[float, bool]], bins: int = BINS) -> list[B
 
 @dataclass(frozen=True)
 class Lesson:
-    """What the answers teach: per stated root cause (or category), how many were judged and how many confirmed."""
+    """The results of the answers: per stated root cause (or category), how many were judged and how many confirmed."""
 
     causes: dict[str, tuple[int, int]]
     diagram: list[Bin]

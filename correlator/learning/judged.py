@@ -1,4 +1,4 @@
-"""Edges as operators' answers judge them."""
+"""Operators' answers, applied to edges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from correlator.learning.feedback import standing
 from correlator.learning.stated import stated_cause
 
-#: So many answers weigh as much as a prior, which is a judgement of somebody who knows such clusters: a handful of answers
-#: moves it a little, dozens replace it.
+#: A prior is the judgement of a person who knows such clusters, and is worth this many answers: a handful moves it a
+#: little, dozens replace it.
 PRIOR_ANSWERS = 20.0
 #: No number of answers makes an edge more certain than this, or less possible.
 LEAST, MOST = 0.02, 0.98
@@ -18,7 +18,7 @@ LEAST, MOST = 0.02, 0.98
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer to what is still said of a run, by which edges, and whether that was right."""
+    """An answer to a verdict that still stands, with its edges and whether it was right."""
 
     cluster: str | None
     run_key: str
@@ -30,8 +30,10 @@ class Judged:
 def judged(
     rows: Iterable[Mapping[str, Any]], verdicts: Mapping[tuple[str | None, str], Mapping[str, Any]]
 ) -> tuple[list[Judged], int]:
-    """The standing answers whose verdict still says what was answered, and how many do not count. ``verdicts``: documents by
-    cluster and run."""
+    """The standing answers whose verdict is unchanged, and the number of those that do not count.
+
+    ``verdicts``: documents by cluster and run.
+    """
     found: list[Judged] = []
     uncounted = 0
     for row in standing(rows):

@@ -1,8 +1,7 @@
-"""What operators' answers say of the priors of edges: a proposal, which a person back-tests and puts among the site's edges.
-What they say of base rates is in ``innocence.py``.
+"""Priors of edges from operators' answers: a proposal, which a person back-tests and adds to the site's edges.
 
-Nothing here changes a verdict. The answers to one incident count once for each edge of its chain, however many runs it
-ended: they are one observation of one fault.
+base_rates.py does the same for base rates. Nothing here changes a verdict. The answers to one incident count once for
+each edge of its chain, however many runs it ended: they are one observation of one fault.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Learned:
-    """An edge, in how many incidents its blame was confirmed and found wrong, and the prior that follows. ``judged``: the prior
-    that somebody judged, where the edge's own is made of answers already: each answer counts once."""
+    """An edge, the numbers of incidents that confirmed its blame and found it wrong, and the prior that follows.
+
+    ``judged``: the prior from human judgement, if the edge's own is made of answers already: each answer counts once.
+    """
 
     edge: Edge
     confirmed: int
@@ -43,26 +44,29 @@ class Learned:
 
     @property
     def prior(self) -> float:
-        """Mean of the Beta distribution of which the prior before all answers is worth ``PRIOR_ANSWERS``."""
+        """Mean of the Beta distribution in which the prior before all answers is worth ``PRIOR_ANSWERS``."""
         mean = (PRIOR_ANSWERS * self.begun + self.confirmed) / (PRIOR_ANSWERS + self.confirmed + self.wrong)
         return round(min(max(mean, min(LEAST, self.begun)), max(MOST, self.begun)), 3)
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """``uncounted``: answers to verdicts that are others now, or that no edge led to."""
+    """``uncounted``: answers to verdicts that have changed, or that no edge led to."""
 
     edges: list[Learned]
     uncounted: int
 
 
 def learned(store: Asks, edges: Sequence[Edge], begun: Mapping[str, float] | None = None) -> Lessons:
-    """Counts the standing answers whose verdict still says what was answered. ``begun``: edge -> its prior before all answers,
-    where its own is not that."""
+    """Counts the standing answers whose verdict is unchanged.
+
+    ``begun``: edge -> its prior before all answers, where that differs from its own.
+    """
     rows = store.ask(conclusions.verdict_documents())
     verdicts = {(row["cluster"], row["run_key"]): json.loads(row["document"]) for row in rows}
     counted, uncounted = judged(answers(store), verdicts)
-    #: By edge: incident -> whether it was confirmed. Who answers "wrong" has seen more than who agrees.
+    #: By edge: incident -> whether it was confirmed. "Wrong" takes precedence: it is based on more knowledge than
+    #: agreement.
     answers_by_edge: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     for one in counted:
         for name in one.edges:
@@ -75,7 +79,7 @@ def learned(store: Asks, edges: Sequence[Edge], begun: Mapping[str, float] | Non
 
 
 def lines(lessons: Lessons) -> list[str]:
-    """For a person: one line for each edge, and what was not counted."""
+    """The result for a person: one line for each edge, and what was not counted."""
     texts = [
         f"{one.edge.id:6} prior {one.edge.prior:.2f} -> {one.prior:.2f}  {one.confirmed} incidents confirmed, {one.wrong} wrong: {one.edge.text}"
         for one in lessons.edges
@@ -119,7 +123,7 @@ _MADE = (
     "# Priors and base rates as operators' answers have them. Made by 'faultline check --answers'; "
     "back-test it before you use it."
 )
-#: What an earlier file of answers says of itself behind an edge's reference.
+#: The note that an earlier such file appends to an edge's reference.
 _COUNTED = re.compile(r"(?:; |^)\d+ incidents confirmed, \d+ wrong$")
 
 

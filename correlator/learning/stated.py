@@ -1,4 +1,4 @@
-"""What one verdict states as the cause of a run, reduced to what can be compared: with an operator's answer, or with another verdict."""
+"""The cause that one verdict states for a run, reduced to what can be compared: with an answer or another verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StatedCause:
-    """What one side says of a run: its category, the root cause's name and place, how surely."""
+    """One side's statement about a run: its category, the root cause's name and place, and the confidence."""
 
     category: str
     event: str | None

@@ -1,4 +1,4 @@
-"""A long list of which only the end changes: from state to state, what stands before is the same."""
+"""A long list that changes only at its end: earlier items are shared from state to state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
-#: So many items lie in a block; all blocks but the last are full.
+#: The number of items in a block; all blocks but the last are full.
 BLOCK = 4096
 
 
 class AppendOnlyList(Sequence[T]):
-    """Made from an earlier one by ``but``, it shares that one's full blocks: making and dropping it takes as long as what is
-    new is long. A copied list would count one more reference to each of hundreds of thousands of items, and one less later."""
+    """A list made from an earlier one by ``but`` shares that one's full blocks: creating and freeing it takes time only
+    for what is new.
+
+    A copied list would increment, and later decrement, the reference count of each of hundreds of thousands of items.
+    """
 
     __slots__ = ("_blocks", "_length")
 

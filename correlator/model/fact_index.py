@@ -1,4 +1,4 @@
-"""Facts by kind and time: those that may have begun in a range are found without looking at all of them."""
+"""Facts by kind and time: finds those that may have begun in a range without examining all of them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class FactsInTime:
         return max([fact.start, fact.end if fact.end is not None else fact.start, *anchors])
 
     def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:
-        """Facts that began before ``late`` and of which no moment told lies before ``early``, in time order.
+        """Facts that began before ``late`` and have a moment at or after ``early``, in time order.
 
-        May hold a few more, never fewer.
+        May include a few more, never fewer.
         """
         facts = self._facts.get(kind)
         if not facts:
             return []
         if kind not in self._made:
-            # The running maximum grows along the list: all before the place where it reaches ``early`` are over.
+            # The running maximum rises along the list: everything before the place where it reaches ``early`` is over.
             self._made[kind] = ([f.start for f in facts], list(accumulate(map(self._last_moment, facts), max)))
         starts, lasts = self._made[kind]
         return facts[bisect_left(lasts, early) : bisect_right(starts, late)]

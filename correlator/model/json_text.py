@@ -9,10 +9,10 @@ import orjson
 
 
 def from_json(text: str) -> Any:
-    """What a text says; raises ``ValueError`` where it is no JSON."""
+    """Parses a text; raises ``ValueError`` if it is not JSON."""
     try:
         return orjson.loads(text)
-    except ValueError:  # what lines may hold all the same: NaN, half a character
+    except ValueError:  # what lines may contain nevertheless: NaN, half a character
         return json.loads(text)
 
 
@@ -20,5 +20,5 @@ def sorted_json(document: Any) -> str:
     """JSON with its keys in order."""
     try:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
-    except TypeError:  # what a line may hold: a number of more than 64 bits, half a character
+    except TypeError:  # what a line may contain: a number of more than 64 bits, half a character
         return json.dumps(document, sort_keys=True)

@@ -1,10 +1,10 @@
 """What a kind of fact is: one declaration holds all that is special to it, beside the detector that concludes it.
 
-Everybody else (incidents, verdicts, sentences, repairs, reports, pages, docs) reads the declarations through
+Everything else (incidents, verdicts, sentences, repairs, reports, pages, docs) reads the declarations through
 ``correlator.facts.registry``. Adding a kind therefore touches its own file or folder and nothing else.
 
-Texts for people are templates: ``{host}``, ``{device}``, ``{count}`` and ``{nodes}`` of the hosts, ``{for_time}``, ``{runs}``
-and every attribute of the fact by its name.
+Texts for people are templates: ``{host}``, ``{device}``, ``{count}`` and ``{nodes}`` of the hosts, ``{for_time}``,
+``{runs}`` and every attribute of the fact by its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Severity = Literal["benign", "degraded"]
 #: The lanes of the time axis: ``layer`` of a kind is one of them.
 LANES = ("switch", "link", "gpu", "storage", "kernel", "slurmd", "slurmctld", "node", "job")
 
-#: The contract's categories: ``category`` of a cause is one of them, and what an operator may say it was.
+#: The contract's categories: ``category`` of a cause is one of them, and an operator's answer may name one.
 CATEGORIES = (
     "infra.network", "infra.gpu", "infra.node", "infra.storage", "infra.scheduler", "app.error", "app.oom", "app.timeout",
     "user.cancel", "sched.preempt", "unknown",
@@ -32,12 +32,12 @@ CATEGORIES = (
 #: A sentence of advice and, where one helps, a command.
 Advice = tuple[str, str | None]
 
-#: Whose words in a run's output speak for a cause: of a GPU, of storage, of lost peers.
+#: Which lines in a run's output support a cause: about a GPU, about storage, about lost peers.
 Words = Literal["", "gpu", "storage", "peers"]
 
 
 class NoAttrs(TypedDict):
-    """The attributes of a kind that says no more than what, when and where."""
+    """The attributes of a kind without any besides what, when and where."""
 
 
 A = TypeVar("A", bound=Mapping[str, object])
@@ -45,7 +45,7 @@ A = TypeVar("A", bound=Mapping[str, object])
 
 @dataclass(frozen=True)
 class Cause:
-    """How a kind of fact stands at the root of an incident."""
+    """A kind of fact as the root cause of an incident."""
 
     #: The contract's name of the root cause, and its category.
     event: str
@@ -56,45 +56,47 @@ class Cause:
     plain: str
     #: What to do.
     advice: tuple[Advice, ...] = ()
-    #: The title where there is little room; without it, the title up to its first comma.
+    #: The title where there is little room; by default, the title up to its first comma.
     short: str = ""
     #: What would be seen if the cause were another one.
     disproof: str = "A sign that the cause was elsewhere: another node of the same job failing first, or the same error without this event."
     #: May a run's end be blamed on it?
     root: bool = True
-    #: The contract's name where it came several times in one incident.
+    #: The contract's name if it came several times in one incident.
     repeated: str = ""
-    #: How much it matters where no run suffered; None makes no incident then.
+    #: The severity if no run suffered; None makes no incident then.
     unharmed: Severity | None = None
-    #: ``trivial(world, fact)``: is such a fact everyday's work, which makes no incident by itself?
+    #: ``trivial(world, fact)``: is such a fact routine, making no incident by itself?
     trivial: Callable[[Any, Fact], bool] | None = None
-    #: Does it make an incident only where something follows from it?
+    #: Does it make an incident only if something follows from it?
     needs_effect: bool = False
     #: Is it something that jobs use up, or wait for?
     exhausted: bool = False
-    #: The words of a run's output that speak for it.
+    #: The lines in a run's output that support it.
     words: Words = ""
-    #: What a run reports, of facts that are known from a run's output only.
+    #: What a run reports, for facts that are known from a run's output only.
     reported: str = ""
-    #: A verdict with this root is at most so sure.
+    #: The highest confidence of a verdict with this root.
     surest: float = 1.0
-    #: What is not known of it.
+    #: What is not known about it.
     doubt: str = ""
-    #: What would name it, where a fact is nameless.
+    #: What would name it, if a fact is nameless.
     nameless: str = ""
     #: What happened at a moment that is only inferred, and why that is known at all.
     began: str = "the machine went down"
     inferred_from: str = ""
-    #: The part of a node for which incidents are counted when a node is suspected of failing more often than others. Empty where
-    #: it does not speak of the node itself.
+    #: The component of a node by which incidents are counted when a node is suspected of failing more often than
+    #: others. Empty if it is not about the node itself.
     family: str = ""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a kind would have left in the logs, for runs whose node was set DOWN and of which no such fact is known:
-    ``rival`` names it among the rejected causes, ``absent`` says what was not seen. ``also``: further kinds that are the same
-    rival; ``anywhere``: on whichever host it happened."""
+    """What a kind would have left in the logs, for runs whose node was set DOWN without a known fact of the kind.
+
+    ``rival`` names it among the rejected causes, ``absent`` says what was not seen. ``also``: further kinds that are
+    the same rival; ``anywhere``: on whichever host it happened.
+    """
 
     rival: str
     absent: str
@@ -104,7 +106,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch on the time axis. ``state`` is its class on the page (``no_carrier``), ``text`` its words."""
+    """A range on the time axis. ``state`` is its class on the page (``no_carrier``), ``text`` its label."""
 
     lane: str
     layer: str
@@ -121,40 +123,40 @@ class Kind(Generic[A]):
     name: str
     #: Its lane on the time axis.
     layer: str
-    #: What a fact of this kind says, in one sentence.
+    #: What a fact of this kind means, in one sentence.
     summary: str
     #: The type of its attributes.
     attrs: type[A]
-    #: What it is called in a list of causes, and whether that ends with how long it lasted.
+    #: Its name in a list of causes, and whether that ends with its duration.
     brief: str = ""
     timed: bool = False
-    #: Events of the catalogue that only an extension knows: they stand on the lane of this kind.
+    #: Events of the catalogue that only an extension knows: they are on the lane of this kind.
     events: tuple[str, ...] = ()
-    #: How it stands at the root of an incident; None where it is only an effect.
+    #: Its root cause; None if it is only an effect.
     cause: Cause | None = None
     #: ``variant(fact)``: another cause for special facts of the kind, or None.
     variant: Callable[[Fact], Cause | None] | None = None
-    #: Later facts of the same device within so many seconds belong to the same incident.
+    #: Later facts of the same device within this many seconds belong to the same incident.
     repeats_s: float | None = None
     #: Facts of one device that follow each other closely are one incident, and are counted.
     flaps: bool = False
-    #: The part of a node that a drain reason names for it.
+    #: The component of a node that a drain reason names for it.
     component: str = ""
     #: Does a run show it by its pace, and not by ending?
     pace: bool = False
     #: Does it make Slurm give its node up?
     sets_down: bool = False
-    #: What its lines are in an incident whose root is another fact.
+    #: The role of its lines in an incident whose root is another fact.
     role: Literal["effect", "symptom"] = "symptom"
-    #: ``measured(fact)``: words for a fact without a line of its own.
+    #: ``measured(fact)``: the text for a fact without a line of its own.
     measured: Callable[[Fact], str] | None = None
-    #: ``reach(fact)``: where the runs are that it reaches ("behind leaf12"), if that is not "on its host".
+    #: ``reach(fact)``: the place of the runs that it reaches ("behind leaf12"), if that is not "on its host".
     reach: Callable[[Fact], str] | None = None
-    #: ``bands(fact)``: its stretches on the time axis.
+    #: ``bands(fact)``: its ranges on the time axis.
     bands: Callable[[Fact], list[Band]] | None = None
     #: What it would have left in the logs.
     trace: Trace | None = None
-    #: ``awaits(fact)``: may the next lines of its silent hosts tell of another cause?
+    #: ``awaits(fact)``: may the next lines of its silent hosts show another cause?
     awaits: Callable[[Fact], bool] | None = None
 
     def fact(
@@ -169,27 +171,30 @@ class Kind(Generic[A]):
         return cast("A", fact.attrs)
 
     def cause_of(self, fact: Fact) -> Cause:
-        """How this fact of the kind stands at the root of an incident."""
+        """The root cause for this fact of the kind."""
         special = self.variant(fact) if self.variant else None
         return special or self.cause or Cause(self.name, "unknown", f"{self.name} on {{host}}", self.name, root=False)
 
 
 def undeclared(name: str) -> Kind[NoAttrs]:
-    """What can be said of a kind that a detector names and nobody declares."""
+    """A default declaration for a kind that a detector names and no subject declares."""
     return Kind(name, "node", "", NoAttrs)
 
 
 def literal(text: object) -> str:
-    """A text inside a template that holds no placeholders, whatever it says."""
+    """Escapes a text, so that a template with it contains no placeholders."""
     return str(text).replace("{", "{{").replace("}", "}}")
 
 
-#: What every template may name, besides the attributes of its own kind.
+#: Names that every template may use, besides the attributes of its own kind.
 _WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes", "count", "for_time"})
 
 
 def misplaced(kind: Kind[Any]) -> list[str]:
-    """A lane or a category of a declaration that does not exist; a reader would not find such a fact where he looks for it."""
+    """A lane or a category of a declaration that does not exist.
+
+    Readers would not find such a fact where they look for it.
+    """
     wrong = []
     if kind.layer not in LANES:
         wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(LANES)}")
@@ -199,7 +204,7 @@ def misplaced(kind: Kind[Any]) -> list[str]:
 
 
 def unfilled(kind: Kind[Any]) -> list[str]:
-    """What is wrong with the templates of a declaration: names that neither its attributes nor every template has."""
+    """Errors in the templates of a declaration: names that are neither attributes nor common to all templates."""
     cause, known = kind.cause, _WORDS | set(get_type_hints(kind.attrs))
     texts = {"brief": [kind.brief]}
     if cause is not None:
@@ -223,11 +228,11 @@ def unfilled(kind: Kind[Any]) -> list[str]:
 
 
 def fill(template: str, fact: Fact) -> str:
-    """The template with the fact's own words in it."""
+    """The template, filled with the fact's own values."""
     if "{" not in template and "}" not in template:
         return template
     seconds, hosts = fact.duration, fact.attrs.get("hosts", ())
-    words: dict[str, object] = {  # their names stand in _WORDS
+    words: dict[str, object] = {  # their names are in _WORDS
         "code": None, "behind": None, **fact.attrs,
         "host": fact.host or "an unnamed node", "device": fact.device or "the port",
         "what": f"switch {fact.host}" if fact.host else "what these nodes share", "runs": _runs(fact),

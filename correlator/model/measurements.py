@@ -1,4 +1,4 @@
-"""What telemetry tells of a GPU, as values."""
+"""Telemetry about GPUs, as values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Throttled:
-    """A GPU that heat held back in every sample from ``first`` to ``last``; ``before`` and ``after`` are the samples next to them."""
+    """A GPU throttled by heat in every sample from ``first`` to ``last``.
+
+    ``before`` and ``after`` are the samples next to them.
+    """
 
     host: str
     gpu: str

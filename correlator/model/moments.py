@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-#: How far from the end of a run an unstamped error line may have been printed, seconds.
+#: How far from the end of a run an error line without a timestamp may have been written, seconds.
 UNSTAMPED_S = 60.0
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
@@ -17,7 +17,7 @@ def seconds_of(moment: datetime | None) -> float | None:
 
 
 def seconds(microseconds: int | None) -> float | None:
-    """As Python divides: Polars multiplies with the reciprocal, which is not the same number for all moments."""
+    """Divides as Python does: Polars multiplies by the reciprocal, which is not the same number for all moments."""
     return None if microseconds is None else microseconds / 1e6
 
 

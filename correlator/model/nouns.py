@@ -1,8 +1,8 @@
 """The nouns of the correlator: events, facts, runs, edges.
 
-An *event* is what somebody logged (copies of one line in several files are one event). A *fact* is what happened,
-concluded from events: a link outage with its beginning and end, a node set DOWN, a run that ended. Causal *edges*
-connect facts. All times are seconds since the epoch, UTC.
+An *event* is what was logged (copies of one line in several files are one event). A *fact* is what happened, concluded
+from events: a link outage with its beginning and end, a node set DOWN, a run that ended. Causal *edges* connect facts.
+All times are seconds since the epoch, UTC.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from parsers.job_states import NOT_FAILED
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """One event; nobody changes it (a frozen class would take six times as long to make, and there are many).
+    """One event; treated as immutable (a frozen class would take six times as long to create, and there are many).
 
-    ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual). ``clock_offset`` is
-    by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py). ``own``: it stands in the own
-    file of Slurm's daemon that wrote it, not under its name in a log that others write as well. ``known_by``: of a line with
-    the kernel's name by what that is known, "name" or "facility"; empty where nobody else can have written it or one of its copies
-    (gather/kernel_lines.py).
+    ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the timestamp, clock residual). ``clock_offset``
+    is by how much the line's own timestamp was ahead of ``time`` (its host's clock was off; clocks.py). ``own``: it is
+    in the own file of the Slurm daemon that wrote it, not under its name in a log that others write as well.
+    ``known_by`` is the evidence that a line in the kernel's name is the kernel's, "name" or "facility"; empty if
+    nothing else can have written it or one of its copies (gather/kernel_lines.py).
     """
 
     id: str
@@ -51,10 +51,10 @@ class Event:
 
 @dataclass(slots=True, eq=False, frozen=True)
 class Fact:
-    """Something that happened between ``start`` and ``end`` (None: still going on when the data ends).
+    """Something that happened between ``start`` and ``end`` (None: it still lasts when the data ends).
 
-    Nobody changes a fact. What attributes it has, its kind declares (model/kinds.py); who knows better later concludes another
-    fact in its place (``Revision``).
+    Facts are immutable. Their kind declares their attributes (model/kinds.py); a detector with better knowledge
+    concludes another fact in their place (``Revision``).
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Fact:
 
 @dataclass(slots=True, eq=False, frozen=True)
 class Revision:
-    """A fact that is known better than when it was concluded: ``fact`` takes the place of ``of``."""
+    """A better known version of a fact: ``fact`` replaces ``of``."""
 
     of: Fact
     fact: Fact
@@ -87,7 +87,7 @@ class Revision:
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """A fact that a detector is about to revise, with the fields of ``of``. Nobody else sees it."""
+    """A fact that a detector is about to revise, with the fields of ``of``; only that detector sees it."""
 
     of: Fact
     kind: str
@@ -118,7 +118,7 @@ class Draft:
         )
 
     def revision(self) -> Revision | None:
-        """What takes the place of ``of``; None where nothing was changed."""
+        """The replacement of ``of``; None if nothing was changed."""
         made = self.fact()
         same = all(getattr(made, name) == getattr(self.of, name) for name in Fact.__slots__)
         return None if same else Revision(self.of, made)
@@ -131,7 +131,7 @@ def in_order(*groups: Iterable[Event]) -> tuple[Event, ...]:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run of one job: what accounting, hooks and slurmctld's lines say together."""
+    """One run of one job, merged from accounting, hooks and slurmctld's lines."""
 
     key: str
     job_id: int
@@ -153,11 +153,11 @@ class Run:
         return int(self.row.get("gpus") or 0)
 
     def covers(self, time: float, slack: float = 1.0) -> bool:
-        """Was the run going on at ``time``? sacct's whole seconds need a second of slack."""
+        """Was the run active at ``time``? sacct's whole seconds need a second of slack."""
         return self.start is not None and self.start - slack <= time and (self.end is None or time <= self.end + slack)
 
 
-#: How many other runs that a cause reached an edge's prior is worth, unless its file says otherwise.
+#: The number of other runs that an edge's prior is worth, unless its file sets it.
 PRIOR_RUNS = 2.0
 
 
@@ -165,8 +165,8 @@ PRIOR_RUNS = 2.0
 class Edge:
     """A causal edge, as read from ``edges/*.toml``.
 
-    One that ``blocks`` says what an effect is *not*: a link that goes down because its machine boots is nobody's cause.
-    Of one that is ``shared`` other runs tell as well, to which the prior is worth ``prior_runs`` of them (survivors.py).
+    An edge that ``blocks`` states what an effect is *not*: a link that goes down because its machine boots is no cause.
+    For a ``shared`` edge other runs are evidence as well, of which the prior is worth ``prior_runs`` (exposure.py).
     """
 
     id: str
@@ -189,8 +189,11 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """An edge that holds between two facts: ``lag`` in seconds inside ``window``, ``strength`` 0..1, what became of the
-    ``others`` that the cause reached included."""
+    """An edge that holds between two facts.
+
+    ``lag`` is in seconds inside ``window``, ``strength`` 0..1, including what became of the ``others`` that the cause
+    reached.
+    """
 
     edge: Edge
     cause: Fact
@@ -205,9 +208,11 @@ class Hop:
 
 @dataclass(frozen=True)
 class Others:
-    """Keys of the other exposed runs: ``hit`` ended by the same cause, ``survivors`` ran on. ``where``: what they share with the
-    cause, in words; ``factor``: what that does to the weight. ``asked`` of ``reached`` runs were looked at. ``before``: how
-    often the run itself had been through the same before, and had run on."""
+    """The other exposed runs, by key: ``hit`` ended by the same cause, ``survivors`` ran on.
+
+    ``where``: what they share with the cause, in words. ``factor``: its effect on the weight. ``asked`` of ``reached``
+    runs were examined. ``before``: how often the run itself had survived the same before.
+    """
 
     hit: tuple[str, ...]
     survivors: tuple[str, ...]

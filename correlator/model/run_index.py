@@ -1,4 +1,4 @@
-"""Runs by time: those that were going on in a range are found, and counted, without looking at all of them."""
+"""Runs by time: finds and counts those that were active in a range without examining all of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _order = attrgetter("start", "job_id", "attempt", "key")
 
 
 class RunsInTime:
-    """An index over runs. A run without an end goes on for ever; one without a start was never going on."""
+    """An index over runs. A run without an end goes on for ever; one without a start was never active."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = sorted((r for r in runs if r.start is not None), key=_order)
         self._starts = [r.start or 0.0 for r in self._runs]
         ends = [float("inf") if r.end is None else max(r.end, r.start or 0.0) for r in self._runs]
-        # The running maximum grows along the list: all before the place where it reaches a moment were over by then.
+        # The running maximum rises along the list: everything before the place where it reaches a moment was over by
+        # then.
         self._latest = list(itertools.accumulate(ends, max))
         self._ends = sorted(ends)
 
@@ -29,5 +30,5 @@ class RunsInTime:
         return (run for run in listed if run.end is None or run.end >= start)
 
     def count(self, start: float, end: float) -> int:
-        """How many ``overlapping`` gives."""
+        """The number of ``overlapping`` runs."""
         return bisect_right(self._starts, end) - bisect_left(self._ends, start)

@@ -1,4 +1,4 @@
-"""Subjects of facts that other packages bring: what an entry point of the group ``faultline.facts`` names."""
+"""Subjects of facts from other packages, which entry points of the group ``faultline.facts`` name."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ GROUP = "faultline.facts"
 
 @cache
 def packages() -> Mapping[str, ModuleType]:
-    """The modules of installed packages, by the names that messages give their entry points; found once, because asking what is
-    installed reads files. A module that cannot be used is named in the log and left out as a whole."""
+    """The modules of installed packages, by the names that messages give their entry points.
+
+    Found once, because listing what is installed reads files. A module that cannot be used is named in the log and left
+    out as a whole.
+    """
     return dict(extensions.load(GROUP, _admit))
 
 
@@ -50,5 +53,5 @@ def layers() -> Mapping[str, str]:
 
 
 def edge_files() -> tuple[Path, ...]:
-    """The files of causal edges that installed packages bring (``EDGES`` of their modules)."""
+    """The files of causal edges of installed packages (``EDGES`` of their modules)."""
     return tuple(Path(path) for module in installed() for path in getattr(module, "EDGES", ()))

@@ -10,17 +10,18 @@ from store.door import Answers
 
 
 class Rows(Answers, Protocol):
-    """What the list needs of a store."""
+    """The queries that the list needs from a store."""
 
 
 @dataclass
 class Repair:
-    """One device. ``kind``: "link" or "gpu". ``down_s`` leaves out what nobody saw end; ``down``: it has not come back.
+    """One device. ``kind``: "link" or "gpu".
 
-    ``expected`` is what an ordinary device of the same role has in the period, ``probability`` that of as many or more
-    there (lemons.py), ``outlier`` that chance does not explain it. ``node`` is what the host is called in the whole store. ``planes`` are those that the host is cabled to, as
-    many as ``plane`` is one of. ``runs`` ran on the host meanwhile; ``ended`` are those it ended, ``slowed`` those
-    it only slowed.
+    ``down_s`` excludes outages whose end was not seen; ``down``: it has not come back. ``expected`` is what an ordinary
+    device of the same role has in the period, ``probability`` that of as many or more there (lemons.py), ``outlier``
+    that chance does not explain it. ``node`` is the host's name in the whole store. ``planes`` are those that the host
+    is cabled to, one of which is ``plane``. ``runs`` ran on the host meanwhile; ``ended`` are those it ended,
+    ``slowed`` those it only slowed.
     """
 
     kind: str
@@ -55,13 +56,13 @@ class Repair:
     command: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it; times are naive UTC."""
+        """The repair as JSON; times are naive UTC."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class RepairList:
-    """The devices with trouble from ``since`` to ``until`` (naive UTC; None: nothing is stored), the most urgent first."""
+    """The devices with faults from ``since`` to ``until`` (naive UTC; None: nothing is stored), the most urgent first."""
 
     since: datetime | None
     until: datetime | None

@@ -1,7 +1,7 @@
-"""What to do about a device on the repair list, from the cheapest step to the dearest.
+"""What to do about a device on the repair list, from the cheapest step to the most expensive.
 
-The order is that of every optics vendor's field guide: look, clean, reseat, swap the cable or module, move it to another
-port to tell the two ends apart, and only then replace the NIC or the port.
+The order is that of every optics vendor's field guide: look, clean, reseat, swap the cable or module, move it to
+another port to distinguish the two ends, and only then replace the NIC or the port.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class _Rule:
-    """The first rule whose ``holds`` is true says what to do. Its texts are filled with the repair's own fields."""
+    """The first rule whose ``holds`` is true gives the remedy. Its texts are filled with the repair's own fields."""
 
     holds: Callable[[Repair], bool]
     text: str

@@ -1,12 +1,12 @@
-"""The repair list: devices that come and go, or correct errors, without that being an incident each time.
+"""The repair list: devices that come and go, or correct errors, without an incident for each time.
 
-At scale links flap all day, and on a fabric of several planes nobody feels one: a port is 1/N of the bandwidth. What an
-operator needs of them is no alarm but a list for the next round with cables and a cleaning pen: which device, which two
-ends, how often, how that stands against the rest of the fleet, whom it hurt, what to do, the urgent first.
+At scale links flap all day, and on a fabric of several planes no run notices one: a port is 1/N of the bandwidth.
+Operators need no alarm for them, but a list for the next round with cables and a cleaning pen: which device, which two
+ends, how often, how that compares with the rest of the fleet, which runs it hurt, what to do, the urgent first.
 
-It is read from what the correlator has stored (events, incidents, runs) and from the cables' inventory, by the same
-detectors that incidents are made with: the same events in any order give the same list. Outages that somebody else
-explains (a switch, a reboot, a maintenance) are not the device's own and do not count.
+It is computed from what the correlator has stored (events, incidents, runs) and from the cables' inventory, by the same
+detectors that incidents are made with: the same events in any order give the same list. Outages with another cause (a
+switch, a reboot, maintenance) are not the device's own and do not count.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ from store.questions.repair_list import Stretch
 #: A week: what fits between two rounds through the hall.
 DAYS = 7.0
 
-#: An outage whose beginning lies so long before the period may still end in it.
+#: An outage that began this long before the period may still end in it.
 _BEFORE = timedelta(days=1)
 
-#: Links settle for so long after the kernel has started (correlation.md, benign suppression).
+#: Links settle for this long after the kernel has started (correlation.md, benign suppression).
 BOOT_S = 120.0
 
 _STATES = ("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up", "fabric.sm_event")
 _NAMES = ("nic.error", "nic.module_event", "nic.failover")
-#: What a cable or its optics say of themselves: corrupted data, and light or modules out of their limits.
+#: What a cable or its optics report about themselves: corrupted data, and light or modules out of their limits.
 _SIGNS = {"fabric.link_errors": "errors", "switch.optic_warning": "optics", "nic.module_event": "optics"}
 #: Severities of a sign: modules are also plugged and unplugged, which is none.
 _SERIOUS = frozenset({"warning", "error", "err", "critical", "crit", "alert", "emerg"})
-#: Xids of a GPU that went on: a row was replaced, many single bits were corrected (NVIDIA's catalogue, parsers/catalogue/xid.csv).
+#: Xids of a GPU that went on: a row was replaced, many single bits were corrected (NVIDIA's catalogue,
+#: parsers/catalogue/xid.csv).
 _CORRECTED_XIDS = frozenset({63, 92})
 _GPU = ("gpu.ecc", "gpu.xid", "pcie.aer")
 _KINDS = sorted({*_STATES, *_NAMES, *_SIGNS, *_GPU, "kernel.boot"})
 
-#: Root causes that are the link's own; an outage in an incident with another one is explained by that.
+#: Root causes that are the link's own; an outage in an incident with another root cause is explained by that.
 _OWN_ROOTS = frozenset(
     event
     for kind in (LINK_OUTAGE, LINK_ERRORS)
@@ -69,9 +70,9 @@ _OWN_ROOTS = frozenset(
 
 
 def repairs(store: Rows, since: datetime | None = None, until: datetime | None = None) -> RepairList:
-    """The list of the devices with trouble from ``since`` (inclusive) to ``until`` (exclusive), naive UTC.
+    """The list of the devices with faults from ``since`` (inclusive) to ``until`` (exclusive), naive UTC.
 
-    Without ``since`` it is the last ``DAYS`` before ``until``, without that before the last event that is stored.
+    Without ``since`` it covers the last ``DAYS`` before ``until``, which defaults to the last stored event.
     """
     last = store.ask(repair_list.last_event())[0]["last"]
     if last is None:
@@ -104,7 +105,7 @@ def _order(repair: Repair) -> tuple[Any, ...]:
 
 
 def advise(repair: Repair) -> None:
-    """How urgent it is and what to do."""
+    """Sets the urgency and the remedy."""
     hurt = bool(repair.ended or repair.slowed)
     if repair.down or (hurt and (repair.outlier or repair.flaps + repair.errors > 1)):
         repair.urgency = "now"
@@ -133,7 +134,7 @@ def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, l
 
 
 class _Fleet:
-    """What a cluster has: its cables, and how many devices of each role there are."""
+    """What a cluster has: its cables, and the number of devices of each role."""
 
     def __init__(self, store: Rows, cluster: str | None) -> None:
         links = store.ask(repair_list.cables(cluster))
@@ -160,14 +161,17 @@ class _Fleet:
         return self._spare[place]
 
     def devices(self, role: str, seen: int) -> int:
-        """How many devices a rate is spread over. Where no inventory tells, at least one a node: too few of them make an
-        ordinary device look worse than it is, and the bad one less unlikely."""
+        """The number of devices that a rate is spread over.
+
+        Without an inventory it is at least one per node: too few make an ordinary device look worse than it is, and a
+        bad one more ordinary.
+        """
         return max(2, seen, len(self.cables[role]), self.nodes)
 
 
 @dataclass(frozen=True)
 class _Incident:
-    """What an incident says of an outage: whether it was its own, and whom it hurt."""
+    """What an incident shows about an outage: whether it was its own root, and which runs it hurt."""
 
     own: bool
     ended: tuple[str, ...]
@@ -189,7 +193,7 @@ def _noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, _Inci
 
 # --------------------------------------------------------------------------------------------------------------- links
 
-#: Repairs with the stretches of trouble (seconds) that they were made of.
+#: Repairs with the time ranges of the faults (seconds) that they were made of.
 _Listed = list[tuple[Repair, list[tuple[float, float]]]]
 
 
@@ -228,7 +232,7 @@ def _links(
 
 
 def _blame(repair: Repair, incident: _Incident | None, names: Iterable[str]) -> None:
-    """Whom the device hurt, as its incidents say."""
+    """The runs that the device hurt, by its incidents."""
     repair.incidents = sorted({*repair.incidents, *names})
     if incident is not None:
         repair.ended = sorted({*repair.ended, *incident.ended})
@@ -250,7 +254,7 @@ def _boots(events: Iterable[Event]) -> defaultdict[str, list[float]]:
 
 
 def _explained(fact: Fact, incident: _Incident | None, boots: list[float], fleet: _Fleet) -> bool:
-    """Is the outage another's: of an incident with a root of its own, of a boot, or of a port that no cable is in?"""
+    """Does the outage have another cause: an incident with another root, a boot, or a port without a cable?"""
     if incident is not None:
         return not incident.own
     if fleet.is_spare(fact):
@@ -271,7 +275,7 @@ def _repair(fleet: _Fleet, fact: Fact) -> Repair:
 
 @dataclass
 class _Signs:
-    """Warnings of one device: how many of which sort, when, and the incidents that they belong to."""
+    """Warnings of one device: how many of each sort, when, and the incidents that they belong to."""
 
     errors: int = 0
     optics: int = 0
@@ -297,8 +301,10 @@ def _signs(
 
 
 def _measure(repair: Repair, facts: list[Fact], signs: _Signs | None, end: float) -> None:
-    """Numbers of outages and of the time without carrier. One that is still down counts up to the end of the data in
-    ``down`` only."""
+    """Counts the outages and the time without carrier.
+
+    One that is still down counts up to the end of the data in ``down`` only.
+    """
     lengths = [fact.end - fact.start for fact in facts if fact.end is not None and not fact.attrs.get("end_unseen")]
     repair.flaps, repair.down_s, repair.longest_s = len(facts), sum(lengths), max(lengths, default=0.0)
     moments = [f.start for f in facts] + ([signs.first] if signs else [])
@@ -308,7 +314,7 @@ def _measure(repair: Repair, facts: list[Fact], signs: _Signs | None, end: float
 
 
 def _together(listed: Iterable[tuple[Repair, list[Fact]]]) -> None:
-    """How many outages of a device came with those of other devices of the host: then it is the NIC, not one cable."""
+    """Counts the outages of a device together with other devices of its host: then it is the NIC, not one cable."""
     groups: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
     kept = list(listed)
     for repair, facts in kept:
@@ -324,7 +330,10 @@ def _together(listed: Iterable[tuple[Repair, list[Fact]]]) -> None:
 
 
 def _stand(found: list[Repair], fleet: _Fleet) -> None:
-    """Each device against all others of its role: a Gamma posterior of their rate, its tail for this one (lemons.py)."""
+    """Compares each device with all others of its role.
+
+    The others give a Gamma posterior of the rate; the probability is its tail for this device (lemons.py).
+    """
     counts: Counter[tuple[str, str]] = Counter()
     seen: Counter[tuple[str, str]] = Counter()
     for repair in found:
@@ -344,7 +353,7 @@ def _stand(found: list[Repair], fleet: _Fleet) -> None:
 def _gpus(
     pairs: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime
 ) -> _Listed:  # fmt: skip
-    """GPUs and buses that correct errors again and again: nothing has failed, and something is going to."""
+    """GPUs and buses that correct errors repeatedly: nothing has failed yet, but something will."""
     begin = _s(since)
     groups: defaultdict[tuple[str, str], list[tuple[Event, str | None]]] = defaultdict(list)
     for event, home in pairs:
@@ -375,7 +384,7 @@ def _is_corrected(event: Event) -> bool:
 
 
 def _count_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
-    """How many runs were on the host while its device was in trouble."""
+    """Counts the runs on the host while its device had faults."""
     stretches = [Stretch(n, repair.host, a, b) for n, (repair, spans) in enumerate(listed) for a, b in spans]
     if not stretches:
         return
@@ -384,7 +393,7 @@ def _count_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
 
 
 def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
-    """Runs as they are called in the whole store: incidents name them as their cluster does."""
+    """Renames runs to their names in the whole store: incidents use their cluster's names."""
     names = run_names.differing(store, cluster)
     for repair, _ in listed if names else ():
         repair.ended = sorted(names.get(key, key) for key in repair.ended)

@@ -10,7 +10,7 @@ from correlator.model.nouns import Edge
 
 @dataclass(frozen=True)
 class Line:
-    """A log line ``at`` seconds after the beginning. ``place``: the host, or of a job's output the job's number."""
+    """A log line ``at`` seconds after the beginning. ``place``: the host, or for a job's output the job's number."""
 
     at: float
     place: str
@@ -21,7 +21,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Job:
-    """What accounting says of a job; times in seconds after the beginning."""
+    """A job's accounting; times in seconds after the beginning."""
 
     id: int
     nodes: str
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def situation(self) -> str:
-        """What the test tells, apart from what it expects: tests that tell the same are concluded about once."""
+        """The content of a test without its expectations: tests with the same content share one conclusion."""
         return repr((self.lines, self.jobs, self.links, self.settings))
 
     def __str__(self) -> str:

@@ -1,14 +1,14 @@
-"""The tests that edges carry as data, run by ``faultline check`` and by nobody else.
+"""The tests that edges carry as data, run only by ``faultline check``.
 
-A test says of one delay, or of a few log lines, whether its edge holds there:
+A test states for one delay, or for a few log lines, whether its edge holds there:
 
     tests = [
       { settings = { SlurmdTimeout = 300 }, lag = "250s", holds = true },
       { lines = ["0s gpu01 kernel: ...", "5s 7 stderr: ..."], jobs = [{ ... }], holds = false, why = "already back" },
     ]
 
-A delay is held against the window, exactly. Lines go the way of all lines (``situations.py``). Every setting that a test
-does not name has its default.
+A delay is compared with the window, exactly. Lines are processed like all lines (``situations.py``). Every setting that
+a test does not name has its default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from correlator.site.windows import ExpressionError, Value
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
 
-#: What the program itself printed stands in windows like a setting.
+#: The timeout that the program itself logged is in windows like a setting.
 LOGGED_TIMEOUT = "PrintedTimeout"
 
 _KNOWN = {*SETTINGS, *JOB_SETTINGS, LOGGED_TIMEOUT}
@@ -43,8 +43,10 @@ _LINE = re.compile(r"(?P<at>\S+) (?P<place>\S+) (?P<source>[A-Za-z][\w.-]*)(?:\[
 
 
 def check(extra: Sequence[Path] = (), catalogue: Catalogue | None = None) -> tuple[int, list[Problem]]:
-    """Runs the tests of all edges that stand. How many there are, and what is wrong with them or fails. ``catalogue``: the
-    site's event patterns, for its lines."""
+    """Runs the tests of all edges in force. Returns how many there are, and what is invalid or fails.
+
+    ``catalogue``: the site's event patterns, for its lines.
+    """
     edges = {edge.id: edge for edge in rules(extra)[0].edges}
     cases, wrong = gather(entries(extra), edges)
     failed = [
@@ -54,8 +56,10 @@ def check(extra: Sequence[Path] = (), catalogue: Catalogue | None = None) -> tup
 
 
 def outcomes(cases: Iterable[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:
-    """How tests went: what was expected, what was found and why; empty where one passed. Those with lines are run together,
-    because a store is made for them."""
+    """The results of tests: what was expected, what was found and why; empty if a test passed.
+
+    Tests with lines are run together, because a store is made for them.
+    """
     with_lines = []
     for case in cases:
         if case.lag is None:
@@ -81,7 +85,7 @@ def _of_lag(case: Case) -> str:
 
 
 def values_of(settings: Mapping[str, float]) -> dict[str, Value]:
-    """All that windows may name: as the test says, else the default."""
+    """All values that windows may name: from the test, else the default."""
     defaults = {name: settings.get(name, default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
     site = Site(None, {name: Value.of(defaults[name]) for name in SETTINGS})
     values = {**site.settings, **{name: Value.of(defaults[name]) for name in JOB_SETTINGS}}
@@ -92,7 +96,7 @@ def values_of(settings: Mapping[str, float]) -> dict[str, Value]:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def gather(tables: Mapping[str, Entry], edges: Mapping[str, Edge]) -> tuple[list[Case], list[tuple[str, int, Problem]]]:
-    """The tests of edges, and what is wrong with how they are written, by edge and number of the test."""
+    """The tests of edges, and errors in their syntax, by edge and number of the test."""
     cases: list[Case] = []
     wrong: list[tuple[str, int, Problem]] = []
     for name, entry in sorted(tables.items()):
@@ -109,7 +113,7 @@ def gather(tables: Mapping[str, Entry], edges: Mapping[str, Edge]) -> tuple[list
 
 
 def read(file: str, edge: Edge, number: int, table: object) -> Case:
-    """One test as an edge's file has it. Raises ``ValueError`` that says what is wrong."""
+    """One test from an edge's file. Raises ``ValueError`` that says what is wrong."""
     keys = _keys("a test", table, _KEYS, ("holds",))
     if ("lag" in keys) == ("lines" in keys):
         raise ValueError("give it either a lag or lines")

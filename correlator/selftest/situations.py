@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 #: When the lines' offsets begin: any moment will do.
 BEGINNING = datetime(2026, 3, 3, 10)
 
-#: What writes its own stamp before its lines, in brackets.
+#: Sources that write their own timestamp before their lines, in brackets.
 _SLURM = frozenset({"slurmctld", "slurmd", "slurmstepd", "slurmdbd", "slurmrestd"})
 
 _OUTPUT = ("stdout", "stderr")
 
 
 def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:
-    """Each test, and what is wrong with it. All lie in one store, each situation as a cluster of its own."""
+    """Each test, and what is wrong with it. All are in one store, each situation as a cluster of its own."""
     distinct = {case.situation: case for case in cases}
     different = list(distinct.values())
     worlds: dict[str, World] = {}
@@ -54,7 +54,7 @@ def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None)
 
 
 def tables_of(cases: Sequence[Case], catalogue: Catalogue | None = None) -> dict[str, pl.DataFrame]:
-    """What a store would hold of these situations, each as a cluster of its own."""
+    """The store's tables for these situations, each as a cluster of its own."""
     tables = {"logs": _logs(cases, LineParser(catalogue))}
     for name, rows_of in (("jobs", _jobs), ("settings", _settings), ("links", _links)):
         rows = [{"cluster": cluster_of(n), **row} for n, case in enumerate(cases) for row in rows_of(case)]
@@ -114,10 +114,10 @@ def _parsed(parser: LineParser, source: str, place: str, lines: Sequence[tuple[i
     elif source in _SLURM:
         origin = origin.but(source=source, host=place)
     rows = parser.parse([_written(line).encode() for _, _, line in lines], origin)
-    if source in _OUTPUT:  # output has no stamps, or the program's own
+    if source in _OUTPUT:  # output has no timestamps, or the program's own
         moments = pl.Series("time", [_moment(line.at) for _, _, line in lines], pl.Datetime("us"))
         rows = rows.with_columns(moments, time_quality=pl.lit("line"), resolution_us=pl.lit(1000, pl.Int64))
-    # Who writes a test says which lines are the kernel's: nothing else has to prove it.
+    # The author of a test states which lines are the kernel's: no other proof is needed.
     kernels = pl.when(pl.col("source") == "kernel").then(pl.lit("kern")).otherwise("facility").alias("facility")
     return rows.with_columns(
         kernels,
@@ -127,7 +127,7 @@ def _parsed(parser: LineParser, source: str, place: str, lines: Sequence[tuple[i
 
 
 def _written(line: Line) -> str:
-    """The line with its stamp."""
+    """The line with its timestamp."""
     stamp = _moment(line.at).isoformat(timespec="microseconds")
     if line.source in _OUTPUT:
         return line.text
@@ -138,7 +138,7 @@ def _written(line: Line) -> str:
 
 
 def _world(store: Door, cluster: str, case: Case) -> World:
-    """As ``engine.conclude_cluster`` puts it together."""
+    """The same steps as ``engine.conclude_cluster``."""
     stamped = event_rows.prepared(event_rows.stamped(store, cluster))
     speakers = speakers_of(controllers(stamped.events, ()))
     events = event_rows.with_unstamped(stamped, store, cluster, speakers)
@@ -152,14 +152,14 @@ def _world(store: Door, cluster: str, case: Case) -> World:
 
 
 def _judged(case: Case, world: World) -> str:
-    """What is wrong with a test, in words; empty where it passed."""
+    """What is wrong with a test, in words; empty if it passed."""
     edge = case.edge
     causes, effects = ([f for f in world.facts if f.kind in kinds] for kinds in (edge.cause, edge.effect))
     for kinds, found in ((edge.cause, causes), (edge.effect, effects)):
         if not found:
             found_kinds = sorted({f.kind for f in world.facts}) or sorted({e.kind for e in world.events})
             return f"its lines tell of no {' or '.join(kinds)}, only of {', '.join(found_kinds) or 'nothing'}: the edge was not tried"
-    # One that blocks is tried as any other.
+    # A blocking edge is tried like any other.
     weigher = Weigher(world, [replace(edge, blocks=False)])
     tried = [weigher.into(effect) for effect in effects]
     hops = [hop for found, _ in tried for hop in found]
@@ -183,7 +183,7 @@ def _hop_text(world: World, hop: Hop) -> str:
 
 
 def _why_untried(world: World, case: Case, causes: Iterable[Fact], effects: Sequence[Fact]) -> list[str]:
-    """Why nothing was tried: the scope, or too long a time between them."""
+    """Why nothing was tried: the scope, or too much time between them."""
     scope = scopes()[case.edge.scope]
     pairs = [(cause, effect) for cause in causes for effect in effects if cause is not effect]
     joined = [(c, e) for c, e in pairs if scope(world, c, e)]

@@ -1,2 +1,4 @@
-"""Knows how one site is built and set: hosts, switches, cables, timeouts, and windows that follow from them. Must not know what
-happened there."""
+"""Knows how one site is built and configured. Must not know what happened there.
+
+It covers hosts, switches, cables and timeouts, and the windows that follow from them.
+"""

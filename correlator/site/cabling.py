@@ -1,8 +1,8 @@
-"""Cables over time: which port a NIC was plugged into at a moment, as inventories and neighbours told it.
+"""Cables over time: which port a NIC was plugged into at a moment, by inventories and neighbour discovery.
 
-A row of ``raw.links`` says what was believed when it was told. It holds until a later one says that the NIC is plugged in
-elsewhere, and back to the beginning where none said so before: cables are moved by hand, and most sites tell of theirs
-once. What two sources tell differently in one moment holds beside each other, for neither is known to be the older.
+A row of ``raw.links`` holds what was believed when it was written. It applies until a later one puts the NIC elsewhere,
+and back to the beginning if no earlier one disagrees: cables are moved by hand, and most sites report theirs once. If
+two sources disagree at one moment, both apply, because neither is known to be older.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-#: Sources of cables that tell what answered, or one kind of fabric, not what there is (parsers/documents).
+#: Sources of cables that list what answered, or one kind of fabric, not everything there is (parsers/documents).
 NEIGHBOUR_SOURCES = re.compile(r"lldp|iblinkinfo|ibnetdiscover")
 
 #: Before and after everything.
@@ -31,7 +31,7 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Cable:
-    """One NIC in one port while ``since`` <= moment < ``until`` (epoch seconds). Texts are empty where nothing was told."""
+    """One NIC in one port while ``since`` <= moment < ``until`` (epoch seconds). Unknown texts are empty."""
 
     host: str
     device: str
@@ -59,8 +59,10 @@ class Cable:
 
 @dataclass
 class Cabling:
-    """All cables of a cluster. ``links`` (port -> NIC) and ``cables`` (NIC -> port) are today's; ``moved_ports`` and
-    ``moved`` hold the few ends of which more than one thing was ever true, ``changed`` all cables of the switches concerned."""
+    """All cables of a cluster. ``links`` (port -> NIC) and ``cables`` (NIC -> port) are today's.
+
+    ``moved_ports`` and ``moved`` hold the few ends that changed, ``changed`` all cables of the switches concerned.
+    """
 
     links: dict[Place, Place] = field(default_factory=dict)
     cables: dict[Place, dict[str, str]] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class Cabling:
     changed: dict[str, tuple[Cable, ...]] = field(default_factory=dict)
 
     def far_end(self, switch: str, port: str, time: float) -> Place | None:
-        """The NIC in a port at a moment: as the last word before it has it, else the first one after it; None once it is empty."""
+        """The NIC in a port at a moment: by the last row before it, else the first one after it; None once it is empty."""
         tellings = self.moved_ports.get((switch, port))
         if tellings is None:
             return self.links.get((switch, port))
@@ -82,7 +84,7 @@ class Cabling:
 
 
 def cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
-    """What rows of ``raw.links`` say; independent of their order. Not to be changed by who asks."""
+    """The cables in rows of ``raw.links``, independent of their order. Callers must not modify the result."""
     timed_cables = sorted({_timed_cable(row) for row in rows}, key=lambda t: (t[0], *_texts(t[1])))
     found = Cabling(
         inventoried=frozenset(
@@ -117,7 +119,7 @@ def _timed_cable(row: Mapping[str, Any]) -> tuple[float, Cable]:
 
 
 def _family(source: str) -> str:
-    """Sources that write names in one way: LLDP carries each system's own, the fabric's description another, people a third."""
+    """The naming convention of a source: LLDP has each system's own, the fabric's description another, people a third."""
     return "lldp" if "lldp" in source else "iblinkinfo" if NEIGHBOUR_SOURCES.search(source) else "inventory"
 
 
@@ -130,7 +132,7 @@ def _texts(cable: Cable) -> tuple[str, ...]:
 
 
 def _spans(tellings: list[tuple[float, Cable]], vocabulary: Mapping[str, set[str]]) -> list[tuple[list[float], Cable]]:
-    """Where one NIC was plugged in, with the times at which that was told: each place ends where a later word denies it."""
+    """Where one NIC was plugged in, with the times at which that was reported; a later contradicting row ends a place."""
     spans: list[tuple[list[float], Cable]] = []
     for time, group in groupby(tellings, key=lambda t: t[0]):
         cables = [cable for _, cable in group]
@@ -160,7 +162,10 @@ def _spans(tellings: list[tuple[float, Cable]], vocabulary: Mapping[str, set[str
 
 
 def _denies(stated: Cable, known: Cable, vocabulary: Mapping[str, set[str]]) -> bool:
-    """Two sources may call one switch by two names: another's word counts where it names a switch that the first one knows."""
+    """Does one cable contradict another?
+
+    Two sources may call one switch by two names: another source counts if it names a switch that the first one knows.
+    """
     if not stated.switch or not known.switch:
         return False
     return stated.family == known.family or _short(stated.switch) in vocabulary[known.family]
@@ -174,7 +179,7 @@ def _put_nic(found: Cabling, place: Place, spans: list[Cable]) -> None:
     if not all(place):
         return
     last = today[-1]
-    # A plane belongs to the NIC: whoever tells of the cable next may know of none.
+    # A plane belongs to the NIC: the next source that reports the cable may know of none.
     filled = {name: next((v for c in reversed(spans) if (v := getattr(c, name))), "") for name in ("plane", "rail")}
     port = last.switch_port or next((c.switch_port for c in reversed(today) if c.switch_port and c.same_port(last)), "")
     found.cables[place] = {**last.facts(), "switch_port": port, **filled}

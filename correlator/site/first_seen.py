@@ -1,4 +1,4 @@
-"""Since when each host is known: how many could have had a fault by some moment."""
+"""When each host was first seen: how many hosts could have had a fault by some moment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def hour_of(moment: float) -> float:
 
 
 def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]:
-    """Host -> the first moment (epoch seconds) at which an event of its own or a run on it tells that it exists.
+    """Host -> the first moment (epoch seconds) of an event of its own or a run on it.
 
-    A run of which no time is told tells that its nodes were always there. ``events``: at least the first of each host,
-    in time order.
+    The nodes of a run without a known time were always there. ``events``: at least the first of each host, in time
+    order.
     """
     seen: dict[str, float] = {}
     for event in events:

@@ -1,8 +1,8 @@
-"""What an interface carries: the jobs' data ("fabric"), Slurm's messages ("management"), or nobody knows ("unknown").
+"""What an interface carries: the jobs' data ("fabric"), Slurm's messages ("management"), or "unknown".
 
-A name seldom proves it: ``enp157s0np0`` may be the rail of a GPU or the only port of a machine. What a name leaves open is
-left open; then both kinds of edges may speak, and the verdict says that nobody knows what the interface carries. A site tells
-its own names in the configuration (``[interfaces]``).
+A name seldom proves it: ``enp157s0np0`` may be the rail of a GPU or the only port of a machine. If the name does not
+decide, the role stays unknown: both kinds of edges may apply, and the verdict says that it is unknown what the
+interface carries. A site names its interfaces in the configuration (``[interfaces]``).
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import Any, Protocol
 
 FABRIC, MANAGEMENT, UNKNOWN = "fabric", "management", "unknown"
 
-#: What a site's configuration tells, among the values that it sets: shell patterns of names.
+#: What a site's configuration sets, among its other values: shell patterns of names.
 FABRIC_SETTING, MANAGEMENT_SETTING = "interfaces.fabric", "interfaces.management"
 
 #: Names of RDMA devices, of InfiniBand, Slingshot and Omni-Path, and those that sites give to the rails of their GPUs.
 _FABRIC = re.compile(r"(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|ibp|ibs|rail)", re.IGNORECASE)
-#: The first port, ports on the mainboard, and those that are called after their use. Clouds count the NICs of the GPUs on from
-#: eth1, and bonds of two ports of a NIC carry the data of RoCE.
+#: The first port, ports on the mainboard, and those named after their use. Clouds number the NICs of the GPUs from eth1
+#: on, and bonds of two ports of a NIC carry the data of RoCE.
 _MANAGEMENT = re.compile(r"(eth0(?!\d)|eno\d|em\d|mgmt|bond0(?!\d)|br|lan|oob|bmc)", re.IGNORECASE)
-#: systemd's names by slot or path; a port's own name behind it (``np0``) is given by drivers of fast adapters alone
-#: (phys_port_name of mlx5, bnxt_en, ice and nfp), whichever way those are used.
+#: systemd's names by slot or path; only drivers of fast adapters append a port's own name (``np0``; phys_port_name of
+#: mlx5, bnxt_en, ice and nfp), whatever those are used for.
 _BY_PLACE = re.compile(r"en[ps]\w*", re.IGNORECASE)
 _FAST_PORT = re.compile(r"en[psx]\w*np\d+", re.IGNORECASE)
 
-#: Drivers of adapters of 1 Gb/s, or of virtual machines: no fabric's.
+#: Drivers of adapters of 1 Gb/s, or of virtual machines: never a fabric's.
 _SLOW_DRIVERS = frozenset({"igb", "igc", "e1000", "e1000e", "tg3", "r8169", "bnx2", "forcedeth", "virtio_net", "sky2"})
-#: Drivers of adapters that fabrics are made of as well as management networks.
+#: Drivers of adapters that are used for fabrics as well as management networks.
 _FAST_DRIVERS = frozenset({"mlx4_en", "mlx4_core", "mlx5_core", "bnxt_en", "ice", "irdma", "cxi_core", "hns3", "nfp", "qede", "cxgb4", "ionic"})  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Interfaces:
-    """``fabric`` and ``management``: patterns of names as a site tells them, which settle it."""
+    """``fabric`` and ``management``: a site's patterns of names, which take precedence."""
 
     fabric: re.Pattern[str] | None = None
     management: re.Pattern[str] | None = None
 
     def role(self, device: str, driver: str | None = None) -> str:
-        """By the name, and by the driver where a line told it."""
+        """The role by name, and by driver if a line named it."""
         if self.fabric is not None and self.fabric.fullmatch(device):
             return FABRIC
         if self.management is not None and self.management.fullmatch(device):
@@ -58,12 +58,12 @@ class Interfaces:
 
 
 def interfaces(settings: Mapping[str, object] | None) -> Interfaces:
-    """From the values that a site's configuration sets."""
+    """The patterns among the values that a site's configuration sets."""
     known = settings or {}
     return Interfaces(_pattern(known.get(FABRIC_SETTING)), _pattern(known.get(MANAGEMENT_SETTING)))
 
 
-#: The fact of ``model.facts`` that holds the settings: who makes a report has no configuration.
+#: The fact of ``model.facts`` that holds the settings: a report has no access to the configuration.
 FACT = "interfaces"
 
 
@@ -76,7 +76,7 @@ class Facts(Protocol):
 
 
 def remember(store: Facts, settings: Mapping[str, object] | None) -> None:
-    """Keeps what a site tells of its interfaces beside what is concluded with it."""
+    """Stores a site's interface settings beside what is concluded with them."""
     text = json.dumps(
         {name: settings[name] for name in (FABRIC_SETTING, MANAGEMENT_SETTING) if settings and name in settings}
     )
@@ -85,7 +85,7 @@ def remember(store: Facts, settings: Mapping[str, object] | None) -> None:
 
 
 def remembered(text: str | None) -> dict[str, Any]:
-    """What ``remember`` kept, for ``interfaces``."""
+    """The settings stored by ``remember``, for ``interfaces``."""
     return dict(json.loads(text)) if text else {}
 
 

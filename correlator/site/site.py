@@ -1,4 +1,4 @@
-"""What is known about the site: Slurm's settings, who is cabled to whom, which interface is for what."""
+"""What is known about the site: Slurm's settings, cables, and the role of each interface."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from correlator.site.interfaces import FABRIC, UNKNOWN, Interfaces, interfaces
 from correlator.site.windows import Value
 from parsers.documents.slurm_conf import seconds
 
-#: Settings that windows use: (default, plausible range) in seconds. The range is used where no configuration was
-#: given: Slurm's documentation and the sites we know keep these values inside it. Defaults: slurm.conf(5).
+#: Settings that windows use: (default, plausible range) in seconds. The range is used if no configuration was given:
+#: Slurm's documentation and the sites we know keep these values inside it. Defaults: slurm.conf(5).
 SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
     "SlurmdTimeout": (300, (10, 900)),
     "MessageTimeout": (10, (5, 100)),
@@ -36,13 +36,13 @@ JOB_SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
     "TORCH_DIST_TIMEOUT_SEC": (600, (600, 1800)),
 }
 
-#: Variables by which a multipath transport says how many planes it uses (MRC and plugins like it).
+#: Variables in which a multipath transport states how many planes it uses (MRC and plugins like it).
 MULTIPLANE = re.compile(r"(?:NCCL|RCCL)_\w*(?:PLANES|MULTIPLANE|NUM_PATHS)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """What holds for all times: rows of settings, cables and Slurm's tree."""
+    """What applies to all times: rows of settings, cables and Slurm's tree."""
 
     settings: list[dict[str, Any]]
     links: list[dict[str, Any]]
@@ -50,14 +50,17 @@ class Inventory:
 
     @cached_property
     def cabling(self) -> Cabling:
-        """What ``links`` say: worked out once, for a service keeps an inventory tick after tick."""
+        """The cables in ``links``, computed once: a service keeps an inventory tick after tick."""
         return cabling(self.links)
 
 
 @dataclass
 class Site:
-    """One cluster's knowledge. ``links`` maps (switch, port) to (host, device) where an inventory says so, ``cables`` the other
-    way; both are today's. What was believed at a moment: ``far_end``, ``cable_at``, ``members_at``."""
+    """One cluster's knowledge.
+
+    ``links`` maps (switch, port) to (host, device) if an inventory lists it, ``cables`` the other way; both are
+    today's. What was believed at a moment: ``far_end``, ``cable_at``, ``members_at``.
+    """
 
     cluster: str | None
     settings: dict[str, Value]
@@ -68,7 +71,7 @@ class Site:
     hosts: frozenset[str] = frozenset()
     leaf_of: dict[str, str] = field(default_factory=dict)
     members: dict[str, frozenset[str]] = field(default_factory=dict)
-    #: Of ``members`` those that Slurm's tree lists.
+    #: Those of ``members`` that Slurm's tree lists.
     listed: dict[str, frozenset[str]] = field(default_factory=dict)
     cabling: Cabling = field(default_factory=Cabling)
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -78,36 +81,39 @@ class Site:
     )
 
     def role(self, host: str | None, device: str | None, driver: str | None = None) -> str:
-        """ "fabric", "management" or "unknown" for an interface (``interfaces.py``); an inventory's planes are a fabric's."""
+        """ "fabric", "management" or "unknown" for an interface (interfaces.py); an inventory's planes are a fabric's."""
         if not device:
             return UNKNOWN
         cable = self.cables.get((host or "", device))
         return FABRIC if cable and cable.get("plane") else self.interfaces.role(device, driver)
 
     def far_end(self, switch: str, port: str, time: float) -> Place | None:
-        """The (host, device) that hung on a switch's port at ``time``; None where nobody tells, or nothing did."""
+        """The (host, device) connected to a switch's port at ``time``; None if unknown or nothing was."""
         moved = (switch, port) in self.cabling.moved_ports
         return self.cabling.far_end(switch, port, time) if moved else self.links.get((switch, port))
 
     def cable_at(self, host: str | None, device: str | None, time: float) -> dict[str, str]:
-        """Switch, port, plane and rail of a NIC at ``time``; empty where nobody tells."""
+        """Switch, port, plane and rail of a NIC at ``time``; empty if unknown."""
         place = (host or "", device or "")
         held = [c for c in self.cabling.moved.get(place, ()) if c.at(time)]
         return held[-1].facts() if held else self.cables.get(place, {})
 
     def members_at(self, switch: str, time: float) -> frozenset[str]:
-        """The nodes that hung on a switch at ``time``."""
+        """The nodes connected to a switch at ``time``."""
         known = self.cabling.changed.get(switch)
         if known is None:
             return self.members.get(switch, frozenset())
         return self.listed.get(switch, frozenset()).union(c.host for c in known if c.host and c.at(time))
 
     def carried_by(self, switch: str) -> frozenset[str]:
-        """What the known cables of a switch are for: "fabric", "management", "unknown"; empty where none is known."""
+        """What the known cables of a switch carry: "fabric", "management", "unknown"; empty if none is known."""
         return frozenset(self.role(*place) for place, cable in self.cables.items() if cable["switch"] == switch)
 
     def values_for(self, run_key: str | None) -> dict[str, Value]:
-        """Settings for a window, with those of a job's environment where the run left one. Not to be changed by who asks."""
+        """Settings for a window, with those of the run's environment if it is known.
+
+        Callers must not modify the result.
+        """
         own = self.job_settings.get(run_key or "", {})
         kept = self._values.get(run_key if own else None)
         if kept is not None and kept[0] == self.settings:
@@ -122,25 +128,28 @@ class Site:
             number = _number(own.get(name))
             if number is not None:
                 values[name] = Value(number, number, True, "job environment")
-            elif own:  # the environment is known and does not set it: the library's default holds
+            elif own:  # the environment is known and does not set it: the library's default applies
                 values[name] = Value(default, default, True, "library default")
             else:
                 values[name] = Value(low, high, False, "not known")
         return values
 
     def cabled(self, host: str | None, device: str | None, switch: object = None) -> bool:
-        """Is the port in use? Where an inventory lists the host's cables, a port without one is a spare. What was heard of
-        neighbours lists none: a port may be down, or carry InfiniBand, or its switch keep silent."""
+        """Is the port in use? If an inventory lists the host's cables, a port without one is a spare.
+
+        Neighbour discovery is no inventory: a port may be down, or carry InfiniBand, or its switch may not announce
+        itself.
+        """
         return bool(switch) or host not in self.inventoried or (host, device) in self.cables
 
     def planes_of(self, run_key: str | None) -> int:
-        """Over how many independent fabric planes a run's transport spreads, as its environment says; 1 if it does not."""
+        """The number of independent fabric planes of a run's transport, by its environment; 1 if it does not set it."""
         own = self.job_settings.get(run_key or "", {})
         numbers = [_number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
         return int(max([n for n in numbers if n], default=1))
 
     def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
-        """ "SlurmdTimeout=24, MessageTimeout=10", or says that a value is not known."""
+        """ "SlurmdTimeout=24, MessageTimeout=10", or that a value is not known."""
         values = self.values_for(run_key)
         parts = []
         for name in sorted(names):
@@ -203,9 +212,9 @@ def build_site(
     hosts: Iterable[str],
     overrides: Mapping[str, object] | None = None,
 ) -> Site:
-    """Puts together what inventories, slurm.conf, topology.conf and job environments say."""
+    """Combines inventories, slurm.conf, topology.conf and job environments."""
     settings = list(settings)
-    # A switch may be all that is heard of the link of a controller whose own logs are elsewhere.
+    # Of a controller whose own logs are elsewhere, a switch's lines about its link may be the only ones.
     named = frozenset(hosts) | controllers(settings)
     site = Site(
         cluster=cluster, settings=read_settings(settings, overrides), interfaces=interfaces(overrides), hosts=named

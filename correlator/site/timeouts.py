@@ -1,7 +1,7 @@
-"""Settings that nobody told, narrowed by the delays that were seen.
+"""Unknown settings, narrowed by observed delays.
 
-SlurmdTimeout decides how long after a loss a node is set DOWN. Where no slurm.conf was collected, each loss that
-lasted until the node was set DOWN says within which bounds the setting must lie. The estimate stays marked as one.
+SlurmdTimeout decides how long after a loss a node is set DOWN. If no slurm.conf was collected, each loss that lasted
+until the node was set DOWN gives bounds on the setting. The estimate stays marked as one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGE_TIMEOUT_S = 10.0
 
 
 def narrow_slurmd_timeout(site: Site, outages: Iterable[Fact], downs: Iterable[Fact]) -> None:
-    """Replaces an unknown SlurmdTimeout by the range that fits every outage of a link that ended in its node being set DOWN."""
+    """Replaces an unknown SlurmdTimeout by the range that fits all link outages after which the node was set DOWN."""
     known = site.settings["SlurmdTimeout"]
     if known.known:
         return
@@ -37,8 +37,8 @@ def narrow_slurmd_timeout(site: Site, outages: Iterable[Fact], downs: Iterable[F
         if fits_low <= fits_high:
             low, high, seen = fits_low, fits_high, True
     if seen:
-        # Whole seconds, and no count of delays: a further delay that narrows nothing leaves every verdict as it stands,
-        # and so only the few that do ask for concluding about everything anew.
+        # Whole seconds, and no count of delays: a further delay that narrows nothing leaves every verdict unchanged, so
+        # only the few that do narrow it require concluding about everything anew.
         site.settings["SlurmdTimeout"] = Value(math.floor(low), math.ceil(high), False, "estimated from delays seen")
         message = site.settings["MessageTimeout"]
         if not message.known:

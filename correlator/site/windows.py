@@ -1,7 +1,7 @@
 """Window expressions over the site's configuration: ``[2*SlurmdTimeout/3, 5*SlurmdTimeout/3 + MessageTimeout]``.
 
-A setting that nobody told us is not a number but a range of plausible values: ``Value(low, high, known=False)``.
-Arithmetic is interval arithmetic, so an unknown setting widens the window instead of inventing one.
+An unknown setting is not a number but a range of plausible values: ``Value(low, high, known=False)``. Arithmetic is
+interval arithmetic, so an unknown setting widens the window instead of inventing one.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def parse_window(text: str) -> tuple[Any, Any]:
 
 
 def names(text: str) -> frozenset[str]:
-    """The settings that a window speaks of."""
+    """The settings that a window names."""
     return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"(?<=\d)(us|ms|min|s|h|d)\b", "", text))) - {
         "max",
         "min",
@@ -126,14 +126,14 @@ def _evaluate(tree: Any, values: Mapping[str, Value]) -> Value:
 
 
 def check_units(text: str, plain: Collection[str]) -> None:
-    """Raises ``ExpressionError`` where a bound of a window is no time. Names are times but for those that are ``plain`` numbers."""
+    """Raises ``ExpressionError`` if a bound of a window is not a time. Names are times, except the ``plain`` numbers."""
     for tree in parse_window(text):
         if _power(tree, plain) not in (1, None):
             raise ExpressionError(f"{text!r}: {_written(tree)} is no time")
 
 
 def _power(tree: Any, plain: Collection[str]) -> int | None:
-    """To which power an expression has seconds: 1 is a time, 0 a plain number; None is a bare number, which may be either."""
+    """The power of seconds in an expression: 1 is a time, 0 a plain number; None is a bare number, which may be either."""
     kind = tree[0]
     if kind == "number":
         return 1 if tree[2] else None
@@ -154,7 +154,7 @@ def _power(tree: Any, plain: Collection[str]) -> int | None:
 
 
 def _written(tree: Any) -> str:
-    """An expression as somebody would write it."""
+    """An expression as a person would write it."""
     kind = tree[0]
     if kind == "number":
         return f"{tree[1]:g}s" if tree[2] else f"{tree[1]:g}"

@@ -1,1 +1,1 @@
-"""Knows which cause a run's end is laid to, and how surely. Must not know incidents, nor how they are told."""
+"""Knows which cause ended a run, and with what confidence. Must not know incidents, nor how they are presented."""

@@ -1,4 +1,4 @@
-"""Heterogeneous jobs: parts that end because another one failed."""
+"""Heterogeneous jobs: components that end because another one failed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from parsers.hostlist import fold
 if TYPE_CHECKING:
     from correlator.verdicts.verdict import Verdict
 
-#: Whole seconds of accounting, beside slurmctld's own stamp.
+#: Whole seconds of accounting, beside slurmctld's own timestamp.
 END_SLACK_S = 5.0
 
-#: Slurm ends the other parts of a heterogeneous job with the first that fails; KillWait is 30 s.
+#: Slurm ends the other components of a heterogeneous job with the first that fails; KillWait is 30 s.
 TAKEN_ALONG_S = 60.0
 
 
 def taken_along(world: World, verdicts: list[Verdict]) -> None:
-    """Parts of a heterogeneous job that have no cause of their own end by that of the part that failed."""
+    """Gives components of a heterogeneous job without a cause of their own that of the component that failed."""
     of_job: dict[int, list[Verdict]] = {}
     for verdict in verdicts:
         of_job.setdefault(verdict.run.job_id, []).append(verdict)
@@ -42,7 +42,7 @@ def taken_along(world: World, verdicts: list[Verdict]) -> None:
 
 
 def _of_itself(verdict: Verdict) -> bool:
-    """Did it end without a word of its own and without anybody who asked for it?"""
+    """Did it end without an error of its own and without a request?"""
     if verdict.end.kind == RUN_CANCELLED.name:
         return not verdict.own and str(verdict.run.row.get("cancelled_by") or "0") in ("0", "root", "slurm")
     return verdict.end.kind in (RUN_FAILED.name, RUN_NODE_FAIL.name) and not verdict.end.attrs["words"]["own"]

@@ -1,4 +1,4 @@
-"""Ends that people, Slurm and limits brought about on purpose: they are decided before causes are weighed."""
+"""Ends that people, Slurm and limits caused on purpose: they are decided before causes are weighed."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
     return _timed_out(run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
 
 
-#: slurmd cancels a run, as root, whose launch fails on its node, and slurmctld writes the same line of that as of an
-#: administrator's scancel (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
+#: slurmd cancels a run, as root, if its launch fails on its node, and slurmctld logs it like an administrator's scancel
+#: (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
 LAUNCHES_WITHIN_S = 60.0
 ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.9, 0.55
 
 
 def _sure_of_root(world: World, run: Run, orders: list[Fact]) -> tuple[float, str]:
-    """How surely it was a person that cancelled a run as root, and what else it may have been."""
+    """The probability that a person cancelled a run as root, and what else it may have been."""
     if may_not_have_been_launched(world, run):
         return (
             ROOT_OR_SLURMD_SURE,
@@ -64,7 +64,7 @@ def _sure_of_root(world: World, run: Run, orders: list[Fact]) -> tuple[float, st
 
 
 def may_not_have_been_launched(world: World, run: Run) -> bool:
-    """Did a run hardly begin, on a node whose slurmd was not heard?"""
+    """Was the run very short, on a node whose slurmd's log is missing?"""
     lasted = run.end - run.start if run.end is not None and run.start is not None else 0.0
     logging_nodes = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
     return lasted <= LAUNCHES_WITHIN_S and len(logging_nodes) < max(1, len(run.nodes))
@@ -73,7 +73,7 @@ def may_not_have_been_launched(world: World, run: Run) -> bool:
 def _timed_out(
     run: Run, end: Fact, chains: list[Chain], lines: list[Event]
 ) -> tuple[str, float, str, list[Event]] | None:
-    """What a TIMEOUT rests on, where no chain to the infrastructure carries it."""
+    """What a TIMEOUT rests on, if no chain leads to the infrastructure."""
     if inactive := [e for e in lines if "inactivity" in e.message.lower()]:
         why = "Slurm ended it because the srun or salloc that it was started with no longer answered (InactiveLimit); why, nothing that was collected tells"
         return "unknown", UNLOGGED_LAUNCHER_SURE, why, inactive
@@ -95,13 +95,16 @@ def _timed_out(
     return "app.timeout", 0.93, "it reached its time limit", lines
 
 
-#: Slurm looks for time limits that are over once a minute, and never ends a run before its own.
+#: Slurm checks for exceeded time limits once a minute, and never ends a run before its own.
 LIMITS_LOOKED_AT_S = 60.0
 
 
 def _short_of_limit(run: Run, lines: list[Event]) -> str:
-    """Accounting and slurmstepd tell of a time limit as well where InactiveLimit or the end of a reservation ended a run;
-    slurmctld tells them apart."""
+    """Why a TIMEOUT did not come from the run's own time limit; empty if it did.
+
+    Accounting and slurmstepd report a time limit also if InactiveLimit or the end of a reservation ended the run; only
+    slurmctld's log distinguishes these.
+    """
     limit = run.row.get("time_limit_s")
     timeouts = [e for e in lines if e.source == "slurmctld" and e.kind == "slurm.job_timeout"]
     lasted = run.end - run.start if run.end is not None and run.start is not None else float("inf")
@@ -114,7 +117,7 @@ def _short_of_limit(run: Run, lines: list[Event]) -> str:
 
 
 def _name_of(run: Run, uid: object) -> str:
-    """Whoever asked Slurm for something about a run: its user by name."""
+    """The user who requested something of Slurm about a run, by name."""
     if uid in (None, ""):
         return "somebody"
     if str(uid) == str(run.row.get("uid")):
@@ -122,17 +125,19 @@ def _name_of(run: Run, uid: object) -> str:
     return "root" if str(uid) == "0" else f"uid {uid}"
 
 
-#: Signals that somebody sends: hang-up, interrupt, quit, kill, the two users' own, terminate. The others a program meets by itself.
+#: Signals that are sent on purpose: hang-up, interrupt, quit, kill, the two user-defined ones, terminate. Programs
+#: raise the others themselves.
 SENT_SIGNALS = frozenset({1, 2, 3, 9, 10, 12, 15})
-#: Who heeds a signal ends within this, seconds: KillWait as slurm.conf has it where nothing is said.
+#: A program that obeys a signal ends within this, seconds: KillWait's default in slurm.conf.
 HEEDED_S = 30.0
 SIGNALLED_SURE = 0.9
 
 
 def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
-    """What asked for a signal to a run that ended by one soon after: ``scancel --signal`` leaves it FAILED, not CANCELLED."""
+    """The requests for a signal before a run that ended by one: ``scancel --signal`` leaves it FAILED, not CANCELLED."""
     code, signal = _as_number(run.row.get("exit_code")), _as_number(run.row.get("exit_signal"))
-    # A shell's exit code is 128 and the signal; sacct shows its lower seven bits only. 1 to 3 are what programs end with.
+    # A shell's exit code is 128 plus the signal; sacct shows its lower seven bits only. Programs themselves end with 1
+    # to 3.
     if signal not in SENT_SIGNALS and code - 128 not in SENT_SIGNALS and code not in SENT_SIGNALS - {1, 2, 3}:
         return []
     return [
@@ -147,24 +152,24 @@ def _as_number(text: object) -> int:
 
 
 def given_up(world: World, run: Run) -> list[Event]:
-    """slurmd's lines about a launch that failed and after which it cancelled the run itself, as root; the last says so."""
+    """slurmd's lines about a failed launch after which it cancelled the run itself, as root; the last line says so."""
     lines = [e for e in world.by_job.get(run.job_id, ()) if e.source in ("slurmd", "slurmstepd") and e.kind == "slurm.node_error"
              and run.start is not None and run.start - 5 <= e.time <= (run.end or e.time) + 5]  # fmt: skip
     given_up = [e for e in lines if LAUNCH_GIVEN_UP in e.message]
     return [*(e for e in lines if e.time <= given_up[0].time and e not in given_up), *given_up] if given_up else []
 
 
-#: Her session ended, her host died or its network: who launches from a laptop leaves no trace of it.
+#: The user's session ended, or the host or its network failed: a launch from a laptop leaves no trace of that.
 UNLOGGED_LAUNCHER_SURE = 0.6
 
 #: A run that slows down and stays slow is as often held back by a node, a link or the storage as by itself.
 SLOWED_SURE = 0.5
 
-#: A program that deadlocked is its own; output that was kept back in a buffer is lost with it, and looks the same.
+#: A deadlock is the program's own fault; output that was lost in a buffer looks the same.
 STALLED_SURE = 0.6
 
 
-#: A script that goes on after a step was killed may end by that, or by something of its own.
+#: A script that goes on after a step was killed may end by that, or by an error of its own.
 OUTLIVED_SURE = 0.6
 
 

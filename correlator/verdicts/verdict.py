@@ -10,7 +10,10 @@ from correlator.model.nouns import Event, Fact, Run
 
 
 class Unproven(NamedTuple):
-    """What is wanting of the evidence of a cause. ``at_most``: so sure can one be; ``doubt``: why, for people."""
+    """What is missing in the evidence of a cause.
+
+    ``at_most`` is the highest confidence; ``doubt`` says why, for people.
+    """
 
     at_most: float
     doubt: str
@@ -18,8 +21,11 @@ class Unproven(NamedTuple):
 
 @dataclass
 class Verdict:
-    """``category`` and, for infrastructure, the chain and its root. ``confidence`` 0..1; ``at_most``: what is left of it
-    after calibration, which does not know what was collected of this run's nodes."""
+    """``category`` and, for infrastructure, the chain and its root.
+
+    ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
+    run's nodes.
+    """
 
     run: Run
     end: Fact
