@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(COMPILED): $(STAMP)  # the demo receives nothing
 	@echo "compiling the receivers, once (half a minute)"
-	$(BIN)/python -m collector.columnar.prepare
+	$(BIN)/python -m collector.receivers.prepare
 	touch $@
 
 $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests

@@ -35,7 +35,7 @@ from faultline.clock_watch import ClockWatch
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.disputes import Disputes
-from faultline.notify.targets import dispatcher_of
+from faultline.notify_targets import dispatcher_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
 from parsers.watched import WatchedCatalogue

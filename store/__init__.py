@@ -34,8 +34,9 @@ def is_store(folder: Path) -> bool:
 def restore(copy: Path, into: Path) -> None:
     """Puts a copy that ``Door.backup`` made into an empty or new folder. Raises ``StoreError``."""
     from store.duckdb.copies import restore as put_back
+    from store.duckdb.store import DuckStore
 
-    put_back(copy, into)
+    put_back(copy, into, DuckStore)
 
 
 def set_log_aside(folder: Path) -> Path | None:

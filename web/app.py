@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from parsers.visible import visible
 from store.door import Asks
 from store.errors import EngineError
-from web import answering, api, feedback, pages, repairs, rooms, sources, suggesting, tail
-from web.access import login
+from web import answering, api, feedback, login, pages, repairs, rooms, sources, suggesting, tail
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit

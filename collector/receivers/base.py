@@ -13,15 +13,20 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import zstandard
 
 from parsers.record import FIRST_MOMENT, LAST_MOMENT, Origin, Parsed
 
 if TYPE_CHECKING:
+    import asyncio
+
     import polars as pl
 
+    from collector.connections import Connections
+    from collector.segment_file import Position
+    from collector.spool import Spool
     from parsers.engine import LineParser
 
 #: Limits of a body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
@@ -379,6 +384,25 @@ class Route:
     problem: Callable[[int, str, str], Answer] | None = None
     #: For unbounded bodies: a coroutine function of (intake, scope, headers, chunks) instead of ``accept``.
     stream: Callable[..., Any] | None = None
+
+
+class Intake(Protocol):
+    """What the service gives a receiver that listens, or that reads a body without end (``collector.intake.Intake``)."""
+
+    spool: Spool
+    #: All TCP connections of the service, of HTTP and of listeners.
+    connections: Connections
+
+    def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
+        """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
+        ...
+
+    def report_blind(
+        self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None, size: int | None
+    ) -> asyncio.Future[Position] | None:  # fmt: skip
+        """Records that a stream was not seen between two moments (seconds since 1970). The future is done when that is on disk;
+        None where the spool has no room for it."""
+        ...
 
 
 @dataclass(frozen=True)

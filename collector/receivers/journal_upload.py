@@ -10,12 +10,9 @@ import json
 import re
 import struct
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from collector.receivers.base import Answer, Decoded, Payload, Poison, Receiver, Refused, Route, Run, unpack
-
-if TYPE_CHECKING:
-    from collector.intake import Intake
+from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, Receiver, Refused, Route, Run, unpack
 
 #: Entries are spooled together up to this many bytes: a body may be a whole journal.
 BATCH_BYTES = 1024 * 1024

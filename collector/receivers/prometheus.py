@@ -12,17 +12,14 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
-from collector.receivers.base import MAX_UNPACKED, Decoded, Payload, Receiver, Refused, moment_of, unpack
+from collector.receivers.base import MAX_UNPACKED, Decoded, Intake, Payload, Receiver, Refused, moment_of, unpack
 from collector.spool import SpoolBroken, SpoolFull
 from parsers import documents
 from parsers.record import Origin
-
-if TYPE_CHECKING:
-    from collector.intake import Intake
 
 log = structlog.get_logger()
 

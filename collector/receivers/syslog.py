@@ -13,20 +13,17 @@ import socket
 import ssl
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import structlog
 
 from collector import octet_frames
 from collector.connections import FRAME_S, MOST_HELD, STALLED_S, Connections, Door, Place
-from collector.receivers.base import Decoded, ListenFailed, Payload, Receiver, Run
+from collector.receivers.base import Decoded, Intake, ListenFailed, Payload, Receiver, Run
 from collector.receivers.syslog_batches import Gatherer, Part, plain_address
 from collector.receivers.syslog_udp import DatagramListener, udp_socket
 from parsers.lines import line_ends
-
-if TYPE_CHECKING:
-    from collector.intake import Intake
 
 log = structlog.get_logger()
 

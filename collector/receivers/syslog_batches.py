@@ -10,13 +10,11 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from collector.receivers.base import Intake
 from collector.segment_file import Position
 from collector.spool import SpoolBroken, SpoolFull
-
-if TYPE_CHECKING:
-    from collector.intake import Intake
 
 #: Bytes read from a connection at once; one buffer serves all connections.
 READ_BYTES = 512 * 1024

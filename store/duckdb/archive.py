@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import structlog
@@ -30,11 +30,10 @@ from store.door import Closed, Dropped
 from store.duckdb import segments
 from store.duckdb.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
 from store.duckdb.line_heads import head_of
+from store.duckdb.open_store import OpenStore
+from store.duckdb.schema import log_views
 from store.errors import LinesChanged
 from store.tables import LOGS
-
-if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
 
 log = structlog.get_logger()
 
@@ -59,7 +58,7 @@ _FINGERPRINT = """SELECT count(*), coalesce(sum(hash(time, time_quality, sender_
 # -- closing days ----------------------------------------------------------------------------------------------------
 
 
-def close_days(store: DuckStore, today: date, *, hot_days: int = 2, least: int = LEAST_LINES) -> Closed:
+def close_days(store: OpenStore, today: date, *, hot_days: int = 2, least: int = LEAST_LINES) -> Closed:
     """Archives every day that lies more than ``hot_days`` days before ``today`` (UTC). Cheap when there is nothing to do.
 
     Others may read and write meanwhile; the last step of each file keeps writers out for about a second per million lines.
@@ -77,7 +76,7 @@ def close_days(store: DuckStore, today: date, *, hot_days: int = 2, least: int =
     return done
 
 
-def _days(store: DuckStore, until: date, least: int) -> list[date]:
+def _days(store: OpenStore, until: date, least: int) -> list[date]:
     lines: dict[date, int] = {}
     for clock in CLOCKS:
         found = store.rows(
@@ -89,7 +88,7 @@ def _days(store: DuckStore, until: date, least: int) -> list[date]:
     return sorted(day for day, count in lines.items() if count >= least)
 
 
-def _close(store: DuckStore, day: date) -> Iterator[Written]:
+def _close(store: OpenStore, day: date) -> Iterator[Written]:
     """Moves one day; lines that come meanwhile wait for the next time."""
     found = [piece for clock in CLOCKS for piece in slices(_seconds(store, day, clock), day, clock)]
     for part in parts(found):
@@ -103,7 +102,7 @@ def _close(store: DuckStore, day: date) -> Iterator[Written]:
                     raise
 
 
-def _seconds(store: DuckStore, day: date, clock: str) -> list[tuple[int, int]]:
+def _seconds(store: OpenStore, day: date, clock: str) -> list[tuple[int, int]]:
     found = store.rows(
         f"""SELECT CAST(epoch(date_trunc('second', {clock})) AS BIGINT) AS second, count(*) AS n {_settled(store)}
         AND {condition(clock)} GROUP BY ALL ORDER BY ALL""",
@@ -112,7 +111,7 @@ def _seconds(store: DuckStore, day: date, clock: str) -> list[tuple[int, int]]:
     return [(row["second"], row["n"]) for row in found]
 
 
-def _settled(store: DuckStore) -> str:
+def _settled(store: OpenStore) -> str:
     """The lines there are now, as FROM and WHERE; but not the unfinished last line of a file, which is replaced when the
     file has grown."""
     cursor = store.cursor()
@@ -125,7 +124,7 @@ def _settled(store: DuckStore) -> str:
     return found + (f" AND rowid NOT IN ({', '.join(str(int(row)) for (row,) in unfinished)})" if unfinished else "")
 
 
-def _move(store: DuckStore, day: date, found: Sequence[Slice]) -> Written:
+def _move(store: OpenStore, day: date, found: Sequence[Slice]) -> Written:
     """Writes one file and takes its lines out of DuckDB."""
     lines = _settled(store)
     spans = {
@@ -229,7 +228,7 @@ _OLD = {
 }
 
 
-def drop_before(store: DuckStore, day: date) -> Dropped:
+def drop_before(store: OpenStore, day: date) -> Dropped:
     """Drops what was seen before ``day`` (UTC), in DuckDB and in the archive: all of it or nothing.
 
     Files are removed from the disk by the next call or at the next start, since readers may have them open.
@@ -265,17 +264,15 @@ def drop_before(store: DuckStore, day: date) -> Dropped:
 # -- the files -------------------------------------------------------------------------------------------------------
 
 
-def folder_of(store: DuckStore) -> Path:
+def folder_of(store: OpenStore) -> Path:
     """Where the archive of a store lies. Views name files by their whole paths."""
     assert store.folder is not None
     return (store.folder / FOLDER).resolve()
 
 
-def make_views(store: DuckStore, connection: duckdb.DuckDBPyConnection) -> None:
+def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
     """Makes the views over log lines anew, inside the caller's transaction. A registered file that is not there is left
     out (``missing`` names it): one lost file must not keep everything else from being read."""
-    from store.duckdb.schema import log_views
-
     tiers = []
     if store.folder is not None:
         folder = folder_of(store)
@@ -310,7 +307,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def held(store: DuckStore) -> dict[str, Any]:
+def held(store: OpenStore) -> dict[str, Any]:
     """What the archive holds: lines, first and last time, bytes."""
     if not _known(store):
         return {"lines": 0, "first": None, "last": None, "bytes": 0}
@@ -321,12 +318,12 @@ def held(store: DuckStore) -> dict[str, Any]:
     )[0]
 
 
-def _known(store: DuckStore) -> bool:
+def _known(store: OpenStore) -> bool:
     """False for a store that was last written by a version without archive."""
     return bool(store.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'raw' AND table_name = 'archive'"))
 
 
-def moved(store: DuckStore) -> bool:
+def moved(store: OpenStore) -> bool:
     """Whether the views look for the archive in another place than where it is."""
     if store.folder is None:
         return False
@@ -334,7 +331,7 @@ def moved(store: DuckStore) -> bool:
     return any("read_parquet(" in v["sql"] and _quoted(f"{folder_of(store)}/")[:-1] not in v["sql"] for v in views)
 
 
-def name_cluster(store: DuckStore, connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
+def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
     """Archived lines without a cluster are of this one; inside the caller's transaction."""
     unnamed = connection.execute(
         "SELECT 1 FROM raw.archive WHERE state = ? AND list_count(clusters) < len(clusters) AND cluster IS NULL LIMIT 1",
@@ -345,7 +342,7 @@ def name_cluster(store: DuckStore, connection: duckdb.DuckDBPyConnection, cluste
         make_views(store, connection)
 
 
-def sweep(store: DuckStore) -> None:
+def sweep(store: OpenStore) -> None:
     """Removes files whose writing did not come to its end, and files whose lines were dropped."""
     rows = store.rows("SELECT file FROM raw.archive WHERE state IN (?, ?)", [WRITING, DROPPED])
     for row in rows:
@@ -354,7 +351,7 @@ def sweep(store: DuckStore) -> None:
             connection.execute("DELETE FROM raw.archive WHERE file = ?", [row["file"]])
 
 
-def damaged(store: DuckStore, *, thorough: bool = False) -> list[str]:
+def damaged(store: OpenStore, *, thorough: bool = False) -> list[str]:
     """What is wrong with the files of the archive: missing, of another size, or (``thorough``: reads them all) of another
     content; and files that the store knows nothing of."""
     if store.folder is None or not _known(store):

@@ -7,15 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from store.door import Copy
 from store.duckdb import archive
+from store.duckdb.open_store import DATABASE, Opener, OpenStore
 from store.errors import StoreError
 from store.tables import STORED
-
-if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
 
 #: Beside the copied files: digests of the tables as they were.
 NOTE = "backup.json"
@@ -23,7 +20,7 @@ NOTE = "backup.json"
 _COPY = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])"
 
 
-def backup(store: DuckStore, folder: Path) -> Copy:
+def backup(store: OpenStore, folder: Path) -> Copy:
     """A consistent copy in an empty or new folder. Writers wait. Raises ``StoreError``."""
     if store.folder is None:
         raise StoreError("a store in memory has no files to copy; give it a --data folder")
@@ -44,17 +41,15 @@ def backup(store: DuckStore, folder: Path) -> Copy:
     return copy
 
 
-def _files(store: DuckStore) -> list[Path]:
+def _files(store: OpenStore) -> list[Path]:
     """What belongs to a store: the database, what its log still holds, and registered files of the archive."""
-    from store.duckdb.store import DATABASE
-
     assert store.folder is not None
     kept = store.rows("SELECT file FROM raw.archive WHERE state = ? ORDER BY file", [archive.KEPT])
     parts = [store.folder / f"{DATABASE}{end}" for end in ("", ".wal", ".mark")]
     return [path for path in parts if path.exists()] + [store.folder / archive.FOLDER / row["file"] for row in kept]
 
 
-def digests(store: DuckStore) -> dict[str, tuple[int, str]]:
+def digests(store: OpenStore) -> dict[str, tuple[int, str]]:
     """Of each stored table how many rows it has and a digest over them in whatever order."""
     there = {
         f"{row['s']}.{row['t']}" for row in store.rows("SELECT schema_name AS s, table_name AS t FROM duckdb_tables()")
@@ -76,12 +71,10 @@ def read(folder: Path) -> Copy:
         raise StoreError(f"{folder}: holds no copy of a store ({NOTE} cannot be read: {error})") from error
 
 
-def verify(copy: Copy) -> list[str]:
+def verify(copy: Copy, opener: Opener) -> list[str]:
     """How the files of a copy differ from its note; empty if they do not. Opens them for reading only."""
-    from store.duckdb.store import DuckStore
-
     try:
-        with DuckStore(copy.folder, read_only=True) as store:
+        with opener(copy.folder, read_only=True) as store:
             now = digests(store)
             wrong = archive.damaged(store, thorough=True)
     except StoreError as error:
@@ -97,11 +90,9 @@ def _rows(table: tuple[int, str] | None) -> str:
     return "no table" if table is None else f"{table[0]:,} rows of digest {table[1]}"
 
 
-def restore(folder: Path, into: Path) -> None:
+def restore(folder: Path, into: Path, opener: Opener) -> None:
     """Puts a copy that is whole into an empty or new folder. Raises ``StoreError``; then ``into`` holds no store."""
-    from store.duckdb.store import DuckStore
-
-    if wrong := verify(read(folder)):
+    if wrong := verify(read(folder), opener):
         raise StoreError(f"{folder}: the copy is not what was written; nothing was restored. {wrong[0]}")
     into.mkdir(parents=True, exist_ok=True)
     if any(into.iterdir()):
@@ -110,5 +101,5 @@ def restore(folder: Path, into: Path) -> None:
         shutil.copytree(folder, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns(NOTE))
     except (OSError, shutil.Error) as error:
         raise StoreError(f"{into}: the copy was not restored: {error}") from error
-    with DuckStore(into) as store:  # views name the archive by its place
+    with opener(into) as store:  # views name the archive by its place
         store.begin_instance()  # the numbers of batches are given again

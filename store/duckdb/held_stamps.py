@@ -7,18 +7,14 @@ was written more than a day after it came, or after its file was loaded, has the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import duckdb
 import structlog
 
 from parsers.clock import AHEAD
 from parsers.future import SEEN, TAG
 from store.changes import Change
+from store.duckdb.open_store import OpenStore
 from store.tables import LOGS
-
-if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
 
 log = structlog.get_logger()
 #: In ``model.facts`` once it is done.
@@ -41,7 +37,7 @@ WHERE rowid IN ({_AHEAD})"""
 _LATEST = """SELECT greatest((SELECT max(received_time) FROM raw.logs), (SELECT max(ingested_at) FROM raw.files))"""
 
 
-def hold(store: DuckStore) -> int:
+def hold(store: OpenStore) -> int:
     """Holds what is ahead, once for each store; how many lines that were. Raises ``duckdb.Error``; then nothing is changed."""
     if store.fact(FACT) is not None:
         return 0

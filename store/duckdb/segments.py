@@ -19,7 +19,7 @@ updated; the filter stays right, since it only says where a text cannot be.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -28,13 +28,11 @@ import pyarrow as pa
 
 from store.changes import Change
 from store.door import Sealed
+from store.duckdb.open_store import OpenStore
 from store.duckdb.writing import insert
 from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import LOGS
 from store.text_filter import BLOCK_ROWS, FilterBuilder, TextFilter
-
-if TYPE_CHECKING:
-    from store.duckdb.store import DuckStore
 
 #: One round of sealing: about 100 MB of lines in memory, and writers wait for two or three seconds at most.
 ROUND_ROWS = 4 * SEGMENT_ROWS
@@ -53,13 +51,13 @@ SCHEMA = [
 ]
 
 
-def unsealed(store: DuckStore) -> int:
+def unsealed(store: OpenStore) -> int:
     """Lines that wait in no segment yet; a zone map answers this in about a millisecond."""
     row = store.cursor().execute("SELECT count(*) FROM raw.logs WHERE block = 0").fetchone()
     return int(row[0]) if row else 0
 
 
-def seal(store: DuckStore, *, least: int = SEGMENT_ROWS) -> Sealed:
+def seal(store: OpenStore, *, least: int = SEGMENT_ROWS) -> Sealed:
     """Closes segments if at least ``least`` lines wait; call it after every few batches, it is cheap when there is
     nothing to do. Takes the store's write lock for each round of at most ``ROUND_ROWS`` lines."""
     done = Sealed()
@@ -109,7 +107,7 @@ def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, *,
     return len(starts)
 
 
-def add_filters(store: DuckStore, most: int = 1) -> int:
+def add_filters(store: OpenStore, most: int = 1) -> int:
     """Makes filters of at most ``most`` segments that were stored without, oldest first; gives how many it made."""
     waiting = store.rows(
         "SELECT first_block, last_block FROM raw.log_segments WHERE filter_rows = 1 ORDER BY first_block LIMIT ?",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -38,7 +38,8 @@ from store.duckdb import (
 from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
-from store.duckdb.querying import Asks, store_errors, translated
+from store.duckdb.open_store import DATABASE, OpenStore
+from store.duckdb.querying import store_errors, translated
 from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
@@ -53,7 +54,6 @@ __all__ = [
     "insert", "logs_for_storage", "plain", "service_address",
 ]  # fmt: skip
 
-DATABASE = "faultline.duckdb"
 #: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
 MEMORY = "60%"
@@ -61,14 +61,13 @@ MEMORY = "60%"
 CHECKPOINT = "256MB"
 
 
-class DuckStore(Asks):
+class DuckStore(OpenStore):
     """An open store. ``folder`` None means in memory (tests, ``faultline demo`` uses a temporary folder instead)."""
 
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
         self.folder = folder
         self.read_only = read_only
         self._write_lock = threading.RLock()
-        #: Held by who closes days or drops them: one at a time.
         self.upkeep = threading.RLock()
         #: Told of what is added (``announce``), as long as somebody else holds on to them.
         self.listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
@@ -498,19 +497,13 @@ class DuckStore(Asks):
 
     def verify(self, copy: Copy) -> list[str]:
         """How a copy differs from what was written down when it was made; empty if it does not."""
-        return copies.verify(copy)
+        return copies.verify(copy, DuckStore)
 
     def close(self) -> None:
         with self._write_lock:
             self._connection.close()
             if self._marking is not None:
                 self._marking.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:

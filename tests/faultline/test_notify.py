@@ -19,7 +19,7 @@ from faultline.failure import CommandError
 from faultline.notify import notifiers
 from faultline.notify.dispatch import MOST, REMEMBERED, RETRY_S, SETTLE_S, Dispatcher, Target
 from faultline.notify.message import Message
-from faultline.notify.targets import dispatcher_of
+from faultline.notify_targets import dispatcher_of
 from faultline.service import Service
 from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded

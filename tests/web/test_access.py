@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 from store.duckdb.store import DuckStore
 from tests.correlator.rows import CAPTURES, concluded
 from web.access.gate import OPEN, Gate
-from web.access.login import inside
 from web.access.own import OwnReader
 from web.access.own_documents import OwnDocuments
 from web.access.people import Role, Roles
@@ -24,6 +23,7 @@ from web.access.rights import ASKED_WITH_BODY, FOR_OWN, needed
 from web.access.sessions import COOKIE, Sessions, key_of
 from web.access.users import Users, UsersError, hashed_password, hashed_token
 from web.app import create_app
+from web.login import inside
 from web.reading import Reader
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")

@@ -24,8 +24,8 @@ from correlator.facts.jobs.kinds import (
     RunEnd,
 )
 from correlator.facts.links.kinds import SWITCH_OUTAGE
-from correlator.facts.node_polls import lost_by
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, NodeDown
+from correlator.facts.nodes.polls import lost_by
 from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run

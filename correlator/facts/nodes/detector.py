@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.node_polls import down_by_state, polled_states
 from correlator.facts.nodes.kinds import (
     ADMIN_DOWN,
     FRESH_BOOT_S,
@@ -27,6 +26,7 @@ from correlator.facts.nodes.kinds import (
     NodeDown,
     NodeReboot,
 )
+from correlator.facts.nodes.polls import down_by_state, polled_states
 from correlator.facts.world import BOOT_STAMPS_S, World, hosts_of, merge_near
 from correlator.model.nouns import Event, Fact, in_order
 from parsers.reasons import split_reason
