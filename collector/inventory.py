@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collector.ledger import Ledger, Source
+from parsers.node_states import node_state
 from store.door import Asks
 from store.questions import intake
 
@@ -21,7 +22,6 @@ HABIT_LINES = 20
 FORGOTTEN = timedelta(days=7)
 #: Sources whose streams end by themselves.
 _ENDING = ("job_stdout", "job_stderr")
-_DOWN = ("down", "drain", "fail", "powered_down", "power_down", "reboot", "future", "unknown", "not_responding")
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,7 @@ class Inventory:
     def _slurm_up(self, now: datetime) -> dict[str, str]:
         """Nodes that Slurm considered usable within the last hour."""
         rows = self.store.ask(intake.states_lately(now - timedelta(hours=1)))
-        return {
-            r["host"]: r["state"]
-            for r in rows
-            if r["state"] and not any(word in r["state"].lower() for word in _DOWN) and "*" not in r["state"]
-        }
+        return {r["host"]: r["state"] for r in rows if r["state"] and node_state(r["state"]).is_up}
 
 
 def blind(store: Asks, limit: int = 200) -> list[dict[str, Any]]:

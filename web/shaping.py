@@ -12,6 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from parsers.job_states import Phase, in_phase
+from parsers.node_states import node_state
 from web.timerange import parse_time, rfc3339
 from web.zones import local, name_at
 
@@ -208,14 +209,14 @@ def open_rival(item: Mapping[str, Any]) -> bool:
 
 def state_kind(state: str) -> str:
     """How a node state is drawn and coloured; what takes the node out of service beats a missing answer."""
-    text = state.lower()
-    if text.startswith(("down", "fail", "error", "inval")):
+    known = node_state(state)
+    if known.is_broken:
         return "down"
-    if "*" in text:
+    if known.is_silent:
         return "silent"
-    if "drain" in text or "maint" in text:
+    if known.is_draining or known.is_in_maintenance:
         return "drain"
-    return "idle" if text.startswith("idle") else "busy"
+    return "idle" if known.base == "IDLE" else "busy"
 
 
 def document(text: object) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
-from store.functions import const, counted, epoch, one_of
+from parsers.node_states import POWER_FLAGS, pattern_of
+from store.functions import const, counted, epoch, matches, one_of
 from store.questions.ended import Period
 from store.tables import EVENTS, MODEL_NODE_STATES, TEXT, TEXTS
 
@@ -26,14 +27,13 @@ def _seen() -> sa.CTE:
     hosts = func.unnest(func.coalesce(named, func.list_value(e.host))).label("host")
     kinds = ("slurm.node_down", "slurm.node_drain", "slurm.node_up")
     lines = sa.select(e.cluster, hosts, e.time, e.event, e.message).where(one_of(e.event, kinds)).cte("state_lines")
-    state = func.lower(s.state)
 
-    def like(part: str) -> sa.ColumnElement[bool]:
-        return state.like(const(f"%{part}%"))
+    def names(*states: str) -> sa.ColumnElement[bool]:
+        return matches(s.state, pattern_of(states))
 
     bad = sa.case(
-        (like("drain"), const("drained")), (like("power"), _NOTHING), (like("down"), const("down")), (like("fail"), const("failed")),
-        (like("maint"), const("maintenance")),
+        (names("DRAIN"), const("drained")), (names(*POWER_FLAGS), _NOTHING), (names("DOWN"), const("down")),
+        (names("FAIL"), const("failed")), (names("MAINTENANCE"), const("maintenance")),
     )  # fmt: skip
     begun = sa.select(s.cluster, s.host, s.time, bad.label("bad"), s.reason, s.actor)
     begun = begun.where(s.time.is_not(None), s.host.is_not(None))

@@ -26,7 +26,7 @@ from correlator.facts.nodes.kinds import (
     NodeDown,
     NodeReboot,
 )
-from correlator.facts.nodes.polls import down_by_state, polled_states
+from correlator.facts.nodes.polls import down_by_state, polled_downs
 from correlator.facts.world import BOOT_STAMPS_S, World, hosts_of, merge_near
 from correlator.model.nouns import Event, Fact, in_order
 from parsers.reasons import split_reason
@@ -102,8 +102,8 @@ def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
     by_host = defaultdict(list)
     for fact in known:
         by_host[fact.host or ""].append(fact.start)
-    for time, host, state, reason, who in polled_states(world, "down"):
-        if "drain" in state and "*" not in state:
+    for time, host, state, reason, who in polled_downs(world):
+        if state.is_draining and not state.is_silent:
             continue  # the reason belongs to the drain, which came before
         if any(abs(start - time) <= SAME_DOWN_S for start in by_host[host]):
             continue
@@ -195,7 +195,7 @@ def is_order(event: Event) -> bool:
 
 def _add_boots_from_states(world: World, known: dict[str, list[Fact]]) -> None:
     """slurmctld's reason for a node that booted unexpectedly, where its log is missing: it noticed in that second."""
-    for time, host, _, reason, _ in polled_states(world, "down"):
+    for time, host, _, reason, _ in polled_downs(world):
         if "unexpectedly rebooted" not in reason.lower():
             continue
         facts = known[host]

@@ -14,6 +14,7 @@ from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, AdminDown, NodeD
 from correlator.facts.world import World
 from correlator.model.moments import seconds_of
 from correlator.model.nouns import Fact
+from parsers.node_states import NodeState, node_state
 from parsers.reasons import split_reason
 
 #: Answers of Slurm that date a node's state by when it was set: accounting's events, and the timestamp of a reason.
@@ -29,11 +30,11 @@ POLLED_S = 300.0
 UNTOLD = "not told"
 
 
-def polled_states(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
-    """(time, host, state, reason, who) of the nodes' states that contain ``word``, by Slurm's answers."""
+def polled_downs(world: World) -> Iterable[tuple[float, str, NodeState, str, str]]:
+    """(time, host, state, reason, who) of the nodes that were DOWN, by Slurm's answers."""
     for row in world.node_states:
-        state, start = str(row["state"] or "").lower(), row["time"]
-        if word in state and row["source"] in _DATED and isinstance(start, datetime):
+        state, start = node_state(str(row["state"] or "")), row["time"]
+        if state.is_down and row["source"] in _DATED and isinstance(start, datetime):
             yield seconds_of(start) or 0.0, str(row["host"]), state, str(row["reason"] or ""), _who(row)
 
 
@@ -41,11 +42,11 @@ def _who(row: dict[str, object]) -> str:
     return str(row.get("actor") or "").split("(")[0]
 
 
-def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> Fact | None:
-    """How a node went DOWN, by its state and the reason; None if they do not show it."""
+def down_by_state(time: float, host: str, state: NodeState, reason: str, who: str) -> Fact | None:
+    """How a node went DOWN, as its state and the reason for it say; None where they do not."""
     attrs: NodeDown = {"said_by": "accounting", "reason": reason}
     split = split_reason(reason) if reason else {}
-    if "*" in state or "not responding" in reason.lower():
+    if state.is_silent or "not responding" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "silent": True})
     if "resumetimeout" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "unresumed": UNTOLD})
@@ -56,43 +57,33 @@ def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> 
         if who:
             admin["who"] = who
         return ADMIN_DOWN.fact(time, None, 0.5, host, attrs=admin)
-    if not split and _in_maintenance(state):
+    if not split and state.is_in_maintenance:
         return ADMIN_DOWN.fact(
             time, None, 0.5, host, attrs={"said_by": "accounting", "reason": "reserved for maintenance"}
         )
     return None
 
 
-def _in_maintenance(state: str) -> bool:
-    """Is the node in a maintenance reservation?
-
-    sinfo marks it with a dollar, scontrol with a word (slurm src/common/slurm_protocol_defs.c).
-    """
-    return state.endswith("$") or "maint" in state
-
-
 def lost_by(world: World, host: str, moment: float) -> Fact | None:
-    """What took a node from a run that ended at ``moment``.
-
-    It is the state that was set then, or one that a poll saw soon after, if the poll before had it at work.
-    """
-    polled: tuple[float, str, str, str] | None = None
+    """What took a node from a run that ended at ``moment``: its state that was set then, or that a poll saw soon after while
+    the one before had it at work."""
+    polled: tuple[float, NodeState, str, str] | None = None
     at_work = False
     for row in world.states_of(host):
-        state, time = str(row["state"] or "").lower(), row["time"]
+        state, time = node_state(str(row["state"] or "")), row["time"]
         at = (seconds_of(time) if isinstance(time, datetime) else None) or 0.0
         record = (at, state, str(row["reason"] or ""), _who(row))
         if row["source"] in _DATED:
             # A drain does not end a run: if the reason was set in that second, the node was set DOWN.
             if (
-                "down" in state
+                state.is_down
                 and abs(at - moment) <= SAME_STATE_S
                 and (fact := down_by_state(moment, host, *record[1:]))
             ):
                 return fact
         elif at < moment:
-            at_work = moment - at <= POLLED_S and "down" not in state
-        elif polled is None and at_work and at - moment <= POLLED_S and "down" in state:
+            at_work = moment - at <= POLLED_S and not state.is_down
+        elif polled is None and at_work and at - moment <= POLLED_S and state.is_down:
             polled = record
     fact = down_by_state(moment, host, *polled[1:]) if polled else None
     if fact is None or polled is None:

@@ -1,0 +1,109 @@
+"""The states of Slurm's nodes: the only list of them.
+
+Slurm keeps one base state and some flags (``slurm.h``: ``enum node_states``, ``NODE_STATE_FLAGS``; names as of 24.05). It writes them in
+three ways (``src/common/slurm_protocol_defs.c``; sinfo(1), "NODE STATE CODES"):
+
+- scontrol and slurmrestd list the base state and every flag: ``IDLE+DRAIN+NOT_RESPONDING``. Before 21.08 ``*`` stood for the last.
+- sinfo (``%T``) prints one word and one suffix: ``drained*``. The word may stand for a base state and a flag: ``drained``, ``failing``.
+- sinfo (``%t``) prints a compact word: ``drng``.
+
+Readers keep the text as Slurm wrote it. Facts, questions and pages ask :func:`node_state` what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+BASE_STATES = frozenset({"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"})
+
+#: The flags by which a node that saves power is known: it is off, or about to be, or starting.
+POWER_FLAGS = frozenset({"POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_UP", "POWERING_UP", "POWER_DRAIN"})
+FLAGS = POWER_FLAGS | {
+    "BLOCKED", "CLOUD", "COMPLETING", "DRAIN", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL", "FAIL", "INVALID_REG", "MAINTENANCE",
+    "NOT_RESPONDING", "PERFCTRS", "PLANNED", "REBOOT_CANCELED", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN",
+}  # fmt: skip
+
+#: What one character behind a state says.
+SUFFIXES = {
+    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN", "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED", "+": "COMPLETING",
+}  # fmt: skip
+
+#: Other words for a state: sinfo's, their compact forms, and older versions'.
+_OTHER_WORDS = {
+    "ALLOC": "ALLOCATED", "BLOCK": "BLOCKED", "BOOT": "REBOOT_ISSUED", "CANCEL_REBOOT": "REBOOT_CANCELED", "COMP": "COMPLETING",
+    "DRAINED": "DRAIN", "DRAINING": "DRAIN", "DRNG": "DRAIN", "FAILG": "FAIL", "FAILING": "FAIL", "FUTR": "FUTURE",
+    "INVAL": "INVALID_REG", "MAINT": "MAINTENANCE", "MIX": "MIXED", "NO_RESPOND": "NOT_RESPONDING", "NPC": "PERFCTRS",
+    "PLND": "PLANNED", "POW_DN": "POWERED_DOWN", "POW_UP": "POWERING_UP", "REBOOT": "REBOOT_REQUESTED", "RESV": "RESERVED",
+    "UNK": "UNKNOWN",
+}  # fmt: skip
+#: Every word that Slurm writes for a state, in capitals, and the base state or flag that it names.
+WORDS = {name: name for name in BASE_STATES | FLAGS} | _OTHER_WORDS
+
+#: The node does not answer, takes no jobs, or is about to be so. What Slurm knows nothing of is not up either.
+_NOT_UP = frozenset({
+    "DOWN", "UNKNOWN", "FUTURE", "DYNAMIC_FUTURE", "DRAIN", "FAIL", "NOT_RESPONDING", "POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN",
+    "POWER_DRAIN", "REBOOT_REQUESTED", "REBOOT_ISSUED",
+})  # fmt: skip
+
+_WORD = re.compile(r"[A-Z_]+")
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """What Slurm says of a node. ``base`` is None where the text names flags only, as ``drained*`` does."""
+
+    base: str | None
+    flags: frozenset[str]
+
+    @property
+    def is_down(self) -> bool:
+        """Slurm gave the node up. A node that it switched off to save power is not DOWN."""
+        return self.base == "DOWN"
+
+    @property
+    def is_draining(self) -> bool:
+        """It takes no new job, or none runs on it any more."""
+        return "DRAIN" in self.flags
+
+    @property
+    def is_silent(self) -> bool:
+        """It did not answer slurmctld's last ping."""
+        return "NOT_RESPONDING" in self.flags
+
+    @property
+    def is_in_maintenance(self) -> bool:
+        """A reservation for maintenance holds it."""
+        return "MAINTENANCE" in self.flags
+
+    @property
+    def is_up(self) -> bool:
+        """It answers, and nothing that Slurm knows of keeps it from jobs."""
+        return self.base not in _NOT_UP and self.flags.isdisjoint(_NOT_UP)
+
+    @property
+    def is_broken(self) -> bool:
+        """DOWN, in error, expected to fail, or registered with other hardware than configured."""
+        return self.is_down or self.base == "ERROR" or not self.flags.isdisjoint({"FAIL", "INVALID_REG"})
+
+
+@lru_cache(maxsize=4096)
+def node_state(text: str) -> NodeState:
+    """What a text of Slurm says of a node, in any of its three ways and any case. Words that are not known say nothing."""
+    upper = text.strip().upper()
+    words = [WORDS[word] for word in _WORD.findall(upper) if word in WORDS]
+    flags = {word for word in words if word in FLAGS}
+    flags.update(flag for mark, flag in SUFFIXES.items() if mark not in "+-" and mark in upper)
+    if upper[-1:] in ("+", "-"):  # inside a text, a plus joins words
+        flags.add(SUFFIXES[upper[-1]])
+    return NodeState(next((word for word in words if word in BASE_STATES), None), frozenset(flags))
+
+
+def pattern_of(names: Iterable[str]) -> str:
+    """A regular expression (RE2, any case) for texts that name one of these base states or flags in words. Suffixes are not looked at."""
+    wanted = frozenset(names)
+    words = sorted((word for word, name in WORDS.items() if name in wanted), key=lambda word: (-len(word), word))
+    return rf"(?i)(^|[^A-Z_])({'|'.join(words)})($|[^A-Z_])"
