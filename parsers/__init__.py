@@ -1,1 +1,2 @@
-"""What a line means: framings, the catalogue of event patterns, documents, clocks, and who can have written a line. Imports nothing of ours."""
+"""The meaning of a line: framings, the catalogue of event patterns, documents, clocks, and who can have written a line.
+Imports nothing of ours."""

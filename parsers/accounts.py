@@ -1,9 +1,10 @@
-"""Whose process wrote an entry of the journal. journald itself notes account and unit (fields that begin with ``_``): no program
-can. What a person's process wrote is that person's, whatever it calls itself.
+"""Whose process wrote a journal entry. journald itself records account and unit (fields that begin with ``_``), which
+no program can forge. What a person's process wrote is attributed to that person, whatever it calls itself.
 
-An account below ``PEOPLE`` is the system's (``UID_MIN`` of login.defs), as are those that systemd makes for a service
-(``DynamicUser``). Sites run Slurm's daemons under accounts with higher numbers as well; nobody else's program runs in their
-units. In ``slurmd``'s, jobs run. Where no account is known, the unit tells: of a session, or of a user's own systemd.
+Accounts below ``PEOPLE`` are the system's (``UID_MIN`` of login.defs), as are those that systemd creates for a service
+(``DynamicUser``). Sites run Slurm's daemons under accounts with higher numbers as well; nobody else's program runs in
+their units. Jobs run in ``slurmd``'s unit. If the account is unknown, the unit decides: a session's, or a user's own
+systemd.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: The first account that is a person's, and those behind it that are a service's (systemd.io/UIDS-GIDS).
+#: The first account of a person, and the higher range reserved for services (systemd.io/UIDS-GIDS).
 PEOPLE = 1_000
 SERVICES_FROM, SERVICES_TO = 61_184, 65_519
-#: Units whose programs speak for themselves under any account.
+#: Units whose programs are trusted under any account.
 DAEMONS = ("slurmctld.service", "slurmdbd.service", "slurmrestd.service")
-#: How the units begin in which people's programs run.
+#: Name prefixes of the units that people's programs run in.
 SESSIONS = ("session-", "user@", "user-")
-#: An entry of a person's comes with this facility: it is what everybody gets, and any other was chosen by its writer.
+#: The facility given to a person's entry: it is the default, and the writer chose any other.
 FACILITY = "user"
 
-#: How journald and shippers of its entries (Fluent Bit, Journalbeat and Filebeat, Promtail) call what it notes: the account, the
-#: unit, the unit of a user's own systemd. In small letters, each with what it is in if that names it.
+#: Names of journald's trusted fields in journald itself and in shippers (Fluent Bit, Journalbeat and Filebeat,
+#: Promtail): the account, the unit, the unit of a user's own systemd. In lower case, with the enclosing object if it
+#: has a name.
 UIDS = ("_uid", "journald.uid", "__journal__uid")
 UNITS = ("_systemd_unit", "systemd.unit", "__journal__systemd_unit")
 OWN_UNITS = ("_systemd_user_unit", "systemd.user_unit", "__journal__systemd_user_unit")
-#: What is in every text that may be such an object, in small letters.
+#: Lower-case substrings of every text that may be such an object.
 MARKS = ("uid", "_unit")
 
 
@@ -39,7 +41,7 @@ def of_person(uid: Any, unit: Any, own_unit: Any = None) -> bool:
 
 
 def writer(record: Mapping[str, Any]) -> bool:
-    """Whether an object of JSON that is flat says that a person's process wrote its line."""
+    """Whether a flat JSON object shows that a person's process wrote its line."""
     small = {name.lower(): value for name, value in record.items() if isinstance(value, (str, int))}
     return of_person(*(_first(small, names) for names in (UIDS, UNITS, OWN_UNITS)))
 

@@ -1,13 +1,14 @@
-"""Who can have written a line, and of what such a one may speak: ``speakers.toml`` says it by families of events.
+"""Decides who can have written a line, and what such a writer may report: ``speakers.toml`` lists it by families of
+events.
 
-A header is a text like any other. What a job prints is its user's, whatever it looks like: it speaks of that job, and names no
-other host, program or job. A program's name in syslog is whatever its writer called itself: the kernel has no process id and
-no facility but ``kern``, which no program is given; the facility ``user`` is what everybody gets who asks for none. A line
-that claims more than its writer may say is kept with its text, and a tag tells what it claims (``claims:gpu.xid``): no
-such line is an event.
+A header is text like any other. A job's output comes from its user, whatever it looks like: it reports on that job, and
+names no other host, program or job. A program's name in syslog is whatever its writer chose: the kernel has no process
+ID and only the facility ``kern``, which no program gets; the facility ``user`` is the default. A line that claims more
+than its writer may report keeps its text, and a tag records the claim (``claims:gpu.xid``): no such line is an event.
 
-What only several lines together tell (which host is a controller, on which nodes a job ran, when) is the correlator's:
-``correlator/gather/standing.py``. What only a receiver knows (over what a line came) is ``collector/decoding.py``'s.
+What only several lines together show (which host is a controller, which nodes a job ran on, when) belongs to the
+correlator: ``correlator/gather/standing.py``. What only a receiver knows (how a line arrived) belongs to
+``collector/decoding.py``.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ if TYPE_CHECKING:
     from parsers.line_events import Events
     from parsers.pattern import Pattern
 
-#: Framings that only root can read or write: what stands in them is not for a program's header to say.
+#: Framings that only root can read or write: a program's header inside them proves nothing.
 _RING = ("kmsg", "dmesg")
-#: Beside these, what daemons of Kubernetes write into files of their own.
+#: The same, plus the files that Kubernetes daemons write themselves.
 _OWN_FILES = (*_RING, "klog")
-#: Columns of a header that a job's line cannot have: they speak of a machine.
+#: Header columns that a line of a job cannot have: they describe a machine.
 _OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
 
 
 def claim(entry: Pattern) -> Pattern:
-    """What a line means that claims what ``entry`` says: nothing, and which claim it is."""
+    """The meaning of a line that only claims ``entry``: none, tagged with the claim."""
     return (
         entry if entry.event == "other" else replace(entry, event="other", severity=None, tags=(CLAIMS + entry.event,))
     )
 
 
 def beside(entry: Pattern, claimed: Pattern) -> Pattern:
-    """``entry`` for a line that claims something else as well."""
+    """``entry`` for a line that also claims something else."""
     return replace(entry, tags=(*entry.tags, CLAIMS + claimed.event))
 
 
 def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """``frame`` (HEADER's columns) without what its writers cannot know or be."""
+    """``frame`` (HEADER's columns) without anything that its writers cannot know or be."""
     if origin.source in JOB_SOURCES:
         return _of_job(frame, origin)
     facility, source = frame["facility"], frame["source"]
@@ -57,7 +58,7 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         return frame
     kernel = source == "kernel"
     odd = pl.Series([False]).new_from_index(0, len(frame))
-    if numbered:  # 0 is what Darwin writes
+    if numbered:  # Darwin writes 0
         odd = (frame["pid"] > 0).fill_null(False)
     if known:
         odd = odd | (facility != "kern").fill_null(False)
@@ -65,7 +66,8 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     if odd.any():
         odd = odd & ~frame["format"].is_in(_RING)
     if known and (users := (facility == "user").fill_null(False)).any():
-        # In the journal it says that a person's process wrote the entry (parsers/accounts.py), or that nobody chose another.
+        # The journal shows that a person's process wrote the entry (parsers/accounts.py), or the facility is the
+        # default.
         odd = odd | (users & source.is_in(SLURM) & (frame["format"] != "slurm")).fill_null(False)
         odd = odd | (users & (frame["format"] == "journald") & (source != "syslog")).fill_null(False)
     if not odd.any():
@@ -77,8 +79,8 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Lines of a job's output. A rank may write on which of the job's nodes it runs, as NCCL and Open MPI do; an object around
-    a line and a header inside it say nothing about where it was printed."""
+    """Lines of a job's output. A rank may state which of the job's nodes it runs on, as NCCL and Open MPI do; an object
+    around a line and a header inside it do not show where it was printed."""
     written = frame["format"] == "job_output"
     return frame.with_columns(
         pl.Series("source", [origin.source], dtype=pl.String).new_from_index(0, len(frame)),
@@ -88,8 +90,8 @@ def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``events`` with claims in the place of events of which the writers of their lines may not speak."""
-    if not events.entries or origin.source in JOB_SOURCES:  # of these the patterns were asked that may mean them
+    """``events`` with claims in place of events that the writers of their lines may not report."""
+    if not events.entries or origin.source in JOB_SOURCES:  # here only the permitted patterns were matched
         return events
     at = pl.Series(events.with_event, dtype=pl.UInt32)
     columns = (frame[name][at].to_list() for name in ("source", "unit", "facility", "format"))
@@ -106,19 +108,20 @@ def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
 def _may_mean(
     event: str, of_site: bool, source: str | None, unit: str | None, facility: str | None, form: str | None
 ) -> bool:
-    """Whether a line of ``source`` may mean ``event``. ``of_site``: its pattern is a site's, which names its sources itself."""
+    """Whether a line of ``source`` may mean ``event``. ``of_site``: its pattern is a site's, which lists its sources
+    itself."""
     if form == "journald" and facility == "user":
         return of_site or may_speak("person", event)
     if of_site or may_speak("user", event) or form in _OWN_FILES or source == "switch":
         return True
     if facility == "user":
         return False
-    # A line without a program is no logger's: a relay's, or a daemon's own file.
+    # A line without a program is not from logger(1): it comes from a relay, or from a daemon's own file.
     return source != "syslog" or of_system(unit) or (unit is None and facility is None)
 
 
 def without(events: Events, entries: list[Pattern], claims: list[int]) -> Events:
-    """``events`` with these ``entries``, of which those of the numbers ``claims`` are claims: they are about no job."""
+    """``events`` with these ``entries``, where those numbered in ``claims`` are claims: they refer to no job."""
     place = {line: number for number, line in enumerate(events.lines)}
     jobs, tags = list(events.jobs), dict(events.tags)
     for number in claims:
@@ -129,7 +132,8 @@ def without(events: Events, entries: list[Pattern], claims: list[int]) -> Events
 
 
 def silenced(rows: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
-    """Parsed ``rows`` (LOGS' columns) of which those of the ``mask`` are claims: for what is known only after parsing."""
+    """Parsed ``rows`` (LOGS' columns) with those in ``mask`` turned into claims: for knowledge that comes only after
+    parsing."""
     odd = mask & (rows["event"] != "other").fill_null(False)
     if not odd.any():
         return rows

@@ -1,12 +1,12 @@
-"""Regular expressions as automata, which compiled code runs over many short texts: which of them may match where.
+"""Regular expressions as automata, run by compiled code over many short texts: which of them may match where.
 
-For tests that are asked about every line that has no usual header, some forty of them. Each costs a look at the line's first
-bytes here, since nearly all begin at the line's start; as regexes they cost the interpreter, or Polars, for each.
+For some forty tests that run on every line without a known header. Here, each test costs a look at the line's first
+bytes, since nearly all are anchored at its start; as regexes, each costs a call of the interpreter or of Polars.
 
-An automaton is made of the *places* of a regex: each takes one symbol of a class, and others may follow it (Glushkov's
-construction). Symbols are the ASCII characters, one for all other characters, and one each before the first and behind the
-last. Of texts in ASCII the answer is that of the regex; of others it may be yes where the regex says no, never the other
-way round. A regex with more in it than classes, groups, alternatives, repeats and anchors may match anything.
+An automaton consists of the *positions* of a regex (Glushkov's construction): each takes one symbol of a class, and
+others may follow it. Symbols are the ASCII characters, one for all other characters, and one each before the first and
+after the last. For ASCII texts the answer equals the regex's; for others it may be a false yes, never a false no. A
+regex with constructs other than classes, groups, alternatives, repeats and anchors counts as matching anything.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from parsers import regexes
 from parsers.compiled import compiled, part, seldom
 from parsers.lines import Array
 
-#: Symbols are bytes; of UTF-8 those that begin a character of several are as good as any other, and those that go on with it
-#: (the first of them) change nothing. Behind them are the places before the first and behind the last character.
+#: Symbols are bytes. In UTF-8, lead bytes of a multi-byte character are equivalent, and continuation bytes (the first
+#: constant) change nothing. The positions before the first and after the last character follow.
 _INSIDE, _OTHER, _BEGIN, _END, _SYMBOLS = 0x80, 0xC0, 256, 257, 258
-#: A regex of more places than this may match anything.
+#: A regex with more positions than this counts as matching anything.
 _MOST = 2_000
-#: So many sets of places are known at once.
+#: Most sets of positions kept at once.
 _STATES = 4_096
-#: So many regexes at most: a bit for each.
+#: Most regexes: one bit each.
 MOST_PATTERNS = 63
 _parser: Any = importlib.import_module("re._parser")
 _codes: Any = importlib.import_module("re._constants")
 _REPEATS = (_codes.MAX_REPEAT, _codes.MIN_REPEAT)
-#: What stands for characters beyond ASCII, and in their place for the two ends of a text.
+#: Marks characters beyond ASCII, and the two ends of a text.
 _FOREIGN, _START, _STOP = 128, -1, -2
 _ASCII = frozenset(range(_FOREIGN))
 _CHARACTERS = _ASCII | {_FOREIGN}
@@ -51,11 +51,11 @@ _ONE = np.uint64(1)
 
 
 class _TooHardError(Exception):
-    """The regex has more in it than an automaton can tell."""
+    """The regex has constructs that an automaton cannot express."""
 
 
 class _Part(NamedTuple):
-    """A part of a regex: whether it may be empty, the places that it may begin and end with."""
+    """A part of a regex: whether it may be empty, and the positions that it may begin and end with."""
 
     empty: bool
     first: frozenset[int]
@@ -67,7 +67,7 @@ _NOTHING = _Part(True, frozenset(), frozenset())
 
 @dataclass
 class _Automaton:
-    """The places of one regex: the symbols that each takes, and which may follow it."""
+    """The positions of one regex: the symbols that each takes, and the positions that may follow it."""
 
     dotall: bool
     takes: list[Array] = field(default_factory=list)
@@ -106,7 +106,7 @@ class _Automaton:
                 self.follows[place] |= again.first
             return whole if least else again._replace(empty=True)
         rest = _NOTHING
-        for _ in range(most - least):  # a(a(a)?)? from its inside
+        for _ in range(most - least):  # builds a(a(a)?)? from the inside
             rest = self._then(self.read(inner), rest)._replace(empty=True)
         return self._then(whole, rest)
 
@@ -142,7 +142,7 @@ class _Automaton:
 
 
 def _class(items: list[Any]) -> frozenset[int]:
-    """The characters of a class; where some of those beyond ASCII are in it, all of them."""
+    """The characters of a class; if it has any beyond ASCII, it counts as having all of them."""
     negated = items[0][0] is _codes.NEGATE
     found: set[int] = set()
     for code, value in items[1:] if negated else items:
@@ -151,14 +151,15 @@ def _class(items: list[Any]) -> frozenset[int]:
         elif code is _codes.RANGE:
             found.update(range(value[0], min(value[1], _FOREIGN) + 1))
             found |= {_FOREIGN} if value[1] > _FOREIGN else set()
-        else:  # \d and the like are written out (parsers.regexes), since they mean more than ASCII
+        else:  # parsers.regexes expands \d and the like, since they cover more than ASCII
             raise _TooHardError
     return _CHARACTERS - (found & _ASCII) if negated else frozenset(found)
 
 
 class _Tables(NamedTuple):
-    """The places of all regexes as compiled code takes them: place ``p`` takes symbols of the kinds ``takes[:, p]``, is followed by
-    ``follows[bounds[p]:bounds[p + 1]]``, and ends a match of the regex with the bit ``ends[p]``. ``firsts`` begin a match."""
+    """The positions of all regexes in the form of compiled code: position ``p`` takes symbols of the kinds ``takes[:,
+    p]``, is followed by ``follows[bounds[p]:bounds[p + 1]]``, and ends a match of the regex with the bit ``ends[p]``.
+    ``firsts`` begin a match."""
 
     kinds: Array
     takes: Array
@@ -169,9 +170,9 @@ class _Tables(NamedTuple):
 
 
 class _States(NamedTuple):
-    """Sets of places that were reached together, ``places[i]`` as bits, and by kind of symbol the state that follows (below zero:
-    not known yet); ``hits[i]``: the regexes of which a match ends there. ``slots`` find a set's number, ``known`` (one number) is how
-    many there are."""
+    """Sets of positions reached together, ``places[i]`` as bits, and by kind of symbol the next state (below zero: not
+    known yet); ``hits[i]``: the regexes whose match ends there. ``slots`` map a set to its number, ``known`` (one
+    number) counts them."""
 
     places: Array
     next: Array
@@ -181,7 +182,8 @@ class _States(NamedTuple):
 
 
 class Automata:
-    """The tests of ``patterns`` (as parsers/regexes.py takes them; None may match anything). Safe to use from several threads."""
+    """The tests of ``patterns`` (in the form of parsers/regexes.py; None counts as matching anything). Safe to use from
+    several threads."""
 
     def __init__(self, patterns: Sequence[str | None]) -> None:
         assert len(patterns) <= MOST_PATTERNS
@@ -199,18 +201,18 @@ class Automata:
             always |= whole.empty << number
         ends = np.zeros(len(takes), np.uint64)
         ends[list(lasts)] = list(lasts.values())
-        # Symbols that every place takes alike are of one kind; those that change nothing are of their own.
+        # Symbols that every position treats alike form one kind; those that change nothing form another.
         inside = (np.arange(_SYMBOLS) >= _INSIDE) & (np.arange(_SYMBOLS) < _OTHER)
         table, kinds = np.unique(np.array([*takes, inside], np.bool_).T, axis=0, return_inverse=True)
         bounds = np.cumsum([0, *map(len, follows)], dtype=np.int64)
         behind = np.array([place for some in follows for place in some], np.int64)
         self._tables = _Tables(kinds.ravel(), table.copy(), bounds, behind, np.array(firsts, np.int64), ends)
         self._always = np.uint64(always)
-        #: What is worked out once is used again; each thread takes one of these out while it needs it.
+        #: Computed states are reused; each thread takes one of these out while it needs it.
         self._known: list[_States] = []
 
     def fitting(self, data: Array, starts: Array, ends: Array, lines: Array) -> Array:
-        """For each of ``lines`` of a buffer a number with a bit for each pattern that may match in it."""
+        """For each of ``lines`` of a buffer, a number with a bit for each pattern that may match in it."""
         found = np.empty(len(lines), np.uint64)
         try:
             states = self._known.pop()
@@ -229,7 +231,7 @@ class Automata:
 
 
 def _made(pattern: str | None) -> tuple[_Automaton, _Part]:
-    """The automaton of a regex; one that is always at its end for what may match anything."""
+    """The automaton of a regex; one that is always at its end for a regex that may match anything."""
     if pattern is not None:
         parsed = _parser.parse(regexes.portable(pattern))
         automaton = _Automaton(bool(parsed.state.flags & re.DOTALL))
@@ -247,7 +249,7 @@ def _run(data: Array, starts: Array, ends: Array, lines: Array, tables: _Tables,
     for at in range(len(lines)):
         state = _step(tables, states, 0, _BEGIN, scratch)
         bits = states.hits[state]
-        # Unsigned, as numbers that cannot count from the end.
+        # Unsigned, so that indices cannot wrap to the end.
         for place in range(np.uint64(starts[lines[at]]), np.uint64(ends[lines[at]])):
             following = states.next[np.uint64(state), np.uint64(tables.kinds[data[place]])]
             state = following if following >= 0 else _step(tables, states, state, data[place], scratch)
@@ -257,14 +259,14 @@ def _run(data: Array, starts: Array, ends: Array, lines: Array, tables: _Tables,
 
 @part
 def _step(tables: _Tables, states: _States, state: int, symbol: int, scratch: Array) -> int:
-    """The state that follows."""
+    """The next state."""
     following = states.next[state, tables.kinds[symbol]]
     return following if following >= 0 else _follow(tables, states, state, tables.kinds[symbol], scratch)
 
 
 @part
 def _forget(tables: _Tables, states: _States) -> None:
-    """No state is known but the first, in which no place was reached."""
+    """Forgets all states but the first, in which no position was reached."""
     states.slots[:] = -1
     states.known[0] = 1
     states.places[0] = 0
@@ -275,7 +277,7 @@ def _forget(tables: _Tables, states: _States) -> None:
 
 @seldom
 def _follow(tables: _Tables, states: _States, state: int, kind: int, scratch: Array) -> int:
-    """Works out which state follows, and notes it."""
+    """Computes the next state, and records it."""
     scratch[:] = 0
     for word in range(len(scratch)):
         left, place = states.places[state, word], word * 64
@@ -289,7 +291,7 @@ def _follow(tables: _Tables, states: _States, state: int, kind: int, scratch: Ar
         _reach(tables, tables.firsts[at], kind, scratch)
     following = _known(states, scratch)
     if following < 0:
-        if states.known[0] == len(states.hits):  # no room: all is forgotten, the state to come from, too
+        if states.known[0] == len(states.hits):  # no room: forgets all, including the state it comes from
             _forget(tables, states)
             return _added(tables, states, scratch)
         following = _added(tables, states, scratch)
@@ -305,7 +307,7 @@ def _reach(tables: _Tables, place: int, kind: int, scratch: Array) -> None:
 
 @part
 def _slot(states: _States, scratch: Array) -> int:
-    """Where the number of a set is, or is to be."""
+    """The slot that holds a set's number, or is free for it."""
     mixed = np.uint64(0)
     for word in range(len(scratch)):
         mixed = (mixed ^ scratch[word]) * np.uint64(0x9E3779B97F4A7C15)
@@ -322,7 +324,7 @@ def _slot(states: _States, scratch: Array) -> int:
 
 @part
 def _known(states: _States, scratch: Array) -> int:
-    """The number of a set, below zero for none. The empty one may have two."""
+    """The number of a set, below zero if unknown. The empty set may have two."""
     return int(states.slots[_slot(states, scratch)])
 
 

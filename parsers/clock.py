@@ -1,7 +1,8 @@
-"""Which moment a stamp means: years, zones (``parsers.zones``), folds and uptimes that the line itself does not say.
+"""The time that a timestamp means: years, zones (``parsers.zones``), folds and uptimes that the line itself does not
+give.
 
-Everything works on whole columns and looks at one line at a time (never at its neighbours), so that cutting a file into
-batches elsewhere changes no time. Results are naive UTC in microseconds; what could not be read is null.
+Functions work on whole columns and look at one line at a time (never at its neighbours), so that other batch boundaries
+change no time. Results are naive UTC in microseconds; what cannot be parsed is null.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from parsers import regexes
 from parsers.record import Origin
 from parsers.zones import is_utc, to_utc, to_wall
 
-#: A stamp may lie this far after the reference before its year is taken to be the one before (clocks run ahead).
+#: A timestamp this far after the reference still belongs to its year; beyond it, to the year before (clocks run ahead).
 AHEAD = timedelta(days=1)
-#: An uptime may mean a moment this far after the reference: a boot time is known to some minutes only.
+#: An uptime may point this far after the reference: a boot time is known only to some minutes.
 BOOT_AHEAD = timedelta(minutes=5)
-#: Names of months as syslogs write them: English, and the forms of other languages that differ in a letter. A form that means
-#: two months (July in Croatian is August in Czech) is left out.
+#: Month names in syslogs: English, and the forms of other languages that differ in a letter. A form that means two
+#: months (July in Croatian is August in Czech) is omitted.
 MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
     "dec": 12, "janv": 1, "fév": 2, "févr": 2, "mars": 3, "avr": 4, "avril": 4, "mai": 5, "juin": 6, "juil": 7,
@@ -45,7 +46,7 @@ ZONES = {
 
 
 def reference_of(origin: Origin) -> datetime:
-    """The moment (naive UTC) against which years and boots are inferred: the origin's, else received, else now."""
+    """The time (naive UTC) for inferring years and boots: the origin's, else the time of receipt, else now."""
     moment = origin.reference or origin.received or datetime.now(UTC).replace(tzinfo=None)
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
@@ -61,15 +62,15 @@ def _offset_us(zone: pl.Expr) -> pl.Expr:
 
 
 def _resolution(fraction: pl.Expr) -> pl.Expr:
-    """How coarse a stamp with that many digits behind its seconds is, in microseconds."""
+    """The resolution of a timestamp with that many decimals of seconds, in microseconds."""
     digits = fraction.str.len_chars().fill_null(0).clip(0, 6)
     return pl.lit(10).cast(pl.Int64).pow(6 - digits.cast(pl.Int64)).cast(pl.Int64)
 
 
 def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
-    """ISO 8601 stamps -> columns ``time``, ``quality`` ("line" or "inferred"), ``resolution_us``.
+    """ISO 8601 timestamps -> columns ``time``, ``quality`` ("line" or "inferred"), ``resolution_us``.
 
-    Any number of digits behind the seconds is fine; a stamp without a zone is in the origin's.
+    Any number of decimals is fine; a timestamp without a zone is in the origin's.
     """
     frame = _one_by_one(stamps) if len(stamps) < regexes.MANY else _by_slices(stamps)
     odd = frame["wall"].is_null() & stamps.is_not_null()
@@ -87,7 +88,7 @@ def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
 
 
 def _one_by_one(stamps: pl.Series) -> pl.DataFrame:
-    """As :func:`_by_slices`, for so few stamps that its many passes would cost more than they do."""
+    """Like :func:`_by_slices`, for so few timestamps that its many passes would cost more."""
     walls: list[datetime | None] = []
     easts: list[int | None] = []
     resolutions: list[int | None] = []
@@ -114,9 +115,9 @@ def _one_by_one(stamps: pl.Series) -> pl.DataFrame:
 
 
 def _by_slices(stamps: pl.Series) -> pl.DataFrame:
-    """``wall``, ``east``, ``resolution_us`` of stamps whose parts stand where most stamps have them; null for others.
+    """``wall``, ``east``, ``resolution_us`` of timestamps with the common fixed layout; null for others.
 
-    Seconds repeat within a batch, so the conversion of the first 19 characters is mostly a look-up.
+    Seconds repeat within a batch, so converting the first 19 characters is mostly a look-up.
     """
     text = pl.col("s")
     tail = text.str.slice(-6)
@@ -125,7 +126,7 @@ def _by_slices(stamps: pl.Series) -> pl.DataFrame:
     frame = stamps.alias("s").to_frame().with_columns(zone.alias("zone"), width.alias("digits"))
     digits = pl.col("digits")
     fraction = text.str.slice(20, digits.clip(0, 6)).cast(pl.Int64, strict=False)
-    # -1: no fraction at all, and no sign of one.
+    # -1: no fraction at all, and no decimal point.
     fits = (digits == -1) | (digits.is_between(1, 9) & text.str.slice(19, 1).is_in([".", ","]))
     frame = frame.with_columns(
         pl.when(fits).then(text.str.slice(0, 19)).str.replace(" ", "T", literal=True)
@@ -145,12 +146,12 @@ def _by_slices(stamps: pl.Series) -> pl.DataFrame:
 
 
 def _power(digits: pl.Expr) -> pl.Expr:
-    """How coarse that many digits behind the seconds are, in microseconds."""
+    """The resolution of that many decimals, in microseconds."""
     return digits.clip(0, 6).replace_strict({n: 10 ** (6 - n) for n in range(7)}, return_dtype=pl.Int64, default=None)
 
 
 def _by_regex(stamps: pl.Series) -> pl.DataFrame:
-    """As :func:`_by_slices`, for every other spelling."""
+    """Like :func:`_by_slices`, for every other spelling."""
     frame = stamps.alias("stamp").to_frame().select(pl.col("stamp").str.extract_groups(_ISO)).unnest("stamp")
     wall = pl.concat_str(
         pl.col("day"), pl.lit("T"), pl.col("clock"), pl.lit("."), pl.col("fraction").fill_null("0").str.slice(0, 6)
@@ -163,10 +164,10 @@ def _by_regex(stamps: pl.Series) -> pl.DataFrame:
 
 
 def bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Stamps in parts -> ``time``, ``quality``, ``resolution_us``.
+    """Timestamps in fields -> ``time``, ``quality``, ``resolution_us``.
 
-    ``frame`` has String columns month (a name), day, clock (H:M:S), fraction and year, the last two often null. Stamps
-    without a fraction repeat, so each is worked out once.
+    ``frame`` has String columns month (a name), day, clock (H:M:S), fraction and year, the last two often null.
+    Timestamps without a fraction repeat, so each is computed once.
     """
     names = ["month", "day", "clock", "fraction", "year"]
     if frame["fraction"].null_count() < len(frame):
@@ -208,9 +209,9 @@ def _in_year(rest: pl.Series, year: pl.Series) -> pl.Series:
 
 
 def uptime(seconds: pl.Series, origin: Origin) -> pl.Series:
-    """Seconds since boot -> time: from the last known boot after which that much time had passed at the reference.
+    """Seconds since boot -> time, counted from the last known boot that lies at least that far before the reference.
 
-    Null where no boot is known or none fits.
+    Null if no boot is known or none fits.
     """
     limit = reference_of(origin) + BOOT_AHEAD
     micros = (seconds * 1_000_000).round(0).cast(pl.Int64, strict=False)
@@ -227,9 +228,9 @@ _OFFSET_WRITTEN = r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 
 
 def marks(times: pl.Series, texts: pl.Series, origin: Origin) -> dict[int, list[str]]:
-    """What is odd about the times of lines, by their place: ``future`` (more than a day after the reference: kept as
-    written), ``leap_second`` (a minute with a 61st second: read as the next minute's first), ``dst_fold`` (a wall
-    clock time that occurred twice: read as the first).
+    """Anomalies of lines' times, by line: ``future`` (more than a day after the reference: kept as written),
+    ``leap_second`` (a minute with a 61st second: read as the next minute's first), ``dst_fold`` (a wall clock time that
+    occurred twice: read as the first).
     """
     found: dict[int, list[str]] = {}
 

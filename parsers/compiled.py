@@ -1,8 +1,8 @@
-"""Loops over bytes, written in Python and compiled to machine code when they are first called (package ``numba``).
+"""Loops over bytes, written in Python and compiled to machine code at the first call (package ``numba``).
 
-For what has no vectorised form, or one that looks at every byte several times. The machine code is kept beside the source
-(or in the user's cache folder, where the source cannot be written to), so that a process pays the compiler, some
-seconds, only once per machine (:func:`once`); where nothing can be written, once per process.
+For code that has no vectorised form, or only one that reads every byte several times. The machine code is cached beside
+the source (or in the user's cache folder if the source folder is read-only), so that compilation, some seconds, happens
+once per machine (:func:`once`); if nothing can be written, once per process.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _R = TypeVar("_R")
 #: Every compiled function.
 FUNCTIONS: list[Any] = []
 _NOTICE = "faultline: compiling the parsers, once on this machine (about half a minute)\n"
-#: What madvise calls pages that are not needed at the moment (mmap.MADV_DONTNEED is not there on every system).
+#: madvise's advice for pages that are not needed at the moment (mmap.MADV_DONTNEED does not exist on every system).
 _DONTNEED = 4
 _done = threading.Event()
 
 
 def _sources() -> str:
-    """A name that follows from all sources of this package."""
+    """A name derived from all sources of this package."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def _folder() -> Path:
-    """Where machine code is kept, under a name that follows from all sources: a function's code has in it that of the
-    functions that it calls, and the compiler looks only at its own file. Code of other sources is removed."""
+    """The cache folder of the machine code, named after all sources: a function's code includes that of the functions
+    it calls, but the compiler checks only its own file. Code of other sources is removed."""
     room = Path(__file__).parent
     near = room / "__pycache__"
     kept = (
@@ -61,23 +61,23 @@ if not config.CACHE_DIR:  # type: ignore[attr-defined]
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function`` as machine code. It runs without the interpreter's lock; indices are not checked and must be right.
+    """``function`` as machine code. It runs without the GIL; indices are not checked and must be right.
 
-    It may take and make only numbers and numpy arrays.
+    It may take and return only numbers and numpy arrays.
     """
     try:
         made: Callable[_P, _R] = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no folder that can be written to
+    except RuntimeError:  # no writable folder
         made = njit(nogil=True)(function)
     FUNCTIONS.append(made)
     return made
 
 
 def once(make: Callable[[], object]) -> None:
-    """Calls ``make``, which is to call every compiled function, unless their machine code is kept already.
+    """Calls ``make``, which must call every compiled function, unless their machine code is already cached.
 
-    One process of the machine does it, others wait for it and load what it has made. Where nothing can be kept
-    ``make`` is not called: each function is compiled when it is needed.
+    One process per machine does it; others wait and load the result. If nothing can be cached, ``make`` is not called:
+    each function is compiled when it is needed.
     """
     if _done.is_set():
         return
@@ -96,7 +96,7 @@ def once(make: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """No other process is here meanwhile; says why it takes so long where somebody sits at a terminal."""
+    """Excludes other processes meanwhile; explains the delay if a terminal is attached."""
     with (folder / "lock").open("w") as lock:
         if sys.stderr.isatty():
             sys.stderr.write(_NOTICE)
@@ -105,15 +105,15 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def release() -> None:
-    """Gives the memory of the compiler's own code, some 50 MB, back to the system: for a process whose functions are loaded
-    and that stays. What is needed again comes back from the compiler's file by itself."""
+    """Returns the memory of the compiler's own code, some 50 MB, to the system: for a long-lived process whose
+    functions are loaded. Pages needed again are reloaded from the compiler's file automatically."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError):
         advise = ctypes.CDLL(None).madvise
         for line in Path("/proc/self/maps").read_text().splitlines():
             place, rights, *_ = line.split(maxsplit=2)
-            # Only what nobody can have written to: everything else would be lost.
+            # Only read-only mappings: writes to anything else would be lost.
             if rights == "r-xp" and Path(line).name.startswith("libllvmlite"):
                 begin, end = (int(edge, 16) for edge in place.split("-"))
                 advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _DONTNEED)
@@ -123,15 +123,15 @@ _PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
 
 
 def part(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A piece of compiled functions: it becomes part of the machine code of each that calls it.
+    """Marks a function that is inlined into the machine code of each compiled function that calls it.
 
-    References to arrays are not counted in it (that took two thirds of the time), so it may make no arrays of its own.
+    Array references are not counted in it (counting took two thirds of the time), so it may not create arrays.
     """
     made: Callable[_P, _R] = njit(**_PART)(function)
     return made
 
 
 def seldom(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """As :func:`part`, for what is needed so seldom that a call costs less than being part of what is always needed."""
+    """Like :func:`part`, for rare paths, where a call costs less than inlining into common code."""
     made: Callable[_P, _R] = njit(**{**_PART, "forceinline": False})(function)
     return made

@@ -1,8 +1,8 @@
 """Lines in, rows of ``LOGS`` out: one per line, in order, whatever the bytes are.
 
-A batch goes through three passes, each over whole columns: formats split the headers (the cheap test of each format over
-what is left), one multi-literal search finds the lines that any pattern could fit, and only for those the regexes run.
-The batch of one line is the same code.
+A batch goes through three passes over whole columns: formats split the headers (each format's cheap test over the
+remaining lines), one multi-literal search finds the lines that any pattern could match, and the regexes run only on
+those. A batch of one line uses the same code.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from parsers.lines import Array, LineBuffer, codes, counted, each_once, joined, 
 from parsers.patterns import Catalogue, load
 from parsers.record import FIRST_MOMENT, LAST_MOMENT, LOGS, Origin, empty
 
-#: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
+#: Longer than any line that a pattern targets: the rest of a line of megabytes is kept but not searched.
 SEARCHED = 16_384
-#: For so few lines no index of the catalogue is made.
+#: For at most this many lines, no index of the catalogue is built.
 FEW = 100
-#: Lines whose parsing needs every compiled function: plain headers, one of Slurm's files without a tag, one that the regex
-#: reads, and an event, of which none is found without a search for texts.
+#: Lines whose parsing calls every compiled function: plain headers, one of Slurm's files without a tag, one for the
+#: regex reader, and an event that only the text search finds.
 SAMPLES = (
     "Jan 15 10:00:01 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.",
     "[2026-01-15T10:00:01.123] error: Nodes node[01-02] not responding",
@@ -50,7 +50,7 @@ SAMPLES = (
     "no header at all",
 )
 _JOB_WORDS = (b"jobid", b"job_id", b"stepid", b"job")
-#: Behind a user's text the job that the line is about, never one that the text names.
+#: The job that a line refers to when it contains user text, never one that the text names.
 _JOB = (
     r"(?i)(?:\bsetting [\w ]+ to .* for )?\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
     r"|\b(?:execve\(\): |chdir to |(?:invalid|unknown|bad) (?:partition|account|qos|reservation|license|feature|constraint)).*"
@@ -58,8 +58,8 @@ _JOB = (
 
 
 def prepare() -> None:
-    """Compiles what is compiled, once on a machine. Whoever parses comes here by itself; a process that is to be quick from
-    its first line on calls it before."""
+    """Compiles the machine code, once per machine. Parsing calls it automatically; a process that must be fast from its
+    first line calls it earlier."""
     once(_use_all)
 
 
@@ -75,10 +75,10 @@ def _use_all(catalogue: Catalogue | None = None) -> None:
 
 
 class LineParser:
-    """Parses batches of lines. Safe to use from several threads; no batch changes what another one comes to.
+    """Parses batches of lines. Safe to use from several threads; batches do not affect each other.
 
-    ``header_entities``: also put into ``entities`` what the header said (host, stamp, uptime, pid, program), for readers
-    of the JSON alone.
+    ``header_entities``: also puts the header's values (host, timestamp, uptime, pid, program) into ``entities``, for
+    readers of the JSON alone.
     """
 
     def __init__(self, catalogue: Catalogue | None = None, *, header_entities: bool = False) -> None:
@@ -90,20 +90,20 @@ class LineParser:
         self._plug_ins = self.formats[: -len(BUILT_IN)]
 
     def prepare(self) -> None:
-        """Does at once what the first lines would wait for otherwise, for a process that does nothing but parse."""
+        """Does at once what the first lines would otherwise wait for, in a process that only parses."""
         prepare()
         means = self.catalogue.match(SAMPLES[0].partition("kernel: ")[2], "kernel")
-        _use_all(Catalogue((means[0],) if means else ()))  # an index of one entry is made in no time
+        _use_all(Catalogue((means[0],) if means else ()))  # an index of one entry is built at once
         self._index.prepare()
         release()
 
     def parse(self, lines: list[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:
-        """One row per line. ``first_line`` numbers the first of them. Never raises for what a line contains."""
+        """One row per line; ``first_line`` is the number of the first. Never raises for a line's content."""
         return self._parse(LineBuffer.of_lines(lines), origin, first_line)
 
     def parse_data(self, data: bytes | Sequence[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:
-        """One row per line that :func:`parsers.lines.split` makes of ``data`` (pieces that end with a line's end, put together);
-        cheaper than cutting first."""
+        """One row per line that :func:`parsers.lines.split` makes of ``data`` (pieces that end with a line end,
+        concatenated); cheaper than splitting first."""
         return self._parse(LineBuffer.of_data(data), origin, first_line)
 
     def _parse(self, buffer: LineBuffer, origin: Origin, first_line: int) -> pl.DataFrame:
@@ -162,9 +162,9 @@ class LineParser:
         return self.formats
 
     def _headers(self, fast: FastHeaders, texts: pl.Series, origin: Origin) -> pl.DataFrame:
-        """Every line's header columns, in the order of the lines: the plain ones at once, the rest by their formats."""
+        """Every line's header columns, in line order: plain headers at once, the rest by their formats."""
         taken, frame = fast.taken, fast.frame
-        for form in self._plug_ins:  # these are asked before the built-in formats
+        for form in self._plug_ins:  # these run before the built-in formats
             asked = accepted(form, texts).to_numpy()
             fast.formats[asked & taken] = prefilter.ANY
             taken &= ~asked
@@ -173,7 +173,7 @@ class LineParser:
         others = pl.concat(self._by_formats(fast, texts, np.flatnonzero(~taken), origin))
         if not taken.any():
             return others.sort("i")
-        # Putting few lines into columns costs a quarter of sorting all.
+        # Inserting a few lines into columns costs a quarter of sorting all.
         at = others["i"]
         return pl.DataFrame([_placed(frame[name], at, others[name]) for name in HEADER])
 
@@ -188,7 +188,8 @@ class LineParser:
             fits = _accepted(form, left, texts, fast.formats)
             if len(fits) < regexes.MANY and isinstance(form.read, ByLine):
                 some, later = form.read.rows(fits.tolist(), texts[fits].to_list(), origin)
-                # What single lines say becomes columns for all formats at once: making columns takes longer than reading.
+                # Rows of single lines are converted to columns for all formats at once: the conversion takes longer
+                # than parsing.
                 rows += some
                 done[[row["i"] for row in some]] = True
                 fits, reader = np.array(later, np.int64), form.read.of_many
@@ -203,7 +204,8 @@ class LineParser:
         return [*parts, as_frame(rows, origin)] if rows else parts
 
     def _with_events(self, frame: pl.DataFrame, fast: FastHeaders, origin: Origin) -> pl.DataFrame:
-        """Adds what lines mean: ``event`` and ``tags``, and of those with an event severity, ``entities`` and job."""
+        """Adds the meaning of lines: ``event`` and ``tags``, and for lines with an event severity, ``entities`` and
+        job."""
         buffer, messages = fast.buffer, frame["message"]
         if (buffer.ends - buffer.starts).max() > SEARCHED:
             messages = messages.str.slice(0, SEARCHED)
@@ -220,44 +222,46 @@ class LineParser:
         return frame.with_columns(levels.filled(frame["severity"], written))
 
     def _found(self, messages: pl.Series, sources: pl.Series, of_job: bool) -> Found:
-        """The rows that may have an event, and what those mean that have."""
+        """The rows that may have an event, and the meaning of those that have."""
         if len(messages) > FEW or self._index.made:
             return self._index.find(messages, sources, of_job)
         return one_by_one(self.catalogue, messages, sources, of_job)
 
 
 def _accepted(form: Format, lines: Array, texts: pl.Series, formats: Array) -> Array:
-    """Those of ``lines`` that pass the format's test. ``formats``: of all lines the bits of those that may read it."""
+    """Those of ``lines`` that pass the format's test. ``formats``: per line, the bits of the formats that may read
+    it."""
     asked: Array = lines[formats[lines] & prefilter.bit(form) != 0]
     return asked[accepted(form, texts[asked]).to_numpy()] if len(asked) else asked
 
 
 def _placed(column: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:
-    """``column`` with ``values`` at the places ``at``."""
+    """``column`` with ``values`` at the positions ``at``."""
     if column.null_count() == len(column) and values.null_count() == len(values):
         return column
     return column.scatter(at, values)
 
 
 def _jobs_named(frame: pl.DataFrame) -> pl.Series:
-    """The job as Slurm's lines write it; only these are searched."""
+    """The job in Slurm's notation; only Slurm's lines are searched."""
     jobs = nothing("_job", pl.String, len(frame))
     source = frame["source"]
-    # A sixth of what is_in takes on texts.
+    # A sixth of the cost of is_in on texts.
     at = reduce(or_, (source == name for name in (*SLURM, "prolog", "epilog"))).arg_true()
     if not len(at):
         return jobs
     messages = frame["message"][at]
-    # Most lines name none, and looking for the words costs a tenth of the regex.
+    # Most lines name none, and searching for the keywords costs a tenth of the regex.
     worded = pl.Series(_worded(messages).astype(np.uint32))
     return jobs.scatter(at[worded], messages[worded].str.extract(_JOB))
 
 
 def _worded(messages: pl.Series) -> Array:
-    """Which of ``messages`` hold ``JobId=``, ``job_id=``, ``StepId=`` or ``job=`` in any case (and, seldom, others)."""
+    """Which of ``messages`` contain ``JobId=``, ``job_id=``, ``StepId=`` or ``job=`` in any case (and, rarely,
+    others)."""
     edges, data = joined(messages)
     signs = np.flatnonzero(data == ord("="))
-    # The eight letters before each sign as one number. "| 32" makes small letters, whatever they were.
+    # The eight bytes before each sign as one number. "| 32" converts letters to lower case.
     padded = np.concatenate([np.zeros(8, np.uint8), data])
     eights = np.ndarray((len(data) + 1,), "V8", buffer=padded, strides=(1,))
     before = eights[signs].view(">u8").astype(np.uint64) | _small(b"\0" * 8)
@@ -272,8 +276,8 @@ def _small(letters: bytes) -> np.uint64:
 
 
 def _job_numbers(tags: pl.Series, named: pl.Series, origin: Origin) -> pl.Series:
-    """``job_id`` of every line: of its step's tag, of the job that it names (the raw number of an array's task), or of the
-    file."""
+    """``job_id`` of every line: from its step's tag, from the job that it names (the raw number of an array task), or
+    from the file."""
     numbers = pl.Series("job_id", [origin.job_id], dtype=pl.Int64).new_from_index(0, len(tags))
     if tags.null_count() == named.null_count() == len(tags):
         return numbers
@@ -303,8 +307,8 @@ def _uptimes(seconds: pl.Series) -> pl.Series:
 
 
 def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without times that no calendar has, which a stamp at its edge becomes by its zone: a store that holds one is not opened
-    any more."""
+    """Drops times outside the calendar, which a timestamp at its edge becomes through its zone: a store that contains
+    one no longer opens."""
     for name in ("time", "sender_time", "received"):
         times = frame[name].cast(pl.Int64)
         is_one = times.is_between(FIRST_MOMENT, LAST_MOMENT)
@@ -314,9 +318,9 @@ def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Without times that lie after the moment at which the line was read (parsers.future). Tags were given before."""
+    """Drops times later than the moment at which the line was read (parsers.future). Tags were set before."""
     read_at = pl.lit(origin.received or origin.latest, pl.Datetime("us"))
-    if frame["received"].null_count() < len(frame):  # a log host's word of when it received the line
+    if frame["received"].null_count() < len(frame):  # a log host's time of receipt of the line
         frame = frame.with_columns(
             pl.when((pl.col("received") > read_at + clock.AHEAD).fill_null(False))
             .then(None)
@@ -333,11 +337,11 @@ def _held(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Header columns -> exactly LOGS' columns, with what the origin knows where the line was silent."""
+    """Header columns -> exactly LOGS' columns, filled from the origin where the line gives nothing."""
     frame = _held(_of_the_calendar(frame), origin)
     received = pl.coalesce("received", pl.lit(origin.received, pl.Datetime("us")))
     timeless = pl.col("time").is_null()
-    # kmsg lines of a shared ring buffer have no host on purpose; anything else is of the host that the path names.
+    # kmsg lines of a shared ring buffer have no host on purpose; any other line belongs to the host in the path.
     shared = (pl.col("format") == "kmsg") & pl.col("raw").str.starts_with("{")
     values = {
         # An uptime without a known boot stays without a time: the boot may become known later.
@@ -350,7 +354,7 @@ def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         values.get(name, pl.col(name)).cast(kind).alias(name) if name in values or name in frame.columns
         else pl.lit(None).cast(kind).alias(name) for name, kind in LOGS.items()
     )  # fmt: skip
-    if origin.latest is None or origin.received is not None:  # what came over a network: collector/decoding.py
+    if origin.latest is None or origin.received is not None:  # received over a network: collector/decoding.py
         return rows
     us = pl.Datetime("us")
     return future.held_lines(rows, pl.lit(origin.latest, us), pl.lit(None, us))

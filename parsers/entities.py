@@ -1,4 +1,4 @@
-"""What a pattern's named groups become: numbers, expanded node lists, job ids in all of Slurm's spellings."""
+"""Converts a pattern's named groups: numbers, expanded node lists, job IDs in all of Slurm's spellings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPEED = {"k": 0.001, "m": 1, "g": 1000, "t": 1_000_000}
 
 
 def job_ids(text: str) -> dict[str, str]:
-    """``12``, ``120_4``, ``120_4(124)``, ``120+1(121)`` -> job_id (the raw id where it is written), array_job_id and
+    """``12``, ``120_4``, ``120_4(124)``, ``120+1(121)`` -> job_id (the raw ID if it is written), array_job_id and
     array_task; empty for anything else."""
     found = _JOB.match(text)
     if not found:
@@ -41,7 +41,7 @@ def job_ids(text: str) -> dict[str, str]:
 
 
 def step_name(text: str) -> str:
-    """Slurm's step number as people write it: 4294967291 -> batch."""
+    """Slurm's step number in its usual notation: 4294967291 -> batch."""
     return _STEPS.get(text, text)
 
 
@@ -52,13 +52,13 @@ def nodes_of(nodelist: str) -> list[str]:
         return []
     try:
         return list(expand(text))
-    except Exception:  # a bad hostlist must not lose the line
+    except Exception:  # a bad host list must not lose the line
         return [text]
 
 
 def tidy(raw: dict[str, Any]) -> dict[str, Any]:
     """Named groups as they matched (None: not at all) -> entities. Groups ``job``, ``step``, ``nodelist``, ``node`` and
-    ``speed``/``unit`` stand for several entities each; unknown names stay texts."""
+    ``speed``/``unit`` give several entities each; unknown names stay texts."""
     out = _with_values({}, ((*_reading(written), value) for written, value in raw.items()))
     if not _REWRITTEN.isdisjoint(out):
         _rewrite(out)
@@ -66,7 +66,7 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_values(out: dict[str, Any], parts: Iterable[tuple[str, Callable[[str], Any] | None, Any]]) -> dict[str, Any]:
-    """``out`` and what the parts say: the name of an entity, how its text is read, and what was written."""
+    """``out`` plus the groups: the name of an entity, its converter, and its text."""
     for name, reader, value in parts:
         if value is None:
             continue
@@ -84,7 +84,7 @@ def _with_values(out: dict[str, Any], parts: Iterable[tuple[str, Callable[[str],
 
 
 class Reading:
-    """What a match of one regex says: as :func:`tidy` of ``fixed`` and of the groups that matched."""
+    """The entities of one regex's matches: :func:`tidy` of ``fixed`` and the groups that matched."""
 
     def __init__(self, regex: re.Pattern[str], fixed: dict[str, Any]) -> None:
         groups = regex.groupindex
@@ -93,9 +93,9 @@ class Reading:
         self._readers = tuple(_reading(name)[1] for name in groups)
         self._fixed = fixed
         self._always = _with_values({}, ((*_reading(name), value) for name, value in fixed.items()))
-        # A group takes the place of what is fixed under its name: only a match tells what of it is said.
+        # A group overrides a fixed value of the same name: only a match shows which of them remain.
         self._overlap = not groups.keys().isdisjoint(fixed)
-        # What readers say beside the entity of the group's own name is never rewritten.
+        # Entities that a converter adds beside the group's own are never rewritten.
         self._rewritten = not _REWRITTEN.isdisjoint((*self._names, *self._always))
 
     def __call__(self, found: re.Match[str]) -> dict[str, Any]:
@@ -109,15 +109,15 @@ class Reading:
         return out
 
 
-@cache  # as many as catalogues have names of groups
+@cache  # as many as catalogues have group names
 def _reading(written: str) -> tuple[str, Callable[[str], Any] | None]:
-    """The entity that a group's name stands for, and how its text is read."""
-    name = written.rstrip("_")  # a regex may name a group only once: the second spelling of a place ends in "_"
+    """The entity for a group's name, and the converter of its text."""
+    name = written.rstrip("_")  # a regex may use a group name only once: the second spelling ends in "_"
     return name, _READERS.get(name)
 
 
 def _rewrite(out: dict[str, Any]) -> None:
-    """Brings some entities into one spelling, and adds what a number is known to mean."""
+    """Normalises some entities, and adds what a number is known to mean."""
     if "action" in out:
         out["action"] = _ACTIONS.get(str(out["action"]).lower(), out["action"])
     if "check" in out:
@@ -144,7 +144,7 @@ def _drain_reason(value: str) -> dict[str, Any]:
 
 
 def tags_of(entities: dict[str, Any]) -> tuple[str, ...]:
-    """Tags that follow from entities alone: of an Xid's kind, of a line that stands for several."""
+    """Tags that follow from entities alone: the Xid's class, and lines that represent several."""
     if isinstance(entities.get("xid"), int):
         tag = xid.tag_of(entities["xid"])
         return (tag,) if tag else ()
@@ -167,16 +167,16 @@ def _speed(value: str) -> dict[str, Any]:
 
 
 def _class(value: str) -> str:
-    """NVIDIA writes Fatal, Non-fatal and Nonfatal; AER writes Corrected: the latter stays as written."""
+    """NVIDIA writes Fatal, Non-fatal and Nonfatal; AER writes Corrected, which stays unchanged."""
     low = value.lower().replace("-", "")
     return low if low in ("fatal", "nonfatal") else value
 
 
-#: How the text of a group is read: as one entity of the group's name, or (a dict) as several.
+#: The converter of a group's text: into one entity of the group's name, or (a dict) several.
 _READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(_INTS, _number), **dict.fromkeys(_FLOATS, float), **dict.fromkeys(_FLAGS, lambda _value: True),
     "job": job_ids, "step": lambda value: {"step_id": step_name(value)}, "nodelist": _nodes, "node_names": _nodes,
     "short_node": lambda value: {"nodes": [value.split(".")[0]]}, "speed": _speed, "drain_reason": _drain_reason,
 }  # fmt: skip
-#: Entities that are not only what was written.
+#: Entities that are rewritten after conversion.
 _REWRITTEN = frozenset({"action", "check", "severity", "protocol", "xid", "sxid"})

@@ -1,4 +1,4 @@
-"""What the events of a batch become: columns. Only lines that may have an event are ever Python objects."""
+"""Turns the events of a batch into columns. Only lines that may have an event ever become Python objects."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from parsers.pattern import Pattern
 from parsers.patterns import around, dumps, written
 from parsers.record import Origin
 
-#: What a header may say that becomes an entity on request only.
+#: Header values that become entities only on request.
 _HEADERS = ("stamp", "host", "unit", "pid")
-_NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
-#: So many texts are remembered, and as many that came before them; longer ones than this are not.
+_NUMBERS = '{"facility_num"'  # a numeric priority: facility and severity already have columns
+#: Number of remembered texts in each of two generations; longer texts are not remembered.
 _REMEMBERED, _LONGEST = 4_096, 512
-#: A text, the source of its line, the job that it names, and whether a job is known to have printed it.
+#: A text, its line's source, the job that it names, and whether the line is known to be job output.
 _TextKey = tuple[str, str | None, str | None, bool]
 
 
 class _TextMeaning:
-    """What a text means on every line that consists of it: its entities are made and written once.
+    """The meaning of a text on every line that consists of it: its entities are built and serialised once.
 
-    ``jobs``: the job that the text names. What the pattern ``found`` takes its place, and both that of a line's header.
+    ``jobs``: the job that the text names. The values of the pattern ``found`` take precedence over it, and both over
+    those of a line's header.
     """
 
     def __init__(self, entry: Pattern, device: dict[str, Any], jobs: dict[str, str], found: dict[str, Any]) -> None:
@@ -48,7 +49,7 @@ class _TextMeaning:
         self._again = False
 
     def text(self, uptime: float | None) -> str | None:
-        """Its entities as JSON on a line whose header says nothing, or only how long its host had been up."""
+        """Its entities as JSON on a line whose header gives nothing, or only the host's uptime."""
         if uptime is None or "uptime_s" in self._whole:
             if self._alone is None:
                 self._alone = dumps(self._whole)
@@ -61,21 +62,21 @@ class _TextMeaning:
         return written(uptime).join(self._around)
 
     def on(self, uptime: float | None, extra: dict[str, Any], step_tag: str | None) -> dict[str, Any]:
-        """Its entities on a line whose header says more."""
+        """Its entities on a line whose header gives more."""
         uptime_entity = {} if uptime is None else {"uptime_s": uptime}
         return self._device | uptime_entity | extra | self._jobs | _of_step(step_tag) | self._found
 
 
 class Memory:
-    """What the texts of the last batches meant: the same ones come again and again. Safe to use from several threads."""
+    """The meanings of the last batches' texts: the same texts recur. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._young: dict[_TextKey, _TextMeaning | None] = {}
         self._old: dict[_TextKey, _TextMeaning | None] = {}
 
     def known(self, key: _TextKey, make: Callable[[], _TextMeaning | None]) -> _TextMeaning | None:
-        """What was ``made`` of a text, now or before; None for a text that means nothing."""
-        # Another thread may put others in their place; what is in them stays in them.
+        """The meaning of a text, from memory or from ``make``; None for a text without one."""
+        # Another thread may replace them; their content stays valid.
         young, old = self._young, self._old
         if key in young:
             return young[key]
@@ -88,7 +89,7 @@ class Memory:
 
 
 def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, memory: Memory) -> Events:
-    """The lines that mean something, with what the rest of each says."""
+    """The lines with a meaning, and the rest of each."""
     numbers, text_meanings = _text_meanings(frame, found, memory, origin.source in JOB_SOURCES)
     which = numbers[found.which]
     lines, which = found.rows[which >= 0], which[which >= 0]
@@ -115,7 +116,7 @@ def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, 
 
 
 def _text_meanings(frame: pl.DataFrame, found: Found, memory: Memory, of_job: bool) -> tuple[Array, list[_TextMeaning]]:
-    """By different text the number of its meaning (below zero: none), and what each means."""
+    """Per distinct text the number of its meaning (below zero: none), and the meanings."""
     sources, jobs = (frame[name][found.firsts].to_list() for name in ("source", "_job"))
     numbers = np.full(len(found.firsts), -1, np.int64)
     text_meanings: list[_TextMeaning] = []
@@ -136,7 +137,7 @@ def _meant(found: Found, at: int, key: _TextKey) -> _TextMeaning | None:
 
 
 def with_headers(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin) -> Events:
-    """As :func:`alone`, and what the header says: of every line that has any."""
+    """Like :func:`alone`, plus the header's values, for every line that has any."""
     means = {at: (entry, entities) for at, _, entry, entities in found.meanings}
     known = {line: means[at] for line, at in zip(found.rows.tolist(), found.which.tolist(), strict=True) if at in means}
     has_header = pl.any_horizontal(pl.col("uptime_s", "step_tag", "extra", "_job", *_HEADERS).is_not_null())
@@ -175,7 +176,7 @@ def with_headers(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: O
 
 
 def _of_step(step_tag: str | None) -> dict[str, str]:
-    """What the tag of a step's daemon says, which is surer than its text."""
+    """The entities in a step daemon's tag, which is more reliable than its text."""
     if not step_tag:
         return {}
     job, _, step = step_tag.partition(".")
@@ -208,11 +209,11 @@ def _job_number(text: Any, origin: Origin) -> int | None:
         and not ((origin.job_id or origin.of_job) and origin.source in JOB_SOURCES)
     ):
         return int(text)
-    return origin.job_id  # what a job prints is about it, whichever number it names
+    return origin.job_id  # a job's output refers to that job, whatever number it names
 
 
 def _tags(frame: pl.DataFrame, tags: Tags, origin: Origin) -> pl.Series:
-    """The tags of events (given), of the header, and of an odd time. Few lines have any."""
+    """The tags of events (given), of the header, and of an anomalous time. Few lines have any."""
     written = frame["tag"]
     if written.null_count() < len(written):
         tagged = written.is_not_null().arg_true()
@@ -223,7 +224,7 @@ def _tags(frame: pl.DataFrame, tags: Tags, origin: Origin) -> pl.Series:
     sizes = np.zeros(len(frame) + 1, np.int64)
     for at, some in tags.items():
         sizes[at + 1] = len(some)
-    # Through buffers: pa.array would load pandas, where it is installed, into every process that parses.
+    # From buffers: pa.array would import pandas, if installed, into every parsing process.
     flat = pl.Series([name for at in sorted(tags) for name in tags[at]], dtype=pl.String)
     texts = flat.to_arrow(compat_level=pl.CompatLevel.oldest())
     edges = [None, pa.py_buffer(np.cumsum(sizes))]

@@ -1,9 +1,8 @@
-"""What installed packages bring: the one loader of entry points, whatever their group.
+"""Loads extensions from installed packages: the one loader of entry points, whatever their group.
 
-One rule holds for all groups. An extension that does not import, is of the wrong type or cannot work is named (group, name,
-value, package, reason) in the log and left out; everything else goes on. One that raises while it is used is named by
-:func:`warn_once`. ``faultline check`` prints what :func:`known` and
-:func:`warnings` have.
+One rule applies to all groups. An extension that does not import, has the wrong type or cannot work is logged (group,
+name, value, package, reason) and skipped; everything else continues. One that raises in use is logged by
+:func:`warn_once`. ``faultline check`` prints what :func:`known` and :func:`warnings` return.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Protocol, TypeVar
 
 
 class Named(Protocol):
-    """What has a name of its own."""
+    """An object with a ``name``."""
 
     @property
     def name(self) -> str: ...
@@ -24,7 +23,7 @@ class Named(Protocol):
 T = TypeVar("T")
 N = TypeVar("N", bound=Named)
 
-#: Group of entry points -> what one of them is called.
+#: Group of entry points -> the word for one of its members.
 GROUPS = {
     "faultline.formats": "format", "faultline.documents": "document", "faultline.patterns": "patterns",
     "faultline.facts": "kinds of facts", "faultline.detectors": "detectors", "faultline.kql_functions": "KQL functions",
@@ -32,7 +31,7 @@ GROUPS = {
     "faultline.receivers": "receiver", "faultline.pages": "page",
 }  # fmt: skip
 
-#: More different warnings than this help nobody.
+#: More distinct warnings than this help nobody.
 MOST_WARNINGS = 1000
 
 _known: dict[tuple[str, str, str], Extension] = {}
@@ -41,7 +40,7 @@ _warned: dict[str, None] = {}
 
 @dataclass(frozen=True)
 class Extension:
-    """One entry point, and why it is left out; ``problem`` is empty where it is used."""
+    """One entry point, and why it is skipped; ``problem`` is empty if it is used."""
 
     group: str
     name: str
@@ -59,8 +58,8 @@ class Extension:
 
 
 def load(group: str, admit: Callable[[object, Extension], T]) -> list[T]:
-    """What the entry points of ``group`` offer, by name. ``admit`` gives what is used of an object, or raises ``TypeError`` or
-    ``ValueError`` with the reason why it cannot be used."""
+    """The objects that the entry points of ``group`` offer, by name. ``admit`` returns the part to use, or raises
+    ``TypeError`` or ``ValueError`` with the reason why an object cannot be used."""
     found = []
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         extension = Extension(group, point.name, point.value, _package(point))
@@ -84,7 +83,7 @@ def load(group: str, admit: Callable[[object, Extension], T]) -> list[T]:
 
 
 def of_type(kind: type[T]) -> Callable[[object, Extension], T]:
-    """Admits objects of one class."""
+    """An ``admit`` function for objects of one class."""
 
     def admit(found: object, extension: Extension) -> T:
         return expect(found, kind)
@@ -93,14 +92,15 @@ def of_type(kind: type[T]) -> Callable[[object, Extension], T]:
 
 
 def expect(found: object, kind: type[T]) -> T:
-    """``found``, which must be of this class. Raises ``TypeError`` that names both classes."""
+    """Returns ``found`` if it is of this class. Raises ``TypeError`` that names both classes."""
     if not isinstance(found, kind):
         raise TypeError(f"is of type {type(found).__name__}, not {kind.__name__}")
     return found
 
 
 def named(group: str, kind: type[N], built_in: Iterable[N]) -> dict[str, N]:
-    """Objects of this class that have a ``name``, by it: built-in ones, then those of packages, which take no name that is taken."""
+    """Objects of this class with a ``name``, keyed by it: built-in ones first, then those of packages, which may not
+    reuse a name."""
     found = {one.name: one for one in built_in}
 
     def admit(offered: object, _extension: Extension) -> None:
@@ -114,15 +114,15 @@ def named(group: str, kind: type[N], built_in: Iterable[N]) -> dict[str, N]:
 
 
 def known() -> list[Extension]:
-    """Every entry point that was asked for in this process, by group and name."""
+    """Every entry point loaded in this process, by group and name."""
     return [_known[key] for key in sorted(_known)]
 
 
 def warn_once(text: str, error: Exception | None = None) -> None:
-    """Logs a warning, with the traceback of ``error`` if that is given; the same words are logged once in a process."""
+    """Logs a warning, with the traceback of ``error`` if given; the same text is logged once per process."""
     if text not in _warned and len(_warned) < MOST_WARNINGS:
         _warned[text] = None
-        # Loaded only here: the log's library costs worker processes 12 MB, and most sites have no packages that fail.
+        # Imported only here: the logging library costs worker processes 12 MB, and most sites have no failing packages.
         import structlog
 
         from parsers import logs
@@ -133,12 +133,12 @@ def warn_once(text: str, error: Exception | None = None) -> None:
 
 
 def warnings() -> list[str]:
-    """What was logged in this process, in its order."""
+    """The warnings logged in this process, in order."""
     return list(_warned)
 
 
 def described(error: BaseException) -> str:
-    """The class and the words of an exception: ``KeyError: 'gpu'``."""
+    """The class and message of an exception: ``KeyError: 'gpu'``."""
     return f"{type(error).__name__}: {error}"
 
 

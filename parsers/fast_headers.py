@@ -1,8 +1,9 @@
-"""Headers in their plain spelling, read for a whole batch at once by compiled code.
+"""Headers in their common spelling, read for a whole batch at once by compiled code.
 
-Syslog (RFC 3164, RFC 5424, RFC 3339 stamps), Slurm's own files, the journal as JSON, the kernel's records, OpenSM, NX-OS and what
-programs print: nine lines in ten. What each of these readers is worth benchmarks/readers.py says. A line is taken only if every byte of its header is as its grammar
-says (parsers/header_grammar.py); all others, and every doubt, are left to the formats, which read a line the same way.
+Syslog (RFC 3164, RFC 5424, RFC 3339 timestamps), Slurm's own files, the journal as JSON, the kernel's records, OpenSM,
+NX-OS and program output: nine lines in ten. benchmarks/readers.py measures the gain of each reader. A line is taken
+only if every byte of its header matches its grammar (parsers/header_grammar.py); all others, and any doubtful ones, are
+left to the formats, which read a line the same way.
 """
 
 from __future__ import annotations
@@ -50,20 +51,21 @@ from parsers.stamps import Clock, clock_of
 
 _ONE = ord("1")
 _ESCAPE = 0x1B
-#: What the numbers before the text of one of the kernel's records are.
+#: The numbers before the text of a kernel record.
 _RECORD = ("kmsg_pri", "kmsg_seq", "kmsg_usec")
 _FIELDS = ROW.names or ()
-#: Programs whose names fall together so often are left to the formats.
+#: Programs whose names collide more often than this are left to the formats.
 _TRIES = 64
-#: What follows from a program's name: whether it is one, what its messages begin with, whose system it belongs to.
+#: What follows from a program's name: whether it is a valid one, the prefix of its messages, the system it belongs to.
 _KIND = np.dtype([("plain", np.bool_), ("kernel", np.bool_), ("slurm", np.bool_), ("system", np.uint8)])
 
 
 @dataclass(frozen=True)
 class FastHeaders:
-    """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` only on
-    request and ``extra`` of single lines only. The columns mean nothing for lines that were not taken. ``formats`` are the
-    bits of those that may read such a line (parsers/prefilter.py). ``message`` is where in the buffer the message begins."""
+    """The result of :func:`read`: per line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` only
+    on request and ``extra`` only for single lines. The columns are undefined for lines that were not taken. ``formats``
+    are the bits of the formats that may read such a line (parsers/prefilter.py). ``message`` is the offset of the
+    message in the buffer."""
 
     taken: Array
     frame: pl.DataFrame
@@ -77,7 +79,7 @@ class FastHeaders:
         return places
 
     def has_extra(self, lines: Array) -> Array:
-        """Of which of these lines :meth:`extra` has more than a priority."""
+        """For which of these lines :meth:`extra` has more than a priority."""
         formats, rows = self.rows["format"][lines], self.rows
         data = (formats == RFC5424) & ((rows["msgid_length"][lines] >= 0) | (rows["data_length"][lines] > 0))
         data |= (formats == OUTPUT) & (
@@ -88,7 +90,7 @@ class FastHeaders:
         return more
 
     def extra(self, line: int) -> dict[str, Any]:
-        """What else the header of a line said. Few are asked: only lines that mean something need it."""
+        """Further values of a line's header. Called for few lines: only those with a meaning need it."""
         row = dict(zip(_FIELDS, self.rows[line].item(), strict=True))  # numpy takes as long for each field
         if row["format"] == KMSG:
             return dict(zip(_RECORD, map(int, self._text(row, "msgid").split(",")), strict=False))
@@ -130,7 +132,7 @@ class FastHeaders:
 
 
 def none_taken(buffer: LineBuffer) -> FastHeaders:
-    """No line is taken."""
+    """A result with no line taken."""
     rows = np.zeros(len(buffer), ROW)
     frame = pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
     return FastHeaders(rows["format"] > 0, frame, buffer, rows, np.full(len(buffer), prefilter.ANY))
@@ -139,7 +141,7 @@ def none_taken(buffer: LineBuffer) -> FastHeaders:
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> FastHeaders:
     """The headers of those of the buffer's lines that have a plain one.
 
-    ``header``: also ``stamp``, which only a reader of the whole header needs.
+    ``header``: includes ``stamp``, which only a reader of the whole header needs.
     """
     if not len(buffer):
         return none_taken(buffer)
@@ -153,7 +155,7 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> FastHea
 
 
 def _with_escapes(buffer: LineBuffer) -> Array:
-    """The lines in which the escape of a terminal stands anywhere: formats read those without their colours."""
+    """The lines that contain a terminal escape: formats read those without their colours."""
     places = np.flatnonzero(buffer.data == _ESCAPE)
     if not len(places):
         return places
@@ -168,14 +170,14 @@ def _clear_all(rows: Array, lines: Array) -> None:
 
 
 def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:
-    """Reads what programs print of the lines without a plain header; says of these which formats may read them."""
+    """Reads program output among the lines without a plain header; returns which formats may read the rest."""
     formats = np.full(len(buffer), prefilter.ANY)
     others = np.flatnonzero(rows["format"] == 0)
     if not len(others):
         return formats
     formats[others] = found = prefilter.formats_of(buffer, others)
     of_job = origin.source in JOB_SOURCES
-    if of_job or origin.source is None:  # lines of what is known to be another log mean something else
+    if of_job or origin.source is None:  # lines of a known other log mean something else
         found &= prefilter.asked(origin)
         read_output(
             buffer.data, buffer.starts, buffer.ends, others, found, prefilter.READERS, rows, clock_of(origin), of_job
@@ -189,7 +191,7 @@ def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: C
     for line in range(len(rows)):
         row = rows[line]
         clear(row)
-        if of_job:  # what a job prints may look like anything
+        if of_job:  # job output may look like anything
             continue
         if not _header(data, starts[line], ends[line], row, clock, fields):
             clear(row)
@@ -199,7 +201,7 @@ def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: C
 
 @part
 def _header(data: Array, start: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
-    """Whether a line has a plain header; the first bytes tell which one it can be."""
+    """Whether a line has a plain header; the first bytes show which kind it can be."""
     at = header_scanner.priority(data, start, row, fields)
     first = data[at]
     if is_capital(first):
@@ -227,8 +229,8 @@ def _bracket(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> boo
 
 
 def _programs(buffer: LineBuffer, rows: Array) -> list[str | None]:
-    """The programs that lines name, each once, behind PROGRAMS; sets ``program`` to their numbers."""
-    slots = np.zeros(1 << (2 * len(rows)).bit_length(), np.int32)  # twice as many as lines, so that few fall together
+    """The programs that lines name, each once, after PROGRAMS; sets ``program`` to their numbers."""
+    slots = np.zeros(1 << (2 * len(rows)).bit_length(), np.int32)  # twice as many as lines, so that few collide
     firsts = np.zeros(len(rows), np.int64)
     count = _number_programs(buffer.data, rows, slots, firsts)
     start, length = rows["unit"], rows["unit_length"]
@@ -238,7 +240,8 @@ def _programs(buffer: LineBuffer, rows: Array) -> list[str | None]:
 
 @compiled
 def _number_programs(data: Array, rows: Array, slots: Array, firsts: Array) -> int:
-    """Numbers the programs by a hash table: ``slots`` hold numbers from 1, ``firsts`` the line where each is first named."""
+    """Numbers the programs with a hash table: ``slots`` hold numbers from 1, ``firsts`` the line where each first
+    occurs."""
     count = 0
     for line in range(len(rows)):
         row = rows[line]
@@ -261,7 +264,7 @@ def _number_programs(data: Array, rows: Array, slots: Array, firsts: Array) -> i
 
 @part
 def _hash(data: Array, at: int, length: int) -> int:
-    """FNV-1a of 32 bits."""
+    """32-bit FNV-1a."""
     value = 2166136261
     for place in range(at, at + length):
         value = ((value ^ data[place]) * 16777619) & 0xFFFFFFFF
@@ -279,7 +282,7 @@ def _same_unit(data: Array, row: Row, other: Row) -> bool:
 
 
 def _kinds(programs: list[str | None]) -> Array:
-    """By program what follows from its name, worked out once for each."""
+    """Per program what follows from its name, computed once for each."""
     kinds = np.zeros(len(programs), _KIND)
     for kind, name in zip(kinds, programs, strict=True):
         source = source_of_program(name)
@@ -293,7 +296,8 @@ def _kinds(programs: list[str | None]) -> Array:
 
 @compiled
 def _read_texts(data: Array, rows: Array, kinds: Array) -> None:
-    """Reads what programs write before the text; gives up lines whose program or text needs a closer look."""
+    """Reads the prefixes that programs write before the text; gives up lines whose program or text needs a closer
+    look."""
     for line in range(len(rows)):
         row = rows[line]
         syslogs = row.format == RFC3164 or row.format == RFC5424
@@ -325,7 +329,7 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
 
 @part
 def _begins_stamp(data: Array, at: int) -> bool:
-    """Whether a text begins as ``Mon dd hh:mm:ss`` does: a whole line in a line. Looks no further than the line goes."""
+    """Whether a text begins like ``Mon dd hh:mm:ss``: a whole line within a line. Never reads past the line."""
     if not (is_capital(data[at]) and data[at + 1] > BLANK and data[at + 2] > BLANK and data[at + 3] == BLANK):
         return False
     for place in range(4, 13):
@@ -341,8 +345,8 @@ def _begins_uptime(byte: int) -> bool:
 
 
 class _Columns(NamedTuple):
-    """What HEADER's columns are made of, of every line. ``speaks`` is the number of its source; ``timed``, ``numbered``, ``booted``
-    and ``plain`` say whether it has a time, a process and an uptime, and whether it has no header."""
+    """The raw material of HEADER's columns, per line. ``speaks`` is the number of its source; ``timed``, ``numbered``,
+    ``booted`` and ``plain``: whether it has a time, a process ID and an uptime, and whether it has no header."""
 
     time: Array
     resolution: Array
@@ -369,8 +373,8 @@ _NUMBERS = _Columns._fields.index("timed")
 
 @compiled
 def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> bool:
-    """Takes rows apart, of which each is longer than what a core reads at once: in one pass. ``switch``, ``output``: the numbers
-    of these sources. Says whether a line has a tag."""
+    """Splits rows into columns in one pass, since each row is longer than a cache line. ``switch``, ``output``: the
+    numbers of these sources. Returns whether any line has a tag."""
     tagged = False
     for line in range(len(rows)):
         row = rows[line]
@@ -397,7 +401,7 @@ def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> b
 
 @compiled
 def _unsigned(rows: Array) -> Array:
-    """The lines of Slurm's files that do not say who wrote them."""
+    """The lines of Slurm's files that do not name their daemon."""
     lines = np.empty(len(rows), np.int64)
     count = 0
     for line in range(len(rows)):
@@ -434,7 +438,7 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
         "facility": chosen(FACILITIES, columns.facility),
         "severity": chosen(SEVERITIES, columns.severity),
         "message": buffer.texts(columns.message, columns.message_length),
-        # One division of two exact numbers gives the nearest double, as reading the text would.
+        # One division of two exact numbers gives the nearest double, as parsing the text would.
         "uptime_s": column(columns.uptime / 1_000_000, columns.booted, pa.float64()),
     }
     if tagged:
@@ -449,7 +453,7 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
 
 
 def _daemons(buffer: LineBuffer, starts: Array, ends: Array, origin: Origin) -> Array:
-    """The numbers of the daemons that wrote the messages of Slurm's files without a tag."""
+    """The numbers of the daemons that wrote the untagged messages of Slurm's files."""
     if origin.source in SLURM:
         return np.full(len(starts), PROGRAMS.index(origin.source))
     numbers = np.array([PROGRAMS.index(name) for name in slurm.DAEMONS])

@@ -1,4 +1,4 @@
-"""What the compiled readers find out about each line of a batch, before it becomes columns."""
+"""What the compiled readers learn about each line of a batch, before it becomes columns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FORMATS = (None, "rfc3164", "rfc5424", "slurm", "opensm", "journald", "dmesg", "
 RFC3164, RFC5424, SLURM_FILE, OPENSM, JOURNALD, DMESG, KMSG, OUTPUT, PLAIN = range(1, 10)
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
-#: Programs that lines need not name; those that they do name are numbered behind them.
+#: Programs that a header implies; those that lines name are numbered after them.
 PROGRAMS = (None, "kernel", "opensm", *base.SLURM)
 KERNEL, OPENSM_DAEMON, SLURMSTEPD = 1, 2, PROGRAMS.index("slurmstepd")
 
-#: One line. Places are indices into the buffer; a text whose length is below zero is null. Only lines with a ``format``
-#: are taken. ``time`` and ``uptime`` are microseconds (below zero: no uptime); ``program`` is a number of PROGRAMS.
+#: One line. Positions are offsets into the buffer; a text with negative length is null. Only lines with a ``format``
+#: are taken. ``time`` and ``uptime`` are microseconds (below zero: no uptime); ``program`` is an index into PROGRAMS.
 ROW = np.dtype([
     ("time", np.int64), ("uptime", np.int64), ("pid", np.int64), ("resolution", np.int32), ("message", np.int32),
     ("message_end", np.int32),    ("host", np.int32), ("host_length", np.int32), ("unit", np.int32), ("unit_length", np.int32),
@@ -37,7 +37,7 @@ Row: TypeAlias = Any
 
 @part
 def clear(row: Row) -> None:
-    """Nothing is known, and the line is not taken."""
+    """Resets the row: nothing is known, and the line is not taken."""
     row.time, row.uptime, row.pid, row.resolution, row.message, row.program = 0, -1, -1, 0, 0, 0
     row.message_end = 0
     row.host, row.unit, row.stamp, row.msgid, row.tag, row.data = 0, 0, 0, 0, 0, 0

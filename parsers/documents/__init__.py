@@ -1,8 +1,8 @@
 """Documents: files that are not plain log lines (accounting, configuration, counters, environments).
 
-``read`` takes a kind that ``parsers.recognise`` named and the whole content, and gives tables. A new family is one
-module with a ``DOCUMENT`` and its name in ``_FAMILIES``. A third party's is an entry point of the group
-``faultline.documents`` that names a ``Document``; it is asked before the built-in ones whether a file is its own.
+``read`` takes a kind from ``parsers.recognise`` and the whole content, and returns tables. A new family is one module
+with a ``DOCUMENT`` and its name in ``_FAMILIES``. A third party's is an entry point of the group
+``faultline.documents`` that names a ``Document``; it gets to recognise a file before the built-in ones.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-#: Kind -> the family that reads it. The name of a built-in kind stays what it is.
+#: Kind -> the family that reads it. Names of built-in kinds never change.
 REGISTRY: dict[str, Document] = {kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds}
 
 
 def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Document]:
-    """A family of an installed package, with its name for messages. Raises ``TypeError`` and ``ValueError``."""
+    """Validates a family of an installed package, and returns it with its name for messages. Raises ``TypeError`` and
+    ``ValueError``."""
     document = extensions.expect(offered, Document)
     if document.recognises is None:
         raise ValueError("recognises no file: a document of a package needs recognises")
@@ -68,18 +69,18 @@ def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Docum
     return extension.called, document
 
 
-#: Families of installed packages, by the names that messages give them.
+#: Families of installed packages, by their names in messages.
 INSTALLED: dict[str, Document] = dict(extensions.load("faultline.documents", _admit))
 
 
 def read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    """Reads a whole document. Never raises on bad content: what cannot be read is named in ``warnings`` and kept line
-    by line in ``logs`` with the tag "unparsed". An unknown ``kind`` is a mistake of the caller and raises KeyError.
+    """Reads a whole document. Never raises on bad content: what cannot be parsed is listed in ``warnings`` and kept
+    line by line in ``logs`` with the tag "unparsed". An unknown ``kind`` is a bug of the caller and raises KeyError.
     """
     document = REGISTRY[kind]
     try:
         return document.read(kind, data, origin)
-    except Exception as error:  # any content may come in; a reader that stumbles must not lose the file
+    except Exception as error:  # any content may arrive; a failing reader must not lose the file
         kept = Gathered(kind, origin)
         kept.warn(f"cannot be read as {kind} ({type(error).__name__}: {error}); its lines are kept as they are")
         for line in split_lines(data):

@@ -1,7 +1,8 @@
 """Counters of links as files: ``ethtool -S``, and /sys/class/infiniband and /sys/class/net, copied or printed by grep.
 
-The metrics are named as those of our own agent: ``ethtool_<counter>_total``, ``infiniband_<counter>_total``,
-``infiniband_port_active``, ``infiniband_port_rate_gbps``; of a net device ``net_<statistic>_total`` and ``net_carrier``.
+The metrics have the names that our own agent uses: ``ethtool_<counter>_total``, ``infiniband_<counter>_total``,
+``infiniband_port_active``, ``infiniband_port_rate_gbps``; for a net device ``net_<statistic>_total`` and
+``net_carrier``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from pathlib import PurePosixPath
 from parsers.documents.document import Document, Gathered, split_lines
 from parsers.record import Origin, Parsed
 
-#: A file of a port of an InfiniBand device, below whatever the copy was put into.
+#: A file of an InfiniBand device's port, under any prefix that the copy was placed in.
 PORT_FILE = re.compile(
     r"(?:^|/)(?P<device>(?:mlx|hfi|qib|bnxt_re|irdma|efa|rocep|ibp|rdmap|hns|i40iw|cxgb|qedr|rxe|siw)[\w.-]*)/ports/(?P<port>\d+)/(?P<name>(?:hw_)?counters/\w+|state|phys_state|rate|link_layer|lid|sm_lid|cap_mask)$"
 )  # fmt: skip
-#: Everything else below a device, which is no counter: addresses, firmware, tables of GIDs and pkeys, queues, features.
+#: Everything else below a device, which is not a counter: addresses, firmware, tables of GIDs and pkeys, queues,
+#: features.
 DEVICE_FILE = re.compile(r"(?:^|/)(?:class/(?:infiniband|net)|sys-class-(?:infiniband|net)[^/]*)/[^/]+/[\w./:-]+$")
 NET_FILE = re.compile(
     r"(?:^|/)class/net/(?P<device>[\w.@-]+)/(?P<name>statistics/\w+|carrier|carrier_changes|carrier_up_count|carrier_down_count|operstate|speed|mtu)$"
@@ -38,7 +40,7 @@ def _put(gathered: Gathered, metric: str, value: float, device: str, port: str |
 
 
 def take(gathered: Gathered, path: str, text: str) -> bool:
-    """One file of the tree and its content; False where it holds no number."""
+    """Takes one file of the tree; False if it holds no number."""
     value = text.strip()
     found = PORT_FILE.search(path)
     if found:

@@ -1,7 +1,7 @@
-"""What ``dcgmi`` prints: ``diag``, ``health --check`` and ``dmon``, as metrics.
+"""The output of ``dcgmi``: ``diag``, ``health --check`` and ``dmon``, as metrics.
 
-``dcgm_diag_pass`` is 1, 0 or absent (skipped) per test and GPU (a test that failed is ``gpu.driver_error`` too); ``dcgm_health`` is 0 healthy, 1 warning, 2 failure per
-GPU and subsystem; a column of dmon is ``dcgm_dmon_<column>``.
+``dcgm_diag_pass`` is 1, 0 or absent (skipped) per test and GPU (a failed test is also ``gpu.driver_error``);
+``dcgm_health`` is 0 healthy, 1 warning, 2 failure per GPU and subsystem; a column of dmon is ``dcgm_dmon_<column>``.
 """
 
 from __future__ import annotations

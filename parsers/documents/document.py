@@ -1,4 +1,4 @@
-"""What a document family is, and how its lines are kept.
+"""Defines document families, and how their lines are kept.
 
 A family is one file that defines ``DOCUMENT = Document(kinds=(...), read=fn)`` and one line in the registry of
 ``parsers.documents``.
@@ -16,9 +16,9 @@ import polars as pl
 
 from parsers.record import TABLES, Origin, Parsed, frame
 
-#: More warnings than this about one file help nobody; the rest is counted.
+#: More warnings about one file help nobody; the rest is counted.
 MOST_WARNINGS = 50
-#: :meth:`Gathered.add` fills these in, whether or not the table has them.
+#: :meth:`Gathered.add` fills these in for any table.
 _FILLED_IN = frozenset({"file", "line", "source", "cluster"})
 
 Row = dict[str, object]
@@ -30,8 +30,9 @@ Recognises = Callable[[PurePosixPath, str], str | None]
 class Document:
     """A family of documents: the kinds it reads and ``read(kind, data, origin)``, which may raise on bad content.
 
-    ``recognises(path, text)``: which of its kinds a file is, by its path and the text of its first 64 KiB; None if it is none.
-    Families of installed packages need it. ``parsers.recognise`` knows the built-in ones by itself, since their order matters.
+    ``recognises(path, text)``: the kind of a file, from its path and the text of its first 64 KiB; None if it is not of
+    this family. Families of installed packages need it. ``parsers.recognise`` handles the built-in ones itself, since
+    their order matters.
     """
 
     kinds: tuple[str, ...]
@@ -62,7 +63,7 @@ def split_lines(data: bytes) -> list[Line]:
 
 @dataclass(frozen=True)
 class StatedEvent:
-    """A fault that a line of a document states by itself: its event, entities and severity."""
+    """A fault that a line of a document reports directly: its event, entities and severity."""
 
     event: str
     entities: dict[str, object] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class StatedEvent:
 
 @dataclass
 class Gathered:
-    """Rows by table on their way to a ``Parsed``; fills in what every row of a file shares."""
+    """Rows by table, collected for a ``Parsed``; fills in what every row of a file shares."""
 
     kind: str
     origin: Origin
@@ -86,8 +87,8 @@ class Gathered:
     _warned: int = 0
 
     def add(self, table: str, row: Row, line: int | None = None) -> None:
-        """Adds a row; ``cluster``, ``file``, ``line`` and ``source`` are filled in where the row is silent. Keys that are no columns
-        of the table are dropped, and :meth:`parsed` warns of them."""
+        """Adds a row; missing values of ``cluster``, ``file``, ``line`` and ``source`` are filled in. Keys that are not
+        columns of the table are dropped, and :meth:`parsed` warns about them."""
         row.setdefault("file", self.origin.path)
         row.setdefault("line", line)
         row.setdefault("source", self.kind)
@@ -100,7 +101,7 @@ class Gathered:
     def sample(
         self, metric: str, value: float, device: str | None, /, *, time: datetime | None = None, **labels: str | None
     ) -> None:  # fmt: skip
-        """Adds a sample; one of a report that has no time of its own is as old as the file."""
+        """Adds a sample; without a time of its own, it gets the file's."""
         known = {name: text for name, text in labels.items() if text}
         self.add("metrics", {
             "time": time or self.time, "host": self.origin.host, "metric": metric, "value": value, "device": device,
@@ -109,11 +110,11 @@ class Gathered:
 
     @property
     def time(self) -> datetime | None:
-        """When a report without a time of its own was made, as far as anyone knows."""
+        """When a report without a time of its own was made, as far as known."""
         return self.origin.received or self.origin.reference
 
     def warn(self, text: str, line: int | None = None) -> None:
-        """Names the file and line of something that could not be read."""
+        """Adds a warning with the file and line of something that could not be parsed."""
         self._warned += 1
         if self._warned <= MOST_WARNINGS:
             place = self.origin.path or self.kind
@@ -123,7 +124,8 @@ class Gathered:
         self, line: Line, time: datetime | None = None, job_id: int | None = None, host: str | None = None,
         resolution_us: int = 1_000_000, stated: StatedEvent | None = None,
     ) -> None:  # fmt: skip
-        """Puts a line that was read into ``logs`` verbatim, dated by the record it belongs to; ``stated``: what it states."""
+        """Adds a parsed line to ``logs`` verbatim, with the time of its record; ``stated``: the fault that it
+        reports."""
         event_columns: Row = stated.row() if stated else {}
         self._log(line, event_columns | {
             "time": time, "time_quality": "line" if time else "received", "job_id": job_id,
@@ -132,7 +134,7 @@ class Gathered:
         })  # fmt: skip
 
     def keep_unread(self, line: Line, why: str | None = None) -> None:
-        """Puts a line that could not be read into ``logs`` with the tag "unparsed"; nothing is ever dropped."""
+        """Adds a line that could not be parsed to ``logs`` with the tag "unparsed"; nothing is ever dropped."""
         if why:
             self.warn(why, line.number)
         self._log(line, {
@@ -151,11 +153,11 @@ class Gathered:
         self.add("logs", row, line.number)
 
     def parsed(self) -> Parsed:
-        """The frames, in the shapes of ``parsers.record``. Raises ``ValueError`` for a table that does not exist."""
+        """The frames, with the columns of ``parsers.record``. Raises ``ValueError`` for a table that does not exist."""
         for table, rows in self.rows.items():
             if table not in TABLES:
                 raise ValueError(f"there is no table {table!r}, but {', '.join(TABLES)}")
-            named = set().union(*rows)  # the rows' keys at once: asking each row would cost as much as filling it
+            named = set().union(*rows)  # all rows' keys at once: checking each row would cost as much as filling it
             if unknown := sorted(named - TABLES[table].keys() - _FILLED_IN):
                 self.warn(
                     f"{table} has no column {', '.join(map(repr, unknown))}, which is dropped; there is {', '.join(TABLES[table])}"
@@ -166,7 +168,7 @@ class Gathered:
 
 
 def of_lines(readers: Mapping[str, Callable[[Gathered, list[Line]], None]]) -> Document:
-    """A family each kind of which is read from its lines by a function of its own."""
+    """A family whose kinds each have their own function that reads lines."""
 
     def read(kind: str, data: bytes, origin: Origin) -> Parsed:
         gathered = Gathered(kind, origin)
@@ -177,7 +179,7 @@ def of_lines(readers: Mapping[str, Callable[[Gathered, list[Line]], None]]) -> D
 
 
 def _framed(table: str, rows: list[Row]) -> pl.DataFrame:
-    """``frame``, where unknown nodes stay null: Polars makes a None among lists an empty list."""
+    """Like ``frame``, but unknown node lists stay null: Polars turns a None among lists into an empty list."""
     made = frame(table, rows)
     if "nodes" not in made.columns:
         return made

@@ -1,8 +1,8 @@
 """``ethtool DEV``, ``ethtool -i DEV`` and ``ethtool -m DEV`` (a module's optics), as metrics; alarms of a module as events.
 
-The interface stands in "Settings for", else in the file's name (``ethtool-m.eth0.txt``). ``net_carrier`` and ``net_speed``
-(Mbit/s) are named as in /sys. A module's alarm that is on is ``nic.module_event``; its warnings, and missing light, which
-every unplugged fibre shows, are metrics only.
+The interface is named in "Settings for", else in the file's name (``ethtool-m.eth0.txt``). ``net_carrier`` and
+``net_speed`` (Mbit/s) have their names from /sys. An active module alarm is ``nic.module_event``; warnings, and missing
+light, which every unplugged fibre shows, are metrics only.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _read_module(gathered: Gathered, lines: list[Line]) -> None:
                     "nic.module_event", {"port": port, "module_event": found["name"], "lane": number}
                 )
         elif "threshold" not in name:
-            # Power is written twice, in mW and in dBm: each has its metric.
+            # Power is printed twice, in mW and in dBm: each has its metric.
             for value in _NUMBER.finditer(found["value"]):
                 gathered.sample(
                     f"{metric}_{_ENDINGS[value['unit']]}", float(value["value"]), device, device=device, lane=number

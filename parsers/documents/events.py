@@ -1,4 +1,4 @@
-"""``sacctmgr show event -p``: when a node was down or drained, since when, until when, and who said so."""
+"""``sacctmgr show event -p``: when a node was down or drained, from when to when, and who set it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
         start = fields.local_time(row.get("timestart"), origin.timezone)
         hosts = expand(row.get("nodename", ""))
         gathered.keep(line, start, host=hosts[0] if len(hosts) == 1 else None)
-        # A row without a node is the cluster itself ("Cluster Registered TRES"), no fault.
+        # A row without a node is the cluster itself ("Cluster Registered TRES"), which is no fault.
         for host in hosts:
             gathered.add("node_states", {
                 "time": start, "until": fields.local_time(row.get("timeend"), origin.timezone),

@@ -1,4 +1,4 @@
-"""The small values Slurm writes everywhere: times, durations, exit codes, job ids, trackable resources."""
+"""The small values that Slurm writes everywhere: times, durations, exit codes, job IDs, trackable resources."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def present(text: str | None) -> str | None:
 
 @lru_cache(maxsize=65536)
 def local_time(text: str | None, timezone: str = "UTC") -> datetime | None:
-    """A stamp in ``timezone`` -> naive UTC; None where Slurm writes "Unknown".
+    """A timestamp in ``timezone`` -> naive UTC; None where Slurm writes "Unknown".
 
-    An offset in the stamp wins over ``timezone``. In the hour that a clock change repeats, the first one is taken.
-    Epoch seconds (SLURM_TIME_FORMAT=%s) are read as such. An unknown zone name is read as UTC.
+    An offset in the timestamp takes precedence over ``timezone``. In the hour that a clock change repeats, the first
+    one is taken. Epoch seconds (SLURM_TIME_FORMAT=%s) are read as such. An unknown zone name is read as UTC.
     """
     value = present(text)
     if value is None:
@@ -46,14 +46,14 @@ def local_time(text: str | None, timezone: str = "UTC") -> datetime | None:
 
 
 def epoch_time(seconds: float | int | None) -> datetime | None:
-    """Epoch seconds -> naive UTC; None for 0 and for what no clock shows (Slurm's NO_VAL)."""
+    """Epoch seconds -> naive UTC; None for 0 and for out-of-range values (Slurm's NO_VAL)."""
     if seconds is None or not 86_400 < seconds < 32_000_000_000 or seconds in (4294967294, 4294967295):
         return None
     return datetime(1970, 1, 1) + timedelta(microseconds=round(seconds * 1_000_000))
 
 
 def epoch_text(text: object) -> datetime | None:
-    """Epoch seconds written as a text -> naive UTC; None for what is no such."""
+    """Epoch seconds as text -> naive UTC; None for anything else."""
     try:
         return epoch_time(float(str(text))) if text else None
     except ValueError:
@@ -61,16 +61,16 @@ def epoch_text(text: object) -> datetime | None:
 
 
 def duration_s(text: str | None) -> int | None:
-    """ "1-00:00:00", "00:10:00", "10:00" or "10" (minutes, as Slurm means a bare number) -> seconds.
+    """ "1-00:00:00", "00:10:00", "10:00" or "10" (a bare number is minutes in Slurm) -> seconds.
 
-    None for UNLIMITED, Partition_Limit and everything else that is no length of time.
+    None for UNLIMITED, Partition_Limit and everything else that is not a duration.
     """
     found = _DURATION.fullmatch(text.strip()) if text else None
     if not found:
         return None
     days, hours, minutes, last = (found[name] for name in ("d", "h", "m", "s"))
     if hours is not None and minutes is None:
-        # "A:B" matches as hours:seconds; it is minutes:seconds, or days-hours:minutes behind a day.
+        # "A:B" matches as hours:seconds; it is minutes:seconds, or days-hours:minutes after a day.
         parts = (int(hours), int(last), 0) if days else (0, int(hours), int(last))
     elif hours is None:
         parts = (int(last), 0, 0) if days else (0, int(last), 0)
@@ -80,7 +80,7 @@ def duration_s(text: str | None) -> int | None:
 
 
 def exit_pair(text: str | None) -> tuple[int | None, int | None]:
-    """ "1:0" -> (1, 0): exit code and signal; (None, None) where there is none."""
+    """ "1:0" -> (1, 0): exit code and signal; (None, None) if there is none."""
     code, colon, signal = (text or "").strip().partition(":")
     if not code.isdigit():
         return None, None
@@ -89,7 +89,7 @@ def exit_pair(text: str | None) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class JobId:
-    """A job id as Slurm prints it. ``raw`` is None for an array task whose own number is not printed."""
+    """A job ID as Slurm prints it. ``raw`` is None for an array task whose own number is not printed."""
 
     raw: int | None
     array_job: int | None = None
@@ -99,10 +99,10 @@ class JobId:
 
 @lru_cache(maxsize=65536)
 def job_id(text: str, raw: str | None = None) -> JobId | None:
-    """Reads "120", "120.batch", "120_4.0", "120_[5-9]", "120+1"; ``raw`` is JobIDRaw where it is known.
+    """Reads "120", "120.batch", "120_4.0", "120_[5-9]", "120+1"; ``raw`` is JobIDRaw if known.
 
-    A pending array ("120_[5-9]") is the record with the array's own number; a heterogeneous component ("120+1") has
-    the number of the first plus its offset, as slurmctld hands them out together. None if the text is no job id.
+    A pending array ("120_[5-9]") is the record with the array's own number; a heterogeneous component ("120+1") has the
+    number of the first plus its offset, as slurmctld assigns them together. None if the text is not a job ID.
     """
     found = _JOB_ID.fullmatch(text.strip())
     if not found:
@@ -120,7 +120,8 @@ def job_id(text: str, raw: str | None = None) -> JobId | None:
 
 
 def gpus(tres: str | None) -> int | None:
-    """GPUs of an AllocTRES text; "gres/gpu=4,gres/gpu:h100=4" are the same four. None where no TRES is given."""
+    """The number of GPUs in an AllocTRES text; "gres/gpu=4,gres/gpu:h100=4" are the same four. None if there is no
+    TRES."""
     if not tres or not tres.strip():
         return None
     plain, typed = None, 0
@@ -157,7 +158,7 @@ def integer(text: object) -> int | None:
 
 
 def other_names(node: str, **names: str | None) -> list[tuple[str, str]]:
-    """What Slurm says of one node's address and host name, where that differs from the node's own name."""
+    """A node's address and host name according to Slurm, where they differ from the node's own name."""
     if not node or "[" in node or "," in node:
         return []
     return [(key, value) for key, text in names.items() if (value := present(text)) and value.lower() != node.lower()]

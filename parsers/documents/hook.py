@@ -1,10 +1,10 @@
-"""What a prolog or epilog saw of its job: the environment Slurm gave it.
+"""What a prolog or epilog learned about its job: the environment that Slurm gave it.
 
-Two wrappings of the same: ``hook_spool`` is written by our own hook (NUL-separated, with a header), ``hook_env`` is
-the plain output of ``env`` that a site's script left (``15.epilog.gpu02.713.env``).
+It comes in two forms: our own hook writes ``hook_spool`` (NUL-separated, with a header), and ``hook_env`` is the plain
+output of ``env`` from a site's script (``15.epilog.gpu02.713.env``).
 
-A task prolog runs as the job's user, with an environment that is the user's: nothing of it is taken for Slurm's word. Of it the
-agent tells, as ``task_hook`` (JSON: ``job_id``, ``owner_uid``, ``read_at``), which uid owned a file that spoke of which job.
+A task prolog runs as the job's user, with the user's environment: none of it is trusted as Slurm's. The agent reports
+only, as ``task_hook`` (JSON: ``job_id``, ``owner_uid``, ``read_at``), which uid owned a file that named which job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONTEXTS = {
 
 
 def read_spool(data: bytes) -> dict[str, str]:
-    """The variables of a file of our own hook, header included. Raises ValueError if it is none."""
+    """The variables of a file of our own hook, header included. Raises ValueError for any other file."""
     if not data.startswith(MAGIC):
         raise ValueError(f"does not begin with {MAGIC.decode().strip()}")
     pieces = data[len(MAGIC) :].decode("utf-8", "replace").split("\0")
@@ -51,7 +51,8 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
-    """That a uid spoke of a job, and nothing about the job: no reader takes it for more (``correlator.gather.ownership``)."""
+    """Records that a uid named a job, and nothing about the job: no reader takes it for more
+    (``correlator.gather.ownership``)."""
     document = json.loads(data)
     number, uid = fields.integer(document.get("job_id")), fields.integer(document.get("owner_uid"))
     if number is None or uid is None:
@@ -73,7 +74,7 @@ def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, 
     seen = fields.epoch_text(env.get("FAULTLINE_TIME"))
     ended = event in ("epilog", "epilogslurmctld")
     begun = event in ("prolog", "prologslurmctld")
-    # SLURM_NODELIST of slurmd's epilog lacks the node that failed: only slurmctld's own list is the job's.
+    # SLURM_NODELIST in slurmd's epilog lacks the node that failed: only slurmctld's own list is the job's.
     hosts = expand(env.get("SLURM_JOB_NODELIST", ""))
     code, signal = fields.exit_pair(env.get("SLURM_JOB_EXIT_CODE2"))
     array = fields.integer(env.get("SLURM_ARRAY_JOB_ID"))

@@ -1,7 +1,8 @@
-"""Who hangs on which switch of an InfiniBand fabric, as ``iblinkinfo`` and ``ibnetdiscover`` print it: links.
+"""Which device is attached to which switch of an InfiniBand fabric, from ``iblinkinfo`` and ``ibnetdiscover``: links.
 
-``iblinkinfo`` also says which links run narrower or slower than both ends could ("Could be 4X"): ``fabric.link_errors``. Of a
-port that is down it says the switch and the number only, and most such ports are empty: a metric, no event.
+``iblinkinfo`` also reports links that run narrower or slower than both ends could ("Could be 4X"):
+``fabric.link_errors``. For a port that is down it prints only switch and number, and most such ports are empty: a
+metric, not an event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The ports of a host's InfiniBand devices as ``ibstat``, ``ibstatus`` and ``ibv_devinfo`` print them.
 
 The metrics are those of the same values in /sys: ``infiniband_port_active``, ``infiniband_port_link_up`` and
-``infiniband_port_rate_gbps``. A port that is down is no event: nobody knows since when, and a port without a cable is down
-for ever.
+``infiniband_port_rate_gbps``. A port that is down is not an event: the time is unknown, and a port without a cable is
+always down.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The environment of a job (KEY=VALUE lines): what matters for its fate becomes settings, the rest is hidden."""
+"""The environment of a job (KEY=VALUE lines): variables that affect its fate become settings, the rest is hidden."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from parsers.documents.document import Document, Gathered, split_lines
 from parsers.record import Origin, Parsed
 
-#: Only variables with these beginnings are kept with their values: a job's environment is full of secrets.
+#: Only variables with these prefixes keep their values: a job's environment is full of secrets.
 KEPT_PREFIXES = (
     "SLURM_", "NCCL_", "RCCL_", "TORCH_", "UCX_", "CUDA_VISIBLE_DEVICES", "OMP_", "MASTER_", "FI_", "GLOO_", "WORKDIR", "PWD",
 )  # fmt: skip
@@ -24,7 +24,7 @@ def kept_value(name: str, value: str) -> str:
 
 
 def entries(data: bytes) -> list[tuple[int, str, str]]:
-    """(line, name, value) of ``env`` output; lines that start no variable continue the value before them."""
+    """(line, name, value) of ``env`` output; a line that starts no variable continues the previous value."""
     if b"\0" in data:
         pieces = [(1, piece.decode("utf-8", "replace")) for piece in data.split(b"\0")]
     else:

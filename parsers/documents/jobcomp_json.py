@@ -1,4 +1,4 @@
-"""What Slurm's ``jobcomp/elasticsearch`` writes: one JSON object per ended run.
+"""The output of Slurm's ``jobcomp/elasticsearch``: one JSON object per ended run.
 
 Times are UTC (the plugin formats them with gmtime), the time limit is in minutes.
 """
@@ -14,7 +14,7 @@ from parsers.record import Origin, Parsed
 
 
 def is_record(document: dict[str, object]) -> bool:
-    """True for an object that this plugin made."""
+    """Whether this plugin made the object."""
     return "jobid" in document and "state" in document and "@end" in document
 
 

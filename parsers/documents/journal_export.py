@@ -1,9 +1,9 @@
-"""``journalctl -o export``: records of FIELD=value lines with an empty line behind each; values with line breaks are
-written as FIELD, the length in eight bytes, and the bytes. ``journalctl -o verbose``: a line of time and cursor, behind it
-FIELD=value, four blanks in front; a value's further lines stand below it, indented further. ``journalctl -o json-pretty``:
-objects of JSON over several lines, one behind the other.
+"""``journalctl -o export``: records of FIELD=value lines, each record followed by an empty line; values with line
+breaks are written as FIELD, the length in eight bytes, and the bytes. ``journalctl -o verbose``: a line with time and
+cursor, followed by FIELD=value lines indented by four blanks; continuation lines of a value are indented further.
+``journalctl -o json-pretty``: consecutive multi-line JSON objects.
 
-Each record becomes one row of logs, read as the same record in JSON is; its own bytes are kept as ``raw``.
+Each record becomes one row of logs, parsed like the same record in JSON; its own bytes are kept as ``raw``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _parser() -> LineParser:
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    """(line it starts on, its bytes, fields) of each record. A field that is no UTF-8 is a list of its bytes, as in JSON."""
+    """(first line, bytes, fields) of each record. A field that is not UTF-8 is a list of its bytes, as in JSON."""
     at, line = 0, 1
     while at < len(data):
         start, first_line = at, line
@@ -56,7 +56,7 @@ _FIELD = re.compile(rb"    (?P<name>[A-Z_0-9]+)=(?P<value>.*)$", re.DOTALL)
 
 
 def verbose_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    """As :func:`records`, of ``-o verbose``. Lines in front of the first record are no record."""
+    """Like :func:`records`, for ``-o verbose``. Lines before the first record are ignored."""
     held: list[bytes] = []
     fields: dict[str, Any] = {}
     first, name = 0, ""
@@ -82,8 +82,8 @@ def verbose_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
 
 
 def pretty_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    """As :func:`records`, of ``-o json-pretty``: an object begins and ends with a line that is nothing but its brace. A line
-    of no object is a record of its own that has nothing but its text."""
+    """Like :func:`records`, for ``-o json-pretty``: an object begins and ends with a line that holds only its brace. A
+    line outside an object is a record with nothing but its text."""
     held: list[bytes] = []
     first = 1
     for number, line in enumerate(data.split(b"\n"), start=1):

@@ -9,7 +9,7 @@ from typing import Any
 from parsers.documents.document import Document, Gathered
 from parsers.record import Origin, Parsed
 
-#: Metric -> where it stands in iproute2's JSON. Counts since the interface was made.
+#: Metric -> its path in iproute2's JSON. Counts since the interface was created.
 _COUNTERS = {
     "link_carrier_changes": ("carrier_changes",),
     "link_carrier_up_count": ("carrier_up_count",),
@@ -35,7 +35,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             continue
         values: dict[str, float | None] = {name: _at(link, path) for name, path in _COUNTERS.items()}
         state = str(link.get("operstate", "UNKNOWN")).upper()
-        # A device without carrier detection (lo, tun) says UNKNOWN for ever: neither up nor down.
+        # A device without carrier detection (lo, tun) always shows UNKNOWN: neither up nor down.
         values["link_operstate_up"] = None if state == "UNKNOWN" else float(state == "UP")
         for metric, value in values.items():
             if value is not None:

@@ -1,4 +1,4 @@
-"""An inventory of cables: which port of a node is plugged into which port of which switch."""
+"""A cable inventory: which port of a node is plugged into which port of which switch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from parsers.documents.document import Document, Gathered
 from parsers.record import Origin, Parsed
 
-#: Our column -> the headers that people give it.
+#: Our column -> the headers that people use for it.
 _HEADERS = {
     "host": ("node", "host", "hostname", "server"),
     "device": ("nic", "device", "interface", "ifname", "hca", "node_port", "netdev"),
@@ -23,7 +23,7 @@ _RAIL = re.compile(r"(?:rdma|mlx5_|ib|hsn|roce)(\d+)(?:$|:)")
 
 
 def columns(header: list[str]) -> dict[str, int]:
-    """Our column -> its place in a header; an unknown header is left out."""
+    """Our column -> its index in a header; unknown headers are omitted."""
     names = [name.strip().lower().replace(" ", "_") for name in header]
     found = {}
     for column, known in _HEADERS.items():

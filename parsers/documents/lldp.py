@@ -1,9 +1,9 @@
-"""What LLDP neighbours become: links between a host's port and a switch's port. Shared by the readers of every output.
+"""Turns LLDP neighbours into links between a host's port and a switch's port. Shared by the readers of every output.
 
-LLDP says who is at the other end and seldom what it is. The ends are told apart by the names of their ports
-(``swp3``, ``Ethernet1/4`` and ``xe-0/0/2`` are a switch's, ``ens1f0np0`` and ``mlx5_0`` a host's), then by the system's
-description, then by its capabilities (IEEE 802.1AB, 8.5.8). Nothing is made up: a neighbour that tells only MAC
-addresses has no name, and a name that the table cut off is none. Two switches, or two hosts, are no link of a host's.
+LLDP names the other end but seldom its type. The ends are distinguished by their port names (``swp3``, ``Ethernet1/4``
+and ``xe-0/0/2`` are a switch's, ``ens1f0np0`` and ``mlx5_0`` a host's), then by the system description, then by the
+capabilities (IEEE 802.1AB, 8.5.8). Nothing is invented: a neighbour with only MAC addresses has no name, and a
+truncated name counts as none. A link between two switches, or two hosts, is not a host's link.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from parsers.documents.document import Gathered
 _MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}", re.IGNORECASE)
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*:[0-9a-f:]+", re.IGNORECASE)
 
-#: Ports as network systems name them: Cumulus, SONiC (and its aliases), Arista, NX-OS, IOS, Junos, OS10, NVOS.
+#: Port names of network systems: Cumulus, SONiC (and its aliases), Arista, NX-OS, IOS, Junos, OS10, NVOS.
 _SWITCH_PORT = re.compile(
     r"swp\d|Eth(?:ernet)?\d|Et\d|ethernet\d+/|(?:xe|et|ge|mge|fe)-\d+/|\w*[Gg]ig(?:abit[Ee]thernet|E)\d|(?:Gi|Te|Twe|Fi|Fo|Hu)\d|"
     r"etp\d|sw\d+p\d|\d+/\d|mgmt\d|Management\d|(?:fxp|me)\d"
 )
-#: Interfaces as Linux, its udev rules and RDMA drivers name them.
+#: Interface names of Linux, its udev rules and RDMA drivers.
 _HOST_PORT = re.compile(
     r"(?:eth|em|ib|rdma|roce|hsn|lan|oob|bond|rail|irdma|efa)\d|en[ospxP]\w|ib[ps]\d|roce[ps]\d|p\d+(?:p\d+)?(?:_\d+)?$|mlx\d+_\d|"
     r"bnxt_re\d|hfi\d|pf\d"
 )
-#: What may follow in a port's name; a description goes on otherwise (``Ethernet4-to-gpu7``).
+#: What may follow in a port's name; a description continues differently (``Ethernet4-to-gpu7``).
 _REST = re.compile(r"[\w/.:]*")
-#: ``Interface   8 as enp5s0f0``: how lldpad and some drivers describe a port.
+#: ``Interface   8 as enp5s0f0``: port description of lldpad and some drivers.
 _DESCRIBED = re.compile(r"Interface\s+\d+ as (?P<name>\S+)")
-#: Words of a network system about itself.
+#: Words in the system description of a network system.
 _SWITCH_WORDS = re.compile(
     r"SONiC|Cumulus|Arista|NX-OS|\bIOS\b|Cisco Nexus|Junos|Juniper|Onyx|MLNX-OS|\bNVOS\b|\bOS10\b|Comware|FortiSwitch|ArubaOS|\bEOS\b"
 )
 
-#: Short forms in the tables of NX-OS, IOS and EOS -> what the same switch writes into its log.
+#: Short forms in the tables of NX-OS, IOS and EOS -> the names in the same switch's log.
 _SHORT = {
     "Et": "Ethernet", "Eth": "Ethernet", "Ma": "Management", "Fa": "FastEthernet", "Gi": "GigabitEthernet",
     "Te": "TenGigabitEthernet", "Twe": "TwentyFiveGigE", "Fo": "FortyGigabitEthernet", "Hu": "HundredGigE",
 }  # fmt: skip
 _SHORTENED = re.compile(rf"(?P<short>{'|'.join(sorted(_SHORT, key=len, reverse=True))})(?P<number>\d.*)")
 
-#: Capabilities by the letters of tables and the words of lldpctl.
+#: Capabilities: the letters in tables and the words of lldpctl.
 _FORWARDS, _STATION = frozenset("BR"), "S"
 
 
 @dataclass
 class Neighbour:
-    """One neighbour as an output tells it. ``port_kind``: what the port id is (``ifname``, ``mac``, ``local``; empty where
-    the output does not say). ``capabilities``: first letters of those that are on; None where none are told."""
+    """One neighbour in an output. ``port_kind``: the type of the port ID (``ifname``, ``mac``, ``local``; empty if the
+    output does not give it). ``capabilities``: first letters of the enabled ones; None if none are given."""
 
     local: str
     system: str = ""
@@ -65,7 +65,7 @@ class Neighbour:
 
     @property
     def name(self) -> str | None:
-        """The system's name; None for an address, a placeholder, or a name that the table cut off."""
+        """The system's name; None for an address, a placeholder, or a truncated name."""
         name = self.system.strip()
         if not name or "…" in name or " " in name or name.lower() in ("-", "n/a", "localhost", "not advertised"):
             return None
@@ -73,7 +73,7 @@ class Neighbour:
 
     @property
     def far_port(self) -> str:
-        """The port at the other end; empty where only an address of it is told."""
+        """The port at the other end; empty if only its address is given."""
         described = _DESCRIBED.match(self.port_text.strip())
         text = described["name"] if described else self.port_text.strip()
         named = _is_port(text)
@@ -94,7 +94,7 @@ def _is_port(text: str) -> bool:
 
 
 def is_switch_port(name: str) -> bool:
-    """Is this how a network system names a port?"""
+    """Whether network systems name a port like this."""
     return bool(_SWITCH_PORT.match(name))
 
 
@@ -105,7 +105,7 @@ def unabridged(port: str) -> str:
 
 
 def without_domain(name: str) -> str:
-    """The short name of a switch: its syslog carries that, as nodes' does (docs/sources/README.md)."""
+    """The short name of a switch, as in its syslog (docs/sources/README.md)."""
     return name if _ADDRESS.fullmatch(name) else name.split(".")[0]
 
 
@@ -121,7 +121,8 @@ _WORDS = re.compile(
 
 
 def speaker(gathered: Gathered, first_lines: Iterable[str] = ()) -> str | None:
-    """Whose neighbours these are: the name in the prompt that was copied along, where the file lay, or its own name."""
+    """The device that the neighbours belong to: from a prompt copied along, the file's location, or the name in the
+    output."""
     for line in first_lines:
         prompt = _PROMPT.fullmatch(line.strip())
         if prompt:
@@ -145,7 +146,7 @@ def _of_file_name(path: str | None) -> str | None:
 
 
 def _far_is_switch(neighbour: Neighbour, from_host: bool) -> bool | None:
-    """Is the other end a switch? None where nothing that was told decides it."""
+    """Whether the other end is a switch; None if nothing decides it."""
     port = neighbour.far_port
     if _SWITCH_WORDS.search(neighbour.system_text) or _SWITCH_PORT.match(port):
         return True
@@ -153,7 +154,7 @@ def _far_is_switch(neighbour: Neighbour, from_host: bool) -> bool | None:
         return False
     capabilities = neighbour.capabilities
     if capabilities is None:
-        return from_host  # what a host hears is a switch, and at a switch's port with no switch's name hangs a host
+        return from_host  # a host's neighbour is a switch; one at a switch's port without a switch's name is a host
     if capabilities & _FORWARDS:
         return True if from_host else None
     return False if _STATION in capabilities or not from_host else None
@@ -162,9 +163,9 @@ def _far_is_switch(neighbour: Neighbour, from_host: bool) -> bool | None:
 def gather(
     gathered: Gathered, reporter: str | None, neighbours: list[Neighbour], at_switch: bool | None = None
 ) -> None:  # fmt: skip
-    """Adds the links among ``neighbours`` of ``reporter``, and says what became of the others.
+    """Adds the links among ``neighbours`` of ``reporter``, and reports why the others are not links.
 
-    ``at_switch``: the output is one that only switches give; else the names of its own ports tell."""
+    ``at_switch``: only switches produce this output; otherwise the names of its own ports decide."""
     if not neighbours:
         gathered.warn("no LLDP neighbour in it")
         return
@@ -182,7 +183,7 @@ def gather(
             gathered.warn(f"{count} of {len(neighbours)} neighbours {why}")
 
 
-#: Why a neighbour is no link. Links between switches are no news: every leaf has them.
+#: Why a neighbour is not a link. Links between switches are normal: every leaf has them.
 BETWEEN = "are switches too: no link of a host's"
 NAMELESS = "tell no system name, only addresses or a name that was cut off"
 HOSTS = "are hosts too, not the switch"
@@ -199,7 +200,7 @@ def _put(gathered: Gathered, reporter: str, neighbour: Neighbour, switch: bool) 
         return OPEN
     if not switch and not far:
         return HOSTS
-    # No name is a device nobody told: the empty one.
+    # An unnamed device was not given: the empty name.
     ends: dict[str, object] = {
         "host": name, "device": neighbour.far_port, "switch": reporter, "switch_port": unabridged(neighbour.local),
     } if switch else {

@@ -1,8 +1,8 @@
 """LLDP neighbours as tables: ``networkctl lldp`` of hosts; SONiC, Cumulus (NCLU and NVUE), Arista EOS, Junos, NX-OS and IOS.
 
-A table is known by the words of its header. Its cells lie below them, or below the rule of dashes where it has one; a
-cell that ran over its column moves the rest of its row, which is then read by its words. Arista's JSON is here too: it is
-the same table.
+The words of its header identify a table. Its cells are aligned with them, or with the rule of dashes if there is one; a
+cell wider than its column shifts the rest of its row, which is then split into words. Arista's JSON is handled here
+too: it is the same table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parsers.record import Origin, Parsed
 
 @dataclass(frozen=True)
 class Table:
-    """``header``: what its first line looks like. ``columns``: our field -> the column's heading. ``switch``: only switches
+    """``header``: pattern of its first line. ``columns``: our field -> the column's heading. ``switch``: only switches
     print it."""
 
     header: re.Pattern[str]
@@ -55,7 +55,8 @@ TABLES: dict[str, Table] = {
     ),
 }  # fmt: skip
 
-#: Two blanks part columns, and one may stand inside a heading; newer systemd parts them by one, and joins words by hyphens.
+#: Two blanks separate columns, and a heading may contain one; newer systemd separates columns by one blank and joins
+#: words by hyphens.
 _HEADING, _JOINED = re.compile(r"\S+(?: \S+)*"), re.compile(r"\S+")
 #: ``Interface   8 as enp5s0f0`` is one cell.
 _ONE_CELL = re.compile(r"Interface +(?=\d+ as )")
@@ -64,12 +65,12 @@ _CAPABILITIES = re.compile(r"[A-Za-z .,]+")
 
 
 def header_of(line: str) -> str | None:
-    """The kind of the table that a line is the header of."""
+    """The kind of table whose header this line is."""
     return next((kind for kind, table in TABLES.items() if table.header.match(line.strip())), None)
 
 
 def _places(heading: str, rule: str) -> tuple[list[int], list[str]]:
-    """Where the columns begin, and their headings. ``rule``: the dashes below the header; empty where there are none."""
+    """Where the columns begin, and their headings. ``rule``: the dashes below the header; empty if there are none."""
     named = list((_JOINED if "CHASSIS-ID" in heading else _HEADING).finditer(heading))
     dashes = [part.start() for part in re.finditer(r"-+", rule)]
     starts = dashes if len(dashes) == len(named) else [cell.start() for cell in named]
@@ -77,7 +78,7 @@ def _places(heading: str, rule: str) -> tuple[list[int], list[str]]:
 
 
 def _cells(text: str, starts: list[int]) -> list[str] | None:
-    """The cells of a row. None where a cell ran over its column and the words do not come out even."""
+    """The cells of a row. None if a cell is wider than its column and the number of words does not fit."""
     parted = re.split(r" {2,}", _ONE_CELL.sub("Interface ", text.strip()))
     if len(parted) == len(starts) and text[:1] != " ":
         return parted
@@ -117,7 +118,7 @@ def _read_table(gathered: Gathered, kind: str, lines: list[Line]) -> list[Neighb
 
 
 def _neighbour(cells: dict[str, str], kind: str, line: Line) -> list[Neighbour]:
-    """The neighbour in a row; none in that of a port where nobody was heard (NVUE lists all its ports)."""
+    """The neighbour in a row; none for a port without a neighbour (NVUE lists all its ports)."""
     local = cells.get("local", "").removeprefix("+ ")
     able = _letters(cells.get("capabilities", ""), kind)
     if not local or not (cells.get("system") or cells.get("port")):
@@ -128,17 +129,17 @@ def _neighbour(cells: dict[str, str], kind: str, line: Line) -> list[Neighbour]:
     )]  # fmt: skip
 
 
-#: What stands around the rows: totals, legends, further prompts.
+#: Text around the rows: totals, legends, further prompts.
 _AROUND = re.compile(
     r"\s*$|[- ]+$|Total |Capability |Last table|Number of|\d+ (?:neighbor|LLDP)|[a-z] - |\s*\(\w\) |.*[#>$]\s*$"
 )
 
 
-#: A row of NX-OS and IOS. A long name stands alone on the line above, or pushes the row to the right.
+#: A row of NX-OS and IOS. A long name is on the line above, or pushes the row to the right.
 _NXOS_ROW = re.compile(
     r"(?P<system>\S.*?)?\s+(?P<local>[A-Za-z]+[\d/.:]+)\s+(?P<hold>\d+)\s+(?:(?P<able>[RBTCWPSO](?:[ ,]*[RBTCWPSO])*)\s+)?(?P<port>\S.*)"
 )
-#: IOS cuts a name at this length and lets the next column follow at once: who knows what is missing.
+#: IOS truncates a name at this length and appends the next column directly: the missing rest is unknown.
 _IOS_CUT = 20
 _IOS_ROW = re.compile(rf"(?P<system>\S{{{_IOS_CUT}}})(?P<local>[A-Z][A-Za-z]+[\d/.]+)\s+(?P<hold>\d+)\s")
 

@@ -1,8 +1,9 @@
-"""LLDP neighbours as lldpd's client prints them: ``lldpctl`` and ``lldpcli show neighbors``, plain, JSON, XML, key=value.
+"""LLDP neighbours in the output of lldpd's client: ``lldpctl`` and ``lldpcli show neighbors``, plain, JSON, XML,
+key=value.
 
-The same client speaks on Cumulus and SONiC (``show lldp neighbors``), so the speaker may be a switch. The spellings are
-those of lldpd's src/client: ``json`` names an interface and a chassis by a key, and makes a list only where there are
-several; ``json0`` has a list everywhere.
+Cumulus and SONiC use the same client (``show lldp neighbors``), so the reporting device may be a switch. The spellings
+are those of lldpd's src/client: ``json`` uses the name of an interface or a chassis as a key, and makes a list only if
+there are several; ``json0`` always has a list.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.documents.lldp import Neighbour, gather, speaker
 from parsers.record import Origin, Parsed
 
-#: A prompt stands above the output that was copied with it.
+#: A prompt is above the output that was copied with it.
 _PROMPT_LINES = 5
 
 
 def _letters(capabilities: list[tuple[str, bool]]) -> frozenset[str] | None:
-    """First letters of the capabilities that are on; None where none are told."""
+    """First letters of the enabled capabilities; None if none are given."""
     return frozenset(name[:1].upper() for name, on in capabilities if on) if capabilities else None
 
 
@@ -72,7 +73,7 @@ def _of_pairs(lines: list[Line]) -> list[Neighbour]:
         pair = _PAIR.fullmatch(line.text.strip())
         if pair is None:
             continue
-        # Several neighbours of one interface follow each other; each begins with how it was heard.
+        # Several neighbours of one interface follow each other; each begins with its protocol.
         if not found or found[-1].local != pair["interface"] or pair["key"] == "via":
             found.append(Neighbour(pair["interface"], line=line.number))
             able.append([])
@@ -108,7 +109,7 @@ def _of_json(data: bytes) -> list[Neighbour]:
 
 
 def _interfaces(listed: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, facts) of every neighbour: ``{"eth0": ...}``, a list of such, or ``[{"name": "eth0", ...}]``."""
+    """(name, fields) of every neighbour: ``{"eth0": ...}``, a list of such, or ``[{"name": "eth0", ...}]``."""
     for entry in listed if isinstance(listed, list) else [listed]:
         if isinstance(entry.get("name"), str):
             yield entry["name"], entry
@@ -133,7 +134,7 @@ def _of_object(local: str, facts: dict[str, Any]) -> Neighbour:
 
 
 def _chassis(document: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of a chassis and what is told of it. ``json`` makes the name a key, and leaves it out where there is none."""
+    """The name of a chassis and its fields. ``json`` makes the name a key, and omits it if there is none."""
     if "id" in document or "name" in document:
         return _text(document.get("name")), document
     for name, facts in document.items():
@@ -183,7 +184,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
         for line in lines:
             gathered.keep(line, gathered.time)
     else:
-        # A shell's prompt may stand above a tree that was copied with it.
+        # A shell prompt may precede a document that was copied with it.
         start = data.find(b"{" if kind == "lldpctl_json" else b"<")
         neighbours = _TREES[kind](data[max(0, start) :])
     gather(gathered, speaker(gathered, first), neighbours)

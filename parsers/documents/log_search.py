@@ -1,6 +1,6 @@
-"""What log stores answer: Loki's ``query_range`` (streams of labels and values) and Elasticsearch's ``_search`` (hits).
+"""Answers of log stores: Loki's ``query_range`` (streams of labels and values) and Elasticsearch's ``_search`` (hits).
 
-Each entry becomes one row of logs, read as the same entry on a line of its own is; the entry is kept as ``raw``.
+Each entry becomes one row of logs, parsed like the same entry on a line of its own; the entry is kept as ``raw``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What ``mlxlink`` prints of one port: every number as ``mlxlink_<name>``, and its own verdict as an event.
+"""The output of ``mlxlink`` for one port: every number as ``mlxlink_<name>``, and its diagnosis as an event.
 
-The section "Troubleshooting Info" says what the firmware thinks is wrong with a link: ``fabric.link_errors``, unless nothing
-is, or nobody plugged a cable in or closed the port on purpose. The device is in the file's name (``mlxlink.mlx5_0.txt``).
+The section "Troubleshooting Info" gives the firmware's diagnosis of a link: ``fabric.link_errors``, unless there is no
+issue, no cable, or the port was closed on purpose. The file's name gives the device (``mlxlink.mlx5_0.txt``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _VALUE = re.compile(r"(?P<name>[A-Za-z][^:]*?)\s*: (?P<value>.*?)\s*$")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _NAMED = re.compile(r"mlxlink[-_. ]+(?P<device>[A-Za-z][\w]*?\d\w*)(?:\.(?:txt|log|out))?$")
-#: Recommendations about links that nobody uses.
+#: Recommendations for unused links.
 _UNUSED = re.compile(r"(?i)no issue|closed by command|disabled|unplugged|not plugged|N/A")
 
 
@@ -42,7 +42,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             gathered.sample("infiniband_port_active", float(value.lower() == "active"), device, device=device)
         gathered.keep(line, gathered.time, stated=link_event)
         number = _NUMBER.match(value)
-        # "0,0,0,0" is a value per lane and "45 [-10..80]" one with its limits; "4x" and "0x18" are no numbers.
+        # "0,0,0,0" is a value per lane and "45 [-10..80]" one with its limits; "4x" and "0x18" are not numbers.
         if number and not re.match(r"[\w,]", value[number.end() :]):
             metric = re.sub(r"\W+", "_", name.lower()).strip("_")
             gathered.sample(f"mlxlink_{metric}", float(number[0]), device, device=device)

@@ -24,7 +24,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             gathered.keep_unread(line, "no JSON object")
             continue
         if "node" not in row:
-            continue  # polled jobs: accounting says the same with the exact second
+            continue  # polled jobs: accounting has the same with the exact second
         time = fields.local_time(str(row.get("t") or row.get("time")), origin.timezone)
         for host in expand(str(row["node"])):
             gathered.add("node_states", {

@@ -1,8 +1,8 @@
-"""What ``nvidia-smi`` prints: ``-q``, ``-q -x``, ``--query-gpu=... --format=csv`` and ``nvlink -s``, as metrics.
+"""The output of ``nvidia-smi``: ``-q``, ``-q -x``, ``--query-gpu=... --format=csv`` and ``nvlink -s``, as metrics.
 
-Every number becomes ``nvidia_smi_<where it stands>``: "Temperature / GPU Current Temp : 45 C" and
-``<temperature><gpu_temp>45 C`` alike. Yes and Active are 1, No and Not Active 0; "N/A" is no sample. Values keep the
-unit that nvidia-smi prints, except in CSV, whose columns are named and scaled as nvidia_gpu_exporter does.
+Every number becomes ``nvidia_smi_<its path>``: "Temperature / GPU Current Temp : 45 C" and ``<temperature><gpu_temp>45
+C`` alike. Yes and Active are 1, No and Not Active 0; "N/A" gives no sample. Values keep the unit that nvidia-smi
+prints, except in CSV, whose columns are named and scaled as in nvidia_gpu_exporter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?P<value>[-+]?(?:0x[0-9a-fA-F]+|\d+(?:\.\d+)?))\s*(?P<un
 _WORDS = {
     "yes": 1.0, "no": 0.0, "active": 1.0, "not active": 0.0, "enabled": 1.0, "disabled": 0.0, "true": 1.0, "false": 0.0,
 }  # fmt: skip
-#: CSV unit -> (ending of the metric's name, factor).
+#: CSV unit -> (suffix of the metric's name, factor).
 _UNITS = {
     "%": ("ratio", 0.01), "MiB": ("bytes", 1048576.0), "W": ("watts", 1.0), "MHz": ("clock_hz", 1e6), "ms": ("seconds", 0.001),
     "us": ("seconds", 1e-6),
@@ -62,7 +62,7 @@ def _stamp(text: str | None, origin: Origin) -> datetime | None:
 
 
 class _Gpu:
-    """The samples of one GPU while they are read: its index and UUID may come after the first of them."""
+    """The samples of one GPU during reading: its index and UUID may come after the first of them."""
 
     def __init__(self, pci: str | None) -> None:
         self.pci, self.index, self.uuid = pci, None, None  # type: tuple[str | None, str | None, str | None]
@@ -113,7 +113,7 @@ def _leaves(element: ElementTree.Element, above: tuple[str, ...]) -> Iterator[tu
 
 
 def _read_text(kind: str, data: bytes, origin: Origin) -> Parsed:
-    """``nvidia-smi -q``: depth is told by the blanks in front."""
+    """``nvidia-smi -q``: the indentation gives the depth."""
     gathered = Gathered(kind, origin)
     lines = split_lines(data)
     stamped = next((line.text.partition(":")[2] for line in lines if line.text.startswith("Timestamp")), None)

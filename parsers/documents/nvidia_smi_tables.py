@@ -1,7 +1,7 @@
-"""The other things that ``nvidia-smi`` prints: its table, ``-L``, ``dmon``, ``pmon`` and ``topo -m``, as metrics.
+"""Further output of ``nvidia-smi``: its table, ``-L``, ``dmon``, ``pmon`` and ``topo -m``, as metrics.
 
-The table's values are named as the same columns of ``--query-gpu``. ``ERR!`` in a cell means that the driver does not get an
-answer from the GPU: ``gpu.lost``.
+The table's values have the names of the same columns of ``--query-gpu``. ``ERR!`` in a cell means that the driver gets
+no answer from the GPU: ``gpu.lost``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _stamp(row: dict[str, str], origin: Origin) -> datetime | None:
 
 
 def _read_monitor(gathered: Gathered, lines: list[Line]) -> None:
-    """``dmon`` and ``pmon``: two lines of heads (names, units), then a row per GPU or process and second."""
+    """``dmon`` and ``pmon``: two header lines (names, units), then a row per GPU or process and second."""
     names: list[str] = []
     kind = gathered.kind.removeprefix("nvidia_smi_")
     for line in lines:
@@ -78,7 +78,8 @@ _CELL = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
 
 
 def _read_topology(gathered: Gathered, lines: list[Line]) -> None:
-    """``nvidia_smi_topology_nvlinks``: NVLinks between two devices, 0 where they talk over PCIe; the label says how."""
+    """``nvidia_smi_topology_nvlinks``: NVLinks between two devices, 0 if they communicate over PCIe; the label gives
+    the type."""
     columns: list[str] = []
     for line in lines:
         gathered.keep(line, gathered.time)

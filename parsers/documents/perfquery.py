@@ -1,7 +1,9 @@
-"""Error counters of InfiniBand ports: ``perfquery`` (all counters of a port) and ``ibqueryerrors`` (what passed a threshold).
+"""Error counters of InfiniBand ports: ``perfquery`` (all counters of a port) and ``ibqueryerrors`` (counters above a
+threshold).
 
-The metrics have the names of the same counters in /sys: ``infiniband_symbol_error_total``. Counters count from the last reset,
-so a number alone is no event; ``ibqueryerrors`` prints only what it takes for a fault: ``fabric.link_errors``.
+The metrics have the names of the same counters in /sys: ``infiniband_symbol_error_total``. Counters count from the last
+reset, so a number alone is not an event; ``ibqueryerrors`` prints only what it considers a fault:
+``fabric.link_errors``.
 """
 
 from __future__ import annotations

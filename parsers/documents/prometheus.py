@@ -1,4 +1,4 @@
-"""Prometheus text (0.0.4) and OpenMetrics: one sample a line, read as whole columns because there are many."""
+"""Prometheus text (0.0.4) and OpenMetrics: one sample per line, parsed as whole columns because there are many."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STAMPED = re.compile(r"(?P<epoch>\d{9,11})(?:\.\d+)?\.(?:prom|txt|metrics)(?:\.
 
 
 def labels_of(text: str) -> dict[str, str] | None:
-    """``gpu="0",name="a \\"b\\""`` -> {"gpu": "0", "name": 'a "b"'}; None when it is no label set."""
+    """``gpu="0",name="a \\"b\\""`` -> {"gpu": "0", "name": 'a "b"'}; None if it is not a label set."""
     labels: dict[str, str] = {}
     at = 0
     while at < len(text):
@@ -38,14 +38,14 @@ def labels_of(text: str) -> dict[str, str] | None:
 
 
 def device_and_host(labels: dict[str, str]) -> tuple[str | None, str | None]:
-    """The labels that say of which device and which host a sample is; None where there is none."""
+    """The device and the host in a sample's labels; None if there is none."""
     return _first(labels, _DEVICES), _first(labels, _HOSTS)
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     text = data.decode("utf-8", "replace").removeprefix("﻿")
     lines = pl.Series("raw", text.split("\n")).to_frame().with_row_index("line", offset=1)
-    # Exemplars (" # {...} 1.0") belong to OpenMetrics only and say nothing about the sample's value.
+    # Exemplars (" # {...} 1.0") exist in OpenMetrics only and do not affect the sample's value.
     bare = pl.col("raw").str.strip_chars_end()
     lines = lines.filter((bare != "") & ~bare.str.contains(r"^\s*#")).with_columns(
         bare.str.replace(r" # \{[^{}]*\} [-+0-9.eE]+( [0-9.]+)?$", "").str.extract_groups(_SAMPLE).alias("sample")
@@ -64,7 +64,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
         .str.replace("nan", "NaN").cast(pl.Float64, strict=False),
     ).with_columns(
         host=pl.lit(origin.host) if origin.host else pl.col("named"),
-        # 0.0.4 stamps in milliseconds, OpenMetrics in seconds: no sample is from before 2001 in milliseconds.
+        # 0.0.4 timestamps are milliseconds, OpenMetrics' are seconds: no sample in milliseconds is from before 2001.
         time=pl.coalesce(_stamp(), pl.lit(_time(origin), dtype=pl.Datetime("us"))),
     )  # fmt: skip
     parsed = Parsed({"metrics": conform("metrics", samples)})
@@ -89,7 +89,7 @@ def _stamp() -> pl.Expr:
 
 
 def _time(origin: Origin) -> datetime | None:
-    """The moment of a scrape: the file's name (metrics/HOST/EPOCH.prom) or when it was received."""
+    """The time of a scrape, from the file's name (metrics/HOST/EPOCH.prom) or its receipt."""
     stamped = _STAMPED.fullmatch(PurePosixPath(origin.path or "").name)
     return (fields.epoch_time(int(stamped["epoch"])) if stamped else None) or origin.received or origin.reference
 

@@ -1,5 +1,5 @@
-"""``sacct`` with a header: any columns in any order, any delimiter (``-p``, ``-P``), fields with line breaks, and the
-columns that it prints without a delimiter."""
+"""``sacct`` with a header: any columns in any order, any delimiter (``-p``, ``-P``), fields with line breaks, and its
+fixed-width output without a delimiter."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from parsers.job_states import JOB_STATES
 from parsers.record import Origin, Parsed
 
 _DELIMITER = re.compile(r"^[A-Za-z]\w*(?:%-?\d+)?([^A-Za-z0-9_% ]{1,4})")
-#: The line below the names in sacct's own columns.
+#: The line below the column names in sacct's fixed-width output.
 _RULE = re.compile(r"-{2,}(?: +-{2,})+")
 _RESOURCE = re.compile(r"(?:cpu|mem|node|billing|energy|vmem|pages|disk|gres/[^=,]+|fs/\w+|bb/\w+|license/[^=,]+)=")
-#: Columns that tell a header of sacct, beside JobID.
+#: Columns that identify a header of sacct, beside JobID.
 _COLUMNS = frozenset(
     [
         "jobidraw",
@@ -37,7 +37,7 @@ _COLUMNS = frozenset(
         "cluster",
     ]
 )
-#: Columns that people fill in, so the delimiter and line breaks may stand inside them.
+#: Free text columns, which may contain the delimiter and line breaks.
 _FREE_TEXT = ("submitline", "comment", "admincomment", "systemcomment", "jobname", "workdir", "extra")
 
 
@@ -66,7 +66,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _read_columns(lines: list[Line], gathered: Gathered) -> None:
-    """What ``sacct`` prints without ``-p``: columns as wide as the dashes below their names, cut off with a "+"."""
+    """``sacct`` without ``-p``: columns as wide as the dashes below their names, truncated with a "+"."""
     spans = [found.span() for found in re.finditer("-+", lines[1].text)]
     names = [lines[0].text[start:stop].strip().lower() for start, stop in spans]
     gathered.keep(lines[1])
@@ -76,7 +76,7 @@ def _read_columns(lines: list[Line], gathered: Gathered) -> None:
         if state.endswith("+"):
             whole = [name for name in JOB_STATES if name.startswith(state[:-1])]
             cells["state"] = whole[0] if len(whole) == 1 else state[:-1]
-        # A name that was cut off still says something; a list of nodes or a path would say something wrong.
+        # A truncated name is still useful; a truncated node list or path would be wrong.
         row = {name: text for name, text in cells.items() if name == "jobname" or not text.endswith("+")}
         if _sound(row):
             _take(_Record([line], row), gathered)
@@ -85,8 +85,8 @@ def _read_columns(lines: list[Line], gathered: Gathered) -> None:
 
 
 def _cut(text: str, delimiter: str) -> list[str]:
-    """The fields of a line. With commas between them, the commas of hostlists, of trackable resources and of quoted
-    fields stay inside."""
+    """The fields of a line. With a comma as delimiter, the commas of host lists, trackable resources and quoted fields
+    stay inside."""
     if delimiter != ",":
         return text.split(delimiter) if delimiter else [text]
     if '"' in text and "\n" not in text:
@@ -111,7 +111,7 @@ def _header(text: str) -> tuple[str, list[str]] | None:
 
 
 def is_header(lines: list[str]) -> bool:
-    """Whether a file that begins with ``lines`` is sacct's. The columns of squeue are in capitals."""
+    """Whether a file that begins with ``lines`` is sacct's. The columns of squeue are in upper case."""
     text = lines[0] if lines else ""
     names = {name.partition("%")[0] for name in re.split(r"[^A-Za-z0-9_%]+", text.lower())}
     if "=" in text or "[" in text or text.isupper() or "nodename" in names or not names & {"jobid", "jobidraw"}:
@@ -122,7 +122,7 @@ def is_header(lines: list[str]) -> bool:
 
 
 def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
-    """Joins physical lines into records by counting delimiters, and gives each its named values."""
+    """Joins physical lines into records by counting delimiters, and yields each with its named values."""
     header = _header(lines[0].text)
     assert header is not None
     delimiter, names = header
@@ -141,7 +141,7 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
             continue
         values = _cut(line.text, delimiter)
         if held and len(values) >= wanted and (found := _around(held, lines, at, names, delimiter)):
-            # What looks like a record stands inside another's name: its writer's words.
+            # What looks like a record is inside another job's name: text of that job's user.
             behind, whole = found
             if last:
                 yield last
@@ -151,7 +151,7 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
         if len(values) >= wanted:
             refuse()
         elif not held and last and len(values) == 1 and line.text.strip() and names[-1] in _FREE_TEXT:
-            # The last column had a line break in it: the record looked complete already.
+            # The last column contained a line break: the record looked complete already.
             last.values[names[-1]] += "\n" + line.text
             last.lines.append(line)
             continue
@@ -174,14 +174,14 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
         yield last
 
 
-#: A name has a thousand characters at most, so that few whole records fit into it.
+#: A name has at most a thousand characters, so that few whole records fit into it.
 _WITHIN = 32
 
 
 def _around(
     held: list[Line], lines: list[Line], at: int, names: list[str], delimiter: str
 ) -> tuple[int, dict[str, str]] | None:
-    """(the line behind it, its values) of a record that began with the lines ``held`` and goes on behind whole ones at ``at``."""
+    """(next line, values) of a record that began with the lines ``held`` and continues after whole ones at ``at``."""
     for end in range(at + 1, min(at + _WITHIN, len(lines))):
         fragment = _cut(lines[end].text, delimiter)
         if not 1 < len(fragment) < len(names):
@@ -190,13 +190,13 @@ def _around(
         row = _named(_cut(text, delimiter), names, delimiter)
         if row is not None:
             return end + 1, row
-        if fields.job_id(fragment[0]) is not None:  # the beginning of the next
+        if fields.job_id(fragment[0]) is not None:  # the start of the next record
             return None
     return None
 
 
 def _named(values: list[str], names: list[str], delimiter: str) -> dict[str, str] | None:
-    """Column -> value, or None when the record is incomplete or cannot be told apart."""
+    """Column -> value, or None if the record is incomplete or ambiguous."""
     surplus = len(values) - len(names)
     if surplus < 0:
         return None
@@ -214,7 +214,7 @@ def _named(values: list[str], names: list[str], delimiter: str) -> dict[str, str
 
 
 def _sound(row: dict[str, str]) -> bool:
-    """Whether the values stand in the right columns: the id is one, the state is one, the times are times."""
+    """Whether the values are in the right columns: the ID is one, the state is one, the times are times."""
     if fields.job_id(row.get("jobid") or row.get("jobidraw") or "") is None:
         return False
     state = fields.state(row.get("state"))[0]

@@ -1,4 +1,4 @@
-"""``scontrol show job`` and ``scontrol show node``, one record a line (``-o``) or in blocks."""
+"""``scontrol show job`` and ``scontrol show node``, one record per line (``-o``) or in blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parsers.record import Origin, Parsed
 
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/.]*)=")
 _STARTS = re.compile(r"\s*(?:JobId|NodeName)=")
-#: Fields that people fill in, with the key that follows them: a "Key=" inside must not be taken for a field.
+#: Free text fields, with the key that follows them: a "Key=" inside must not be taken for a field.
 _FREE_TEXT = (
     re.compile(r"(?:^|\s)(?P<key>JobName)=(?P<value>.*) UserId=", re.DOTALL),
     re.compile(r"(?:^|\s)(?P<key>Name)=(?P<value>.*) JobState=", re.DOTALL),
@@ -26,7 +26,7 @@ _SIGNED_REASON = re.compile(r"(?P<reason>.*?)\s*\[(?P<actor>\S+)@(?P<time>\d{4}-
 
 
 def pairs(text: str) -> dict[str, str]:
-    """ "JobId=2 OS=Linux 6.18 #1 SMP State=IDLE" -> key -> value; a value reaches to the next key."""
+    """ "JobId=2 OS=Linux 6.18 #1 SMP State=IDLE" -> key -> value; a value extends to the next key."""
     row: dict[str, str] = {}
     for pattern in _FREE_TEXT:
         found = pattern.search(text)
@@ -78,7 +78,7 @@ def _read_jobs(kind: str, data: bytes, origin: Origin) -> Parsed:
             fields.local_time(row.get(name), origin.timezone) for name in ("SubmitTime", "StartTime", "EndTime")
         )
         state = fields.state(row.get("JobState"))[0]
-        # What has not happened yet is an estimate of the scheduler: not a time of the job.
+        # A future time is the scheduler's estimate, not a time of the job.
         start = None if state in NOT_STARTED else start
         end = None if state in NOT_ENDED else end
         for line in lines:
@@ -129,7 +129,7 @@ def _read_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
             gathered.add("settings", {"scope": f"node:{host}", "name": name, "value": other}, lines[0].number)
         booted = fields.local_time(row.get("BootTime"), origin.timezone)
         if booted:
-            # slurmd reckons it as now minus uptime, both in whole seconds.
+            # slurmd computes it as now minus uptime, both in whole seconds.
             gathered.add("boots", {
                 "host": host, "boot_time": booted, "error_us": 1_000_000, "source": "scontrol_node",
             })  # fmt: skip

@@ -7,7 +7,7 @@ import re
 from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.record import Origin, Parsed
 
-#: Slurm reads keys without regard to case; these are the ones others look up, as slurm.conf(5) spells them.
+#: Slurm reads keys case-insensitively; these are the ones that others look up, as slurm.conf(5) spells them.
 _CANONICAL = """
     AccountingStorageEnforce AccountingStorageHost AccountingStorageType BatchStartTimeout ClusterName CompleteWait
     DebugFlags EpilogSlurmctld Epilog GresTypes HealthCheckInterval HealthCheckNodeState HealthCheckProgram
@@ -22,7 +22,7 @@ _CANONICAL = """
     BlockName DownNodes FrontendName NodeSet Include
 """
 _KNOWN = {name.lower(): name for name in _CANONICAL.split()}
-#: Lines that describe one of many things: the setting's name carries which ("NodeName:gpu[01-04]").
+#: Lines that describe one of many objects: the setting's name includes which ("NodeName:gpu[01-04]").
 _MANY = frozenset({"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName"})
 _SHOWN = re.compile(r"^(?P<key>[A-Za-z]\w*(?:\[\d+\])?)\s*=\s?(?P<value>.*)$")
 _UNITS = {
@@ -35,9 +35,10 @@ _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){1,2})")
 
 
 def seconds(value: str) -> float | None:
-    """ "24 sec", "300", "00:05:00", "5:00", "1-00:00:00" -> seconds; None for INFINITE, UNLIMITED and what is no time.
+    """ "24 sec", "300", "00:05:00", "5:00", "1-00:00:00" -> seconds; None for INFINITE, UNLIMITED and anything that is
+    not a time.
 
-    A bare number is seconds, as for the timeouts of slurm.conf. "0" is 0.0: what it means is the parameter's matter.
+    A bare number is seconds, as for the timeouts of slurm.conf. "0" is 0.0: its meaning depends on the parameter.
     """
     text = value.strip()
     counted = _COUNTED.fullmatch(text)
@@ -49,7 +50,7 @@ def seconds(value: str) -> float | None:
         return None
     parts = [int(part) for part in clock["clock"].split(":")]
     if clock["days"]:
-        # Behind a day stand hours first: "1-12:30" is a day, 12 hours and 30 minutes.
+        # After a day, hours come first: "1-12:30" is a day, 12 hours and 30 minutes.
         parts += [0] * (3 - len(parts))
     total = 0
     for part in parts:
@@ -58,7 +59,7 @@ def seconds(value: str) -> float | None:
 
 
 def logical_lines(data: bytes) -> list[tuple[Line, str]]:
-    """Lines of a Slurm configuration without comments, a backslash at the end continuing on the next line.
+    """Lines of a Slurm configuration without comments; a backslash at the end continues on the next line.
 
     Each comes with the physical line it starts on. ``\\#`` is a number sign, not a comment.
     """
@@ -117,7 +118,7 @@ def _read_shown(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _settle(rows: list[dict[str, object]], gathered: Gathered) -> None:
-    """Every value belongs to the cluster the same file names."""
+    """Assigns every value to the cluster that the same file names."""
     cluster = next((row["value"] for row in rows if row["name"] == "ClusterName" and row["value"]), None)
     for row in rows:
         line = row.pop("line")

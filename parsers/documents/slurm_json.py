@@ -1,6 +1,6 @@
-"""Slurm's JSON: ``sacct --json`` and slurmrestd's jobs and nodes, in the shapes of 22.05 to 25.x.
+"""Slurm's JSON: ``sacct --json`` and slurmrestd's jobs and nodes, in the formats of 22.05 to 25.x.
 
-Newer versions wrap numbers ({"set", "infinite", "number"}) and list states (["CANCELLED"]); both forms are read.
+Newer versions wrap numbers ({"set", "infinite", "number"}) and list states (["CANCELLED"]); both forms are accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VERSION = re.compile(rb"(?:openapi|data_parser)\\?/(?:db)?(v\d+\.\d+\.\d+)")
 
 
 def number(value: Any) -> int | None:
-    """A plain or wrapped number; None when it is not set or infinite."""
+    """A plain or wrapped number; None if it is not set or infinite."""
     if isinstance(value, dict):
         if value.get("set") is False or value.get("infinite"):
             return None
@@ -35,7 +35,7 @@ def _time(value: Any) -> datetime | None:
 
 
 def _state(value: Any) -> str | None:
-    """The base state; flags such as COMPLETING that are listed with it are not the state."""
+    """The base state, without flags such as COMPLETING that are listed with it."""
     return base_state([str(name) for name in (value if isinstance(value, list) else [value]) if name])
 
 
@@ -79,7 +79,7 @@ def _array(job: dict[str, Any]) -> Row:
 
 def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
-    # slurmdbd's jobs of 21.08 and 22.05 show every code that is not 0 as {"status": "SUCCESS", "return_code": 0}.
+    # slurmdbd's jobs in 21.08 and 22.05 show every nonzero code as {"status": "SUCCESS", "return_code": 0}.
     codes_known = _plugin(data) not in ("v0.0.36", "v0.0.37", "v0.0.38")
     for job in _listed(data, "jobs", gathered):
         when = job.get("time") or {}
@@ -171,7 +171,7 @@ def _read_rest_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
     seen_at = origin.received or origin.reference
     for node in _listed(data, "nodes", gathered):
-        # Up to v0.0.38 one base state and its flags apart ("idle", ["DRAIN"]), then one list of both.
+        # Up to v0.0.38 the base state and its flags are separate ("idle", ["DRAIN"]), later both are in one list.
         listed = node.get("state")
         names = listed if isinstance(listed, list) else [listed or "", *(node.get("state_flags") or [])]
         state = "+".join(str(name) for name in names)
@@ -199,7 +199,7 @@ def _read_rest_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _read_rest_partitions(kind: str, data: bytes, origin: Origin) -> Parsed:
-    """Partitions as settings, named and written as slurm.conf has them."""
+    """Partitions as settings, named and written as in slurm.conf."""
     gathered = Gathered(kind, origin)
     for part in _listed(data, "partitions", gathered):
         states = (part.get("partition") or {}).get("state") or []
@@ -235,7 +235,7 @@ def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _plugin(data: bytes) -> str | None:
-    """The version of the API that wrote the answer: "openapi/dbv0.0.38" -> "v0.0.38"."""
+    """The API version that wrote the answer: "openapi/dbv0.0.38" -> "v0.0.38"."""
     found = _VERSION.search(data[:100_000])
     return None if found is None else found[1].decode()
 

@@ -1,4 +1,4 @@
-"""What an operator's screen showed: ``squeue``, ``sinfo`` and ``sdiag``, dated by their own first lines."""
+"""Terminal output of an operator: ``squeue``, ``sinfo`` and ``sdiag``, dated by their own first lines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _read_squeue(gathered: Gathered, lines: list[Line], seen: datetime | None) -
             continue
         where = row.get("NODELIST(REASON)") or row.get("NODELIST") or ""
         hosts = () if where.startswith("(") else expand(where)
-        # Screen columns are cut off: only states that stand whole are believed.
+        # Screen columns are truncated: only complete state names are trusted.
         state = row.get("STATE", "")
         gathered.add("jobs", {
             "job_id": number.raw, "array_job_id": number.array_job,

@@ -1,7 +1,7 @@
-"""Tables that Slurm's commands print: which columns a header names, and how a line is cut into them.
+"""Tables printed by Slurm's commands: finds the columns in a header, and splits lines into them.
 
-``squeue`` and ``sinfo`` print any columns in any order: right-aligned (their default), padded on the right (``--Format``),
-between blanks or between a delimiter (``-o "%i|%T"``).
+``squeue`` and ``sinfo`` print any columns in any order: right-aligned (their default), padded on the right
+(``--Format``), separated by blanks or by a delimiter (``-o "%i|%T"``).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: One column's name as ``squeue`` and ``sinfo`` head it: always in capitals.
+#: One column name of ``squeue`` and ``sinfo``: always in upper case.
 _NAME = re.compile(r"[A-Z][A-Z0-9_/:*()-]*(?: [A-Z][A-Z0-9_/:*()-]*)*")
 _DELIMITERS = ("|", ";", "\t", ",")
-#: Columns of which at least one stands beside JOBID (squeue), or beside NODELIST or HOSTNAMES (sinfo).
+#: At least one of these columns accompanies JOBID (squeue), or NODELIST or HOSTNAMES (sinfo).
 _OF_SQUEUE = frozenset({
     "PARTITION", "NAME", "USER", "ST", "STATE", "TIME", "TIME_LIMIT",
     "NODES", "NODELIST", "NODELIST(REASON)", "REASON", "ACCOUNT", "QOS", "PRIORITY",
@@ -31,7 +31,7 @@ class Table:
     starts: tuple[int, ...]
 
     def row(self, line: str) -> dict[str, str]:
-        """Column -> cell, stripped; of two columns with one name the first. Cells that the line lacks are left out."""
+        """Column -> cell, stripped; of two columns with one name the first. Cells that the line lacks are omitted."""
         row: dict[str, str] = {}
         for name, cell in zip(self.names, self._cells(line), strict=False):
             row.setdefault(name, cell.strip())
@@ -39,19 +39,19 @@ class Table:
 
     def _cells(self, line: str) -> list[str]:
         if self.delimiter == ",":
-            return _COMMA.split(line)  # a hostlist has commas of its own: gpu[01,03]
+            return _COMMA.split(line)  # a host list has commas of its own: gpu[01,03]
         if self.delimiter:
             return line.split(self.delimiter)
         words = line.split()
         aligned = self.starts[0] == 0 and all(line[start - 1 : start] in (" ", "") for start in self.starts[1:])
         if len(words) != len(self.names) and aligned:
-            # A cell is empty or has blanks inside: the places of the names tell, where nothing stands across them.
+            # A cell is empty or contains blanks: the column positions decide, if no text crosses them.
             return [line[start:stop] for start, stop in zip(self.starts, [*self.starts[1:], None], strict=True)]
         return line.split(None, len(self.names) - 1)
 
 
 def header(line: str) -> Table | None:
-    """The table whose header ``line`` is, if it can be one of ``squeue`` or ``sinfo``."""
+    """The table whose header ``line`` is, if ``squeue`` or ``sinfo`` can have printed it."""
     delimiter = next((sign for sign in _DELIMITERS if sign in line), "")
     if delimiter:
         names = [name.strip() for name in line.strip("\r\n").split(delimiter)]

@@ -1,4 +1,4 @@
-"""topology.conf: which nodes hang on which switch (tree) or belong to which block."""
+"""topology.conf: which nodes are attached to which switch (tree) or belong to which block."""
 
 from __future__ import annotations
 

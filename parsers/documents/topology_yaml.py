@@ -1,6 +1,6 @@
 """``topology.yaml`` (Slurm 25.05 and later): several named topologies, each a tree of switches, blocks, or flat.
 
-Read line by line: the file is a list of small mappings, and a line that holds a mistake must not cost the others.
+Read line by line: the file is a list of small mappings, and a faulty line must not lose the others.
 """
 
 from __future__ import annotations

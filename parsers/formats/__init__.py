@@ -1,7 +1,7 @@
-"""How logs frame a line: one file per framing, tried in the order of :func:`all_formats`.
+"""Framings of log lines: one file per framing, tried in the order of :func:`all_formats`.
 
-A third party's format is an entry point of the group ``faultline.formats`` that names a :class:`base.Format`; it is tried
-before the built-in ones.
+A third party's format is an entry point of the group ``faultline.formats`` that names a :class:`base.Format`; it is
+tried before the built-in ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a format is, and what all of them share: header columns, stamps, priorities, which program means which source."""
+"""Defines formats and what they share: header columns, timestamps, priorities, the source for each program."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import polars as pl
 from parsers import clock, regexes
 from parsers.record import Origin
 
-#: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a
-#: JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality; ``tag`` what is odd about
-#: the line, several with commas between them.
+#: What a format may return for a line. ``i`` is the line's index in the batch; ``stamp`` the time as written; ``extra``
+#: a JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality; ``tag`` the line's
+#: anomalies, separated by commas.
 HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
     "i": pl.UInt32, "time": pl.Datetime("us"), "quality": pl.String, "sender_time": pl.Datetime("us"),
     "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,
@@ -34,11 +34,11 @@ SEVERITY_WORDS = {
     "debug1": "debug", "debug2": "debug", "debug3": "debug", "debug4": "debug", "debug5": "debug", "failure": "error",
     "severe": "crit",
 }  # fmt: skip
-#: A stamp of BSD's syslog in parts, as parsers/clock.py reads it.
+#: A BSD syslog timestamp in fields, as parsers/clock.py expects it.
 _BSD_PARTS = ("month", "day", "clock", "fraction", "year")
-#: What a reader of single lines may say: HEADER's columns, and a stamp in place of ``time``.
+#: What a reader of single lines may return: HEADER's columns, and a timestamp in place of ``time``.
 STAMPED = {**HEADER, "iso": pl.String, **dict.fromkeys(_BSD_PARTS, pl.String)}
-#: What one line says, by HEADER's names. LATER: only a reader of frames can tell.
+#: The values of one line, by HEADER's names. LATER: only a reader of frames can decide.
 Row: TypeAlias = dict[str, Any]
 LATER: Row = {}
 LineReader: TypeAlias = Callable[[str, Origin], Row | None]
@@ -51,9 +51,10 @@ JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 class Format:
     """One framing.
 
-    ``accepts`` is a cheap test: a regex (parsers/regexes.py), or any test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
-    returns those it could really read, with any of ``HEADER``'s columns. Lines it leaves out go to the next format.
-    ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
+    ``accepts`` is a cheap test: a regex (parsers/regexes.py), or any test over the String column ``text``. ``read``
+    takes the accepted lines (columns i, text) and returns those it could actually read, with any of ``HEADER``'s
+    columns; the others go to the next format. ``for_jobs``: also tried on known job output, which may look like
+    anything but is nothing else.
     """
 
     name: str
@@ -73,7 +74,7 @@ def accepted(form: Format, texts: pl.Series) -> pl.Series:
 def groups(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The named groups of ``pattern`` over ``text``, for the lines that match it."""
     found = frame.with_columns(regexes.groups(frame["text"], pattern))
-    # Every pattern here has a group that no match leaves out, so one pass tells both.
+    # Every pattern here has a group that takes part in each match, so one pass gives both.
     return found.filter(pl.any_horizontal(pl.col(*regexes.compiled(pattern).groupindex).is_not_null()))
 
 
@@ -84,7 +85,7 @@ def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     times = clock.iso(frame["iso"], origin) if "iso" in frame.columns else clock.bsd(frame, origin)
     known = times["time"].is_not_null()
     if not known.all():
-        # A stamp that is no time of any calendar: the line is kept, and what is wrong with it is said.
+        # A timestamp outside any calendar: the line is kept and tagged.
         given = frame["iso" if "iso" in frame.columns else "month"].is_not_null()
         bad = pl.when(given & ~known).then(pl.lit("bad_time"))
         frame = frame.with_columns(pl.coalesce(*(["tag"] if "tag" in frame.columns else []), bad).alias("tag"))
@@ -95,10 +96,10 @@ def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 class ByLine:
-    """A reader of single lines as a reader of frames: for framings that come in hundreds, not in millions.
+    """Adapts a reader of single lines to frames: for framings that occur in hundreds, not in millions.
 
-    ``line`` returns HEADER values, plus ``iso`` or the parts of a BSD stamp in place of ``time``; None leaves the line.
-    ``of_many`` reads the same of a frame, where there are many lines, and those of which ``line`` says ``LATER``.
+    ``line`` returns HEADER values, plus ``iso`` or the fields of a BSD timestamp in place of ``time``; None leaves the
+    line. ``of_many`` reads the same from a frame, for many lines and for those where ``line`` returns ``LATER``.
     """
 
     def __init__(self, line: LineReader, of_many: FrameReader | None = None) -> None:
@@ -114,7 +115,7 @@ class ByLine:
         return pl.concat([as_frame(rows, origin), conform(others)])
 
     def rows(self, numbers: list[int], texts: list[str], origin: Origin) -> tuple[list[Row], list[int]]:
-        """What is said by the lines of these numbers, and the numbers of those that are for ``of_many``."""
+        """The values of the lines with these numbers, and the numbers of those left to ``of_many``."""
         rows: list[Row] = []
         later = []
         for i, text in zip(numbers, texts, strict=True):
@@ -131,7 +132,7 @@ def by_line(line: LineReader) -> ByLine:
 
 
 def as_frame(rows: list[Row], origin: Origin) -> pl.DataFrame:
-    """What readers of single lines say as HEADER's columns."""
+    """The results of single-line readers as HEADER's columns."""
     stamped: dict[str | None, list[Row]] = {"iso": [], "month": [], None: []}
     for row in rows:
         stamped[next((name for name in ("iso", "month") if row.get(name) is not None), None)].append(row)
@@ -151,7 +152,7 @@ def as_frame(rows: list[Row], origin: Origin) -> pl.DataFrame:
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
-    """Exactly HEADER's columns; those that a format says nothing about are null."""
+    """Exactly HEADER's columns; those that a format does not give are null."""
     return pl.DataFrame([
         frame[name].cast(kind) if name in frame.columns else nothing(name, kind, len(frame)) for name, kind in HEADER.items()
     ])  # fmt: skip
@@ -173,13 +174,13 @@ def choice(names: tuple[str, ...], number: pl.Expr) -> pl.Expr:
 
 
 def severity_of_level(message: pl.Expr) -> pl.Expr:
-    """Slurm's level word in front of a message; null for info and verbose, which have none."""
+    """The severity of Slurm's level word before a message; null for info and verbose, which have none."""
     word = message.str.extract(r"^(fatal|error|warning|debug\d?|info|verbose): ")
     return word.replace_strict({**SEVERITY_WORDS, "verbose": "info"}, default=None, return_dtype=pl.String)
 
 
 def source_of_program(program: str | None, message: str = "") -> str | None:
-    """The source that a syslog program stands for; None for an unknown one."""
+    """The source of a syslog program; None for an unknown one."""
     name = (program or "").lower()
     if not name:
         return None
@@ -197,7 +198,7 @@ def _source_of(name: str) -> str:
     if name == "kernel" or name == "/kernel":
         return "kernel"
     for daemon in SLURM:
-        # Several daemons of a host are told apart by a name behind their own.
+        # Several daemons of a host are distinguished by a suffix to their name.
         if name == daemon or name.startswith(f"{daemon}-") or (daemon == "slurmstepd" and name.startswith(daemon)):
             return daemon
     return next((source for start, source in _PROGRAMS if name.startswith(start)), "syslog")

@@ -1,5 +1,5 @@
-"""Switches and appliances whose syslog is nobody's standard: IOS, IOS XR, NX-OS, Huawei, FortiGate, Opengear; and
-whatever else starts with a priority."""
+"""Switches and appliances with non-standard syslog: IOS, IOS XR, NX-OS, Huawei, FortiGate, Opengear; and anything else
+that starts with a priority."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BSD = (
 )
 _PRI = r"(?:<(?P<pri>\d{1,3})>)?"
 _ZONE = r"(?: (?P<zone>[A-Z]{2,5}))?"
-#: A switch of Cisco's that is asked for RFC 5424 writes this behind the priority.
+#: A Cisco switch configured for RFC 5424 writes this after the priority.
 NXOS_HEADER = header(
     either(r"(?:[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?", ": "),
     named("year", digits(4)), " ", named("month", Run("capital", 1, 1), Run("small", 2, 2)),
@@ -35,9 +35,10 @@ _SHAPES = tuple(
                   rf"{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}\d+: (?:(?P<host>(?!\d+: )[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}(?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
-        # As a relay passes it on: its own stamp, who sent it, then the packet's number and what the switch wrote.
+        # As forwarded by a relay: its own timestamp, the sender, then the packet's number and the switch's text.
         ("ios", rf"{_PRI}{_BSD} (?P<host2>[\w.:-]+) \d+: (?:(?P<host>[\w.-]+): )?[*.]?[A-Z][a-z]{{2}} +\d+ (?:\d{{4}} )?[\d:.]+(?: [A-Z]{{2,5}})?: (?P<message>%[A-Z].*)$"),
-        # Numbers of a relay and of the switch itself, who sent it, and in place of a stamp how long the switch has been up.
+        # Sequence numbers of a relay and of the switch itself, the sender, and the switch's uptime in place of a
+        # timestamp.
         ("ios", rf"{_PRI}(?:\d+: |: )(?:[A-Z][a-z]{{2}} +\d+ (?:\d{{4}} )?[\d:.]+ )?(?:(?P<host2>(?=[\w.-]*[A-Za-z.])[\w.-]+) )?"
                 rf"(?:(?P<host>(?:[A-Za-z][\w.-]*|[0-9a-f]*:[0-9a-f:]+|\d+\.[\d.]+)): )?(?:\d+: )?[*.]?"
                 rf"(?:{_BSD}{_ZONE}|(?:\d+[ywdh])+|\d+:\d\d:\d\d): (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
@@ -56,7 +57,7 @@ _SHAPES = tuple(
 
 
 def priority(text: str | None) -> dict[str, Any]:
-    """``<189>`` -> severity, facility and the numbers; empty for none or one out of range."""
+    """``<189>`` -> severity, facility and the numbers; empty if there is none or it is out of range."""
     if text is None or int(text) > 191:
         return {}
     number = int(text)
@@ -67,7 +68,7 @@ def priority(text: str | None) -> dict[str, Any]:
 
 
 def _stamp_of(found: re.Match[str]) -> str | None:
-    """The time as it is written, from the first of its parts to the last; None for a switch that writes none."""
+    """The time as written, from its first field to its last; None for a switch that writes none."""
     names = ("iso", "year_before", "year", "month", "day", "clock", "fraction", "date", "time")
     spans = [found.span(name) for name in names if name in found.re.groupindex and found[name] is not None]
     return found.string[min(start for start, _ in spans) : max(end for _, end in spans)] if spans else None
@@ -107,7 +108,7 @@ _JUST_PRIORITY = re.compile(r"<(?P<pri>\d{1,3})>(?P<rest>.*)$", re.DOTALL)
 def _odd_row(text: str, origin: Origin) -> dict[str, Any] | None:
     found = _TAI.match(text)
     if found:
-        # TAI64N labels count TAI seconds from 1970; 10 s is what multilog's clock adds and what readers take off.
+        # TAI64N labels count TAI seconds from 1970; 10 s is what multilog's clock adds and what readers subtract.
         seconds = int(found["label"][1:16], 16) - 10
         nano = int(found["label"][16:], 16)
         try:

@@ -1,9 +1,8 @@
-"""What shippers, collectors and clouds put around a line in an object: where its text, its time, its host, its program and
-its level stand.
+"""Objects that shippers, collectors and clouds put around a line: finds its text, time, host, program and level.
 
-Each calls them otherwise and nests them otherwise (``Body``, ``jsonPayload.message``, ``short_message``; ``Computer``,
-``resource.host.name``, an attribute of OpenTelemetry). So an object is made flat, and its members are known by the
-end of their path, in whatever case.
+Each uses other names and another nesting (``Body``, ``jsonPayload.message``, ``short_message``; ``Computer``,
+``resource.host.name``, an OpenTelemetry attribute). So an object is flattened, and its members are identified by the
+end of their path, case-insensitively.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from parsers.formats.base import SEVERITIES, SEVERITY_WORDS
 
-#: Where the text may stand, beside the names that jsonl.py asks for first. The surest first.
+#: Where the text may be, beside the names that jsonl.py tries first. Most reliable first.
 _TEXTS = (
     "body.stringvalue", "body", "short_message", "syslogmessage", "rawdata", "jsonpayload.message", "jsonpayload.msg", "textpayload",
     "message.text", "event", "event.original", "log.original", "record.message", "fields.message", "data.message", "payload", "raw",
@@ -27,7 +26,7 @@ _HOSTS = (
     "computer", "host.name", "hostname", "host.hostname", "host", "node_name", "nodename", "k8s.node.name", "node", "_hostname",
     "logstreamname", "source_host",
 )  # fmt: skip
-#: Ends of paths that name nothing else, whatever they are in: OpenTelemetry's attributes, Google's labels.
+#: Path suffixes that always denote a host, whatever encloses them: OpenTelemetry's attributes, Google's labels.
 _HOST_ENDS = (".host.name", ".k8s.node.name", ".node_name", ".nodename", ".hostname", "/resource_name")
 _PROGRAM_ENDS = (".process.name", ".appname", ".programname", ".syslog_identifier", ".service.name")
 _PROGRAMS = (
@@ -38,17 +37,17 @@ _LEVELS = (
     "severitytext", "severity_text", "severitylevel", "severity", "log.level", "loglevel", "log_level", "level", "levelname", "level_name",
     "lvl", "severitynumber", "severity_number", "priority", "log.syslog.severity.code", "pri",
 )  # fmt: skip
-#: Deeper members, and further ones than so many, are data and no header.
+#: Deeper members, and more than this many, are data and not a header.
 _DEEPEST, _MOST = 5, 200
 #: Levels of Pino and Bunyan.
 _TENS = {10: "debug", 20: "debug", 30: "info", 40: "warning", 50: "error", 60: "crit"}
-#: OpenTelemetry's numbers by four: trace, debug, info, warn, error, fatal.
+#: OpenTelemetry's severity numbers in groups of four: trace, debug, info, warn, error, fatal.
 _BY_FOUR = ("debug", "debug", "info", "warning", "error", "crit")
 _BSD = re.compile(r"(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?:(?P<year>\d{4}) )?(?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?$")  # fmt: skip
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:
-    """Texts and numbers by the path to them, in small letters: ``{"host": {"name": "a"}}`` as ``host.name``."""
+    """Strings and numbers by their lower-case path: ``{"host": {"name": "a"}}`` as ``host.name``."""
     found: dict[str, Any] = {}
     for path, value in _members(record, "", 0):
         found.setdefault(path, value)
@@ -74,7 +73,7 @@ def _members(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _first(fields: dict[str, Any], names: tuple[str, ...], ends: tuple[str, ...] = ()) -> Any:
-    """What stands under the first of these names, or under a path with one of these ends."""
+    """The value under the first of these names, or under a path with one of these suffixes."""
     found = next((fields[name] for name in names if name in fields), None)
     if found is None and ends:
         found = next((value for path, value in fields.items() if path.endswith(ends)), None)
@@ -82,7 +81,7 @@ def _first(fields: dict[str, Any], names: tuple[str, ...], ends: tuple[str, ...]
 
 
 def text(fields: dict[str, Any]) -> str | None:
-    """The line that the object is around: only where it has a time or a level too, as records of logs have."""
+    """The line inside the object: only if the object also has a time or a level, as log records do."""
     message = next((fields[name] for name in _TEXTS if isinstance(fields.get(name), str)), None)
     if message is None or (_first(fields, _TIMES) is None and _first(fields, _LEVELS) is None):
         return None
@@ -90,7 +89,7 @@ def text(fields: dict[str, Any]) -> str | None:
 
 
 def time(fields: dict[str, Any]) -> Any:
-    """When, as it is written."""
+    """The time as written."""
     return _first(fields, _TIMES)
 
 
@@ -105,7 +104,7 @@ def program(fields: dict[str, Any]) -> str | None:
 
 
 def severity(fields: dict[str, Any]) -> str | None:
-    """A level in words; or in numbers, as syslog, Pino or OpenTelemetry count."""
+    """The severity from a level word, or from a number of syslog, Pino or OpenTelemetry."""
     for name in _LEVELS:
         value = fields.get(name)
         if value is None:
@@ -122,6 +121,6 @@ def severity(fields: dict[str, Any]) -> str | None:
 
 
 def bsd_parts(stamp: str | None) -> dict[str, str | None]:
-    """``Mar  4 05:06:07`` as the parts of a stamp; nothing where it is none."""
+    """``Mar  4 05:06:07`` as the fields of a timestamp; empty if it is not one."""
     found = _BSD.match(stamp) if stamp else None
     return found.groupdict() if found else {}

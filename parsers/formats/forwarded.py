@@ -1,7 +1,7 @@
-"""Lines as forwarders and loggers of Go write them: Fluentd's and Fluent Bit's standard output, files with tabs between
-their columns, klog.
+"""Lines of forwarders and Go loggers: standard output of Fluentd and Fluent Bit, files with tab-separated columns,
+klog.
 
-Fluentd and Fluent Bit put a time and a tag in front of a record, which is JSON or what Ruby prints of a hash.
+Fluentd and Fluent Bit put a time and a tag before a record, which is JSON or a printed Ruby hash.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
 #: out_stdout of Fluentd, out_file of Fluentd.
 _RECORD = rf"(?s)^(?P<iso>{_DAY}(?: {_CLOCK} [+-]\d{{4}} |T{_CLOCK}{_ZONE}\t))(?P<tag>[\w./*-]+)(?:: |\t)(?P<rest>\{{.*\}})\s*$"
-#: out_stdout of Fluent Bit; since version 2 the time stands in a list with the record's metadata.
+#: out_stdout of Fluent Bit; since version 2 the time is in a list with the record's metadata.
 _NUMBERED = r"(?s)^\[\d+\] (?P<tag>[\w./*-]+): \[\[?(?P<epoch>1\d{9})\.(?P<fraction>\d{6})\d*(?:, \{.*?\}\])?, (?P<rest>\{.*\})\]\s*$"
-#: What Ruby prints of a hash that JSON has not: arrows, nil, and some escapes.
+#: Ruby's notation of a hash that differs from JSON: arrows, nil, and some escapes.
 _RUBY = re.compile(r'"(?:[^"\\]|\\.)*"|\s*=>\s*|\bnil\b', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|(.))", re.DOTALL)
 _ESCAPES = {"e": r"\u001b", "a": r"\u0007", "v": r"\u000b", "s": " ", "#": "#"}
@@ -66,7 +66,7 @@ _COLUMNS = (
 
 
 def _read_columns(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Time, level and text, as zap writes; or time, host, program and text, as templates of syslog daemons do."""
+    """Time, level and text, as zap writes; or time, host, program and text, as in syslog daemons' templates."""
     found = groups(frame, _COLUMNS).filter(pl.col("iso").is_not_null())
     levelled, hosted = (found.filter(pl.col(name).is_not_null()) for name in ("level", "host"))
     parts = []
@@ -89,7 +89,7 @@ _LEVELLED = rf"(?s)^(?P<iso>{_DAY}T{_CLOCK}{_ZONE}) +(?:\d+ )?(?:\[ *(?P<bracket
 
 
 def _read_levelled(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """What loggers write that follow RFC 3339: behind the time stands no host but a level."""
+    """Loggers with RFC 3339 timestamps: the time is followed by a level, not by a host."""
     found = groups(frame, _LEVELLED).filter(pl.col("iso").is_not_null())
     if found.is_empty():
         return found
@@ -109,7 +109,7 @@ _NAMES = dict(zip(range(1, 13), list(clock.MONTHS)[:12], strict=True))
 
 
 def _klog_row(text: str, origin: Origin) -> dict[str, Any] | None:
-    """What Kubernetes' daemons, exporters and device plugins write: no job's output, though glog's head is the same."""
+    """Lines of Kubernetes' daemons, exporters and device plugins: not job output, though glog's header is the same."""
     found = _KLOG.match(text)
     if found is None or int(found["month"]) not in _NAMES:
         return None
@@ -120,7 +120,7 @@ def _klog_row(text: str, origin: Origin) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-#: A zone that has one meaning behind a stamp, where a host would stand.
+#: An unambiguous zone after a timestamp, where a host would be.
 _NAMED_ZONE = "|".join(sorted((zone for zone in clock.ZONES if len(zone) > 1), key=len, reverse=True))
 _TAG = r"[\w.-]+ [A-Za-z][\w./@-]*(?:\[\d+\])?: "
 _ZONED = rf"(?s)^(?P<head>(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}} [ \d]\d (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d+)? )(?P<zone>{_NAMED_ZONE}) (?P<rest>{_TAG}.*)$"
@@ -128,7 +128,7 @@ _BLANKS = rf"(?s)^(?P<day>{_DAY}) (?P<clock>{_CLOCK}) ?(?P<zone>{_NAMED_ZONE}|{_
 
 
 def _offset(zone: str) -> str:
-    """``CET`` or ``+0100`` as an offset of RFC 3339."""
+    """``CET`` or ``+0100`` as an RFC 3339 offset."""
     if zone not in clock.ZONES:
         return zone
     hours = clock.ZONES[zone]
@@ -164,7 +164,7 @@ _COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
 
 
 def _read_coloured(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """What is read of a line without its colours; a line that no format knows then is left as it is."""
+    """Reads a line without its colours; a line that no format knows then stays unchanged."""
     shown = frame.with_columns(pl.col("text").str.replace_all(_COLOUR, "").str.strip_chars_end("\r"))
     plain = ~regexes.contains(shown["text"], r"[\x1b\r]")
     inner = read_inner(shown.filter(plain), origin)

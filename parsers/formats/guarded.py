@@ -1,4 +1,5 @@
-"""Formats of installed packages, whose mistakes must lose no line: a line that such a format fails on goes to the next format."""
+"""Wraps formats of installed packages, whose bugs must lose no line: a line that such a format fails on goes to the
+next format."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from parsers.record import Origin
 
 
 def guarded(offered: object, extension: extensions.Extension) -> Format:
-    """A package's format with readers that name the package instead of raising. Raises what its test of a line raises."""
+    """A package's format whose readers report the package instead of raising. Raises what its test of a line raises."""
     form = extensions.expect(offered, Format)
     accepted(form, pl.Series("text", ["a line"]))
     if isinstance(form.read, ByLine):

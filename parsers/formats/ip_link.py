@@ -1,6 +1,6 @@
 """``ip -ts monitor link``: two lines for each change of an interface, the first with time, name and flags.
 
-A port of a switch is a member of a bridge (``master X``); the catalogue tells the two apart by that.
+A switch port is a member of a bridge (``master X``); the catalogue distinguishes hosts from switches by that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What jobs print: stamps of their own, labels of srun and torchrun in front, colours, progress bars.
+"""Job output: timestamps of its own, prefixes of srun and torchrun, colours, progress bars.
 
-A stamp may stand in many places and spellings; what stands before it (``srun -l``'s task, torchrun's ``[rank3]:``,
-NCCL's ``host:pid:tid [gpu]``) says who printed. A job's clock is its node's local time, so only a written zone is sure.
+A timestamp may have many positions and spellings; the prefix before it (``srun -l``'s task, torchrun's ``[rank3]:``,
+NCCL's ``host:pid:tid [gpu]``) identifies the writer. A job's clock is its node's local time, so only an explicit zone
+is certain.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _SHORT = (
 _EPOCH = r"^\[(?P<epoch>1\d{9})\.(?P<fraction>\d{6})\] (?P<rest>\[.*)$"
 #: NCCL writes "host:pid:tid [gpu]", UCX and Open MPI "[host:pid...]".
 _WRITER = r"^(?:(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] |\[(?P<mpi_host>[A-Za-z][\w.-]*):(?P<mpi_pid>\d+)(?::\d+)*(?: :\d+)?\])"
-#: A place in a program's source, ``[core.py:33]``, has the form of a writer and is none.
+#: A source location, ``[core.py:33]``, has the form of a writer but is not one.
 _SOURCE_FILE = r"\.(?:py|cc?|cpp|cu|hp{0,2}|go|rs|java)$"
-#: "gpu01 rank0 step 50": the node that a rank writes of itself.
+#: "gpu01 rank0 step 50": the node that a rank states for itself.
 _OWN = r"^([A-Za-z][\w.-]*) rank ?\d+ "
-#: What stands between stamp, level and text: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text".
+#: Separators between timestamp, level and text: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text".
 _BETWEEN = " ,:|]-"
 _WORD = rf"^[ ,:|\]-]*\[?({_LEVEL})\b"
 _NAMED = rf"^[ ,:|\]-]+(?P<logger>[\w.]+) - \[?(?P<level>{_LEVEL})\b"
 _TASK = re.compile(r"^\s*\d{1,6}: ?")
 _HEALTHAGENT = re.compile(r"healthagent\b")
-#: Larger numbers are kept in the text alone.
+#: Larger numbers stay in the text only.
 _MOST = 2**63 - 1
 #: srun and slurmstepd on a job's stderr, NCCL, PyTorch, UCX, Open MPI, a shell's report of a dead child.
 _MARKS = (
@@ -71,10 +72,12 @@ _MONTHS = dict(
 
 
 def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
-    """With texts as a terminal would show them at the end: no colours, of a progress bar only what came after it."""
+    """Texts as a terminal finally shows them: no colours, and of a progress bar only what follows it."""
     text = pl.col("text")
     odd = text.str.contains("\x1b", literal=True) | text.str.contains("\r", literal=True)
-    if not frame.select(odd.any()).item():  # nearly always, and each of the expressions below is made anew every time
+    if not frame.select(
+        odd.any()
+    ).item():  # true for nearly all batches, and each expression below is built anew every time
         return frame
     shown = text.str.replace_all(_COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
     return frame.with_columns(
@@ -83,7 +86,7 @@ def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Adds what a line says about its writer. ``frame`` has message, and _WHO's groups where there are any."""
+    """Adds what a line reveals about its writer. ``frame`` has message, and _WHO's groups if there are any."""
     messages = frame["message"]
     found = frame.with_columns(regexes.groups(messages, _WRITER))
     own = regexes.extract(messages, _OWN)
@@ -103,7 +106,7 @@ def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         for name, value in numbers.items()
     ]  # fmt: skip
     listed = pl.concat_str(parts, separator=", ", ignore_nulls=True)
-    # A service's own file (jetpack.log) is written by the same logging libraries as a job's output.
+    # A service's own file (jetpack.log) comes from the same logging libraries as job output.
     service = origin.source is not None and origin.source not in JOB_SOURCES
     source = pl.lit(origin.source or "job_stdout")
     if "logger" in names:
@@ -126,7 +129,8 @@ def _read_stamped(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _levelled(frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds message, severity and the logger's name: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text", a glog letter."""
+    """Adds message, severity and the logger's name: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text", a glog
+    letter."""
     rest = frame["rest"].fill_null("")
     named = regexes.groups(rest, _NAMED)
     word = pl.coalesce(
@@ -172,7 +176,7 @@ def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = cleaned.with_columns(regexes.groups(cleaned["text"], _WHO))
     message = pl.col("text")
     if found["task"].null_count() < len(found):
-        # Only srun's label is cut off: patterns know the others as part of the text.
+        # Only srun's prefix is removed: patterns expect the others as part of the text.
         message = (
             pl.when(pl.col("task").is_not_null()).then(message.str.replace(r"^\s*\d{1,6}: ?", "")).otherwise(message)
         )
@@ -183,7 +187,7 @@ def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _odd(text: str) -> bool:
-    """Whether there are colours or a progress bar to be taken out of it."""
+    """Whether it contains colours or a progress bar to remove."""
     return "\x1b" in text or "\r" in text
 
 
@@ -236,7 +240,7 @@ def _group_dict(pattern: str, text: str) -> dict[str, str | None]:
 
 
 def _levels_of(rest: str, *words: str | None) -> Row:
-    """As :func:`_levelled`; ``words`` stood before the stamp."""
+    """Like :func:`_levelled`; ``words`` are those before the timestamp."""
     named = _group_dict(_NAMED, rest)
     found = regexes.compiled(_WORD).search(rest)
     known = (found[1] if found is not None else None, named.get("level"), *words)
@@ -245,7 +249,7 @@ def _levels_of(rest: str, *words: str | None) -> Row:
 
 
 def _written_by(row: Row, groups: dict[str, str | None], origin: Origin) -> Row:
-    """As :func:`_who` of a ``row`` so far and what groups ``groups``."""
+    """Like :func:`_who`, for a ``row`` so far and the groups ``groups``."""
     message, logger = row["message"], row.pop("logger", None)
     writer = _group_dict(_WRITER, message)
     if regexes.compiled(_SOURCE_FILE).search(writer.get("mpi_host") or ""):

@@ -1,5 +1,5 @@
-"""What ``journalctl`` prints in those short forms that no syslog has: ``-o short-full``, ``-o short-unix``,
-``-o short-monotonic``, and the lines that it puts between boots. Behind the time stands what syslog has there.
+"""Those short formats of ``journalctl`` that differ from syslog: ``-o short-full``, ``-o short-unix``, ``-o
+short-monotonic``, and the lines that it prints between boots. After the time they look like syslog.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from parsers.record import Origin
 _ZONE = r"(?:[A-Z][A-Za-z]{1,4}|[+-]\d\d(?:\d\d)?)"
 _FULL = rf"(?s)^\S{{1,12}} (?P<day>\d{{4}}-\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?) (?P<zone>{_ZONE}) (?P<rest>\S+ \S+?: .*)$"
 _UNIX = r"(?s)^(?P<epoch>1\d{9})\.(?P<fraction>\d{1,6}) (?P<rest>[\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: .*)$"
-#: Only with the kernel or a process id behind the host: otherwise it is what ``dmesg`` prints.
+#: Only with the kernel or a process ID after the host: otherwise it is ``dmesg`` output.
 _MONOTONIC = r"(?s)^\[ *(?P<uptime>\d+\.\d{6})\] (?P<rest>[\w.-]+ (?:kernel|[^\s\[\]:]+\[\d+\]): .*)$"
 _BETWEEN = r"^-- (?:(?:Journal|Logs) begins? at |Boot [0-9a-f]{32}|Reboot|No entries)"
 
 
 def _offset(zone: str) -> str:
-    """``CET`` or ``+01`` as an offset of RFC 3339; empty for a zone that nobody knows."""
+    """``CET`` or ``+01`` as an RFC 3339 offset; empty for an unknown zone."""
     if zone[0] in "+-":
         return f"{zone[:3]}:{zone[3:] or '00'}"
     hours = clock.ZONES.get(zone)
@@ -30,7 +30,7 @@ def _offset(zone: str) -> str:
 
 
 def _as_syslog(found: pl.DataFrame, stamp: pl.Expr, origin: Origin) -> pl.DataFrame:
-    """What stands behind the time, read as behind an RFC 3339 stamp."""
+    """Parses the text after the time as if it followed an RFC 3339 timestamp."""
     lines = found.select("i", pl.concat_str(stamp, pl.lit(" "), "rest").alias("text"))
     return conform(syslog.ISO.read(lines, origin.but(source=origin.source or "syslog")))
 

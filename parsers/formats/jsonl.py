@@ -26,7 +26,7 @@ from parsers.formats.wrapped import read_inner
 from parsers.record import Origin
 
 _ROUTED = re.compile(r"\[minislurm:(?P<host>[\w.-]+)\] (?P<text>.*)$", re.DOTALL)
-#: Marks rows whose message may have a header of its own until that is read.
+#: Marks rows whose message may have a header of its own, until that is parsed.
 _WRAPPED = "wrapped"
 #: Where shippers put the line.
 _MESSAGES = ("message", "msg", "log", "MESSAGE", "body", "line")
@@ -49,7 +49,7 @@ def _name(names: tuple[str, ...], number: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """A journal field: text, a list of bytes where it is not UTF-8, or a list of texts where it occurs twice."""
+    """A journal field: text, a list of bytes if it is not UTF-8, or a list of texts if it occurs twice."""
     if isinstance(value, list):
         if value and all(isinstance(item, int) and 0 <= item < 256 for item in value):
             return bytes(value).decode(errors="replace")
@@ -73,7 +73,7 @@ def _kmsg(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     extra = {"kmsg_seq": record.get("seq"), "kmsg_usec": record.get("kmsg_us")}
     return {
         "format": "kmsg", "source": "kernel", "unit": "kernel", "message": routed["text"] if routed else text,
-        # The ring buffer is one for all simulated hosts: without a route nobody knows whose line it is.
+        # The ring buffer is shared by all simulated hosts: without a route, the line's host is unknown.
         "host": routed["host"] if routed else None, "iso": _moment(read_at * 1_000_000) if read_at is not None else None,
         "severity": _name(SEVERITIES, record.get("severity")), "facility": _name(FACILITIES, record.get("facility")),
         "extra": json.dumps(extra),
@@ -88,7 +88,7 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     unit = _text(record.get("_SYSTEMD_UNIT") or record.get("UNIT"))
     source = source_of_program(program, message) or "syslog"
     if source == "kernel" and record.get("_TRANSPORT") not in (None, "kernel"):
-        source = "syslog"  # journald writes down itself over what way it got an entry
+        source = "syslog"  # journald itself records how it received an entry
     facility = _name(FACILITIES, record.get("SYSLOG_FACILITY"))
     if accounts.of_person(record.get("_UID"), record.get("_SYSTEMD_UNIT"), record.get("_SYSTEMD_USER_UNIT")):
         source, facility = "syslog", accounts.FACILITY
@@ -103,18 +103,18 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     }  # fmt: skip
 
 
-#: How shippers call the host, the program and the time of a line.
+#: Shippers' names for the host, the program and the time of a line.
 _HOSTS = ("host", "hostname", "_hostname", "host.name", "node_name", "nodename", "syslog_hostname", "computer")
 _LABELS = ("labels", "stream", "resource", "kubernetes", "agent", "attributes")
 _TAGS = ("ident", "programname", "appname", "syslog_identifier")
 _PROGRAMS = (*_TAGS, "program", "app-name", "app_name", "daemon")
 _TIMES = ("timestamp", "time", "ts", "date", "datetime", "timereported", "timegenerated", "eventtime")
-#: So many digits have seconds, milliseconds, micro- and nanoseconds since 1970.
+#: Number of digits of seconds, milli-, micro- and nanoseconds since 1970.
 _SECONDS, _SINCE_1970 = 10, (10, 13, 16, 19)
 
 
 def _host(fields: dict[str, Any]) -> str | None:
-    """Who wrote it: a name, Elastic's ``{"host": {"name": ...}}``, a label of Loki's stream, Kubernetes' node."""
+    """The line's host: a name, Elastic's ``{"host": {"name": ...}}``, a label of Loki's stream, Kubernetes' node."""
     host = next((fields[name] for name in _HOSTS if fields.get(name)), None)
     if isinstance(host, dict):
         return _text(host.get("name") or host.get("hostname"))
@@ -126,7 +126,7 @@ def _host(fields: dict[str, Any]) -> str | None:
 
 
 def _time(value: Any) -> str | None:
-    """A stamp as it is written; seconds, milliseconds, micro- or nanoseconds since 1970 as one."""
+    """A timestamp as written; seconds, milli-, micro- or nanoseconds since 1970 as one."""
     text = _text(value)
     whole, point, fraction = (text or "").partition(".")
     if not whole.isdigit() or not (fraction.isdigit() or not point) or len(whole) not in _SINCE_1970:
@@ -136,14 +136,14 @@ def _time(value: Any) -> str | None:
 
 
 def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, Any]:
-    """An object around a line: level, host and time as the common shippers call them."""
+    """An object around a line: level, host and time under the names of common shippers."""
     first = {name.lower().lstrip("@_"): value for name, value in reversed(record.items())}
     level = SEVERITY_WORDS.get(str(first.get("level") or first.get("severity") or "").lower())
     moment, host = next((first[name] for name in _TIMES if first.get(name)), None), _host(first)
     fields = envelopes.flat(record) if level is None or moment is None or host is None else {}
     called = next((name for name in _PROGRAMS if isinstance(first.get(name), str)), "")
     source = source_of_program(first.get(called), message)
-    if called not in _TAGS and source == "syslog":  # a program of that name may be a job's
+    if called not in _TAGS and source == "syslog":  # a program of that name may belong to a job
         source = None
     row: dict[str, Any] = {
         "format": "json", "source": origin.source or source, "unit": first.get(called),
@@ -159,14 +159,14 @@ def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, 
 
 
 def _filled(inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
-    """What the inner object says, else the outer one; the time outside wins, as it does around a line."""
+    """The inner object's values, else the outer one's; the outer time takes precedence, as it does around a line."""
     return {name: value if value is not None else outer.get(name) for name, value in inner.items()} | {
         "iso": outer["iso"] or inner["iso"]
     }
 
 
 def _enveloped(record: dict[str, Any], origin: Origin) -> dict[str, Any] | None:
-    """An object around a line whose names only a look at all its members tells; None for any other."""
+    """An object around a line that only a look at all its members recognises; None for any other."""
     fields = envelopes.flat(record)
     message = envelopes.text(fields)
     if message is None:
@@ -181,7 +181,7 @@ def _enveloped(record: dict[str, Any], origin: Origin) -> dict[str, Any] | None:
 
 
 def _record(text: str) -> dict[str, Any] | None:
-    """An object of JSON."""
+    """A JSON object."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -192,12 +192,12 @@ def _record(text: str) -> dict[str, Any] | None:
 
 
 def _message_of(record: dict[str, Any]) -> str | None:
-    """The line that an object is around."""
+    """The line inside an object."""
     return next((record[name] for name in _MESSAGES if isinstance(record.get(name), str)), None)
 
 
 def _only_entry(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The one entry of a push to Loki, as an object around its line."""
+    """The only entry of a push to Loki, as an object around its line."""
     streams = record.get("streams")
     if not isinstance(streams, list) or len(streams) != 1 or not isinstance(streams[0], dict):
         return None
@@ -213,7 +213,7 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
         return None
     row = _read_record(record, text, origin)
     if row.get("tag") == _WRAPPED and _is_persons(record, text):
-        # Whatever header a person's text has, it is a text.
+        # Whatever header a person's text has, it is only text.
         return row | {"tag": None, "format": "journald", "source": "syslog", "facility": accounts.FACILITY}
     return row
 
@@ -232,7 +232,7 @@ def _read_record(record: dict[str, Any], text: str, origin: Origin) -> dict[str,
         or ("PRIORITY" in record and "PROGRAM" not in record)  # syslog-ng's names
     ):
         return _journal(record, origin)
-    if isinstance(record.get("_source"), dict):  # a document as Elasticsearch exports it
+    if isinstance(record.get("_source"), dict):  # a document exported by Elasticsearch
         record = record["_source"]
     record = _only_entry(record) or record
     if (message := _message_of(record)) is not None:
@@ -254,12 +254,12 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     if not wrapped.any():
         return rows
     inner = read_inner(rows.filter(wrapped).select("i", pl.col("message").alias("text")), origin.but(received=None))
-    # A line without any header of its own says nothing but its text.
+    # A line without a header of its own gives nothing but its text.
     inner = inner.filter(~pl.col("format").is_in(["plain", "continuation", "json"])).drop("format", "tag", "quality")
     both = rows.with_columns(pl.when(pl.col("tag") != _WRAPPED).then("tag").alias("tag")).join(
         inner, on="i", how="left", suffix="_inner"
     )
-    # Who wrote it is better known inside, when it was written outside.
+    # The inner header knows the writer better, the outer one the time.
     inside = [name for name in inner.columns if name != "i"]
     outer_first = {"time", "resolution_us", "stamp", "received", "sender_time"}
     messages = [
@@ -273,7 +273,7 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _alone(text: str, origin: Origin) -> dict[str, Any] | None:
-    """As :func:`_row`; what is wrapped is read with others."""
+    """Like :func:`_row`; wrapped lines are parsed together."""
     row = _row(text, origin)
     return LATER if row is not None and row.get("tag") == _WRAPPED else row
 
@@ -282,7 +282,8 @@ _PAIR = re.compile(r'([A-Za-z_][\w.-]*)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 def _logfmt_row(text: str, origin: Origin) -> dict[str, Any] | None:
-    """``time="..." level=warning msg="..."`` as containerd, kubelet and Go's loggers write; an error stands behind the message."""
+    """``time="..." level=warning msg="..."`` as written by containerd, kubelet and Go loggers; an error follows the
+    message."""
     fields = {name.lower(): value for name, value in reversed(_PAIR.findall(text))}
     values = {name: json.loads(value) if _is_quoted(value) else value for name, value in fields.items()}
     message = values.get("msg") or values.get("message")
@@ -297,7 +298,7 @@ def _logfmt_row(text: str, origin: Origin) -> dict[str, Any] | None:
 
 
 def _is_quoted(value: str) -> bool:
-    """Whether a value is a text of JSON: anything else is kept as it is written."""
+    """Whether a value is a JSON string: anything else stays as written."""
     try:
         return value.startswith('"') and isinstance(json.loads(value), str)
     except ValueError:

@@ -24,7 +24,7 @@ _WEEKDAY = re.compile(
     r" (?P<year>\d{4})\] ?(?:(?P<host>[\w.-]+) kernel: )?(?P<message>.*)$",
     re.DOTALL,
 )
-#: ``dmesg -e`` prints the day and the minute once and then only the distance ("+0.000012"), from which no time follows.
+#: ``dmesg -e`` prints the day and the minute once and then only the distance ("+0.000012"), which gives no time.
 _RELTIME = re.compile(
     r"\[(?:(?P<month>[A-Z][a-z]{2}) ?(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d)|\s*\+\d+\.\d+)\] (?P<message>.*)$", re.DOTALL
 )
@@ -60,7 +60,8 @@ def _read_kmsg(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(frame, _KMSG)
     if found.is_empty():
         return found
-    # One division of two exact numbers gives the nearest double; Polars would multiply with the nearest to a millionth.
+    # One division of two exact numbers gives the nearest double; Polars would multiply by the double nearest to a
+    # millionth.
     micros = found["micros"].cast(pl.Float64, strict=False).to_numpy()
     seconds = pl.Series(micros / 1_000_000, nan_to_null=True)
     extra = pl.concat_str(
@@ -100,7 +101,7 @@ def _time_row(text: str, origin: Origin) -> dict[str, Any] | None:
 
 
 def _weekday_parts(stamp: str | None) -> dict[str, str]:
-    """``Sat Mar  7 16:37:25 2026`` as the parts of a stamp: nothing where it is none."""
+    """``Sat Mar  7 16:37:25 2026`` as the fields of a timestamp; empty if it is not one."""
     found = _WEEKDAY.match(f"[{stamp}]") if stamp else None
     if stamp is None or found is None or found["month"].lower().rstrip(".") not in clock.MONTHS:
         return {}

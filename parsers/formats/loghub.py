@@ -1,6 +1,6 @@
-"""Old machines whose logs were published: Blue Gene/L, Thunderbird, and LANL's HPC cluster.
+"""Published logs of old machines: Blue Gene/L, Thunderbird, and LANL's HPC cluster.
 
-Their first word is the label that the publishers gave the line ("-" for none), then the epoch second.
+The first word is the publishers' label of the line ("-" for none), followed by the epoch second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _blue_gene(text: str, origin: Origin) -> dict[str, Any] | None:
     else:
         tagged = _TAGGED.match(found["rest"])
         unit = tagged["unit"].strip() if tagged else None
-        # Drivers log without "kernel:" here: what has no pid may be the kernel.
+        # Drivers log without "kernel:" here: a line without a pid may be the kernel's.
         is_daemon = tagged is not None and tagged["pid"] is not None
         source = (
             source_of_program(unit) if is_daemon else "kernel" if unit and re.match(r"[a-z]\w*\d?$", unit) else "syslog"
@@ -65,7 +65,7 @@ def _hpc(text: str, origin: Origin) -> dict[str, Any] | None:
     extra = {"component": found["component"], "state": found["state"], "epoch": int(found["epoch"])}
     return {
         "format": "loghub", "iso": _iso(found["epoch"]), "host": found["host"], "unit": found["component"], "source": "hpc",
-        # The state's name is half of what the line says.
+        # The state's name is half of the line's meaning.
         "message": f"{found['component']} {found['state']} {found['message']}", "extra": json.dumps(extra),
     }  # fmt: skip
 

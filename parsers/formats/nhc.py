@@ -1,4 +1,4 @@
-"""LBNL Node Health Check's own log, and what wrappers print of it (``node-066 | ERROR: nhc: ...``)."""
+"""LBNL Node Health Check's own log, and its output through wrappers (``node-066 | ERROR: nhc: ...``)."""
 
 from __future__ import annotations
 

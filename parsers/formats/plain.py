@@ -1,7 +1,7 @@
-"""The last resorts: lines that go on from the one before, and lines without any header that we know.
+"""The last resorts: lines that continue the previous one, and lines without a known header.
 
-Nothing is dropped here: the line is kept whole, and a tag says that it was not understood. ``unparsed``: no header that
-we know. ``malformed``: it has the priority of a syslog packet, and the rest is broken. ``multiline``: part of a block.
+Nothing is dropped here: the line is kept whole, and a tag marks it as not understood. ``unparsed``: no known header.
+``malformed``: it has the priority of a syslog packet, and the rest is broken. ``multiline``: part of a block.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import polars as pl
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, severity_of_level
 from parsers.record import Origin
 
-#: What continues a line of a log: blanks in front, nothing at all, or the frames of a traceback.
+#: What continues a log line: leading blanks, an empty line, or the frames of a traceback.
 _GOES_ON = r"^(?:\s|$|Traceback \(most recent call last\):|Caused by: |\.\.\. \d+ more$|\x00+$)"
 
-#: Files of one daemon each: every record begins with a header, so a line without one belongs to the record before.
+#: Files of one daemon each: every record begins with a header, so a line without one belongs to the previous record.
 _DAEMONS = frozenset({*SLURM, "fabricmanager", "opensm", "ufm", "ibdiagnet", "jetpack", "jetpackd", "healthagent"})
 
 
 def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Only in a file whose lines are known to have headers: elsewhere blanks in front mean nothing."""
+    """Applies only to a file whose lines are known to have headers: elsewhere leading blanks mean nothing."""
     if origin.source is None or origin.source in JOB_SOURCES:
         return frame.clear()
     return frame.with_columns(
@@ -30,14 +30,14 @@ def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     text = pl.col("text")
-    # "kernel: text" is what is left when somebody cut the stamp off.
+    # "kernel: text" remains when somebody cut the timestamp off.
     message = text.str.replace(r"^kernel: (?:\[ *\d+\.\d+\] )?", "")
     cut = text.str.starts_with("kernel: ")
     job, held = origin.source in JOB_SOURCES, origin.source in _DAEMONS
     tag = pl.lit(None, pl.String) if job else pl.lit("multiline" if held else "unparsed")
     return frame.with_columns(
         message.alias("message"), severity_of_level(message).alias("severity"),
-        # What a job prints needs no header: it is read as far as anyone can.
+        # Job output needs no header: it is parsed as far as possible.
         pl.lit("job_output" if job else "continuation" if held else "plain").alias("format"),
         pl.when(cut).then(pl.lit("kernel")).otherwise(pl.lit(origin.source)).alias("source"),
         pl.when(text.str.contains(r"^<(?:-?\d|>)")).then(pl.lit("malformed")).otherwise(tag).alias("tag"),

@@ -1,7 +1,7 @@
 """Every format, in the order in which it is tried.
 
-``parsers.formats`` registers the built-in ones as it is imported. Formats that read a line inside a line ask here for all of
-them, themselves included, and import none.
+``parsers.formats`` registers the built-in ones when it is imported. Formats that read a line inside a line get all of
+them here, themselves included, and import none.
 """
 
 from __future__ import annotations

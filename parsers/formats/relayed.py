@@ -1,5 +1,5 @@
-"""Lines that somebody logged once more: a header in front of a whole line with its own, as rsyslog's ``imfile``, relays and
-shippers leave it; and lines behind what ``grep``, ``pdsh``, quotes and copies put in front.
+"""Lines that were logged a second time: a header before a complete line with its own, as left by rsyslog's ``imfile``,
+relays and shippers; and lines after prefixes of ``grep``, ``pdsh``, quotes and copies.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ _BSD = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _TAG = r"[^\s:\[\]]+(?:\[\d+\])?: "
 _SLURM_STAMP = r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\] "
-#: A whole line of syslog: nothing less stands behind a header by chance.
+#: A complete syslog line: nothing less follows a header by chance.
 _WHOLE = rf"(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO}) [\w.-]+ {_TAG}"
 _RELAYED = (
     rf"(?s)^(?P<stamp>(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO})) (?:(?P<host>[\w.-]+) (?:(?P<unit>[^\s:\[\]]+)(?:\[\d+\])?: )?)?"
     rf"(?P<rest>(?:{_WHOLE}|{_SLURM_STAMP}).*)$"
 )
 _FACILITY_LEVEL = rf"^({'|'.join(FACILITIES)})\.({'|'.join(SEVERITY_WORDS)})$"
-#: grep's file and line, pdsh's and compose's node, a weekday, quotes and marks of a mail, blanks.
+#: grep's file and line, pdsh's and compose's node, a weekday, quote marks of an e-mail, blanks.
 _LABEL = r"(?:(?P<node>[A-Za-z][\w.-]*)(?:: +| +\| )|[\w.-]*/[\w./-]+:(?:\d+[:-])? ?|\[[A-Za-z][\w.-]*\]:? +|[A-Z][a-z]{2},? |[\"'`>|*#-]+ ?|\s+|\d+[:-] ?)"
 _WEEKDAY = r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\] "
 _LINE = rf"{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] |{_WEEKDAY}"
 _BEHIND = rf"(?s)^{_LABEL}(?P<rest>(?:{_LINE}).*)$"
-#: Compose's and stern's containers, a launcher's rank, ansible's host: what stands behind these is a line of whatever kind.
+#: Compose's and stern's containers, a launcher's rank, ansible's host: any kind of line follows these.
 _STAMPED = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d|[DIWEF]\d{4} \d\d:\d\d:\d\d|time=\""
 _SURE = r"(?:[a-z][\w.-]* +\| |[a-z][\w.]*-[\w.-]+ [a-z][\w-]* |\[rank: ?\d+\] |(?P<node>[A-Za-z][\w.-]*) \| (?:CHANGED|SUCCESS|FAILED!?) \| rc=\d+ >> ?)"
 _SURELY_BEHIND = rf"(?s)^{_SURE}(?P<rest>(?:{_LINE}|{_STAMPED}).*)$"
 
 
 def _outer(found: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """What the header in front says: time, quality, resolution, severity and facility of its priority."""
+    """The outer header's time, quality, resolution, severity and facility."""
     lines = found.select("i", pl.concat_str("stamp", pl.lit(" - -: -")).alias("text"))
     parts = []
     for form in (syslog.ISO, syslog.BSD):
@@ -43,7 +43,8 @@ def _outer(found: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _read_relayed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """The line inside says who and what. Its time is the event's, unless only the one outside is written with its zone."""
+    """The inner line gives origin and content. Its time is the event's, unless only the outer one has an explicit
+    zone."""
     found = groups(frame, _RELAYED).filter(pl.col("rest").is_not_null())
     if found.is_empty():
         return found
@@ -58,7 +59,7 @@ def _read_relayed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         pl.when(surer).then(f"{name}_outer").otherwise(name).alias(name)
         for name in ("time", "quality", "resolution_us")
     ]
-    # A daemon's file does not name the daemon, the tag that the file is sent with does.
+    # A daemon's file does not name the daemon, but the tag that the file is sent with does.
     own = pl.col("_unit").is_in(list(SLURM)) & pl.col("source").is_in(list(SLURM)) & pl.col("step_tag").is_null()
     named = [pl.when(own).then("_unit").otherwise(name).alias(name) for name in ("source", "unit")]
     levels = [pl.coalesce(name, f"{name}_outer").alias(name) for name in ("severity", "facility")]
@@ -80,7 +81,7 @@ def _read_behind(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _without_levels(frame: pl.DataFrame) -> pl.DataFrame:
-    """OpenWrt's ``logread`` writes a weekday, the time, facility and level, and no host: ``kern.err`` is none."""
+    """OpenWrt's ``logread`` writes a weekday, the time, facility and level, and no host: ``kern.err`` is not one."""
     facility, level = (pl.col("host").str.extract(_FACILITY_LEVEL, group) for group in (1, 2))
     return frame.with_columns(
         pl.when(level.is_null()).then("host").alias("host"), pl.coalesce("facility", facility).alias("facility"),

@@ -1,6 +1,6 @@
-"""Slurm's own log files, in every LogTimeFormat, and its daemons' lines without a stamp (stderr, journald).
+"""Slurm's own log files, in every LogTimeFormat, and its daemons' lines without a timestamp (stderr, journald).
 
-``[2026-11-21T00:31:45.959] [15.0] error: text``: the tag ``[J.S]`` stands in slurmd.log before lines of slurmstepd, which
+``[2026-11-21T00:31:45.959] [15.0] error: text``: in slurmd.log, the tag ``[J.S]`` precedes lines of slurmstepd, which
 writes into the same file. Levels: info and verbose have no word.
 """
 
@@ -30,8 +30,8 @@ _SHORT = (
 )
 _BARE = r"(?s)^(?P<unit>slurmctld|slurmd|slurmdbd|slurmrestd|sackd)(?:-[\w.-]+)?(?:\[(?P<pid>\d+)\])?: (?P<message>.*)$"
 _CLOCK = r"(?s)^\[(?P<stamp>\d{1,9})\] " + _TAG
-#: How lines begin that only slurmd writes; everything else without a tag is taken for the controller's. Each has at
-#: least four plain characters in front.
+#: Prefixes of lines that only slurmd writes; every other untagged line is attributed to the controller. Each prefix
+#: begins with at least four plain characters.
 _SLURMD = (
     r"launch task ", r"Launching batch job", r"slurmd ", r"Slurmd ", r"task/(?:affinity|cgroup)", r"prolog failed",
     r"epilog failed", r"\[job \d+\]", r"Unable to register", r"CPUs=\d+ Boards", r"Could not launch job",
@@ -41,7 +41,7 @@ _SLURMD = (
 )  # fmt: skip
 _SLURMD_LINE = rf"^(?:fatal: |error: )?(?:{'|'.join(_SLURMD)})"
 _BEGINNINGS = words({re.sub(r"\\(.)", r"\1", beginning)[:4]: 1 for beginning in _SLURMD})
-#: Who writes files of Slurm that are not known to be another's.
+#: Writers of Slurm files that are not known to be another program's.
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 _SLURMDBD = ("slurmdbd version", "accounting_storage/as_mysql", "mysql_", "innodb")
 _DATABASE = words(dict.fromkeys(_SLURMDBD, 1))
@@ -49,7 +49,7 @@ _DATABASE_FIRST = np.isin(np.arange(256), _DATABASE[:, 2])
 
 
 def daemons(messages: pl.Series, origin: Origin) -> pl.Series:
-    """Which daemon wrote each line without a tag: what the file is known to be, else by the words of the message."""
+    """The daemon that wrote each untagged line: the file's if known, else by the words of the message."""
     if origin.source in SLURM:
         return pl.Series([origin.source]).new_from_index(0, len(messages))
     edges, data = joined(messages)
@@ -57,7 +57,7 @@ def daemons(messages: pl.Series, origin: Origin) -> pl.Series:
 
 
 def daemons_at(data: Array, starts: Array, ends: Array) -> Array:
-    """As :func:`daemons` for messages in a buffer, as numbers of DAEMONS."""
+    """Like :func:`daemons` for messages in a buffer, as indices into DAEMONS."""
     found = np.zeros(len(starts), np.int64)
     candidates = np.zeros(len(starts), np.bool_)
     _guess(data, starts.astype(np.int64), ends.astype(np.int64), found, candidates)
@@ -69,7 +69,7 @@ def daemons_at(data: Array, starts: Array, ends: Array) -> Array:
 
 @compiled
 def _guess(data: Array, starts: Array, ends: Array, found: Array, candidates: Array) -> None:
-    """1 for lines with a word of the database; ``candidates`` are those that begin as lines of slurmd may."""
+    """1 for lines with a keyword of slurmdbd; ``candidates`` are those with slurmd's prefixes."""
     for line in range(len(starts)):
         at, end = starts[line], ends[line]
         found[line] = _any_word(data, at, end)
@@ -80,7 +80,7 @@ def _guess(data: Array, starts: Array, ends: Array, found: Array, candidates: Ar
 
 @part
 def _any_word(data: Array, start: int, end: int) -> int:
-    """1 if a word of the database stands anywhere."""
+    """1 if a keyword of slurmdbd occurs anywhere."""
     for at in range(start, end):
         if _DATABASE_FIRST[data[at]]:
             for word in range(len(_DATABASE)):
@@ -122,7 +122,7 @@ def _read_bare(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _read_clock(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """LogTimeFormat=clock is processor time: no moment at all. Only where the file is known to be Slurm's."""
+    """LogTimeFormat=clock is processor time, not a time of day. Only if the file is known to be Slurm's."""
     if origin.source not in SLURM:
         return frame.clear()
     return _finish(groups(frame, _CLOCK), origin)

@@ -19,7 +19,7 @@ _MMFS_LEVELS = {
     "A": "crit",
     "X": "crit",
 }
-#: BeeGFS writes its start at levels 0 and 1 too, so these say nothing (source/common/app/log/LogContext.h).
+#: BeeGFS also logs its start at levels 0 and 1, so these give no severity (source/common/app/log/LogContext.h).
 _BEEGFS_LEVELS = {"2": "warning", "3": "notice", "4": "debug", "5": "debug"}
 _GANESHA_LEVELS = {
     "FATAL": "crit",

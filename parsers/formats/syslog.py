@@ -1,7 +1,7 @@
-"""Syslog in its many spellings: RFC 5424, RFC 3164, RFC 3339 stamps as rsyslog writes them, and a log host's two stamps.
+"""Syslog in its many spellings: RFC 5424, RFC 3164, RFC 3339 timestamps from rsyslog, and a log host's two timestamps.
 
-Headers are split by one regex over the whole column; what has an odd rest (no tag, no host, a level in the middle) is
-looked at line by line in ``syslog_tails``.
+One regex over the whole column splits the headers; lines with an unusual rest (no tag, no host, a level in the middle)
+are parsed one by one in ``syslog_tails``.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ _TAIL_NAMES = ("host", "unit", "procid", "level", "message", "msgid", "sd")
 
 
 def _plain_tail(rest: pl.Series) -> pl.DataFrame:
-    """The parts of ``host program[pid]: message``, cut at the first blank and the first ": "; null where that does not
-    do. Cutting is several times cheaper than the groups of a regex, and nearly all lines are like that."""
+    """The fields of ``host program[pid]: message``, split at the first blank and the first ": "; null where that does
+    not work. Splitting is several times cheaper than regex groups, and nearly all lines have this form."""
     at = pl.col("rest")
     frame = (
         rest.alias("rest")
@@ -107,7 +107,7 @@ def _plain_tail(rest: pl.Series) -> pl.DataFrame:
 
 
 def _odd_tails(frame: pl.DataFrame) -> pl.DataFrame:
-    """As :func:`_plain_tail` for all other rests: by regex, and what that does not fit line by line."""
+    """Like :func:`_plain_tail` for all other rests: by regex, and where that does not match, line by line."""
     tail = frame.select(pl.col("rest").str.extract_groups(_TAIL).alias("t")).unnest("t")
     ok = tail["host"].is_not_null()
     parts = tail.with_columns(
@@ -129,7 +129,7 @@ def _odd_tails(frame: pl.DataFrame) -> pl.DataFrame:
 def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     """Source, severity, facility, uptime and further entities of lines with host, unit, procid, pri and message.
 
-    Programs and priorities are few and lines many: what follows from them is looked up, not computed per line.
+    Programs and priorities are few and lines many: derived values are looked up, not computed per line.
     """
     if frame.is_empty():
         return frame
@@ -138,7 +138,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     units = frame["unit"].unique().drop_nulls().to_list()
     unit, message = pl.col("unit"), pl.col("message")
     if any(name.startswith("%") for name in units):
-        # A tag like %ETHPORT-5-IF_UP belongs to the text: the patterns of switches start there.
+        # A tag like %ETHPORT-5-IF_UP belongs to the text: the patterns for switches start there.
         whole = pl.concat_str(unit, pl.lit(": "), message)
         tagged = unit.str.starts_with("%") & ~unit.str.contains(_FIREWALL)
         frame = frame.with_columns(pl.when(tagged).then(whole).otherwise(message).alias("message"))
@@ -170,14 +170,14 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
 
 
 def _routing_engines(frame: pl.DataFrame) -> pl.DataFrame:
-    """Junos writes which routing engine of a device speaks (``re0.leaf1``): the device itself goes to ``host_norm``."""
+    """Junos names the routing engine of a device (``re0.leaf1``): the device itself goes to ``host_norm``."""
     device = pl.col("host").str.extract(r"^re\d[.-]([A-Za-z0-9][A-Za-z0-9._-]*)$")
     more = pl.concat_str(pl.lit(', "host_norm": "'), device, pl.lit('"}'))
     both = pl.concat_str(pl.col("extra").str.strip_suffix("}"), more)
     return frame.with_columns(pl.coalesce(both, "extra").alias("extra"))
 
 
-#: Names the port that it watches behind its own name: ``ifplugd(eth2)``.
+#: The daemon appends the port that it watches to its name: ``ifplugd(eth2)``.
 _PORT_DAEMON = "ifplugd("
 
 
@@ -188,13 +188,13 @@ def _port_daemons(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.coalesce(more, entities, "extra").alias("extra"))
 
 
-#: Cisco's firewalls: their tag is a number, no patterns start there.
+#: Cisco's firewalls: their tag is a number, and no patterns start there.
 _FIREWALL = r"^%(?:PIX|ASA|FWSM|FTD)\b"
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}$")
 
 
 def _address_for_tag(frame: pl.DataFrame) -> pl.DataFrame:
-    """An IPv4 address where the program should stand is no program: it belongs to the text."""
+    """An IPv4 address in place of the program is not a program: it belongs to the text."""
     is_address = pl.col("unit").str.contains(rf"^{_ADDRESS.pattern}")
     pid = pl.when(pl.col("procid").is_not_null()).then(pl.concat_str(pl.lit("["), "procid", pl.lit("]")))
     whole = pl.concat_str("unit", pid.fill_null(""), pl.lit(": "), "message")
@@ -210,8 +210,8 @@ _SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
 
 
 def is_plain(program: str) -> bool:
-    """Whether a program's name is a name: no part of the text, no address, no number of a packet, no time zone of a
-    switch's own stamp, and nothing that says more."""
+    """Whether a program's name is a real name: not part of the text, an address, a packet's number, the time zone of a
+    switch's own timestamp, or anything longer."""
     return not (
         program.startswith(("%", _PORT_DAEMON))
         or program.isdigit()
@@ -226,7 +226,7 @@ def is_sonic(program: str) -> bool:
 
 
 def is_junos(program: str) -> bool:
-    """Whether a program of this name that sends priorities is one of Junos."""
+    """Whether a program of this name that sends priorities belongs to Junos."""
     return _JUNOS.fullmatch(program) is not None
 
 
@@ -241,7 +241,7 @@ def _look_up(column: str, table: dict[str, str]) -> pl.Expr:
 
 
 def _own_prefix(frame: pl.DataFrame) -> pl.DataFrame:
-    """Takes off what some daemons write once more behind the tag: Slurm's their name, the kernel its uptime."""
+    """Removes what some daemons repeat after the tag: Slurm's their name, the kernel its uptime."""
     source, message = pl.col("source"), pl.col("message")
     if (frame["source"] == "kernel").any():
         at = (frame["source"] == "kernel").arg_true()
@@ -257,7 +257,8 @@ def _own_prefix(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _priorities(frame: pl.DataFrame) -> pl.DataFrame:
-    """Severity and facility from the priority, a level word or Slurm's own words; the numbers and the system as JSON."""
+    """Severity and facility from the priority, a level word or Slurm's own words; the numbers and the system as
+    JSON."""
     numbers = {pri: int(pri) for pri in frame["pri"].unique().drop_nulls().to_list() if pri.isascii() and pri.isdigit()}
     severity = {pri: SEVERITIES[number % 8] for pri, number in numbers.items()}
     facility = {pri: FACILITIES[number // 8] for pri, number in numbers.items() if number // 8 < len(FACILITIES)}
@@ -286,14 +287,14 @@ def _valid_priority(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("pri").is_null() | (pl.col("pri").cast(pl.Int64, strict=False) <= 191))
 
 
-#: RFC 3164's own example: a zone and a year stand between time and host.
+#: RFC 3164's own example: a zone and a year between time and host.
 _ZONED = r"^(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [A-Z]{3,5} (?:19|20)\d\d "
-#: "Feb  4 17:29:38 " without or with a priority before it: all parts at fixed places.
+#: "Feb  4 17:29:38 " with or without a priority before it: all fields at fixed positions.
 _FIXED = r"^(?:<\d{1,3}>)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d [^ \d]"
 
 
 def _bsd_groups(frame: pl.DataFrame) -> pl.DataFrame:
-    """The groups of ``_BSD``: by slices where everything stands at its fixed place, by regex elsewhere."""
+    """The groups of ``_BSD``: by slices if everything is at its fixed position, by regex elsewhere."""
     fixed = frame["text"].str.contains(_FIXED) & ~frame["text"].str.contains(_ZONED)
     plain, other = frame.filter(fixed), frame.filter(~fixed)
     text = pl.col("text")
@@ -335,7 +336,7 @@ def _read_dated(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 def _read_iso(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = _valid_priority(groups(frame, _ISO))
-    # Without zone and priority it is a program's own stamp, not syslog.
+    # Without zone and priority it is a program's own timestamp, not syslog.
     if origin.source not in ("syslog", "kernel", "switch"):
         found = found.filter(pl.col("pri").is_not_null() | pl.col("iso").str.contains(r"(?:Z|[+-]\d\d:?\d\d)$"))
     if found.is_empty():
@@ -394,7 +395,7 @@ def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return _with_structure(finish(_junos_named(found), "rfc5424"))
 
 
-#: What a line without a priority is read with, and what that adds to ``extra``.
+#: The priority used to parse a line without one, and what that adds to ``extra``.
 _NO_PRIORITY, _NO_NUMBERS = "<0>", r'"facility_num": 0, "pri": 0, "severity_num": 0(?:, )?'
 
 
@@ -410,15 +411,15 @@ def _read_bare_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
-#: Parameters of Junos' structured data -> what the same message says in plain text.
+#: Parameters of Junos' structured data -> their wording in the plain text message.
 _JUNOS_WORDS = {
     "snmp-interface-index": "ifIndex", "admin-status": "ifAdminStatus", "operational-status": "ifOperStatus", "interface-name": "ifName",
 }  # fmt: skip
 
 
 def _junos_named(found: pl.DataFrame) -> pl.DataFrame:
-    """Junos names what happened in the message id, in plain syslog at the start of the text: as there. With ``brief`` there is
-    no text at all, and the parameters stand for it."""
+    """Junos puts the event's name into the message ID, in plain syslog at the start of the text: use the latter form.
+    With ``brief`` there is no text at all, and the parameters replace it."""
     odd = (found["sd"].str.starts_with("[junos@") & found["msgid"].is_not_null()).fill_null(False)
     if not odd.any():
         return found
@@ -432,7 +433,8 @@ def _junos_named(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
-    """Puts what only RFC 5424 has into ``extra``: structured data, message id, version, a process id that is no number."""
+    """Puts the fields of RFC 5424 into ``extra``: structured data, message ID, version, a process ID that is not a
+    number."""
     if "version" in found.columns:
         versions = found["version"].unique().drop_nulls().to_list()
         text = _look_up("version", {number: f', "version": {int(number)}}}' for number in versions})
@@ -453,7 +455,7 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(pl.Series("extra", extras, dtype=pl.String))
 
 
-#: Level words that programs write where a host would stand.
+#: Level words that programs write in place of a host.
 _LEVELS = r"(?i)^(?:trace|debug|info|notice|warn|warning|error|err|crit|critical|fatal|alert|emerg|log)$"
 _SPACED = (
     r"(?s)^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
@@ -516,7 +518,7 @@ DATED = Format(
 
 
 def _read_octets(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """What a capture of octet-counted syslog (RFC 6587) leaves: the length in front of an ordinary line."""
+    """Captured octet-counted syslog (RFC 6587): the length before an ordinary line."""
     left = frame.with_columns(pl.col("text").str.replace(r"^\d{1,6} ", ""))
     parts = []
     for form in (RFC5424, ISO, BSD):

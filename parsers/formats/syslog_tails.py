@@ -1,5 +1,5 @@
-"""What stands behind the time of a syslog line when it is not ``host program[pid]: message``: no tag, no host, a level in the
-middle, a relay's words. Asked line by line, for few lines are like that.
+"""The rest of a syslog line after its time when it is not ``host program[pid]: message``: no tag, no host, a level in
+the middle, a relay's words. Parsed line by line, since few lines are like that.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ODD = (
     re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.
     re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
-    # A blank before the process id, or in the program's name.
+    # A blank before the process ID, or in the program's name.
     re.compile(r"(?P<host>[^\s:\[]+) +(?P<unit>[A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*)?) ?\[(?P<procid>\d+)\]: (?P<message>.*)$", re.DOTALL),
-    # No colon behind the process id.
+    # No colon after the process ID.
     re.compile(r"(?P<host>[^\s:\[]+) (?P<unit>[A-Za-z][\w./-]*)\[(?P<procid>\d+)\] ?(?P<message>.*)$", re.DOTALL),
     # No host: the first word is the program.
     re.compile(r" *(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: (?P<message>.*)$", re.DOTALL),
@@ -53,14 +53,14 @@ _ODD = (
 
 
 def odd_tail(rest: str, has_priority: bool) -> dict[str, Any]:
-    """Host, program, pid and message of a rest that does not read ``host program[pid]: message``."""
+    """Host, program, pid and message of a rest without the form ``host program[pid]: message``."""
     for regex in _ODD:
         found = regex.match(rest)
         if found:
             return found.groupdict()
     host, _, message = rest.strip().partition(" ")
     message = message.strip()
-    if message.startswith(("last message repeated", "message repeated")):  # syslogd's own words, without its name
+    if message.startswith(("last message repeated", "message repeated")):  # syslogd's own message, without its name
         return {"host": host, "message": message}
     if has_priority and message:
         # With a priority it is a real syslog packet: its first word is the tag even without a colon.

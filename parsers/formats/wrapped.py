@@ -1,7 +1,7 @@
-"""Lines inside lines: what container runtimes, ``kubectl logs``, ``logcli``, Ray, a byte order mark and a crash put in front.
+"""Lines inside lines: prefixes of container runtimes, ``kubectl logs``, ``logcli``, Ray, a byte order mark and a crash.
 
-What stands in front is taken off, and the rest is read as any line is; the runtime's time stays, for it is written with
-its zone and the program's own often is not.
+The prefix is removed, and the rest is parsed like any line; the runtime's time stays, since it has an explicit zone and
+the program's own often does not.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from parsers.record import Origin
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
 #: The container runtime interface's log: time, stream, F(ull) or P(artial). ``kubectl logs --timestamps`` has only the
-#: time, and it is no syslog where a launcher's label or a traceback follows.
+#: time, and it is not syslog if a launcher's label or a traceback follows.
 _CRI = rf"(?s)^(?P<iso>{_STAMP}) (?:stdout|stderr) [FP](?: (?P<rest>.*))?$"
 _STAMPED = rf"(?s)^(?P<iso>{_STAMP}) (?P<rest>(?:\[(?:rank|default|trainer|worker)\d+\]|Traceback \(most|\S+:\d+:\d+ \[\d+\] ).*)$"
-#: What records a console puts its own time in front of the kernel's.
+#: A console recorder puts its own time before the kernel's.
 _CONSOLE = (
     r"(?s)^\[?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\]? "
     r"(?P<rest>(?:<\d{1,3}>)?\[ *\d+\.\d{6}\] .*)$"
@@ -25,9 +25,9 @@ _CONSOLE = (
 #: ``logcli query``'s plain form: time, labels, line.
 _LOGCLI = rf'(?s)^(?P<iso>{_STAMP}) \{{(?P<labels>(?:\w+="(?:[^"\\]|\\.)*"(?:, ?)?)*)\}} ?(?P<rest>.*)$'
 _LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)="([^":]+)'
-#: A machine that lost power leaves NULs in the blocks that were not written yet, and the next line behind them.
-#: ``journalctl -o json-seq`` and ``-o json-sse`` put a record separator or "data: " in front of each object.
-#: ``mpirun --timestamp-output`` puts the time in front of its label.
+#: A machine that lost power leaves NULs in the unwritten blocks, and the next line after them. ``journalctl -o
+#: json-seq`` and ``-o json-sse`` put a record separator or "data: " before each object. ``mpirun --timestamp-output``
+#: puts the time before its label.
 _MPIRUN = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4})?"
 _PREFIX = (
     r"(?s)^(?:\ufeff|\x00+|\x1e+|data: |\[pod/[\w.-]+/[\w.-]+\] |\((?:\w+ pid=\d+(?:, ip=[\d.a-f:]+)?|raylet|gcs_server)\) |"
@@ -81,7 +81,7 @@ def _read_container(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 def _read_logcli(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    """Its time is Loki's; the host is the line's own, or that of a label."""
+    """The time is Loki's; the host is the line's own, or that of a label."""
     found = groups(frame, _LOGCLI).filter(pl.col("rest").is_not_null())
     if found.is_empty():
         return found
@@ -100,7 +100,7 @@ def _read_prefixed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     inner = read_inner(found.select("i", pl.col("rest").alias("text")), origin).join(
         found.select("i", "rank", bom.alias("_bom")), on="i", how="left"
     )
-    # Only a job's launcher labels its output: what no format knows behind a label is the job's.
+    # Only a job's launcher labels its output: an unknown line after a label is the job's.
     plain = pl.col("format").eq("plain") & ~pl.col("_bom")
     label = pl.concat_str(pl.lit('{"rank": '), "rank")
     more = pl.concat_str(label, pl.lit(", "), pl.col("extra").str.strip_prefix("{"))
