@@ -19,6 +19,7 @@ from parsers import documents, formats
 from parsers.formats.base import Format
 from parsers.pattern import BUILT_IN
 from parsers.patterns import load as catalogue_of
+from tests.syntax_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
@@ -48,7 +49,7 @@ def sources() -> list[Path]:
 def imports(path: Path) -> set[str]:
     """Full names of all modules that a file imports, inside functions too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -76,7 +77,7 @@ def test_imports_point_one_way(room: str) -> None:
 def test_no_circle_of_imports() -> None:
     """Imports under TYPE_CHECKING and inside functions included. ``make lint`` asks more: no folder may import a folder beside it
     that imports it back (pyproject.toml)."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
+    trees = {path: tree_of(path) for path in sources()}
     assert not [sorted(group) for group in house.components(house.imports(ROOT, trees)) if len(group) > 1]
 
 
@@ -112,7 +113,7 @@ def test_the_wall_around_queries_stands_in_no_circle_of_imports() -> None:
         todo = [wall]
         while todo:
             text = places[todo.pop()]
-            found = {f"{n.module}.{a.name}" for n in ast.walk(ast.parse(text.read_text(encoding="utf-8")))
+            found = {f"{n.module}.{a.name}" for n in nodes_of(text)
                      if isinstance(n, ast.ImportFrom) for a in n.names}  # fmt: skip
             new = (found | imports(text)) & set(places) - seen
             seen |= new
@@ -140,7 +141,7 @@ def test_one_module_sets_the_log_up_and_all_log_with_structlog() -> None:
         place = path.relative_to(ROOT).as_posix()
         if place == LOG_SET_UP:
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
             module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
             if "logging" in {name.split(".")[0] for name in [*names, module]}:

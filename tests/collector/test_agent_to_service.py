@@ -93,6 +93,7 @@ def numbers_stored(service: Running, written: int) -> Counter[int]:
     return stored
 
 
+@pytest.mark.long
 def test_what_is_written_while_the_service_is_away_arrives_once(
     service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,7 +189,7 @@ def test_a_spool_is_bounded_in_bytes(kind: str, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.hook"))) == 1
 
 
-@pytest.mark.parametrize("kind", ["python", "sh"])
+@pytest.mark.parametrize("kind", [pytest.param("python", marks=pytest.mark.long), "sh"])
 def test_two_hundred_in_a_rush(kind: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(12) as pool:  # more would measure this machine: a hook gives up after a second
         done = list(pool.map(lambda job: run(kind, tmp_path / "s", {**SITE_ENV, "SLURM_JOB_ID": str(job)}), range(200)))

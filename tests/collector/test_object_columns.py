@@ -131,7 +131,7 @@ def lines(draw: Any, records: Any = _RECORD) -> list[bytes]:
     return [*some, *repeated]
 
 
-_QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(25))
+_QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(8))
 _HEADERS = st.sampled_from([{}, {}, {}, {"host": "h", "source": "syslog"}, {"path": "/var/log/syslog", "cluster": "c", "timezone": "Europe/Berlin"}])  # fmt: skip
 
 

@@ -157,6 +157,7 @@ def made() -> Iterator[list[Running]]:
         service.stop()
 
 
+@pytest.mark.long
 @needs_root
 def test_spool_and_store_on_one_full_disk(tmp_path: Path, made: list[Running]) -> None:
     with small_disk(tmp_path / "data", 48) as disk:

@@ -24,9 +24,9 @@ from tests.line_parser import line_parser
 
 CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))
 
-#: Captures of four ways to die: what holds whatever the fault was is shown with these by ``make test``, and with all of them
+#: Captures of some ways to die: what holds whatever the fault was is shown with these by ``make test``, and with all of them
 #: by ``make test-long``.
-FEW = ("job_faults", "mgmt_flap_requeue", "node_reboot", "switch_down")
+FEW = ("job_faults", "mgmt_flap_requeue")
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in CAPTURES]
 
 

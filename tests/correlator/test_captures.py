@@ -28,6 +28,12 @@ BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.j
 ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests" / "captures" / kind).glob("*.tar.xz"))
 #: Those for what holds whatever the fault was; `make test-long` takes all.
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in BUNDLED]
+#: One of each way to fail, for ``make test``; ``make test-long`` takes all.
+QUICK = {
+    "cancelled_in_flap", "clock_jumps", "controller_restart_in_fault", "gpu_lost", "munge_key_wrong", "power_lost", "rank_raises",
+    "stepd_killed", "two_faults", "cgroups_read_only", "controller_failover", "deadline_and_limit", "flap_storm", "launcher_lost",
+    "neighbour_fills_tmp", "node_reboot_errors_only", "suspended_link_lost", "two_fabric_links",
+}  # fmt: skip
 BESIDE = sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json"))
 
 #: The interface of each of the mini cluster's networks.
@@ -172,7 +178,14 @@ def test_bundled_capture(folder: Path) -> None:
     check_capture(folder)
 
 
-@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda p: p.name.removesuffix(".tar.xz"))
+@pytest.mark.parametrize(
+    "archive",
+    [
+        pytest.param(path, id=name, marks=() if name in QUICK else pytest.mark.long)
+        for path in ARCHIVES
+        for name in [path.name.removesuffix(".tar.xz")]
+    ],
+)
 def test_archived_capture(archive: Path, tmp_path: Path) -> None:
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path, filter="data")
@@ -188,7 +201,7 @@ def test_captures_beside_the_repository() -> None:
 
 
 def test_every_capture_of_the_list_is_bundled() -> None:
-    assert len(BUNDLED) >= 19
+    assert len(BUNDLED) >= 19 and {p.name.removesuffix(".tar.xz") for p in ARCHIVES} >= QUICK
 
 
 def test_a_healthy_cluster_has_no_incident() -> None:

@@ -126,7 +126,7 @@ def set_right(day: Any) -> None:
             row["time"] = true
 
 
-@pytest.mark.parametrize("break_it", [wrong_clock, set_right])
+@pytest.mark.parametrize("break_it", [pytest.param(wrong_clock, marks=pytest.mark.long), set_right])
 def test_ticks_with_a_wrong_clock_say_what_a_full_pass_says_and_look_at_a_part(break_it: Callable[[Any], None]) -> None:
     with open_store(None) as store:
         partly = list(as_told(store, break_it, -AT, range(1_500, 9_300, 600)))

@@ -70,6 +70,7 @@ UNTOLD = {"E03C", "E09", "E14D", "E15", "E16", "E28", "E29", "E31D", "E31L", "E3
 COVERED = {("E26R", "hardware xid")}
 
 
+@pytest.mark.long
 def test_a_requirement_that_somebody_takes_away_is_noticed_on_log_lines() -> None:
     on_lines = {name: [case for case in found if not of_lag(case)] for name, found in built_in().items()}
     assert {name for name, found in on_lines.items() if not found} == UNTOLD

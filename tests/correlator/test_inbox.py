@@ -31,6 +31,7 @@ from store.duckdb.store import DuckStore, coded, insert, logs_for_storage
 from store.questions import job_rows
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
+from tests.syntax_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -221,7 +222,9 @@ def sealed(store: DuckStore, part: list[Any]) -> None:
     add(store, part[1::2])
 
 
-@pytest.mark.parametrize("way", [add, unannounced, rewritten, besides, sealed])
+@pytest.mark.parametrize(
+    "way", [add, *(pytest.param(way, marks=pytest.mark.long) for way in (unannounced, rewritten, besides)), sealed]
+)
 def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[DuckStore, list[Any]], None]) -> None:
     rows = sorted(made_rows(11, 900), key=lambda a: a[0])
     cuts = [0, *range(300, len(rows), 110), len(rows)]
@@ -304,7 +307,7 @@ def functions_of(*rooms: str) -> list[tuple[str, ast.FunctionDef]]:
     return [
         (f"{path.name}:{node.name}", node)
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef)
     ]
 

@@ -25,6 +25,7 @@ from parsers.extensions import Extension
 from store import open_store
 from tests.correlator.making import world
 from tests.line_parser import line_parser
+from tests.syntax_trees import nodes_of
 from web.shaping import CATEGORY_WORDS, LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +89,7 @@ def homes() -> dict[str, set[Path]]:
     found: dict[str, set[Path]] = {}
     for room in ("correlator", "queries", "web", "collector", "store", "faultline"):
         for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes_of(path):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.setdefault(node.value, set()).add(path.relative_to(ROOT))
     return found

@@ -206,7 +206,8 @@ EDGES = [
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", pytest.param("Pacific/Pago_Pago", marks=pytest.mark.long)])
 def test_times_at_the_edge_of_the_calendar_are_times(client: TestClient, zone: str) -> None:
-    for address in EDGES:
+    few = EDGES if zone == "Pacific/Pago_Pago" else EDGES[::3]  # five times by turns: each address has one or two
+    for address in few:
         checked(client, "GET", f"{address}&zone={quote(zone)}", None, {"accept": "text/html"})
 
 
@@ -223,7 +224,7 @@ def test_a_stream_without_an_end_is_left(client: TestClient) -> None:
 
 
 def test_some_generated_requests(app: FastAPI, client: TestClient) -> None:
-    fuzz(app, client, 300, seed=22)
+    fuzz(app, client, 100, seed=22)
 
 
 @pytest.mark.long

@@ -21,7 +21,9 @@ def start(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings)
 
 
-@pytest.mark.parametrize("lines", [3, 5_000])  # less than a buffer and more than one
+@pytest.mark.parametrize(
+    "lines", [3, pytest.param(5_000, marks=pytest.mark.long)]
+)  # less than a buffer and more than one
 def test_a_reader_that_has_seen_enough_is_no_failure(lines: int, tmp_path: Path) -> None:
     file = tmp_path / "syslog"
     file.write_text(LINE * lines)
@@ -32,7 +34,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(lines: int, tmp_path: Path)
     assert running.wait(60) == 0
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.long)])
 def test_machine_formats_are_utf8_in_any_locale(encoding: str, tmp_path: Path) -> None:
     file = tmp_path / "syslog"
     file.write_text(LINE)

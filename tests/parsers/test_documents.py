@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from parsers.documents import REGISTRY, read
 from parsers.documents.fields import duration_s, gpus, job_id, local_time
 from parsers.record import TABLES, Origin
+from tests.examples import examples
 
 ORIGIN = Origin(path="a/sacct.txt", cluster="c1", received=datetime(2026, 3, 1, 12))
 
@@ -274,7 +275,7 @@ def test_partitions_and_pings_of_slurmrestd() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(REGISTRY))
-@settings(deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_content_breaks_a_reader(kind: str, data: bytes) -> None:
     parsed = read(kind, data, ORIGIN)

@@ -14,6 +14,7 @@ from parsers import header_scanner
 from parsers.formats import devices, fabric, kernel, slurm, syslog, syslog_tails
 from parsers.header_grammar import CLASSES, Header, Run, digits, either, header, maybe, named
 from parsers.lines import LEAD, LineBuffer
+from tests.examples import examples
 
 HEADERS = {
     "priority": syslog.PRIORITY, "bsd": syslog.BSD_HEADER, "iso": syslog.ISO_HEADER, "rfc5424": syslog.RFC5424_HEADER,
@@ -77,7 +78,7 @@ def lines(draw: Any, which: Header) -> str:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
 def test_table_and_expression_find_the_same_places(name: str, data: Any) -> None:
     which = HEADERS[name]
@@ -86,7 +87,7 @@ def test_table_and_expression_find_the_same_places(name: str, data: Any) -> None
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_the_general_expression_takes_every_plain_header(name: str, data: Any) -> None:
     """And sees its fields at the same places."""

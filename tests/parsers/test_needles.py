@@ -91,6 +91,7 @@ def test_rows_do_not_run_into_each_other() -> None:
     assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == [(1, 3), (2, 0), (2, 1), (2, 2), (2, 3)]
 
 
+@pytest.mark.long
 def test_no_place_outside_the_arrays_is_read(tmp_path: Path) -> None:
     """The same in a process in which every index of compiled code is checked."""
     script = (

@@ -20,6 +20,7 @@ from parsers.formats import slurm, syslog
 from parsers.head import ROW
 from parsers.lines import LEAD, Array, LineBuffer
 from parsers.record import Origin
+from tests.examples import examples
 
 ORIGIN = Origin(reference=datetime(2026, 6, 1, 12))
 
@@ -29,7 +30,7 @@ def text_of(letters: str, words: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 
 @given(text_of('[]"\\= a\0é', ('[a@1 b="c"]', '\\"', "[]", '"]')))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_structured_data_ends_where_its_expression_ends(text: str) -> None:
     buffer = LineBuffer.of_lines([text.encode(), b'"]'])
     found = re.match(syslog.STRUCTURED_DATA.encode(), text.encode(), re.DOTALL)
@@ -39,7 +40,7 @@ def test_structured_data_ends_where_its_expression_ends(text: str) -> None:
 
 
 @given(text_of("%-_: AZ09a", ("%ETH-5-UP:", "-5-", "%A_1", "-3-B ", "-44-")).map("%A".__add__))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_mnemonics_are_those_of_the_expression(text: str) -> None:
     buffer = LineBuffer.of_lines([text.encode()])
     want = regexes.compiled(syslog.VENDOR).match(text) is not None
@@ -47,7 +48,7 @@ def test_mnemonics_are_those_of_the_expression(text: str) -> None:
 
 
 @given(text_of("019._+]b", ("15", ".batch", ".extern", ".TBD", ".interactive", "batch", "+1", ".0")))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_step_tags_are_those_of_the_expression(text: str) -> None:
     buffer = LineBuffer.of_lines([b"[2026-06-01T12:00:00] [" + text.encode() + b"] x"])
     rows = _rows(buffer)
@@ -101,6 +102,7 @@ print("looked at", batch + 1)
 """
 
 
+@pytest.mark.long
 def test_no_reader_leaves_the_buffer(tmp_path: Path) -> None:
     """With every index checked, which only code compiled for it does."""
     import test_fast_headers as plain

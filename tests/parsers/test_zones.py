@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parsers import zones
+from tests.syntax_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
@@ -71,7 +72,7 @@ def test_nothing_else_opens_the_time_zone_database() -> None:
         str(path.relative_to(ROOT))
         for room in ROOMS
         for path in (ROOT / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "ZoneInfo"
     ]
     assert set(found) == {"parsers/zones.py"}

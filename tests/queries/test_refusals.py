@@ -18,6 +18,7 @@ from queries.kql.functions.registry import registry
 from queries.kql.hints import INSTEAD
 from queries.kql.operators import OPERATORS
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
+from tests.examples import examples
 
 
 def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
@@ -290,7 +291,7 @@ _PIECES = """
 WORDS = st.sampled_from(_PIECES.split())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(WORDS, max_size=14).map(" ".join) | st.text(max_size=40))
 def test_only_kql_errors_come_out(text: str) -> None:
     try:

@@ -17,6 +17,7 @@ from store import open_store
 from store.duckdb import segments
 from store.duckdb.store import DuckStore
 from store.text_filter import Phrase
+from tests.examples import examples
 
 START = datetime(2026, 2, 27)
 RARE = {
@@ -205,7 +206,7 @@ OPERATORS = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.lists(st.lists(TEXTS, min_size=1, max_size=5), min_size=1, max_size=3),
     st.lists(TEXTS, max_size=3),

@@ -49,6 +49,7 @@ from store.tables import (
     VERSIONS,
 )
 from tests.store.memory_engine import MemoryStore
+from tests.syntax_trees import nodes_of
 
 T0 = datetime(2026, 1, 1)
 ENGINES: dict[str, Callable[[Path], Door]] = {
@@ -474,7 +475,7 @@ def test_every_part_of_the_door_is_tested_through_it() -> None:
     used = {
         node.attr
         for path in suite
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         and node.value.id in ("door", "kept", "plain", "store", "writer", "reading", "hers", "again", "back")
     }  # fmt: skip

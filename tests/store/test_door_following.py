@@ -25,6 +25,7 @@ from store.questions.event_lines import stamped
 from store.questions.hosts import boots_again
 from store.questions.source import ALL, Source
 from store.tables import ARCHIVE, BOOTS, LOGS, SETTINGS
+from tests.examples import examples
 from tests.store.test_door import ENGINES, KEEPING, PLAIN, T0, entry, failing, logs
 
 TABLES = ("logs", "boots")
@@ -164,7 +165,7 @@ _STEPS = {
 }  # fmt: skip
 
 
-@settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=12), st.data())
 @pytest.mark.parametrize("engine", ENGINES)
 def test_whatever_happens_new_rows_are_found(

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from store import functions, open_store
 from store.functions import NOT_STANDARD, const, json_path, moment
+from tests.syntax_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDARD = {
@@ -24,7 +25,7 @@ def called() -> set[str]:
     return {
         node.attr
         for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in nodes_of(file)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "func"
     }
 
