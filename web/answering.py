@@ -1,6 +1,6 @@
-"""The form by which an operator answers a verdict. It works without JavaScript: a post, and the page again.
+"""The form in which an operator answers a verdict. It works without JavaScript: a post, and the page again.
 
-The answer goes the way of ``POST /api/v1/jobs/{key}/feedback``: it is kept, shown and counted, and changes no verdict.
+The answer is handled like ``POST /api/v1/jobs/{key}/feedback``: it is kept, shown and counted, and changes no verdict.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from web.pages import kept_of, linked
 from web.problems import ProblemError
 
 router = APIRouter(include_in_schema=False)
-#: The browser remembers who answered last, for as long as a person may be on the same team, in seconds.
+#: How long the browser remembers who answered last, seconds: a person may be on the same team this long.
 NAME_KEPT_S = 180 * 86_400
 AGAIN = "Go back in the browser: what you wrote is still there. Correct it and send it again."
 
 
 async def fields(request: Request) -> dict[str, str]:
-    """The fields of the posted form without the spaces around them; the empty ones are not given."""
+    """The non-empty fields of the posted form, without surrounding spaces."""
     form = await posted(request, "Programs post JSON to /api/v1/jobs/{key}/feedback.")
     return {name: value.strip() for name, value in form.items() if value.strip()}
 
@@ -45,7 +45,7 @@ def on_job(request: Request, read: Read, key: str, form: Form) -> RedirectRespon
 
 @router.post("/incidents/{incident_id}/feedback")
 def on_incident(request: Request, read: Read, incident_id: str, form: Form) -> RedirectResponse:
-    """An answer to the verdicts that blame an incident: to that on the run named, or to all of them."""
+    """An answer to the verdicts that blame an incident: to that on the given run, or to all of them."""
     name = read.incident(incident_id)["incident_id"]
     keys = read.run_keys(name)
     run = form.pop("run", None)
@@ -57,7 +57,7 @@ def on_incident(request: Request, read: Read, incident_id: str, form: Form) -> R
 def keep(request: Request, page: str, keys: Sequence[str], form: dict[str, str]) -> RedirectResponse:
     """Stores the answer for each run and shows the page again, at the answers."""
     if form.get("answer") != "wrong":
-        # Fields of the other answer: the browser sends what was typed before the mind was changed.
+        # Fields of the other answer: the browser sends what was typed before the choice was changed.
         form = {name: value for name, value in form.items() if name in {"answer", "note", "author"}}
     try:
         given = Given.model_validate(form)

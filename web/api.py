@@ -32,7 +32,7 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows a page")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before")]
 
 
-async def reader(request: Request) -> Reader:  # async, or each request would cross to a thread and back for it
+async def reader(request: Request) -> Reader:  # async, or each request would switch to a thread and back for it
     found: Reader = request.app.state.reader
     person = asking(request)
     return OwnReader(found, person.name) if person is not None and person.role is Role.OWN else found
@@ -68,7 +68,7 @@ def incidents(
 
 
 def incident_document(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The correlator's document, with the columns for what it leaves out."""
+    """The correlator's document, completed from the columns."""
     names = ("cluster", "start", "end", "severity", "category")
     columns = {"id": row["incident_id"], **{name: row[name] for name in names}}
     root = {"event": row["root_event"], "code": None, "host": row["root_host"], "device": row["root_device"]}
@@ -83,18 +83,18 @@ def incident(read: Read, incident_id: str) -> dict[str, Any]:
 
 
 def incident_hosts(document: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
-    """Every host that the document speaks of, each once."""
+    """Every host in the document, each once."""
     named = [*(document.get("hosts") or []), row.get("root_host")]
     named += [item.get("host") for part in ("events", "spans") for item in document.get(part) or []]
     return list(dict.fromkeys(str(name) for name in named if name))
 
 
-#: More spared jobs than this say nothing more on a time axis.
+#: More surviving jobs than this add nothing to a time axis.
 SURVIVOR_LANES = 8
 
 
 def incident_jobs(document: Mapping[str, Any], survivor_count: int | None = None) -> list[str]:
-    """Jobs that were hit, those that were slowed, and (at most ``survivor_count`` of) those that were not touched and say so."""
+    """Jobs that were hit, those that were slowed, and at most ``survivor_count`` of those that were not affected."""
     parts = [*(document.get("jobs") or []), *({"job_id": key} for key in document.get("slowed_jobs") or [])]
     parts += (document.get("unaffected_jobs") or [])[:survivor_count]
     return list(dict.fromkeys(str(item.get("job_id")) for item in parts if item.get("job_id")))
@@ -120,7 +120,7 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
 @router.get("/axis/{incident_id}", tags=["incidents"])
 def axis(request: Request, read: Read, incident_id: str) -> Response:
     """Lanes, marks, bands and arrows, in seconds after T0. 304 if nothing changed since the ``ETag`` of ``If-None-Match``."""
-    # Written at once: FastAPI would walk ten thousand marks a second time, which takes longer than making them.
+    # Serialised here: FastAPI would traverse ten thousand marks a second time, which takes longer than creating them.
     body = json.dumps(read_axis(read, read.incident(incident_id)), default=wire, separators=(",", ":")).encode()
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     if request.headers.get("if-none-match") == tag:
@@ -177,7 +177,7 @@ def node(read: Read, within: Within, name: str) -> dict[str, Any]:
 
 
 def about_node(read: Reader, row: dict[str, Any], within: Range) -> dict[str, Any]:
-    """What the store has of one node: of its host, in its cluster."""
+    """What the store has about one node: its host, in its cluster."""
     host = row["host"]
     return {
         "incidents": read.incidents(within, host=host, of=row)[0], "runs": read.runs(within, host=host, of=row)[0],
@@ -219,7 +219,7 @@ class Question(BaseModel):
 
 
 def kql_problem(error: Exception, limit: float) -> ProblemError | None:
-    """A KQL error with its place, or None when it is something else."""
+    """A KQL error with its position, or None if it is another error."""
     if not isinstance(error, kql.KqlError):
         return None
     if isinstance(error, kql.QueryTimeout):
@@ -272,13 +272,13 @@ async def query(request: Request, read: Read, question: Question) -> Response:
         metrics.queries.labels(outcome).inc()
 
 
-#: Bytes of an answer, of all its tables together, as columns in memory and as text, that are sent; what is beyond is left
-#: out, and `truncated` says so.
+#: Bytes of an answer, of all its tables together, as columns in memory and as text; what exceeds this is left out, and
+#: `truncated` says so.
 MOST_BYTES = 64 * 2**20
 
 
 class Asked:
-    """A question on its way: its cursor, and how it is stopped, wherever it runs."""
+    """A running query: its cursor, and how it is stopped, wherever it runs."""
 
     def __init__(self, cursor: Any) -> None:
         self.cursor, self.stopped = cursor, threading.Event()
@@ -289,7 +289,7 @@ class Asked:
 
 
 def client_of(request: Request) -> str:
-    """Who takes turns: the person, or the address where nobody signs in."""
+    """The client for fair queueing: the user, or the address if nobody is signed in."""
     person = asking(request)
     if person is not None:
         return f"person {person.name}"
@@ -297,7 +297,7 @@ def client_of(request: Request) -> str:
 
 
 def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
-    """The answer to one question as JSON text; runs in a thread of its own."""
+    """The answer to one query as JSON text; runs in its own thread."""
     cursor, deadline = asked.cursor, time.monotonic() + timeout_s
     if question.explain:
         plan = kql.explain(question.query, con=cursor, parameters=question.parameters, timeout_s=timeout_s)
@@ -323,7 +323,7 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
 
 
 def answered(result: kql.Result, body: dict[str, Any]) -> dict[str, Any]:
-    """The table of one statement, and what ``render`` wants drawn of it."""
+    """The table of one statement, and the chart that ``render`` requests."""
     drawn = {"render": result.chart.document()} if result.chart else {}
     named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
     cut_at = {"truncated_by": "bytes"} if result.cut_at == "bytes" else {}  # by rows, else: the asker said how many
@@ -337,7 +337,7 @@ def reports(request: Request) -> dict[str, Any]:
 
 
 def known_reports(settings: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What the reports room offers: ``settings["reports"]`` (a list or a function), else its own ``listing()``."""
+    """The available reports: ``settings["reports"]`` (a list or a function), else ``listing()``."""
     found = settings.get("reports")
     if found is None:
         try:

@@ -1,4 +1,4 @@
-"""The FastAPI application: pages, API, static files, health and the headers that keep a hostile log line a text."""
+"""The FastAPI application: pages, API, static files, health, and the headers that render a hostile log line harmless."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from web.turns import Turns
 
 log = structlog.get_logger()
 
-#: Nothing from elsewhere, no inline script, no inline style: a log line that is markup stays without effect
-#: even if an escape were forgotten.
+#: Nothing from elsewhere, no inline script, no inline style: markup in a log line has no effect even if an escape were
+#: forgotten.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -85,7 +85,7 @@ class Envelope:
             self.metrics.request_seconds.labels(str(route)).inc(time.perf_counter() - began)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What another site's page sends in its reader's name changes nothing here."""
+        """Refuses changes that another site's page requests in its reader's name."""
         problem = ProblemError(
             403, "The request comes from a page of another site.", do="Send it from Faultline's page."
         )
@@ -101,7 +101,7 @@ def answer(request: Request, problem: ProblemError) -> Response:
 
 
 def handlers(app: FastAPI) -> None:
-    """Every way to fail ends in the same two shapes."""
+    """All errors have one of the same two forms."""
 
     @app.exception_handler(ProblemError)
     async def problem(request: Request, error: ProblemError) -> Response:
@@ -143,7 +143,7 @@ def handlers(app: FastAPI) -> None:
 
 
 def operations(app: FastAPI) -> None:
-    """What supervisors and Prometheus ask."""
+    """The routes for supervisors and Prometheus."""
 
     @app.get("/healthz", include_in_schema=False)
     def healthz() -> dict[str, str]:
@@ -165,9 +165,12 @@ def operations(app: FastAPI) -> None:
 
 
 def guard(app: FastAPI, gate: Gate) -> None:
-    """Nobody passes unknown. The cookie of the second middleware lasts from the way to a provider until the way back."""
+    """Requires a known user.
+
+    The cookie of the second middleware lasts from the redirect to a provider until the return.
+    """
     if gate.provider is not None:
-        from web.access.provider import Client  # Authlib takes a third of a second to be read
+        from web.access.provider import Client  # importing Authlib takes a third of a second
 
         app.state.provider = Client(gate.provider)
         app.add_middleware(
@@ -180,9 +183,12 @@ def guard(app: FastAPI, gate: Gate) -> None:
 def create_app(
     store: Asks, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None, audit: Audit | None = None
 ) -> FastAPI:
-    """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown),
-    ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody. ``audit``:
-    where it is written who did what; None: nowhere."""
+    """The web application over one store.
+
+    ``settings``: ``reports`` (list or function), ``cluster`` (name shown), ``user_header`` (the header in which a proxy
+    in front names the user). ``gate``: the access control; None: open to everybody. ``audit``: the audit log; None: no
+    log.
+    """
     app = FastAPI(
         title="Faultline", version="1", openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None,
         description="Why did this job die? Errors are RFC 9457 problem details.", dependencies=[Depends(allowed)],

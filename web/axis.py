@@ -39,7 +39,7 @@ class Builder:
         return round((when - self.t0).total_seconds(), 6) if when else None
 
     def lane(self, layer: str, host: str, detail: str = "", sub: str | None = None) -> str:
-        """The lane's id; a lane exists from the first time someone asks for it."""
+        """The lane's id; a lane is created on first use."""
         layer = layer if layer in LAYERS else "kernel"
         name = f"{host}  {detail}".strip() if detail else host
         lane = f"{layer}|{name}"
@@ -54,7 +54,7 @@ class Builder:
 
 
 def event_lane(builder: Builder, event: Row, jobs: dict[str, Row]) -> str:
-    """Where an event stands: devices and ports have their own lane, daemons one for each host, jobs one each."""
+    """The lane of an event: one per device and port, one per daemon and host, one per job."""
     layer, host = str(event.get("layer") or layer_of(event.get("source"))), str(event.get("host") or "?")
     device = str(event.get("device") or "")
     if layer == "job":
@@ -74,7 +74,7 @@ def job_lane(builder: Builder, job: str, jobs: dict[str, Row]) -> str:
 
 
 def mark(builder: Builder, event: Row, lane: str) -> Row | None:
-    """One event as the canvas needs it; an event without a time cannot stand on an axis and is left to the table."""
+    """One event in the form of the canvas; an event without a time is not on the axis, only in the table."""
     at = builder.at(event.get("time"))
     if at is None:
         return None
@@ -135,7 +135,7 @@ def add_runs(builder: Builder, runs: Iterable[Row], end: datetime) -> dict[str, 
 
 
 def settle_ends(builder: Builder) -> None:
-    """Accounting knows a run's end to the second; the line that tells it knows better and moves the bar's end."""
+    """Moves the end of job bars from accounting's whole second to the time of the line that reports it."""
     for band in builder.bands:
         if band["kind"] != "job" or band["open"]:
             continue
@@ -150,7 +150,7 @@ def settle_ends(builder: Builder) -> None:
 
 
 def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
-    """Outages and what could not be seen, with words. A span without an end is still going on."""
+    """Outages and periods without data, with labels. A span without an end is still going on."""
     for item in spans:
         layer = str(item.get("layer") or "kernel")
         host, device = str(item.get("host") or "?"), str(item.get("device") or "")
@@ -165,7 +165,7 @@ def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
 
 
 def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, int]) -> list[Row]:
-    """Chain steps whose both ends stand on the axis; ``numbers`` are those of the evidence chain, by effect."""
+    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by effect."""
     out = []
     for place, step in enumerate(chain, 1):
         cause, effect = marks.get(str(step.get("cause"))), marks.get(str(step.get("effect")))
@@ -181,14 +181,15 @@ def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, in
     return out
 
 
-#: So many steps of one kind (the links of a switch, the complaints of one kernel) are told as one with the rest folded.
+#: From this many steps of one kind on (the links of a switch, the errors of one kernel), one is shown and the rest
+#: folded.
 FOLD = 4
 
 
 def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
     """The chain as a list to read: the causes first, each effect with the lag and window that lead to it.
 
-    Steps of one kind share a number; ``more`` are those behind the first.
+    Steps of one kind share a number; ``more`` are those after the first.
     """
     chain = document.get("chain") or []
     effects = {str(step.get("effect")) for step in chain}
@@ -196,7 +197,7 @@ def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
     roots += [events[str(step["cause"])] for step in chain if str(step.get("cause")) in events]
     listed: dict[str, Row] = {}
     for event in sorted(roots, key=lambda item: str(item.get("time"))):
-        # What only explains a recovery is not a cause of the incident and gets no number of its own.
+        # An event that only explains a recovery is not a cause of the incident and gets no number.
         if str(event.get("id")) not in effects and event.get("role") != "recovery":
             listed.setdefault(str(event.get("id")), {"event": event, "step": None})
     out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
@@ -221,18 +222,19 @@ def _folded(items: list[Row]) -> list[Row]:
 
 
 def hosts_of(steps: Iterable[Row]) -> int:
-    """How many hosts wrote the lines of the chain, folded ones included."""
+    """The number of hosts that wrote the lines of the chain, folded ones included."""
     return len({one["event"].get("host") for item in steps for one in (item, *item["more"])} - {None})
 
 
-#: More rows than this make the table of an incident slow to open and nobody reads them.
+#: The maximum number of rows in an incident's table: more make it slow to open, and nobody reads them.
 TABLE_ROWS = 500
 
 
 def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None]]:
-    """The incident's events in order of time, each with the step that leads to it and its seconds after the first cause.
+    """The incident's events in order of time, each with the step that leads to it and its seconds after the first
+    cause.
 
-    Of more than ``most`` those of the chain come first into the choice, then the earliest.
+    If there are more than ``most``, those of the chain are chosen first, then the earliest.
     """
     steps: dict[str, Row] = {}
     for step in document.get("chain") or []:
@@ -248,7 +250,7 @@ def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | N
 
 
 def step_numbers(steps: Iterable[Row]) -> dict[str, int]:
-    """Effect event -> the number its step has in the list, folded steps under their first."""
+    """Effect event -> the number of its step in the list, folded steps under their first."""
     found: dict[str, int] = {}
     for item in steps:
         for one in (item, *item["more"]):
@@ -258,7 +260,7 @@ def step_numbers(steps: Iterable[Row]) -> dict[str, int]:
 
 
 def focus(marks: list[Row], low: float, high: float) -> list[float]:
-    """The stretch to open with: from the cause to the last effect, without the long wait for recovery."""
+    """The range to open with: from the cause to the last effect, without the long wait for recovery."""
     inside = [item["t"] for item in marks if item["role"] in {"cause", "effect", "symptom"}]
     if not inside:
         return [low, high]
@@ -289,7 +291,7 @@ def build(
     row: Row, *, events: Iterable[Row], states: Iterable[Row], runs: Iterable[Row], beats: Iterable[Row],
     start: datetime, end: datetime, t0: datetime,
 ) -> Row:  # fmt: skip
-    """The axis of an incident. Events of the document carry roles; those of the store around it are context."""
+    """The axis of an incident. Events of the document have roles; those of the store around it are context."""
     doc, builder = row["document"], Builder(t0)
     states = list(states)
     seen = {str(state["host"]) for state in states}
@@ -300,7 +302,7 @@ def build(
     stored = {str(event["event_id"]): event for event in events}
     events_by_id = {str(item.get("id")): item for item in doc.get("events") or []}
     for key in [*events_by_id, *[key for key in stored if key not in events_by_id]]:
-        # The document says what an event means; the store knows its job, its file and its count.
+        # The document has the role of an event; the store has its job, its file and its count.
         values = {name: value for name, value in events_by_id.get(key, {}).items() if value is not None}
         event = {**stored.get(key, {}), **values}
         found = mark(builder, event, event_lane(builder, event, known))

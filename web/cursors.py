@@ -9,18 +9,18 @@ from typing import Any
 
 from web.problems import ProblemError
 
-#: The whole numbers of a column.
+#: The range of integers in a column.
 MOST_NEGATIVE, MOST = -(2**63), 2**63 - 1
 
 
 def encode_cursor(*parts: object) -> str:
-    """The position behind a page's last row."""
+    """The position after a page's last row."""
     text = json.dumps([part.isoformat() if isinstance(part, datetime) else part for part in parts])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(text: str, *kinds: type) -> list[Any]:
-    """The parts of a cursor, of these kinds; anything else than one of ours is the client's mistake."""
+    """The fields of a cursor, of these kinds. Raises a problem (the client's mistake) for any other text."""
     try:
         parts = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         if not isinstance(parts, list):
@@ -35,7 +35,7 @@ def _part(value: object, kind: type) -> object:
     if not isinstance(value, str if kind is datetime else kind) or isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):
-        value.encode()  # half a character is no text that the store knows
+        value.encode()  # half a character is not a text of the store
     elif isinstance(value, int) and not MOST_NEGATIVE <= value <= MOST:
         raise ValueError(value)
     return datetime.fromisoformat(value) if kind is datetime and isinstance(value, str) else value

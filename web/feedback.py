@@ -1,4 +1,4 @@
-"""Operators' answers to verdicts, and how likely a node is to fail again: routes under /api/v1."""
+"""Operators' answers to verdicts, and the risk that a node fails again: routes under /api/v1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME_CHARS = 200
 
 
 def asker(request: Request) -> str:
-    """Who asks: who signed in, or whom a proxy in front names in the header that the configuration names; else empty."""
+    """The name of the user: of the login, or from the configured header of a proxy in front; else empty."""
     if (person := asking(request)) is not None:
         return person.name[:NAME_CHARS]
     header = request.app.state.settings.get("user_header")
@@ -34,12 +34,12 @@ def asker(request: Request) -> str:
 
 
 def remembered(request: Request) -> str:
-    """The name that this browser's last answer was signed with; a help for who writes it again, and no proof."""
+    """The name of this browser's last answer: a convenience, and no proof."""
     return unquote(request.cookies.get("author", ""))[:NAME_CHARS]
 
 
 class Given(BaseModel):
-    """ "confirmed", or "wrong" with what it was."""
+    """ "confirmed", or "wrong" with the true cause."""
 
     model_config = ConfigDict(extra="forbid")
     answer: str = Field(description="confirmed or wrong", examples=["wrong"])
@@ -66,7 +66,7 @@ def give(request: Request, read: Read, key: str, given: Given) -> dict[str, Any]
 
 
 def record_feedback(request: Request, key: str, answer: feedback.Answer) -> None:
-    """Writes down who answered a verdict; ``signed`` is false where the name is only what was typed."""
+    """Records who answered a verdict; ``signed`` is false if the name is only what was typed."""
     audit_of(request).record(
         "feedback", answer.author, address_of(request), run=key, answer=answer.answer, signed=bool(asker(request))
     )
@@ -89,7 +89,7 @@ def of_incident(request: Request, read: Read, incident_id: str) -> dict[str, Any
 def everything(
     request: Request, format: Annotated[str, Query(pattern="^(json|ndjson)$", description="json or ndjson")] = "json"
 ) -> dict[str, Any] | Response:
-    """All answers, and what they teach: confirmed per root cause, reliability of stated confidences."""
+    """All answers, and their results: confirmed per root cause, reliability of stated confidences."""
     rows = feedback.answers(request.app.state.store)
     if format == "ndjson":
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in wire(rows))
@@ -102,7 +102,7 @@ def everything(
 
 @router.get("/nodes/{name}/risk", tags=["nodes"])
 def risk(read: Read, name: str) -> dict[str, Any]:
-    """Incidents rooted on a node per family of trouble, beside what an ordinary node of the cluster has."""
+    """Incidents rooted on a node per family of faults, beside the count of an ordinary node of the cluster."""
     node = read.node(name)
     host, cluster = node["host"], node["cluster"]
     incidents = [json.loads(row["document"]) for row in read.ask(incident_questions.documents(cluster))]

@@ -1,7 +1,7 @@
-"""Lanes of the time axis that did the same: the canvas draws them as one until the reader opens them.
+"""Lanes of the time axis with the same behaviour: the canvas draws them as one until the reader opens them.
 
-A switch that fails takes the links of sixteen nodes with it, and thirty lanes that say the same push the answer off the
-screen. What carries the chain (its causes, and the first effect of each kind) is never folded.
+A switch that fails takes the links of sixteen nodes with it, and thirty equal lanes push the answer off the screen.
+Lanes of the chain (its causes, and the first effect of each kind) are never folded.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 Row = dict[str, Any]
 
-#: From so many alike on, one lane says it better than each by itself.
+#: From this many equal lanes on, one lane shows it better than each by itself.
 ALIKE = 4
 
-#: What a lane of each layer is called, several of them together.
+#: The plural name of each layer's lanes.
 NOUNS = {
     "switch": "ports", "link": "links", "gpu": "GPUs", "storage": "devices", "kernel": "hosts", "slurmd": "slurmd",
     "slurmctld": "controllers", "node": "nodes", "job": "jobs",
 }  # fmt: skip
 
-#: The bands that tell of trouble or of what could not be seen, the worst first, in the words of the fold.
+#: The bands that show a fault or a gap in what could be seen, the worst first, in the words of the fold.
 TROUBLE_WORDS = {
     "down": "DOWN", "no_carrier": "no carrier", "disabled": "disabled", "silent": "not responding", "drain": "draining",
     "bad": "trouble", "blind": "not seen", "late": "lines came late",
@@ -28,7 +28,7 @@ TROUBLE_WORDS = {
 
 
 def behaviour(lane: Row, marks: Iterable[Row], bands: Iterable[Row]) -> str:
-    """What happened on a lane in a few words; lanes with the same words may be told as one. Empty: nothing did."""
+    """What happened on a lane in a few words; lanes with the same words may be folded. Empty: nothing happened."""
     kinds = {band["kind"] for band in bands}
     if lane["layer"] == "job":
         return ", ".join(sorted({str(band["state"]) for band in bands if band["kind"] == "job"}))

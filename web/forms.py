@@ -14,7 +14,7 @@ MOST_BYTES, MOST_FIELDS = 65_536, 20
 
 
 async def posted(request: Request, otherwise: str) -> dict[str, str]:
-    """The fields of the posted form as they were typed; the empty ones are not given. ``otherwise``: what programs do."""
+    """The non-empty fields of the posted form as typed. ``otherwise``: what programs should do instead."""
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != FORM:
         raise ProblemError(415, "This address takes a form.", do=otherwise)
     body = bytearray()

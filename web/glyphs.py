@@ -1,7 +1,7 @@
-"""Glyphs and their meaning: shape says the class of an event, colour its source, fill and edge its severity.
+"""Glyphs and their meaning: shape is the class of an event, colour its source, fill and edge its severity.
 
-The paths are the single copy: templates put them into the page as symbols, and the canvas reads them from there.
-All of them fill a box of 12 by 12.
+The paths are the single copy: templates put them into the page as symbols, and the canvas reads them from there. All of
+them fill a box of 12 by 12.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BY_NAME = {
 
 
 def glyph_of(event: str | None) -> str:
-    """The glyph of an event type; what is not known is a dot, never a wrong shape."""
+    """The glyph of an event type; an unknown one is a dot, never a wrong shape."""
     family, _, name = (event or "other").partition(".")
     if name in BY_NAME:
         return BY_NAME[name]

@@ -1,4 +1,4 @@
-"""What one run brought with it: its script and other files, its environment, and what it printed."""
+"""What one run brought with it: its script and other files, its environment, and its output."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from datetime import timedelta
 from store.questions import job_files
 from web.reading import Reader, Row
 
-#: A hook that brings a run's files runs so long behind its end at most: epilogs of lost nodes come late. Seconds.
+#: A hook that delivers a run's files runs at most this long after its end: epilogs of lost nodes are late.
 BROUGHT_WITHIN = timedelta(seconds=600)
 
 
 def artifacts(read: Reader, run: Row, attempts: Sequence[Row]) -> list[Row]:
-    """The own files of a run: of its restart, and where its number was used for several jobs, those that were taken in its
-    time. A file without a time may be of any of them. Of one that several hooks brought what is longest. ``attempts``: all runs
-    of its number (``Reader.attempts``)."""
+    """The own files of a run: of its restart, and of its time if its number was used for several jobs.
+
+    A file without a time may belong to any of them. If several hooks delivered one, the longest is used. ``attempts``:
+    all runs of its number (``Reader.attempts``).
+    """
     attempt = int(run["attempt"] or 0)
     begin = until = None
     others = [o for o in attempts if o["own_key"] != run["own_key"] and int(o["attempt"] or 0) == attempt]
@@ -27,7 +29,7 @@ def artifacts(read: Reader, run: Row, attempts: Sequence[Row]) -> list[Row]:
 
 
 def environment(read: Reader, run: Row) -> list[Row]:
-    """The environment of a run, which goes by Slurm's raw number also for a task of an array."""
+    """The environment of a run, stored under Slurm's raw number also for a task of an array."""
     scope = f"job:{run['job_id']}" + (f"#{run['attempt']}" if run["attempt"] else "")
     return read.ask(job_files.settings(scope, run["cluster"]))
 
@@ -35,11 +37,11 @@ def environment(read: Reader, run: Row) -> list[Row]:
 def output(
     read: Reader, run: Row, attempts: Sequence[Row], prefer: Collection[str], *, files: int, lines: int
 ) -> tuple[list[Row], int]:
-    """What one run printed: for each file its last ``lines`` and how many there are, and how many files are left out.
+    """The output of one run: for each file its last ``lines`` and how many there are, and how many files are left out.
 
-    A file that was kept of another run is not this one's. Where all runs of a job print to one file, those lines are
-    this run's that lie before the next run's start and not before its own. ``attempts``: all runs of
-    its number (``Reader.attempts``). Files in ``prefer`` are shown first.
+    A file that was kept for another run is excluded. If all runs of a job write to one file, the lines after this run's
+    start and before the next run's are this run's. ``attempts``: all runs of its number (``Reader.attempts``). Files in
+    ``prefer`` are shown first.
     """
     following = [other["start"] for other in attempts if _behind(other, run)]
     until = min((start for start in following if start), default=None)
@@ -55,7 +57,7 @@ def output(
 
 
 def _behind(one: Row, other: Row) -> bool:
-    """Whether a run of a number came behind another: a restart, or another job that the number was used for again."""
+    """Did a run of a number follow another one: a restart, or another job that used the number again?"""
     if one["start"] and other["start"]:
         return bool(one["start"] > other["start"])
     return (one["attempt"] or 0) > (other["attempt"] or 0)

@@ -1,4 +1,4 @@
-"""Signing in and out; and the page on which the first administrator of a new service makes a password."""
+"""Signing in and out; and the page on which the first administrator of a new service sets a password."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = APIRouter(include_in_schema=False)
 
 
 def inside(address: str) -> str:
-    """A page of ours to go on to; the first one for whatever might lead elsewhere."""
+    """A page of ours to go on to; the first page for anything that might lead elsewhere."""
     plain = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
     return address if plain and "\\" not in address else "/"
 
@@ -61,7 +61,7 @@ def _page(
 
 @router.post("/login", response_model=None)
 async def sign_in(request: Request) -> Response:
-    """A name and a password of the users file."""
+    """Checks a name and a password of the users file."""
     gate = gate_of(request)
     form = await posted(request, "Programs send 'Authorization: Bearer TOKEN' with each request instead.")
     name, password = form.get("name", "").strip(), form.get("password", "")
@@ -70,7 +70,7 @@ async def sign_in(request: Request) -> Response:
     known = gate.attempts.is_known(browser)
     gate.refresh()
     try:
-        # Who signed in here before waits for nobody behind the same address.
+        # A browser that signed in here before does not wait for others behind the same address.
         async with gate.turns.turn(
             f"browser {browser}" if known else of_one(address),
             lambda: not known and gate.attempts.is_slow(address),
@@ -108,7 +108,7 @@ def _wait(request: Request, gate: Gate, following: str, typed: str, wait_s: floa
 
 @router.post("/logout", response_model=None)
 def sign_out(request: Request) -> Response:
-    """Ends the session here, not in the browser alone: a copy of its cookie opens nothing any more."""
+    """Ends the session here, not only in the browser: a copy of its cookie is invalid from now on."""
     gate = gate_of(request)
     if (person := asking(request)) is not None:
         gate.audit.record("sign_out", person.name, address_of(request))
@@ -131,7 +131,7 @@ def first_page(request: Request, key: Annotated[str, Query(description="of the l
 
 @router.post("/first", response_model=None)
 async def first_person(request: Request) -> Response:
-    """A name and a password for who comes by the link, once, while nobody has one."""
+    """Sets a name and a password for the holder of the link, once, while there is no user with one."""
     gate = gate_of(request)
     form = await posted(request, "faultline access password NAME --users FILE gives a password from a shell.")
     key, name, password = form.get("key", ""), form.get("name", "").strip(), form.get("password", "")
@@ -152,7 +152,10 @@ async def first_person(request: Request) -> Response:
 
 
 def _make_first(gate: Gate, name: str, password: str) -> bool:
-    """False where somebody else was first. Raises ``UsersError`` with the link as it was: who may write the file can be changed."""
+    """Creates the first user; False if another one was first.
+
+    Raises ``UsersError`` and leaves the link valid: the file's permissions can be fixed.
+    """
     kept = hashed_password(password)
     with gate.users.changing():
         if gate.users.people:
@@ -172,7 +175,7 @@ def _opens(gate: Gate, key: str) -> bool:
 
 
 def _unfit(gate: Gate, name: str, password: str, again: str) -> str:
-    """Why a name and a password cannot be taken; empty where they can."""
+    """Why a name and a password are not accepted; empty if they are."""
     if not name or not name.isprintable() or len(name) > 200 or name.startswith(GROUP) or name == EVERYONE:
         return "Give a name, as Slurm or your directory has it."
     if gate.first.names and name not in gate.first.names:
@@ -192,7 +195,7 @@ def _first(
 
 
 def _link_is_over(request: Request, gate: Gate) -> Response:
-    """The same words for one that is used, one that is over and one that never was."""
+    """The same answer for a used link, an expired one and one that never existed."""
     return render(
         request, "first.html", status=403, nav="", over=True, somebody=bool(gate.users.people), users=gate.users.path
     )
@@ -248,7 +251,7 @@ def _signed_in(request: Request, gate: Gate, person: Person, following: str, mar
     gate.audit.record("sign_in", person.name, address_of(request), way=way, role=role)
     secure = gate.is_secure(request.url.scheme)
     if (before := gate.session_cookie(request.headers, secure=secure)) is not None:
-        gate.sessions.end(before)  # who signs in anew leaves nothing behind that still opens
+        gate.sessions.end(before)  # a new login leaves no old session valid
     answer = RedirectResponse(following, 303)
     value = gate.sessions.write(person.name, person.groups, mark)
     kept = {COOKIE: (value, gate.sessions.lasting_s)}

@@ -1,4 +1,4 @@
-"""What may be done with an address: the methods that a 405 names, and HEAD, which is GET without its body."""
+"""The methods of an address, which a 405 names, and HEAD, which is GET without its body."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Message, Scope, Send
 
-#: A stream has no end, so nobody asks for its head.
+#: A stream has no end, so HEAD makes no sense for it.
 ENDLESS = frozenset({"/api/v1/tail"})
 
 
@@ -24,7 +24,7 @@ def methods_of(routes: Iterable[Any], path: str) -> set[str]:
 
 
 def as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
-    """A request for a head as one for the whole, of which the body is not sent; any other request as it is."""
+    """A HEAD request as GET, whose body is not sent; any other request unchanged."""
     if scope["method"] != "HEAD" or scope["path"] in ENDLESS:
         return scope, send
 

@@ -1,4 +1,4 @@
-"""What this process counts for Prometheus: requests and queries, and the collectors that other parts of the service add."""
+"""This process's metrics for Prometheus: requests and queries, and collectors that other parts of the service add."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry, Counter, disable_created_metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-#: The text format 0.0.4: every scraper reads it, and people do.
+#: The text format 0.0.4: every scraper parses it, and people can read it.
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-# A second series for each counter, with the moment of its first count, says nothing that the process's start does not.
+# The second series of each counter, with the moment of its first count, adds nothing to the process's start time.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -33,7 +33,7 @@ class Metrics:
         )
 
     def add(self, collector: Collector) -> None:
-        """Asks ``collector`` at every scrape as well."""
+        """Adds ``collector`` to every scrape."""
         self.registry.register(collector)
 
     def text(self) -> str:
@@ -42,7 +42,7 @@ class Metrics:
 
 
 def exposition(collector: Collector) -> str:
-    """What one collector, or a whole registry, shows to Prometheus."""
+    """The metrics of one collector, or of a whole registry, as text."""
     registry = collector
     if not isinstance(collector, CollectorRegistry):
         registry = CollectorRegistry()

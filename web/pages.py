@@ -49,13 +49,13 @@ from web.zones import chosen, shown_in
 
 HERE = Path(__file__).parent
 THEMES = {"dark", "light"}
-#: What an address may pin for all pages that are reached from it, beside the range.
+#: Parameters of an address that apply to all pages reached from it, beside the range.
 PINNED = {"theme", "zone"}
-#: The last lines of a file that a job printed, and so many files of it, that its page shows.
+#: A job's page shows this many last lines of a file of its output, and this many files.
 OUTPUT_LINES, OUTPUT_FILES = 40, 4
-#: Seconds after which a page of something that is under way is asked for again.
+#: Seconds after which a page about something in progress reloads.
 POLL_S = 5
-#: The first of each kind that a search finds.
+#: A search shows at most this many results of each kind.
 FOUND = 10
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
 EXAMPLES = (
@@ -76,7 +76,7 @@ EXAMPLES = (
 SLURMS_WORD = re.compile(r"^job(?:id)?\s*[=: #]\s*", re.IGNORECASE)
 #: Periods that reports are offered for, besides everything.
 REPORT_DAYS = (7, 30)
-#: What an operator may say a cause was; other words are taken as well.
+#: Causes offered in an operator's answer; other texts are accepted as well.
 ROOT_CAUSES = sorted(event_names())
 Read = Annotated[Reader, Depends(api.reader)]
 Within = Annotated[Range, Depends(api.time_range)]
@@ -84,7 +84,7 @@ router = APIRouter(include_in_schema=False)
 
 
 def environment() -> jinja2.Environment:
-    """Templates with escaping always on: every log line on a page is hostile until shown otherwise."""
+    """Templates with escaping always on: every log line on a page may be hostile."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(
             [HERE / "templates", *(page.templates for page in all_pages() if page.templates)]
@@ -104,7 +104,7 @@ def environment() -> jinja2.Environment:
 
 
 def marked(text: object) -> Markup:
-    """A raw line with the word that made it an error set off; everything is escaped first."""
+    """A raw line with the word that made it an error highlighted; everything is escaped first."""
     safe = str(Markup.escape(str(text or "")))
     return Markup(re.sub(r"\b(error|fatal|panic|critical):", r'<b class="err">\1:</b>', safe, count=1, flags=re.I))
 
@@ -118,7 +118,7 @@ def theme_of(request: Request) -> str:
 
 
 def kept_of(request: Request) -> dict[str, str]:
-    """What every link and form of a page carries on: the range, if it can be read, a pinned theme and zone."""
+    """What every link and form of a page carries on: the range if it is valid, a pinned theme and zone."""
     given = request.query_params
     try:
         parse_range(given.get("from"), given.get("to"))
@@ -133,36 +133,36 @@ def kept_of(request: Request) -> dict[str, str]:
 
 
 def linked(path: str, kept: Mapping[str, str], **more: object) -> str:
-    """The address of a page with what is kept and its own parameters, empty ones left out."""
+    """The address of a page with the kept parameters and its own, without empty ones."""
     together = {**kept, **{name: str(value) for name, value in more.items() if value not in (None, "")}}
     return f"{path}?{urlencode(together)}" if together else path
 
 
 def first_steps(request: Request, read: Reader) -> dict[str, Any]:
-    """For a page that has nothing to show: what is stored at all, and where lines can be sent."""
+    """For a page without content: what is stored, and where lines can be sent."""
     listening = getattr(getattr(request.app.state, "receiving", None), "listening", [])
     return {"stored": read.stored(), "address": str(request.base_url).rstrip("/"), "listening": listening}
 
 
 def rooms(person: Person | None) -> tuple[str, ...]:
-    """What the top bar leads to: for whom sees only their own jobs nothing else."""
+    """The pages in the top bar; none but the jobs for users who see only their own."""
     return all_rooms() if reads_all(person) else ("jobs",)
 
 
 def reads_all(person: Person | None) -> bool:
-    """Whether who asks may see more than their own jobs: else no page offers what would be refused."""
+    """May the user see more than their own jobs? Otherwise no page offers what would be refused."""
     return person is None or person.role not in (None, Role.OWN)
 
 
 def may_change(request: Request) -> bool:
-    """Whether pages offer what changes something: who asks has the right, and the store can be written."""
+    """Do pages offer changes? The user must have the right, and the store must be writable."""
     person = asking(request)
     allowed = person is None or person.role is Role.OPERATE
     return allowed and not getattr(request.app.state.store, "read_only", False)
 
 
 def looking_since(request: Request) -> datetime | None:
-    """When a running service began its first look at all that is stored, while that is under way: what pages tell is older."""
+    """When a running service began its first pass over the store, while that is in progress: pages show older results."""
     since: datetime | None = getattr(request.app.state, "looking_since", lambda: None)()
     return since
 
@@ -206,7 +206,7 @@ def incidents(
     request: Request, read: Read, within: Within, severity: str | None = None, q: str | None = None,
     cursor: str | None = None,
 ) -> HTMLResponse | RedirectResponse:  # fmt: skip
-    if read.own:  # the list is the whole cluster's
+    if read.own:  # the list covers the whole cluster
         return RedirectResponse(linked("/jobs", kept_of(request)), 303)
     rows, after = read.incidents(within, severity=severity, search=q, cursor=cursor, limit=PAGE)
     found: dict[str, Any] = {
@@ -239,7 +239,7 @@ def jobs(
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
     nothing: dict[str, Any] = {}
-    if not rows:  # what is stored at all, and how lines come here, is not for whom sees their own jobs only
+    if not rows:  # the state of the store, and how lines arrive, is hidden from users who see only their own jobs
         nothing = {"near": suggesting.runs(read, q) if q else []} | ({} if read.own else first_steps(request, read))
     return render(
         request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
@@ -247,14 +247,14 @@ def jobs(
     )  # fmt: skip
 
 
-#: That Slurm told of a lost node accuses none of a run's nodes.
+#: Slurm's report of a lost node is no evidence about any node of the run.
 NODE_FAILURE_EVENTS = {"slurm.job_node_fail", "job.node_failure"}
-#: Accounting knows a run's end to the second; Slurm sets the node's state in the same moment.
+#: Accounting has a run's end to the second; Slurm sets the node's state at the same moment.
 SAME_END = timedelta(seconds=2)
 
 
 def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The nodes of a run with the evidence and the states out of service that speak of each, in their order."""
+    """The nodes of a run, in order, with the evidence about each and its states out of service."""
     names = list(row["nodes"] or [])
     begin, end = row["start"], row["end"]
     states = read.node_states(names, begin, end + SAME_END if end else None, of=row) if begin else []
@@ -322,7 +322,10 @@ def explore(request: Request, query: Annotated[str | None, Query(alias="q")] = N
 
 @router.get("/search", response_class=HTMLResponse, response_model=None)
 def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLResponse | RedirectResponse:
-    """One box for everything: an exact job, node or incident opens at once; else what contains the text in the range."""
+    """One box for everything: an exact job, node or incident opens at once.
+
+    Any other text lists what contains it in the range.
+    """
     text = q.strip()
     named = SLURMS_WORD.sub("", text)
     exact = (

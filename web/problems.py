@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details for programs and as a page that says what to do for people."""
+"""Errors as RFC 9457 problem details for programs and as a page with a remedy for people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TITLES = {
 
 
 class ProblemError(Exception):
-    """Raised anywhere below a route; ``do`` is the way out and is always given to the reader."""
+    """Raised anywhere below a route; ``do`` is the remedy and is always shown to the reader."""
 
     def __init__(self, status: int, detail: str, *, do: str = "", extra: Mapping[str, Any] | None = None,
                  headers: Mapping[str, str] | None = None) -> None:  # fmt: skip
@@ -39,7 +39,7 @@ class ProblemError(Exception):
         return TITLES.get(self.status, "Error")
 
     def document(self, instance: str) -> dict[str, Any]:
-        """The problem as RFC 9457 has it; ``do`` and the rest are extension members."""
+        """The problem as RFC 9457 defines it; ``do`` and the rest are extension members."""
         body: dict[str, Any] = {"type": "about:blank", "title": self.title, "status": self.status}
         body |= {"detail": self.detail, "instance": instance}
         if self.do:

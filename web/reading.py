@@ -33,14 +33,14 @@ MAX_PAGE = 500
 #: An event that arrived this much after its own time is called late.
 LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
-#: Another cluster comes once in a service's life.
+#: How long names are cached, seconds: a new cluster appears once in a service's life.
 NAMES_KEPT_S = 15.0
 
 
 def joined_states(rows: Sequence[Row]) -> list[Row]:
-    """Each state of a node once, from its first record on: polls, sinfo and accounting tell the same one again and again.
+    """Each state of a node once, from its first record on: polls, sinfo and accounting report the same one repeatedly.
 
-    ``rows`` are in the order of host and time. A reason that only one of the records knows is the state's.
+    ``rows`` are in the order of host and time. A reason that only one of the records has is the state's.
     """
     out: list[Row] = []
     for row in rows:
@@ -58,12 +58,12 @@ def _state(row: Row) -> str:
 
 
 def clusters_of(of: Row | None) -> list[str | None]:
-    """For questions: the cluster of a node, a run or an incident; none where nothing is asked for."""
+    """The clusters for a question: that of a node, a run or an incident; none if no object is given."""
     return [] if of is None else [of["cluster"]]
 
 
 def _behind(cursor: str | None) -> tuple[datetime, str] | None:
-    """The moment and the name that a cursor holds."""
+    """The moment and the name in a cursor."""
     if cursor is None or cursor == "":
         return None
     at, name = decode_cursor(cursor, datetime, str)
@@ -71,9 +71,9 @@ def _behind(cursor: str | None) -> tuple[datetime, str] | None:
 
 
 class Reader:
-    """Reads one store. Holds no state but a short memory of the costly list of sources."""
+    """Reads one store. Holds no state except a short cache of the expensive list of sources."""
 
-    #: True where only one user's jobs are seen.
+    #: True if only one user's jobs are visible.
     own = False
 
     def __init__(self, store: Asks) -> None:
@@ -92,7 +92,7 @@ class Reader:
         return self.store.ask_frame(question)
 
     def cursor(self) -> Any:
-        """What a KQL query runs on."""
+        """The connection that a KQL query runs on."""
         return self.store.cursor()
 
     def one(self, question: Question) -> Row | None:
@@ -106,8 +106,10 @@ class Reader:
         self, within: Range, *, severity: str | None = None, host: str | None = None, job: str | None = None,
         search: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """Newest first. An incident belongs to a range it overlaps; one without an end is still open. ``of``: a node, whose
-        cluster they are of."""
+        """Incidents, newest first. ``of``: a node, whose cluster they belong to.
+
+        An incident belongs to a range it overlaps; one without an end is still open.
+        """
         rows = self.ask(incidents.found(
             start=within.start, end=within.end, severity=severity, host=host, job=job, search=search, clusters=clusters_of(of),
             behind=_behind(cursor), limit=limit + 1,
@@ -127,7 +129,7 @@ class Reader:
         return row
 
     def _read_documents(self, rows: Sequence[Row]) -> None:
-        """Reads the incidents' documents, with jobs called as in the whole store."""
+        """Loads the incidents' documents, with jobs named as in the whole store."""
         names = {cluster: run_names.differing(self, cluster) for cluster in {row["cluster"] for row in rows}}
         for row in rows:
             row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
@@ -146,9 +148,9 @@ class Reader:
         return next((list(d["recurrence"]) for d in documents if d["id"] == row["incident_id"]), [])
 
     def feedback(self, *, run: Row | None = None, incident_id: str | None = None) -> list[Row]:
-        """What operators answered to the verdict on a run, or to all verdicts that blame an incident, oldest first.
+        """Operators' answers to the verdict on a run, or to all verdicts that blame an incident, oldest first.
 
-        ``counts`` is false where the same person answered again later.
+        ``counts`` is false if the same person answered again later.
         """
         of_run = (run["own_key"], run["cluster"]) if run is not None else None
         try:
@@ -163,7 +165,10 @@ class Reader:
         return [str(row["run_key"]) for row in self.ask(runs.blaming(self._runs(), incident_id))]
 
     def _heir(self, former_id: str) -> Row | None:
-        """An incident that got another root keeps its former ids as aliases: links in tickets lead on."""
+        """The present id of an incident.
+
+        An incident whose root changed keeps its former ids as aliases, so links in tickets work.
+        """
         try:
             return self.one(incidents.heir(former_id))
         except NoSuchTable:  # a store of an older version, opened for reading
@@ -174,14 +179,14 @@ class Reader:
         return {str(row["severity"]): int(row["n"]) for row in rows}
 
     def cost(self, within: Range) -> Row:
-        """What the incidents of a range ended, slowed and cost, and how many of them are not over."""
+        """How many runs the incidents of a range ended and slowed, their cost, and how many are not over."""
         found = self.one(incidents.cost(within.start, within.end))
         return found or {"jobs": 0, "slowed": 0, "gpu_hours": 0.0, "open": 0}
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     def _runs(self) -> sa.Subquery:
-        """What runs are read from: there ``run_key`` is the name in the whole store, ``own_key`` that in the cluster."""
+        """The rows of runs: ``run_key`` is the name in the whole store, ``own_key`` that in the cluster."""
         return run_names.named_runs(self)
 
     def runs(
@@ -189,7 +194,10 @@ class Reader:
         incident: str | None = None, search: str | None = None, of: Row | None = None, limit: int = PAGE,
         cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """Newest first, by start (or by submission where it never started). ``of``: a node, whose cluster they are of."""
+        """Runs, newest first, by start (or by submission if they never started).
+
+        ``of``: a node, whose cluster they belong to.
+        """
         rows = self.ask(runs.found(
             self._runs(), start=within.start, end=within.end, state=state, user=user, host=host, incident=incident,
             search=search, clusters=clusters_of(of), behind=_behind(cursor),
@@ -203,7 +211,7 @@ class Reader:
         return rows, after
 
     def accounted(self) -> bool:
-        """Whether accounting told of any run; slurmctld's log names no user."""
+        """Did accounting report any run? slurmctld's log names no user."""
         return self.one(runs.ACCOUNTED) is not None
 
     def run(self, key: str) -> Row:
@@ -222,7 +230,7 @@ class Reader:
         return self.ask(runs.attempts(self._runs(), run["job_id"], run["cluster"]))
 
     def array_tasks(self, run: Row, most: int = 8) -> Row:
-        """The other tasks of a run's array: how many in each state, and the first of them, those that failed before."""
+        """The other tasks of a run's array: how many in each state, and some of them, failed ones first."""
         if run["array_job_id"] is None:
             return {"total": 0, "states": [], "rows": []}
         of, which = self._runs(), (run["array_job_id"], run["job_id"], run["cluster"])
@@ -238,7 +246,7 @@ class Reader:
         return self.ask(runs.by_keys(self._runs(), keys))
 
     def users(self) -> frozenset[str]:
-        """Everybody who ran a job; kept for some seconds."""
+        """All users with jobs, cached for some seconds."""
         with self._lock:
             if self._users is None or time.monotonic() - self._users[0] >= NAMES_KEPT_S:
                 rows = self.ask(runs.USERS)
@@ -248,7 +256,7 @@ class Reader:
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def names(self) -> NodeNames:
-        """What nodes are called, for links from other pages; kept for some seconds."""
+        """The names of nodes, for links from other pages, cached for some seconds."""
         with self._lock:
             if self._names and time.monotonic() - self._names[0] < NAMES_KEPT_S:
                 return self._names[1]
@@ -267,7 +275,7 @@ class Reader:
         return rows, encode_cursor(rows[-1]["name"]) if more else None
 
     def node(self, name: str) -> Row:
-        """The node of that name; of a host that several clusters have, the cluster must be said."""
+        """The node of that name; for a host that several clusters have, the cluster is required."""
         rows, _ = self.nodes(host=node_names.parted(name)[0], limit=MAX_PAGE)
         found = node_names.find(rows or self.nodes(host=name)[0], name)
         if found is not None:
@@ -283,7 +291,7 @@ class Reader:
         raise ProblemError(404, problem, do="See the list of nodes.", extra=near)
 
     def _without_events(self, host: str) -> Row | None:
-        """A host of which there are lines, none of them an event."""
+        """A host with lines, none of them an event."""
         found = self.one(nodes.cluster_of_lines(host))
         nothing = dict.fromkeys(("state", "reason", "since", "last_event")) | dict.fromkeys(
             ("events", "errors", "incidents"), 0
@@ -293,8 +301,10 @@ class Reader:
     def node_states(
         self, hosts: Sequence[str], start: datetime | None, end: datetime | None, *, of: Row | None = None,
     ) -> list[Row]:  # fmt: skip
-        """States of these nodes; also the last one from before the range, since it still held at its start. ``of``: a node, a
-        run or an incident, whose cluster they are of."""
+        """States of these nodes, including the last one before the range, which still held at its start.
+
+        ``of``: a node, a run or an incident, whose cluster they belong to.
+        """
         return joined_states(self.ask(nodes.states(hosts, start, end, clusters_of(of))))
 
     def links(self, node: Row) -> list[Row]:
@@ -306,14 +316,16 @@ class Reader:
         self, *, start: datetime | None, end: datetime | None, hosts: Sequence[str] | None = None,
         job: int | None = None, of: Row | None = None, limit: int = 20_000, newest: bool = False,
     ) -> list[Row]:  # fmt: skip
-        """Classified lines of the hosts or the job in a range, oldest first; with ``newest`` the other way round. ``of``: a run
-        or an incident, whose cluster they are of."""
+        """Classified lines of the hosts or the job in a range, oldest first; newest first with ``newest``.
+
+        ``of``: a run or an incident, whose cluster they belong to.
+        """
         return self.ask(events.found(
             start=start, end=end, hosts=hosts, job=job, clusters=clusters_of(of), newest=newest, limit=limit
         ))  # fmt: skip
 
     def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime, *, of: Row) -> list[Row]:
-        """When jobs of an incident's cluster printed something: the beat that shows whether a program was alive."""
+        """When jobs of an incident's cluster wrote output: the heartbeat that shows whether a program was alive."""
         if not job_ids:
             return []
         return self.ask(job_files.output_times(job_ids, start, end, of["cluster"]))
@@ -322,7 +334,10 @@ class Reader:
         self, within: Range, *, host: str | None = None, source: str | None = None, job: int | None = None,
         file: str | None = None, search: str | None = None, cluster: str | None = None, limit: int = 200,
     ) -> tuple[list[Row], bool]:  # fmt: skip
-        """Raw lines in a range, oldest first, and whether there were more than ``limit``. ``cluster``: of it or of none."""
+        """Raw lines in a range, oldest first, and whether there were more than ``limit``.
+
+        ``cluster``: lines of it or of none.
+        """
         hosts = [name for name in host.split(",") if name] if host else None
         rows = self.ask(lines.found(
             start=within.start, end=within.end, hosts=hosts, source=source, job=job, file=file, search=search,
@@ -336,13 +351,13 @@ class Reader:
 
     def _without_false_claims(self, rows: list[Row]) -> list[Row]:
         """Lines as they are shown: what a false controller claims is no event (``store.disowned``)."""
-        if not self.own:  # who sees only their own jobs sees no line of a daemon
+        if not self.own:  # users who see only their own jobs see no line of a daemon
             known = self.one(facts.value(disowned.FACT))
             rows = disowned.claims(rows, known["value"] if known else None)
         return [{name: value for name, value in row.items() if name not in lines.NOT_SHOWN} for row in rows]
 
     def sources(self) -> list[Row]:
-        """Every stream with its size and its worst lateness. Costly on a large store, so kept for some seconds."""
+        """Every stream with its size and its worst lateness. Expensive on a large store, so cached for some seconds."""
         with self._lock:
             if self._sources and time.monotonic() - self._sources[0] < SOURCES_KEPT_S:
                 return self._sources[1]
@@ -353,11 +368,11 @@ class Reader:
             return rows
 
     def stored(self) -> Row:
-        """How much there is at all, for pages that have nothing to show: lines, job runs, runs that did not end well."""
+        """The size of the store, for pages without content: lines, job runs, runs that did not end well."""
         found = self.one(runs.stored())
         return found or {"runs": 0, "failed": 0, "events": 0, "lines": False}
 
     def ready(self) -> dict[str, int]:
-        """Counts that prove the tables are there; raises what the engine raises when they are not."""
+        """Counts that prove the tables exist; raises the engine's error if they do not."""
         tables = {"model.incidents": INCIDENTS, "model.runs": RUNS, "model.events": EVENTS}
         return {name: int(self.ask(sources.counts(table))[0]["n"]) for name, table in tables.items()}

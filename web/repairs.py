@@ -20,14 +20,14 @@ from web.shaping import wire
 from web.timerange import Range
 
 router = APIRouter()
-#: A list of a large fabric takes seconds to make, and a page is asked for again and again: it may be so old.
+#: How long a list is cached, seconds: on a large fabric it takes seconds to compute, and a page is reloaded often.
 KEPT_S = 30.0
-#: So many lists are remembered: ranges that end now differ with every request and are not worth it.
+#: The number of cached lists: ranges that end now differ with every request and are not worth caching.
 KEPT = 8
 
 
 class Memory:
-    """The lists of the last ranges that were asked for."""
+    """The lists of the last requested ranges."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[object, object], tuple[float, RepairList]] = {}
@@ -44,7 +44,7 @@ class Memory:
 
 
 def chosen(rows: Sequence[Repair], urgency: str | None, q: str | None) -> list[Repair]:
-    """Those of an urgency whose ends, plane or advice contain the words."""
+    """Repairs of an urgency whose ends, plane or advice contain the words."""
     words = (q or "").lower().split()
     return [
         one for one in rows
@@ -55,7 +55,7 @@ def chosen(rows: Sequence[Repair], urgency: str | None, q: str | None) -> list[R
 
 
 def part(rows: list[Repair], cursor: str | None, limit: int) -> tuple[list[Repair], str | None]:
-    """A page of the list and the cursor behind it."""
+    """A page of the list and the cursor after it."""
     first = max(0, int(decode_cursor(cursor, int)[0])) if cursor else 0
     shown = rows[first : first + min(limit, MAX_PAGE)]
     more = first + len(shown) < len(rows)

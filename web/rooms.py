@@ -1,7 +1,8 @@
-"""The pages of the top bar: built-in ones and those of installed packages, which come through the same door.
+"""The pages of the top bar: built-in ones and those of installed packages, through the same extension point.
 
-A package offers a page by an entry point of the group ``faultline.pages`` that names a :class:`Page`. Whoever may read the
-whole cluster may ask its routes; what reads a person's own jobs only needs a rule of its own (``web.access.rights``).
+A package offers a page by an entry point of the group ``faultline.pages`` that names a :class:`Page`. Its routes
+require the right to read the whole cluster; a route for a person's own jobs only needs a rule of its own
+(``web.access.rights``).
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from parsers import extensions
 
 @dataclass(frozen=True)
 class Page:
-    """``name``: its address below / and, capitalised, its word in the top bar. ``router``: its routes; None where they stand
-    with others. ``templates``: the folder of its Jinja templates, if it has any of its own."""
+    """A page of the top bar.
+
+    ``name`` is its address below / and, capitalised, its label. ``router`` holds its routes; None if they are
+    elsewhere. ``templates`` is the folder of its Jinja templates, if it has its own.
+    """
 
     name: str
     router: APIRouter | None = None
@@ -31,8 +35,10 @@ BUILT_IN = tuple(Page(name) for name in ("incidents", "jobs", "nodes", "repairs"
 
 @cache
 def all_pages() -> tuple[Page, ...]:
-    """Built-in pages, then those of installed packages by name. One that does not load, or whose name is taken, is logged and
-    left out: the others still show why a job died."""
+    """Built-in pages, then those of installed packages by name.
+
+    A page that does not load, or whose name is taken, is logged and left out: the others still show why a job died.
+    """
     found = {page.name: page for page in BUILT_IN}
 
     def admit(offered: object, extension: extensions.Extension) -> None:
@@ -50,5 +56,5 @@ def all_pages() -> tuple[Page, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """The pages of the top bar, as their addresses call them."""
+    """The names of the pages in the top bar, as in their addresses."""
     return tuple(page.name for page in all_pages())

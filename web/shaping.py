@@ -16,12 +16,12 @@ from parsers.node_states import node_state
 from web.timerange import parse_time, rfc3339
 from web.zones import local, name_at
 
-#: The layers in the order a fault travels up, with the group they stand under on the axis.
+#: The layers in the order in which a fault travels up, with their group on the axis.
 LAYERS = {
     "switch": "Network", "link": "Network", "gpu": "GPU", "storage": "Storage", "kernel": "Host", "slurmd": "Slurm",
     "slurmctld": "Slurm", "node": "Node state", "job": "Jobs",
 }  # fmt: skip
-#: Where a line's source has no layer of its own name.
+#: The layer of sources whose name is not that of a layer.
 SOURCE_LAYER = {
     "opensm": "switch", "syslog": "kernel", "messages": "kernel", "kmsg": "kernel", "dmesg": "kernel",
     "journald": "kernel", "slurmdbd": "slurmctld", "slurmstepd": "slurmd", "job_stdout": "job", "job_stderr": "job",
@@ -38,12 +38,12 @@ STOPPED_STATES = in_phase(Phase.STOPPED, Phase.REQUEUED)
 
 
 def moment(value: object) -> datetime | None:
-    """A datetime from a row or from a document's RFC 3339 text; None for what cannot be read."""
+    """A datetime from a row or from a document's RFC 3339 text; None if it is invalid."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, str) and value:
         try:
-            if value.endswith("Z"):  # as documents have it, thousands at a time
+            if value.endswith("Z"):  # the form in documents, thousands at a time
                 return datetime.fromisoformat(value[:-1])
             return parse_time("time", value)
         except ValueError:
@@ -52,7 +52,7 @@ def moment(value: object) -> datetime | None:
 
 
 def wire(value: Any) -> Any:
-    """Rows and documents as JSON has them: datetimes in RFC 3339 UTC, timespans in seconds."""
+    """Rows and documents as JSON: datetimes in RFC 3339 UTC, timespans in seconds."""
     if isinstance(value, datetime):
         return rfc3339(value)
     if isinstance(value, date):
@@ -69,7 +69,7 @@ def wire(value: Any) -> Any:
 
 
 def clock(value: object, digits: int = 3) -> str:
-    """Time of day in the reader's zone; digits after the second as asked, for columns that line up."""
+    """Time of day in the reader's zone, with ``digits`` fractional digits for columns that line up."""
     when = moment(value)
     if when is None:
         return "time unknown"
@@ -84,7 +84,7 @@ def day(value: object) -> str:
 
 
 def zone(value: object = None) -> str:
-    """What the reader's zone is called at a moment, now where none is told."""
+    """The name of the reader's zone at a moment; now by default."""
     return name_at(moment(value))
 
 
@@ -95,7 +95,7 @@ def stamp(value: object) -> str:
 
 
 def span(seconds: object) -> str:
-    """A duration as a person says it: 3 ms, 35.0 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    """A duration in readable units: 3 ms, 35.0 s, 12 min, 3 h 20 min, 2 d 4 h."""
     if isinstance(seconds, timedelta):
         seconds = seconds.total_seconds()
     if not isinstance(seconds, (int, float)):
@@ -141,7 +141,7 @@ def size(value: object) -> str:
 
 
 def window(pair: object) -> str:
-    """An allowed window as "16–50 s", or nothing where a chain step has none."""
+    """An allowed window as "16–50 s", or empty if a chain step has none."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         return ""
     if float(pair[1]) >= 2 * 86400:
@@ -150,7 +150,7 @@ def window(pair: object) -> str:
 
 
 def sureness(confidence: object) -> str:
-    """Words for a probability, the same on every page."""
+    """A probability in words, the same on every page."""
     if not isinstance(confidence, (int, float)):
         return "Not rated"
     for floor, words in ((0.95, "Almost certain"), (0.8, "Very likely"), (0.6, "Likely"), (0.4, "Possible")):
@@ -169,25 +169,25 @@ UNTOUCHED_JOBS = re.compile(r"\s+Jobs? [^.]* (?:was|were) untouched\.\s*$")
 
 
 def brief(title: object) -> str:
-    """An incident's sentence for a list: without the jobs that it did not touch."""
+    """An incident's sentence for a list, without the jobs that it did not affect."""
     return UNTOUCHED_JOBS.sub("", str(title or ""))
 
 
 def short_file(path: object) -> str:
-    """The last two parts of a path: enough to tell files apart, short enough for a column."""
+    """The last two components of a path: enough to distinguish files, short enough for a column."""
     return "/".join(str(path or "").split("/")[-2:])
 
 
 def breakable(path: object) -> Markup:
-    """A whole path for a narrow column: it breaks behind its slashes first."""
+    """A whole path for a narrow column: it breaks after its slashes first."""
     return Markup("/<wbr>").join(str(path or "").split("/"))
 
 
 def layer_of(source: object) -> str:
-    """The layer whose colour a line carries."""
+    """The layer that gives a line its colour."""
     name = str(source or "")
     if "/" in name:
-        # Evidence names a file where a line names its stream; the file's name says as much.
+        # Evidence names a file where a line names its stream; the file's name is equivalent.
         folder, base = name.rsplit("/", 1)
         name = "job_stdout" if "jobs" in folder.split("/") else base.split(".")[0]
     return name if name in LAYERS else SOURCE_LAYER.get(name, "kernel" if name else "job")
@@ -198,17 +198,17 @@ def key(value: object) -> str:
     return quote(str(value), safe="")
 
 
-#: Kinds of a node's state in which it does not serve jobs as it should.
+#: Kinds of node states in which a node does not serve jobs properly.
 OUT_OF_SERVICE = {"down", "silent", "drain"}
 
 
 def open_rival(item: Mapping[str, Any]) -> bool:
-    """Whether a cause that was considered beside the one named could not be rejected."""
+    """Could a cause that was considered beside the verdict's not be rejected?"""
     return str(item.get("rejected") or "not rejected").startswith("not rejected")
 
 
 def state_kind(state: str) -> str:
-    """How a node state is drawn and coloured; what takes the node out of service beats a missing answer."""
+    """How a node state is drawn and coloured; being out of service takes precedence over a missing answer."""
     known = node_state(state)
     if known.is_broken:
         return "down"
@@ -220,7 +220,7 @@ def state_kind(state: str) -> str:
 
 
 def document(text: object) -> dict[str, Any]:
-    """A JSON document column; a broken one is an empty document with a doubt and not a broken page."""
+    """A JSON document column; a broken one gives an empty document with a doubt instead of a broken page."""
     if isinstance(text, Mapping):
         return dict(text)
     try:

@@ -1,4 +1,4 @@
-"""Who sends what: the list of sources, what was not seen, what was set aside. Page and API over the same function."""
+"""The list of sources: which are received, what was not seen, what was set aside. Page and API use the same function."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _KEY = ("host", "file", "source")
 
 
 def receiving_of(request: Request) -> Any:
-    """The running way in (``faultline.receiving``); None where only a store is shown."""
+    """The running receiver (``faultline.receiving``); None if only a store is shown."""
     return getattr(request.app.state, "receiving", None)
 
 
 def received(read: Reader, receiving: Any) -> list[Row]:
-    """Sources that were received, from the ledger: no look at the lines themselves."""
+    """Received sources, from the ledger, without reading lines."""
     try:
         rows = read.ask(stream_questions.RECEIVED)
     except NoSuchTable:
@@ -50,13 +50,13 @@ def received(read: Reader, receiving: Any) -> list[Row]:
         row |= {
             "first": row["first_seen"], "last": row["last_time"] or row["last_seen"], "late_s": row["max_lag_s"],
             "late_lines": row["late"], "late": bool(row["late"]), "silent": key in alerts, "rate": rates.get(key, 0.0),
-            "unsure": None, "ahead": row.get("ahead") or 0,  # a store of an older version knows none
+            "unsure": None, "ahead": row.get("ahead") or 0,  # a store of an older version has no such column
         }  # fmt: skip
     return rows
 
 
 def loaded(read: Reader, known: bool) -> list[Row]:
-    """Sources that were read from files. Where nothing was, the lines need not be looked at."""
+    """Sources that were read from files. If there are none, the lines need not be read."""
     if known and not read.one(stream_questions.ANY_FILE):
         return []
     rows = read.sources()
@@ -65,14 +65,14 @@ def loaded(read: Reader, known: bool) -> list[Row]:
     return rows
 
 
-#: From so many streams of one kind and no host on, such as the output of jobs, the page tells of them in one row.
+#: From this many streams of one kind without a host on, such as the output of jobs, the page shows one row for all.
 TOGETHER = 8
-#: What a reader may ask to see only.
+#: The states that a reader may filter by.
 TROUBLE = ("late", "silent", "unparsed", "ahead")
 
 
 def together(rows: list[Row]) -> list[Row]:
-    """The list with streams that belong to no host, many of one kind, as one row of their sums."""
+    """The list, with streams of one kind without a host merged into a row of their sums."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
         if not row["host"]:
@@ -90,12 +90,12 @@ def together(rows: list[Row]) -> list[Row]:
     return out
 
 
-#: A folder that all files of a page lie in is said once, above them, where its name has so many characters.
+#: A folder that all files of a page are in is shown once, above them, if its name has at least this many characters.
 LONG_FOLDER = 24
 
 
 def shared_folder(files: Iterable[str | None]) -> str:
-    """The folder, with its slash, that all these paths lie in, where it is long enough to be said once; else ''."""
+    """The folder, with its slash, that contains all these paths, if it is long enough to be shown once; else ''."""
     paths = {file for file in files if file and file.startswith("/")}
     folder = os.path.commonpath(paths) if len(paths) > 1 else ""
     return f"{folder}/" if len(folder) >= LONG_FOLDER and folder not in paths else ""
@@ -105,10 +105,12 @@ def document(
     receiving: Any, read: Reader, *, search: str | None, limit: int, cursor: str | None, only: str | None = None,
     folded: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything that the page shows. ``sources`` is one page of the list; the counts are of all of it. ``receiving``: the
-    running way in (:func:`receiving_of`)."""
+    """The document of the page. ``sources`` is one page of the list; the counts are of all of it.
+
+    ``receiving``: the running receiver (:func:`receiving_of`).
+    """
     running = receiving is not None and receiving.inventory is not None
-    # Asked before the rows are: what it counts as set aside is then among them.
+    # Read before the rows are: what it counts as set aside is then among them.
     intake = receiving.state() if running else None
     rows = received(read, receiving)
     files = {row["file"] for row in rows}
@@ -131,7 +133,7 @@ def document(
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
         "disputed": run_names.disputed(read),
     }  # fmt: skip
-    with contextlib.suppress(NoSuchTable):  # a store that nothing was sent to has no such tables
+    with contextlib.suppress(NoSuchTable):  # a store that never received anything has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}
     if running:
         inventory: Inventory = receiving.inventory
@@ -140,7 +142,7 @@ def document(
 
 
 def _order(row: Mapping[str, Any]) -> tuple[bool, str, str, str]:
-    """By host; what belongs to none, such as the output of jobs, comes last."""
+    """By host; streams without one, such as the output of jobs, come last."""
     return (not row["host"], row["host"] or "", row["file"] or "", row["source"] or "")
 
 

@@ -1,4 +1,4 @@
-"""What may have been meant: jobs, nodes, incidents and pages near to one that is not there."""
+"""What may have been meant: jobs, nodes, incidents and pages similar to one that does not exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from web import rooms
 
 Suggestion = dict[str, str]
 
-#: So many are offered at most, and a name may differ by so many letters: of a short one by fewer, or all would be near.
+#: The maximum number of suggestions, and of letters in which a name may differ; fewer for short names, or all would
+#: match.
 MOST, LETTERS = 5, 2
 
 
@@ -37,18 +38,18 @@ def runs(store: Answers, key: str) -> list[Suggestion]:
 
 
 def nodes(store: Answers, name: str) -> list[Suggestion]:
-    """Nodes whose name holds the text (as the first part of a domain name does), or nearly is it."""
+    """Nodes whose name contains the text (as the first label of a domain name does), or is similar to it."""
     short = name.split(".")[0]
     return listed("node", "/nodes/", store.ask(node_questions.near(short, letters(short), MOST)))
 
 
 def incidents(store: Answers, name: str) -> list[Suggestion]:
-    """Incidents whose id begins so (one was cut off in a ticket), or nearly is it."""
+    """Incidents whose id begins with it (one was cut off in a ticket), or is similar to it."""
     return listed("incident", "/incidents/", store.ask(incident_questions.near(name, letters(name), MOST)))
 
 
 def pages(path: str) -> list[Suggestion]:
-    """The page whose name is nearest to the first part of a path: /job/15 -> /jobs/15."""
+    """The page whose name is most similar to the first segment of a path: /job/15 -> /jobs/15."""
     first, _, rest = path.lstrip("/").partition("/")
     near = difflib.get_close_matches(
         f"/{first.lower()}", [f"/{name}" for name in (*rooms.names(), "search")], n=1, cutoff=0.7

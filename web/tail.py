@@ -1,7 +1,7 @@
 """``GET /api/v1/tail``: new log lines as they are stored, as server-sent events.
 
-A line is new when it was received after the request began; ``filter`` is a KQL condition (``Host == "gpu07" and Message
-has "Xid"``) or steps behind a bar (``where ... | project ...``). What was sent once is not sent again.
+A line is new if it was received after the request began; ``filter`` is a KQL condition (``Host == "gpu07" and Message
+has "Xid"``) or steps after a bar (``where ... | project ...``). Each line is sent once.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from web.turns import ClientGoneError, TooManyWaitingError
 log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")
 
-#: How often the store is asked, seconds: the pipeline itself inserts about once a second.
+#: How often the store is queried, seconds: the pipeline itself inserts about once a second.
 EVERY_S = 1.0
 
-#: More lines than this between two looks are counted, not sent; nobody reads that fast.
+#: More lines than this between two queries are counted, not sent; nobody reads that fast.
 MOST = 500
 
 #: A comment line keeps proxies from closing a quiet stream.
 HEARTBEAT_S = 15.0
 
-#: How long one look may take before the stream says so and ends.
+#: How long one query may take before the stream reports it and ends.
 LOOK_S = 5.0
 
-#: Streams that one person (or address) may have open, and all together: each look takes a place among the queries.
+#: Open streams per person (or address), and in total: each query takes a place among the queries.
 MOST_EACH, MOST_OPEN = 4, 40
 
 _STEPS = re.compile(r"\s*(?:Logs\s*)?\|", re.IGNORECASE)
@@ -48,7 +48,7 @@ _FIRST = re.compile(r"\s*(?:where|search|extend|project\S*|parse\S*)\s", re.IGNO
 
 
 def steps_of(text: str) -> str:
-    """The filter as steps behind ``Logs``: a bare condition becomes ``where``."""
+    """The filter as steps after ``Logs``: a bare condition becomes ``where``."""
     text = text.strip()
     if not text or text.lower() == "logs":
         return ""
@@ -59,7 +59,7 @@ def steps_of(text: str) -> str:
 
 
 class Tail:
-    """One stream: what it asks, and the lines it has sent of the newest moment."""
+    """One stream: its query, and the lines already sent of the latest moment."""
 
     def __init__(self, store: Any, steps: str, since: datetime) -> None:
         self.store, self.steps, self.since = store, steps, since
@@ -70,7 +70,7 @@ class Tail:
         return f"Logs | where ReceivedTime >= datetime({stamp}) {self.steps}"
 
     def look(self, asked: Asked | None = None) -> tuple[list[dict[str, Any]], bool]:
-        """New lines, and whether there were more than are told."""
+        """New lines, and whether there were more than are returned."""
         asked = asked or Asked(self.store.cursor())
         now = datetime.now(UTC).replace(tzinfo=None)
         try:
@@ -82,7 +82,7 @@ class Tail:
         names = [name for name, _ in result.columns]
         rows = [dict(zip(names, row, strict=True)) for row in result.rows]
         fresh = [row for row in rows if json.dumps(row, sort_keys=True) not in self.sent]
-        # Lines are stamped as received before they are stored: the last seconds are asked again.
+        # Lines get their time of receipt before they are stored, so the last seconds are queried again.
         edge = now - timedelta(seconds=5)
         self.sent = {json.dumps(row, sort_keys=True) for row in rows}
         self.since = max(self.since, edge)
@@ -94,13 +94,13 @@ def _sse_event(event: str, data: Any) -> str:
 
 
 class Open:
-    """How many streams are open, of each client; used from one event loop."""
+    """The number of open streams of each client; used from one event loop."""
 
     def __init__(self) -> None:
         self.of: Counter[str] = Counter()
 
     def full(self, client: str) -> str | None:
-        """Why this client may not open one more."""
+        """Why this client may not open another one; empty if it may."""
         if self.of[client] >= MOST_EACH:
             return f"{MOST_EACH} streams of yours are open already."
         return f"{MOST_OPEN} streams are open already." if self.of.total() >= MOST_OPEN else None
@@ -115,7 +115,7 @@ def _open(request: Request) -> Open:
 
 
 async def _in_turn(request: Request, work: Callable[[Asked], Any]) -> Any:
-    """What asks the store waits for its place, as every query does."""
+    """Queries the store in turn, as every query does."""
     turns = request.app.state.turns
     async with turns.turn(client_of(request), LOOK_S, request.is_disconnected):
         asked = Asked(request.app.state.reader.store.cursor())
@@ -127,7 +127,7 @@ async def _in_turn(request: Request, work: Callable[[Asked], Any]) -> Any:
 
 async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
     client, tails = client_of(request), _open(request)
-    if (full := tails.full(client)) is not None:  # many came in the same moment
+    if (full := tails.full(client)) is not None:  # many arrived at the same moment
         yield _sse_event("error", {"detail": full})
         return
     tails.of[client] += 1
@@ -150,7 +150,7 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
             rows, truncated = (
                 [],
                 False,
-            )  # no place came free: nothing is lost, the next look begins where this one would
+            )  # no place became free: nothing is lost, the next query begins where this one would
         except Exception as error:
             problem = kql_problem(error, LOOK_S)
             if problem is None:
@@ -172,7 +172,7 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
 
 
 def _in_the_filter(problem: ProblemError, query: str, filter: str) -> ProblemError:
-    """The error with its place in what was sent: the filter ends as the query does, so places are counted from the end."""
+    """The error with its position in the filter: the filter ends where the query does, so positions count from the end."""
     line, column = problem.extra.get("line"), problem.extra.get("column")
     if line and column:
         lines = query.split("\n")
@@ -184,7 +184,7 @@ def _in_the_filter(problem: ProblemError, query: str, filter: str) -> ProblemErr
 
 @router.get("/tail", tags=["lines"])
 async def tail(request: Request, filter: str = "") -> StreamingResponse:
-    """New lines that pass ``filter`` (KQL), one ``line`` event each; ``truncated`` and ``error`` events tell the rest."""
+    """New lines that pass ``filter`` (KQL), one ``line`` event each, with ``truncated`` and ``error`` events."""
     followed = Tail(request.app.state.reader.store, steps_of(filter), datetime.now(UTC).replace(tzinfo=None))
     if (full := _open(request).full(client_of(request))) is not None:
         raise ProblemError(429, full, do="Close one of them.", headers={"Retry-After": "5"})

@@ -1,4 +1,4 @@
-"""The one time range that every page and every list obeys, as it stands in the URL: ``?from=...&to=...``."""
+"""The time range of the URL, ``?from=...&to=...``, which every page and every list obeys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RELATIVE = re.compile(r"^(?:now)?\s*-\s*(\d{1,6})\s*([smhdw])$")
 
 
 class BadTimeError(ValueError):
-    """A time in the URL that cannot be read. Carries the text, so that the answer can name it."""
+    """An invalid time in the URL. Carries the text, so that the answer can name it."""
 
     def __init__(
         self, name: str, text: str, wrong: str = "is not a time; write 2026-11-21T00:30:00Z, now or now-6h"
@@ -34,7 +34,7 @@ class Range:
     text_to: str | None = None
 
     def shifted(self, direction: int) -> dict[str, str] | None:
-        """The neighbouring range of the same length, or None where an end is open."""
+        """The neighbouring range of the same length, or None if an end is open."""
         if self.start is None or self.end is None:
             return None
         step = (self.end - self.start) * direction
@@ -55,13 +55,15 @@ class Range:
 
 
 def rfc3339(moment: datetime) -> str:
-    """Naive UTC as RFC 3339 with microseconds where there are any."""
+    """Naive UTC as RFC 3339, with microseconds if there are any."""
     return moments.rfc3339(moment)
 
 
 def parse_time(name: str, text: str | None, now: datetime | None = None) -> datetime | None:
-    """``now``, ``now-6h``, ``-6h``, RFC 3339 or a date; a time without a zone is UTC, whatever zone the reader chose: an
-    address means the same to everybody."""
+    """``now``, ``now-6h``, ``-6h``, RFC 3339 or a date.
+
+    A time without a zone is UTC, whatever zone the reader chose: an address means the same to everybody.
+    """
     if text is None or not text.strip():
         return None
     text = text.strip()
@@ -72,7 +74,7 @@ def parse_time(name: str, text: str | None, now: datetime | None = None) -> date
     try:
         if relative:
             return later(present, -timedelta(seconds=int(relative[1]) * UNITS[relative[2]]))
-        # A "+" of a zone arrives as a space when the client forgot to encode it.
+        # The "+" of a zone arrives as a space if the client forgot to encode it.
         moment = datetime.fromisoformat(text.replace(" ", "+") if re.search(r"\d \d\d:\d\d$", text[10:]) else text)
     except (ValueError, OverflowError):
         raise BadTimeError(name, text) from None

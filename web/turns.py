@@ -1,8 +1,8 @@
-"""Whose query runs next: a few at once, the others in a queue that takes one from each client in turn. A client is a person
-where people sign in, else an address. One client never holds all places, so that somebody else's next query always runs.
+"""The fair queue of queries: a few run at once, and the others are taken from each client in turn.
 
-Queries run in threads of their own, so that however many wait, receivers and pages keep theirs. A client that goes away
-takes its query with it, whether it waits or runs.
+A client is a user if people sign in, else an address. No client ever holds all places, so that another client's next
+query can always run. Queries run in their own threads, so however many wait, receivers and pages keep theirs. If a
+client disconnects, its query is cancelled, whether it waits or runs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TypeVar
 
 #: DuckDB itself uses every core for one query; more at once than this only take memory from each other and ingest.
 AT_ONCE = max(3, (os.cpu_count() or 2) // 2)
-#: Beyond so many, a client is told to come back later.
+#: Beyond this many waiting queries, a client gets the answer to come back later.
 MOST_WAITING = 100
-#: Of these, one client may have this share.
+#: The share of these that one client may have.
 SHARE = 4
-#: How often a running query's client is looked after.
+#: How often a running query's client is checked.
 LOOK_S = 0.1
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class Turns:
     def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING) -> None:
         self.running = 0
         self.at_once, self.most_waiting = at_once, most_waiting
-        #: One client may hold so many places, and wait for so many.
+        #: The number of places that one client may hold, and the number of its waiting queries.
         self.each, self.each_waiting = max(1, at_once - 1), max(1, most_waiting // SHARE)
         self._held: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -55,8 +55,10 @@ class Turns:
     async def turn(
         self, client: str, timeout_s: float, gone: Callable[[], Awaitable[bool]] | None = None
     ) -> AsyncIterator[None]:
-        """One of the places. Raises ``TooManyWaitingError``, ``TimeoutError`` when none came free in time, and
-        ``ClientGoneError`` when ``gone()`` said so before."""
+        """One of the places. Raises ``TooManyWaitingError``, ``TimeoutError`` and ``ClientGoneError``.
+
+        The second is raised if no place became free in time, the third if ``gone()`` returned true before that.
+        """
         if self.running < self.at_once and self._held[client] < self.each:
             self.running += 1
             self._held[client] += 1
@@ -79,7 +81,7 @@ class Turns:
                         raise ClientGoneError
         except BaseException:
             if place.done() and not place.cancelled():
-                self._give_back(client)  # it came in the same moment
+                self._give_back(client)  # it arrived at the same moment
             else:
                 self._leave(client, place)
             raise
@@ -99,7 +101,7 @@ class Turns:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Gives places that are free to the clients that have waited longest for their turn and hold few enough."""
+        """Gives free places to the clients that have waited longest for their turn and hold few enough."""
         while self.running < self.at_once:
             client = next((name for name in self._waiting if self._held[name] < self.each), None)
             if client is None:
@@ -117,7 +119,7 @@ class Turns:
     async def run(
         self, work: Callable[[], Answer], stop: Callable[[], None], gone: Callable[[], Awaitable[bool]]
     ) -> Answer:
-        """``work()`` in a thread; ``stop()`` when ``gone()`` says that the client is. Raises ``ClientGoneError``."""
+        """Runs ``work()`` in a thread, and ``stop()`` if ``gone()`` returns true. Raises ``ClientGoneError``."""
         task = asyncio.get_running_loop().run_in_executor(self._threads, work)
         left = False
         try:
@@ -125,11 +127,11 @@ class Turns:
                 if not left and await gone():
                     left = True
                 if left:
-                    stop()  # again and again: between two statements there is nothing to stop
+                    stop()  # repeatedly: between two statements there is nothing to stop
         except asyncio.CancelledError:
             stop()
             raise
         if left:
-            task.exception()  # seen
+            task.exception()  # retrieved
             raise ClientGoneError
         return task.result()

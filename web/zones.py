@@ -1,7 +1,7 @@
-"""The time zone that a page tells times in: UTC, or the one that its reader chose.
+"""The time zone of a page: UTC, or the one that its reader chose.
 
-The store, the API, addresses and downloads keep UTC. ``?zone=Europe/Berlin`` pins a page, then the cookie of the top bar's
-switch, else it is UTC.
+The store, the API, addresses and downloads keep UTC. ``?zone=Europe/Berlin`` pins a page, then the cookie of the top
+bar's switch, else it is UTC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _shown: ContextVar[str] = ContextVar("zone", default=UTC_NAME)
 
 
 def chosen(*choices: str | None) -> str:
-    """The first of these names that the time zone database knows; UTC where none is."""
+    """The first of these names that the time zone database knows; UTC if none is."""
     for name in choices:
         if name and len(name) <= _LONGEST and find(name):
             return name
@@ -30,7 +30,7 @@ def chosen(*choices: str | None) -> str:
 
 @contextmanager
 def shown_in(name: str) -> Iterator[None]:
-    """Within, ``local`` and ``name_at`` speak of this zone."""
+    """A context in which ``local`` and ``name_at`` use this zone."""
     token = _shown.set(name)
     try:
         yield
@@ -45,8 +45,10 @@ def local(moment: datetime) -> datetime:
 
 
 def name_at(moment: datetime | None = None) -> str:
-    """How far the zone is from UTC at a moment (naive UTC; none: now): UTC, UTC+02, UTC−03:30. Abbreviations are not used:
-    CST is three zones."""
+    """The zone's offset from UTC at a moment (naive UTC; now by default): UTC, UTC+02, UTC−03:30.
+
+    Abbreviations are not used: CST is three zones.
+    """
     name = _shown.get()
     if name == UTC_NAME:
         return UTC_NAME

@@ -1,11 +1,11 @@
-"""Addresses of who asks: in one spelling, as a set of networks, and as the part that one household or host has."""
+"""Client addresses: in one spelling, as a set of networks, and as the range that one household or host has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-#: A host has at least this much of IPv6 for itself and may ask from each address in it (RFC 6177, RFC 8981).
+#: A host has at least this much of IPv6 for itself and may use each address in it (RFC 6177, RFC 8981).
 HOST_PREFIX = 64
 
 
@@ -24,7 +24,7 @@ def of_one(address: str) -> str:
 
 
 class Networks:
-    """Addresses and networks, such as 10.0.0.1 and fd00::/8. Raises ``ValueError`` for what is neither."""
+    """Addresses and networks, such as 10.0.0.1 and fd00::/8. Raises ``ValueError`` for invalid ones."""
 
     def __init__(self, given: Iterable[str] = ()) -> None:
         self._networks: list[IPv4Network | IPv6Network] = []

@@ -1,12 +1,13 @@
-"""Passwords are not to be found by trying, and nobody is to be kept out by somebody else's trying.
+"""Limits password attempts, so that no password is found by trying and no user is locked out by others' attempts.
 
 Wrong passwords are counted three ways, each within ``WITHIN_S``:
 
-- of a name from one sender: after ``MOST_OF_PAIR`` this name waits there;
-- of a name from everywhere: after ``MOST_OF_NAME`` it may be tried once in ``PACE_S``. Who signed in with this browser before
-  is not held up by that: the browser has a cookie that says so, and a count of its own;
-- from one sender, whatever the names: after ``MOST_OF_SENDER`` it is slowed down (``web.access.passwords``), and not refused, for
-  behind one address may sit a whole site.
+- for a name from one sender: after ``MOST_OF_PAIR`` the name must wait there;
+- for a name from everywhere: after ``MOST_OF_NAME`` it may be tried once in ``PACE_S``. A browser that signed in as
+  this
+name before is exempt: it has a cookie that proves it, and its own count;
+- from one sender, for any name: after ``MOST_OF_SENDER`` it is slowed down (``web.access.passwords``), but not refused,
+because a whole site may share one address.
 
 A sender is an IPv4 address or the /64 of an IPv6 address.
 """
@@ -25,11 +26,11 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 MOST_OF_PAIR, MOST_OF_NAME, MOST_OF_SENDER, WITHIN_S = 8, 40, 60, 300.0
-#: A name that is tried from everywhere may be tried so often: 5,760 passwords a day, whoever tries.
+#: A name that is tried from everywhere may be tried this often: 5,760 passwords a day, from all senders together.
 PACE_S = 15.0
-#: So many of each kind are remembered; the one that failed longest ago is forgotten first.
+#: The maximum number of entries of each kind; the one that failed longest ago is dropped first.
 REMEMBERED = 10_000
-#: What was typed as a name counts up to here: names of a megabyte would fill the memory.
+#: Names are truncated to this length: names of a megabyte would fill the memory.
 NAME_CHARS = 200
 
 
@@ -45,7 +46,7 @@ class Attempts:
         self._paced: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, name: str, address: str, browser: str | None = None) -> float:
-        """Seconds until this name may be tried from there; 0 lets it be tried now."""
+        """Seconds until this name may be tried from there; 0 means now."""
         name, sender = name[:NAME_CHARS], of_one(address)
         with self._lock:
             now = self._clock()
@@ -71,17 +72,17 @@ class Attempts:
             self._senders.add((sender,), now)
 
     def succeeded(self, name: str, address: str) -> None:
-        """Who typed wrongly and then rightly begins anew; what others tried of the name still counts."""
+        """Resets the user's own count after a success; other senders' attempts on the name still count."""
         with self._lock:
             self._pairs.forget((name[:NAME_CHARS], of_one(address)))
 
     def is_slow(self, address: str) -> bool:
-        """Whether so much was tried from there that it gets one turn after the other."""
+        """Were there so many attempts from there that it must wait its turn?"""
         with self._lock:
             return self._senders.full_for((of_one(address),), self._clock()) > 0
 
     def is_known(self, browser: str | None) -> bool:
-        """Whether a browser's cookie still helps it: a stolen one has as many tries as anybody."""
+        """Does a browser's cookie still exempt it? A stolen one has as many attempts as any other browser."""
         with self._lock:
             return self._is_known(browser, self._clock())
 
@@ -90,7 +91,7 @@ class Attempts:
 
 
 class _Failures:
-    """When something failed, the last ``most`` times."""
+    """The times of the last ``most`` failures."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -105,7 +106,7 @@ class _Failures:
         self._moments.pop(key, None)
 
     def full_for(self, key: tuple[str, ...], now: float) -> float:
-        """For how many seconds more there will have been ``most`` failures within ``WITHIN_S``."""
+        """The seconds for which there will still be ``most`` failures within ``WITHIN_S``."""
         moments = self._moments.get(key)
         return max(0.0, moments[0] + WITHIN_S - now) if moments and len(moments) == self.most else 0.0
 

@@ -1,9 +1,9 @@
-"""Who came in, who was refused, and what was changed: a line of JSON for each, added to a file that only grows.
+"""The audit log: logins, refusals and changes, as lines of JSON in an append-only file.
 
-The lines are for machines and for the day after; ``docs/security.md`` says what each holds. Nothing typed as a password and no
-token is ever among them. What a stranger can repeat at will (a refused token, a page that is not theirs) is written once in
-``QUIET_S`` for each address, with the number of times it was meant. And of all that strangers cause there are so many lines in
-``QUIET_S`` at most, or a flood of names and addresses would fill the disk: of the rest one line tells how often.
+The lines are for machines and for later investigation; ``docs/security.md`` describes them. They never contain a
+password or a token. What a stranger can repeat at will (a refused token, a page without permission) is written once in
+``QUIET_S`` for each address, with its count. The number of lines caused by strangers in ``QUIET_S`` is limited as well,
+or a flood of names and addresses would fill the disk; one more line gives the number of the remaining ones.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fastapi import Request
 log = structlog.get_logger()
 #: Seconds in which the same refusal is written once.
 QUIET_S = 60.0
-#: So many refusals are remembered; of the oldest the times are written with nothing.
+#: The maximum number of refusals in memory; the counts of the oldest are lost.
 REMEMBERED = 10_000
-#: So many lines of refusals are written in ``QUIET_S``, from one address and in all: at most some 40 MB a day.
+#: The maximum number of refusal lines in ``QUIET_S``, from one address and in total: at most some 40 MB a day.
 MOST_OF_ADDRESS, MOST_LINES = 12, 60
-#: What others typed is kept so long.
+#: Input from strangers is truncated to this length.
 CHARS = 200
 
 
@@ -39,13 +39,13 @@ class Audit:
         self._lock = threading.Lock()
         #: Refusal -> when its last line was written, and how often it happened since.
         self._quiet: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
-        #: When the present span of ``QUIET_S`` began, the lines of refusals in it by address, and those left out by act.
+        #: When the present span of ``QUIET_S`` began, its refusal lines by address, and the omitted ones by action.
         self._begun = float("-inf")
         self._written: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
 
     def record(self, act: str, who: str = "", address: str = "", **more: object) -> None:
-        """Writes a line. A disk that refuses it stops nobody: the service's log says so instead."""
+        """Writes a line. If the disk refuses it, no request fails: the service's log reports it instead."""
         if self.path is None:
             return
         entry = {
@@ -56,7 +56,7 @@ class Audit:
         }
         line = json.dumps(entry | {name: _short(value) for name, value in more.items()}) + "\n"
         try:
-            # Anew each time: it may be rotated.
+            # Opened each time: it may be rotated.
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(file, line.encode())
@@ -66,7 +66,7 @@ class Audit:
             log.exception("an audit line could not be written", file=str(self.path))
 
     def attempt(self, act: str, who: str, address: str, **more: object) -> None:
-        """As ``record``, for what a stranger causes: line by line, until there are too many of them."""
+        """Like ``record``, for what a stranger causes: line by line, up to the limit."""
         with self._lock:
             self._turn(self._clock())
             fits = self._written[address] < MOST_OF_ADDRESS and self._written.total() < MOST_LINES
@@ -75,7 +75,7 @@ class Audit:
             self.record(act, who, address, **more)
 
     def settle(self) -> None:
-        """Writes what was left out of the last span, once that is over. Called now and then."""
+        """Writes the counts of the last span, once that is over. Called periodically."""
         with self._lock:
             self._turn(self._clock())
 
@@ -88,7 +88,7 @@ class Audit:
             self.record("refusals_left_out", times=left_out.total(), acts=dict(sorted(left_out.items())))
 
     def refused(self, act: str, who: str, address: str, **more: object) -> None:
-        """As ``attempt``, for what may be repeated at will."""
+        """Like ``attempt``, for what may be repeated at will."""
         now, key = self._clock(), (act, who, address)
         with self._lock:
             last, times = self._quiet.get(key, (float("-inf"), 0))

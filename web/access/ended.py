@@ -1,6 +1,6 @@
-"""Sessions that ended before their time: a small file, so that a restart revives none of them.
+"""Sessions that ended early: a small file, so that a restart revives none of them.
 
-A line each, ``ID UNTIL`` (Unix seconds, when the session would have ended by itself); after that its line is dropped.
+One line each, ``ID UNTIL`` (Unix seconds, when the session would have ended by itself); after that its line is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 
 log = structlog.get_logger()
 ENDED_FILE = "session.ended"
-#: The file is written anew without those that are over once so many lines were added to it.
+#: The file is rewritten without expired sessions after this many lines were added.
 PRUNED_EACH = 1000
 
 
@@ -34,7 +34,10 @@ class Ended:
         return identity in self._until
 
     def add(self, identity: str, until: float) -> None:
-        """Ends a session at once. Where the disk refuses the line it is ended until the next restart, and the log says so."""
+        """Ends a session at once.
+
+        If the disk refuses the line, it is ended until the next restart, and the log reports it.
+        """
         with self._lock:
             if identity in self._until:
                 return
@@ -61,7 +64,7 @@ class Ended:
         found = {}
         for line in lines:
             identity, _, until = line.partition(" ")
-            if identity and until.isdigit():  # a line cut off by a crash says nothing
+            if identity and until.isdigit():  # a line cut off by a crash is ignored
                 found[identity] = float(until)
         return found
 

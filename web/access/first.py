@@ -1,7 +1,7 @@
-"""The first administrator of a service that nobody can sign in to yet: by a link that is shown once, where the service starts.
+"""The first administrator of a new service without users: by a link that is shown once, where the service starts.
 
-On disk is only the link's hash, in the data folder: the link of another service opens nothing here, and a new one, of a
-restart or of ``faultline access first``, ends the one before.
+Only the link's hash is on disk, in the data folder: the link of another service is not valid here, and a new one, of a
+restart or of ``faultline access first``, invalidates the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKEN_BYTES = 32
 
 @dataclass
 class FirstLink:
-    """``folder``: the data folder; None: there is no such link. ``names``: who may be that person; empty: whoever comes."""
+    """``folder``: the data folder; None: there is no link. ``names``: allowed names; empty: any name."""
 
     folder: Path | None = None
     names: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class FirstLink:
         return secret
 
     def opens(self, secret: str) -> bool:
-        """Whether the link is the last one that was made, within its time, and unused."""
+        """Is the link the last one that was made, within its time, and unused?"""
         if self.folder is None:
             return False
         try:
@@ -57,11 +57,11 @@ class FirstLink:
         except (OSError, ValueError, KeyError, TypeError):
             return False
         now = self.clock()
-        # A clock that was set back must not make it last longer.
+        # A clock that was set back must not extend it.
         return hmac.compare_digest(digest, self._digest(secret)) and until - LASTING_S - 60 <= now < until
 
     def use_up(self) -> bool:
-        """False for all but the first who asks."""
+        """False for all callers but the first."""
         assert self.folder is not None
         try:
             (self.folder / FILE).unlink()

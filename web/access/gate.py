@@ -1,4 +1,4 @@
-"""Finds out who asks: by a session, a token, or what a trusted proxy in front says."""
+"""Identifies the user: by a session, a token, or the header of a trusted proxy in front."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ from web.access.settings import Provider
 from web.access.users import Users
 from web.problems import ProblemError, wants_page
 
-#: Where the connection wrote whose socket it is; behind a proxy ``client`` is whom the proxy speaks for.
+#: The scope key of the connection's peer address; behind a proxy, ``client`` is the address that the proxy reports.
 PEER = "faultline.peer"
 PERSON = "faultline.person"
-#: What can be asked by anybody: whether the service lives, and how to sign in.
+#: Open to everybody: whether the service is up, and how to sign in.
 OPEN = frozenset({"/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/logout", "/first"})
 
 
 class ProviderError(Exception):
-    """The provider is away, or did not let somebody in; the text is its word."""
+    """The provider is down, or refused the user; the text is its message."""
 
 
 class ExpiredError(Exception):
-    """The token was right once; the text says when it ended."""
+    """The token was valid once; the text says when it ended."""
 
 
 @dataclass
 class Gate:
-    """The site's way in. ``proxies`` holds the addresses whose ``user_header`` is believed; ``first`` is the link by which the
-    first administrator comes in."""
+    """The site's access control.
+
+    ``proxies`` holds the addresses whose ``user_header`` is trusted; ``first`` is the link for the first administrator.
+    """
 
     users: Users
     roles: Roles
@@ -60,7 +62,10 @@ class Gate:
     def person(
         self, headers: Mapping[str, str], peer: str | None, address: str = "", *, secure: bool = False
     ) -> Person | None:
-        """Who asks; None for a stranger. ``peer`` is whose socket it is, ``address`` for whom that asks. Raises ``ExpiredError``."""
+        """The user; None for a stranger. Raises ``ExpiredError``.
+
+        ``peer`` is the address of the connection, ``address`` the one that it acts for.
+        """
         self.refresh()
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("bearer", "token"):  # another scheme is between browser and proxy
@@ -71,7 +76,7 @@ class Gate:
         return self._of_session(headers.get("cookie", ""), secure=secure)
 
     def is_secure(self, scheme: str) -> bool:
-        """Whether browsers come over HTTPS, spoken here or by a proxy in front."""
+        """Do browsers use HTTPS, terminated here or by a proxy in front?"""
         return scheme == "https" or (self.public_url or "").startswith("https:")
 
     def session_cookie(self, headers: Mapping[str, str], *, secure: bool) -> str | None:
@@ -97,7 +102,7 @@ class Gate:
         return person
 
     def refresh(self) -> None:
-        """Takes up a changed file of people, and writes down whose password or token came or went."""
+        """Reads a changed users file, and records added and removed passwords and tokens."""
         before: dict[str, Mapping[str, object]] = {"password": self.users.people, "token": self.users.tokens}
         self.users.refresh()
         after: dict[str, Mapping[str, object]] = {"password": self.users.people, "token": self.users.tokens}
@@ -117,7 +122,7 @@ class Gate:
 
 
 class Guard:
-    """In front of all routes: a stranger is sent to the page for signing in, a program is told how to."""
+    """Checks all routes: redirects a stranger to the login page, and explains to a program how to authenticate."""
 
     def __init__(self, app: ASGIApp, gate: Gate) -> None:
         self.app, self.gate = app, gate
@@ -148,7 +153,7 @@ class Guard:
 
 
 def to_login(request: Request) -> RedirectResponse:
-    """To the page for signing in, and from there back to what was asked."""
+    """Redirects to the login page, and from there back to the requested page."""
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?next={quote(asked, safe='')}", 303)
 
@@ -187,6 +192,6 @@ def _client(scope: Scope) -> str | None:
 
 
 def asking(request: Request) -> Person | None:
-    """Who asks; None where the site lets everybody in."""
+    """The user of a request; None if the site is open to everybody."""
     person: Person | None = request.scope.get(PERSON)
     return person

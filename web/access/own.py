@@ -1,8 +1,8 @@
-"""The store as somebody sees it who may see their own jobs only.
+"""The store as a user sees it who may see only their own jobs.
 
-The SQL is that of everybody (``web.reading``); what differs is where it reads: in the part of the store (``Asks.seen_by``) where only
-this person's rows are. A new function of ``Reader`` is therefore right for them from the start, or fails. Documents are not
-there; they are read here, of rows that are, and told by ``web.access.own_documents``.
+The SQL is the same for all users (``web.reading``). It reads a restricted view of the store (``Asks.seen_by``) that
+holds only this user's rows. A new function of ``Reader`` is therefore right for them from the start, or fails.
+Documents are not in that view; they are read here for its rows, and filtered by ``web.access.own_documents``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OwnReader(Reader):
         incident: str | None = None, search: str | None = None, of: Row | None = None, limit: int = PAGE,
         cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """One's own, whoever was asked for."""
+        """The user's own runs, whichever user was requested."""
         return super().runs(
             within,
             state=state,
@@ -60,7 +60,7 @@ class OwnReader(Reader):
         return row
 
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
-        """corr-result/1 of one's own runs and the incidents that they met."""
+        """corr-result/1 with the user's runs and the incidents that affected them."""
         own_documents = OwnDocuments(self)
         met = {row["incident_id"] for row in self.ask(incident_questions.NAMES)}
         judged = {str(run["own_key"]): run for run in self.ask(runs.judged(self._runs()))}
@@ -76,7 +76,7 @@ class OwnReader(Reader):
         return {"format": whole["format"], "incidents": incidents, "verdicts": verdicts, "lemons": []}
 
     def named_runs(self) -> list[Row]:
-        """The user's runs, as they are called."""
+        """The user's runs with their names."""
         return self.ask(runs.every(self._runs()))
 
     def runs_of(self, incident: Row) -> list[Row]:
@@ -84,5 +84,5 @@ class OwnReader(Reader):
         return self.ask(runs.of_incident(self._runs(), incident["incident_id"], incident["cluster"]))
 
     def others(self) -> frozenset[str]:
-        """Who else runs jobs here: names that no sentence for this user may hold. Never shown."""
+        """Other users who run jobs here: names that no sentence for this user may contain. Never shown."""
         return self._whole.users() - {self.user}

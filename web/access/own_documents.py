@@ -1,25 +1,25 @@
-"""What somebody who sees only their own jobs is told of the correlator's documents: field by field.
+"""The correlator's documents for users who see only their own jobs, field by field.
 
-A field that is not named here is not told, so a field that is added to a document stays inside until somebody decides. Lines of
-evidence are taken from the events that the person may see (``Asks.seen_by``), never from the document. Sentences are told
-where they name no job, account or path of others.
+A field that is not named here is withheld, so a new field of a document stays hidden until it is added here. Lines of
+evidence come from the events that the user may see (``Asks.seen_by``), never from the document. A sentence is shown if
+it names no job, account or path of others.
 
-| of an incident | is told |
+| of an incident | is shown |
 |---|---|
-| id, start, end, detected_at, severity, category, status, confidence, unaffected_count | as it is |
-| root_cause, candidates | event, code, host, device; candidates on one's own nodes, on a host of the evidence, or the root |
-| hosts | those of one's own runs, of the evidence one may see, and the root's |
-| jobs, slowed_jobs, unaffected_jobs | one's own; of the others that were hit a number, other_jobs_count |
-| events | those one may see: lines about one's own run; of hardware of its nodes, of switches, of the root |
-| chain | steps to what one may see: edge, delay, window, settings of Slurm; of others' jobs no step, hit_count and spared_count without their names |
+| id, start, end, detected_at, severity, category, status, confidence, unaffected_count | unchanged |
+| root_cause, candidates | event, code, host, device; candidates on the user's own nodes, on a host of the evidence, or the root |
+| hosts | those of the user's own runs, of the visible evidence, and the root's |
+| jobs, slowed_jobs, unaffected_jobs | the user's own; other_jobs_count is the number of the others that were hit |
+| events | visible ones: lines about the user's own runs; about hardware of their nodes, switches, the root |
+| chain | steps to visible events: edge, delay, window, settings of Slurm; no step of others' jobs, hit_count and spared_count without their names |
 | spans | of the hosts above |
-| title, headline, grounds, doubts, rivals, advice | the sentences that name nobody else's job, account or path |
-| gpu_hours_lost and every other field | not told |
+| title, headline, grounds, doubts, rivals, advice | the sentences that name no other user's job, account or path |
+| gpu_hours_lost and every other field | withheld |
 
-| of a verdict on one's own run | is told |
+| of a verdict on an own run | is shown |
 |---|---|
-| category, incident_id, confidence, final, your_code, state, user, name, nodes, gpus, start, end, root_cause | as it is |
-| headline, summary, grounds, doubts, rivals, advice, change_my_mind | as an incident's sentences; what the run itself printed is quoted whole |
+| category, incident_id, confidence, final, your_code, state, user, name, nodes, gpus, start, end, root_cause | unchanged |
+| headline, summary, grounds, doubts, rivals, advice, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
 | chain, evidence | as chain and events above |
 """
 
@@ -67,13 +67,13 @@ _SETTING = re.compile(r"\b[A-Z][A-Za-z]+=\d+(?:\.\d+)?\b")
 _LISTED = re.compile(r"\s*\([^()]*\)")
 _UID = re.compile(r"(?i)\b(uid|gid)[ =:]*\d+")
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@~-]+/)*[\w.@~-]+")
-#: Folders of the system; what lies in any other may be somebody's.
+#: Folders of the system; any other folder may be a user's.
 _SYSTEM = ("/dev/", "/sys/", "/proc/", "/etc/", "/run/", "/usr/", "/bin/", "/sbin/", "/lib/")
-#: Accounts of the system run jobs here and there, and stand in sentences for themselves.
+#: System accounts run jobs occasionally, and are ordinary words in sentences.
 _NOBODYS = frozenset({"root", "slurm", "nobody"})
-#: The correlator quotes so much of a line, and dots.
+#: The correlator quotes this many characters of a line, followed by dots.
 QUOTED = 117
-#: A device that is a folder is told as far as the file system goes.
+#: A device that is a folder is shown only up to the file system.
 _FOLDER = re.compile(r"/[A-Za-z_.][^/]*/")
 
 
@@ -82,7 +82,7 @@ def _picked(document: Document, names: Iterable[str]) -> Row:
 
 
 class OwnRows(Protocol):
-    """What is asked about the person who reads: ``web.access.own.OwnReader`` answers from the rows that they may see."""
+    """The rows about one user; ``web.access.own.OwnReader`` answers from those that the user may see."""
 
     user: str
 
@@ -90,17 +90,17 @@ class OwnRows(Protocol):
         """The rows of a question of ``store.questions``."""
 
     def named_runs(self) -> list[Row]:
-        """The user's runs, as they are called."""
+        """The user's runs with their names."""
 
     def runs_of(self, incident: Row) -> list[Row]:
         """The user's runs whose verdicts blame an incident."""
 
     def others(self) -> frozenset[str]:
-        """Who else runs jobs here: names that no sentence for this user may hold. Never shown."""
+        """Other users who run jobs here: names that no sentence for this user may contain. Never shown."""
 
 
 class OwnDocuments:
-    """Tells one reader of documents; made anew for each request."""
+    """Filters documents for one user; created for each request."""
 
     def __init__(self, read: OwnRows) -> None:
         self.read = read
@@ -108,7 +108,7 @@ class OwnDocuments:
     # -- documents -----------------------------------------------------------------------------------------------------
 
     def incident(self, row: Row, document: Document) -> Row:
-        """``row``: the incident as the reader may see it."""
+        """``row``: the incident as the user may see it."""
         events = self._events(document.get("events"), row["cluster"])
         ours = self._runs_of(row)
         nodes = {node for run in ours.values() for node in run["nodes"] or ()}
@@ -135,7 +135,7 @@ class OwnDocuments:
         }  # fmt: skip
 
     def verdict(self, row: Row, document: Document) -> Row:
-        """``row``: the reader's own run."""
+        """``row``: the user's own run."""
         if not document:
             return {}
         events = self._events(document.get("evidence"), row["cluster"])
@@ -151,8 +151,10 @@ class OwnDocuments:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _events(self, listed: Any, cluster: str | None) -> list[Row]:
-        """Those of the document's lines that the reader may see, with the text that they may see. A line of their own output
-        that is no event is found by its place."""
+        """The document's lines that the user may see, with the text that they may see.
+
+        A line of the user's own output that is no event is found by its place.
+        """
         asked = [item for item in listed or () if isinstance(item, Mapping)]
         if not asked:
             return []
@@ -172,7 +174,7 @@ class OwnDocuments:
         return out
 
     def _output_lines(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
-        """Lines of the reader's own output that stand where a document says."""
+        """Lines of the user's own output at the places that a document names."""
         places = {(str(item["source"]), int(item["line"])) for item in items if item.get("source") and item.get("line")}
         if not places:
             return {}
@@ -215,7 +217,7 @@ class OwnDocuments:
         return shown | {"device": None} if _FOLDER.search(str(shown.get("device"))) else shown
 
     def _sentences(self, document: Document, events: list[Row]) -> Row:
-        """Grounds, doubts, rivals and advice as far as they may be told."""
+        """Grounds, doubts, rivals and advice without withheld sentences."""
         lists = {
             name: [text for one in document.get(name) or () if (text := self._spoken(one, events))]
             for name in ("grounds", "doubts")
@@ -237,7 +239,7 @@ class OwnDocuments:
         )
 
     def _runs_of(self, incident: Row) -> dict[str, Row]:
-        """The reader's runs whose verdicts blame an incident, by their name in their cluster."""
+        """The user's runs whose verdicts blame an incident, by their name in their cluster."""
         return {str(run["own_key"]): run for run in self.read.runs_of(incident)}
 
     def _job(self, run: Row) -> Row:
@@ -247,7 +249,7 @@ class OwnDocuments:
 
     @cached_property
     def _own_words(self) -> set[str]:
-        """What the reader's runs printed, as far as it was looked at: it may be quoted."""
+        """Output of the user's runs that was read so far: it may be quoted."""
         return set()
 
     @cached_property
@@ -262,7 +264,7 @@ class OwnDocuments:
 
     @cached_property
     def _numbers(self) -> set[str]:
-        """As documents call runs. The bare number may be somebody else's later job."""
+        """The names of the user's runs in documents. The bare number may be another user's later job."""
         return {str(run[name]) for run in self._own for name in ("run_key", "own_key")}
 
     @cached_property
@@ -270,7 +272,10 @@ class OwnDocuments:
         return tuple({f"{run['work_dir'].rstrip('/')}/" for run in self._own if run["work_dir"]}) + _SYSTEM
 
     def _spoken(self, text: Any, events: list[Row]) -> str:
-        """The sentences of a text that name nobody else; "" where none is left. Quotes of one's own output stand as they are."""
+        """The sentences of a text that name no other user; "" if none is left.
+
+        Quotes of the user's own output stay unchanged.
+        """
         if not isinstance(text, str) or not text:
             return ""
         quotes: list[str] = []

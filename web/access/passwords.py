@@ -1,6 +1,6 @@
-"""Hashes of passwords: made and compared, in threads of their own, so many at once that pages go on.
+"""Hashes of passwords: made and checked in their own threads, with a limit, so that pages stay responsive.
 
-New ones are Argon2id; scrypt's, as this program made them before, still fit and are told as old.
+New ones are Argon2id. Hashes of earlier versions, by scrypt, are still accepted and reported as old.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from collector.priority import lower_priority
 
 ARGON2, SCRYPT = "$argon2id$", "scrypt:"
-#: RFC 9106, 4: the second recommended choice (64 MiB, 3 passes); one lane, since who signs in is to take one core.
-#: The tests put a cheaper one in its place.
+#: RFC 9106, 4: the second recommended choice (64 MiB, 3 passes); one lane, because a login is to use one core. The
+#: tests use a cheaper one.
 HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=1, type=Type.ID)
-#: Memory that scrypt may take; its costs stand in each hash (32 MB with those that this program wrote).
+#: The memory limit of scrypt; its cost is in each hash (32 MB for those of this program).
 _SCRYPT_BYTES = 128 * 1024 * 1024
 LEAST_CHARS, MOST_CHARS = 8, 1024
-#: Of one sender one password is looked at at a time, and so many wait; of all together so many, not counting known browsers.
+#: Per sender one password is checked at a time, and this many wait; this many wait in total, not counting known
+#: browsers.
 WAITING_OF_SENDER, WAITING = 16, 256
-#: A sender from which much was tried waits so long before each password, seconds.
+#: The delay before each password of a sender with many attempts, seconds.
 SLOW_S = 1.0
 
 
 class BusyError(Exception):
-    """Too many passwords wait to be looked at."""
+    """Too many passwords are waiting to be checked."""
 
 
 def hashed_password(password: str) -> str:
-    """What the file keeps of a password."""
+    """The form in which the file keeps a password."""
     return HASHER.hash(password)
 
 
 def is_old(kept: str) -> bool:
-    """Whether a password should be hashed anew: another function, or other costs than today's."""
+    """Should a password be hashed again, because of another function or a different cost than today's?"""
     return not kept.startswith(ARGON2) or HASHER.check_needs_rehash(kept)
 
 
@@ -64,8 +65,11 @@ def password_fits(password: str, kept: str) -> bool:
 
 
 class Turns:
-    """Who is next to have a password looked at. One thread is for browsers that signed in before, one for all others: whatever
-    these try, those get in. Used from one event loop."""
+    """Queues password checks.
+
+    One thread is for browsers that signed in before, one for all others, so attempts of the others do not delay the
+    first. Used from one event loop.
+    """
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="password", initializer=lower_priority)
@@ -96,13 +100,13 @@ class Turns:
             self._lines.pop(sender, None)
 
     async def fits(self, check: Callable[[], bool], *, known: bool) -> bool:
-        """``check()`` in a thread. ``known``: whether a browser asks in which somebody signed in before."""
+        """Runs ``check()`` in a thread. ``known``: a browser that signed in before."""
         async with self._known if known else self._others:
             return await asyncio.get_running_loop().run_in_executor(self._threads, check)
 
 
 class _Line:
-    """Those of one sender that wait, and the one whose turn it is."""
+    """The waiting requests of one sender, and the active one."""
 
     def __init__(self, known: bool) -> None:
         self.known = known

@@ -1,4 +1,4 @@
-"""People and programs that ask, and the roles that a site gives them."""
+"""People and programs that send requests, and the roles that a site gives them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import IntEnum
 
 from web.access.scopes import ALL
 
-#: In lists of roles: everyone who is known at all, and the mark of a group.
+#: In lists of roles: every known user, and the prefix of a group.
 EVERYONE, GROUP = "*", "@"
 
 
 class Role(IntEnum):
-    """What may be done; each role may do what those before it may."""
+    """What may be done; each role includes the ones before it."""
 
     OWN = 1
     """One's own jobs, and the incidents that touched them."""
@@ -25,7 +25,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks. ``role`` is None for somebody who is known here and has no rights; ``scope``: what their token is for."""
+    """The user of a request. ``role`` is None for a known user without rights; ``scope`` is that of their token."""
 
     name: str
     role: Role | None
@@ -40,9 +40,9 @@ class Roles:
     members: Mapping[Role, frozenset[str]]
 
     def of(self, name: str, groups: Iterable[str] = ()) -> Role | None:
-        """The highest role that a name or one of its groups has."""
+        """The highest role of a name or one of its groups."""
         named = {EVERYONE, *(GROUP + group for group in groups)}
-        if not name.startswith(GROUP):  # a name that somebody chose elsewhere is never a group's
+        if not name.startswith(GROUP):  # a name that a user chose elsewhere is never a group's
             named.add(name)
         return max((role for role, members in self.members.items() if members & named), default=None)
 

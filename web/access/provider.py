@@ -1,4 +1,4 @@
-"""Signing in with an OpenID Connect provider, by Authlib: code flow with PKCE. Read only where one is configured."""
+"""Signing in with an OpenID Connect provider, by Authlib: code flow with PKCE. Imported only if one is configured."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from joserfc.errors import JoseError
 from web.access.gate import ProviderError
 from web.access.settings import Provider
 
-#: What Authlib raises where the provider is away, answers something else than it should, or says no.
+#: Raised by Authlib if the provider is down, answers unexpectedly, or refuses.
 _FAILURES = (OAuthError, HTTPError, JoseError, KeyError, ValueError, RuntimeError)
 
 
 class Client:
-    """One provider; its metadata and keys are fetched when they are needed first."""
+    """One provider; its metadata and keys are fetched at first use."""
 
     def __init__(self, provider: Provider) -> None:
         secret = provider.secret_file.read_text(encoding="utf-8").strip() if provider.secret_file else None
@@ -29,7 +29,7 @@ class Client:
         )  # fmt: skip
 
     async def redirect(self, request: Request, back: str) -> Response:
-        """To the provider, which sends the browser to the address ``back``. Raises ``ProviderError``."""
+        """Redirects to the provider, which sends the browser back to the address ``back``. Raises ``ProviderError``."""
         try:
             answer: Response = await self._client.authorize_redirect(request, back)
         except _FAILURES as error:
@@ -37,7 +37,7 @@ class Client:
         return answer
 
     async def claims(self, request: Request) -> Mapping[str, Any]:
-        """What the provider's signed token says of whom it sent back. Raises ``ProviderError``."""
+        """The claims of the provider's signed token about the user. Raises ``ProviderError``."""
         try:
             token = await self._client.authorize_access_token(request)
         except _FAILURES as error:

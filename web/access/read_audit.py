@@ -1,8 +1,8 @@
-"""Who looked at what a job brought with it: a line in the audit for each read of scripts, environments, output, and for each query.
+"""Audits reads of what a job brought with it: scripts, environments, output, and each query.
 
-The same read by the same person is written once in ``QUIET_S``, with the number of times it was meant: a page of a running job
-asks anew every few seconds. Reads of many different runs each have their line, up to ``MOST_READS`` of one person in that time;
-of the rest one line tells how many.
+A repeated read by the same person is written once in ``QUIET_S``, with its count: a page of a running job reloads every
+few seconds. Reads of many different runs have a line each, up to ``MOST_READS`` of one person in that time; one more
+line gives the number of the remaining ones.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fastapi import Request
 from web.access.audit import QUIET_S, Audit, address_of, audit_of
 from web.access.gate import asking
 
-#: Lines of reads that one person can cause in ``QUIET_S``: some 120 kB a minute at most.
+#: The maximum number of read lines of one person in ``QUIET_S``: some 120 kB a minute.
 MOST_READS = 600
-#: So many reads are remembered as told.
+#: The maximum number of recorded reads in memory.
 REMEMBERED = 10_000
-#: Sources of lines that a job printed.
+#: Sources of lines that a job wrote.
 OUTPUT_SOURCES = frozenset({"job_stdout", "job_stderr"})
 
 Key = tuple[str, ...]
@@ -35,7 +35,7 @@ class ReadAudit:
         self._clock, self._lock = clock, threading.Lock()
         #: Read -> when its last line was written, and how often it happened since.
         self._recorded: OrderedDict[Key, tuple[float, int]] = OrderedDict()
-        #: Person -> when the present span began, lines written in it, and reads that got none.
+        #: Person -> when the present span began, lines written in it, and reads without a line.
         self._spans: OrderedDict[Key, tuple[float, int, int]] = OrderedDict()
 
     def record(self, audit: Audit, act: str, who: str, address: str, **more: object) -> None:
@@ -74,18 +74,18 @@ def _record(request: Request, act: str, **more: object) -> None:
 
 
 def of_run(request: Request, run: str, owner: object, what: Collection[str]) -> None:
-    """``what``: script, environment, output; nothing is written where the run brought none of it."""
+    """``what``: script, environment, output; nothing is written if the run has none of it."""
     for part in ("script", "environment", "output"):
         if part in what:
             _record(request, f"read_{part}", run=run, owner=owner)
 
 
 def of_lines(request: Request, jobs: Collection[object]) -> None:
-    """Lines that jobs printed were among what was shown."""
+    """Records that lines of job output were shown."""
     for job in sorted({str(job) for job in jobs if job is not None}):
         _record(request, "read_output", run=job, owner=None)
 
 
 def of_query(request: Request, query: str) -> None:
-    """A query, or the filter of a tail, may read what any job printed."""
+    """Records a query, or the filter of a tail: it may read any job's output."""
     _record(request, "query", query=query)

@@ -1,4 +1,4 @@
-"""What each role may ask. A route that is not listed needs ``READ`` where it only reads, and ``OPERATE`` where not."""
+"""What each role may request. An unlisted route needs ``READ`` if it only reads, else ``OPERATE``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from web.access.people import Role
 from web.origin import SAFE
 from web.problems import ProblemError
 
-#: Whoever has any role may ask these; what is another's is kept from ``OWN`` by ``web.access.own``.
+#: Open to any role; ``web.access.own`` withholds other users' data from ``OWN``.
 FOR_OWN = frozenset({
     "/", "/incidents", "/incidents/{incident_id}", "/jobs", "/jobs/{key}", "/api/v1/incidents/{incident_id}",
     "/api/v1/axis/{incident_id}", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result",
 })  # fmt: skip
-#: These are sent with a body and only read.
+#: Requests with a body that only read.
 ASKED_WITH_BODY = frozenset({"/api/v1/query"})
 
 
 def needed(method: str, route: str) -> Role:
-    """``route`` is a route's template, such as /jobs/{key}."""
+    """The required role. ``route`` is a route's template, such as /jobs/{key}."""
     if method not in SAFE and route not in ASKED_WITH_BODY:
         return Role.OPERATE
     return Role.OWN if route in FOR_OWN else Role.READ
 
 
 async def allowed(request: Request) -> None:
-    """Raises a problem where who asks may not ask this. A dependency of all routes; async, so that it stays in the loop."""
+    """Raises a problem if the user may not request this.
+
+    A dependency of all routes; async, so that it stays in the loop.
+    """
     person = asking(request)
     if request.app.state.gate is None or request.url.path in OPEN:
         return
-    if person is None:  # the guard in front lets no stranger come here; if it ever did, this would not
+    if person is None:  # the guard in front admits no stranger; if it ever did, this would not
         raise ProblemError(401, "This service answers people and programs that it knows.", do="Sign in at /login.")
     route = str(getattr(request.scope.get("route"), "path", ""))
     need = needed(request.method, route)

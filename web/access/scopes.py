@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from web.origin import SAFE
 
-#: Whatever the role may.
+#: Everything that the role allows.
 ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``asked``: paths that may be asked, each with what lies below it where it ends in /. ``posted``: those that take a body."""
+    """``asked``: allowed paths; one that ends in / includes those below. ``posted``: those that accept a body."""
 
     text: str
     asked: tuple[str, ...]

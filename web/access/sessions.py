@@ -1,6 +1,6 @@
-"""Who signed in, as a signed cookie. Kept here is only which sessions ended before their time (``web.access.ended``).
+"""Logins as signed cookies. The only state kept here is which sessions ended early (``web.access.ended``).
 
-A second cookie says that this browser signed somebody in before: who tries that person's passwords from elsewhere slows
+A second cookie proves that this browser signed a user in before: attempts on that user's password from elsewhere slow
 down other browsers, and not this one (``web.access.attempts``).
 """
 
@@ -18,14 +18,14 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from web.access.ended import Ended
 
 COOKIE, BROWSER_COOKIE = "faultline_session", "faultline_browser"
-#: So long a browser is known after its last sign-in, seconds.
+#: How long a browser is known after its last login, seconds.
 KNOWN_S = 180 * 24 * 3600
 KEY_FILE = "session.key"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """``mark`` is ``Users.mark`` of a password's holder, and empty for who came from elsewhere. ``until``: Unix seconds."""
+    """``mark`` is ``Users.mark`` for a user with a password, and empty for other logins. ``until``: Unix seconds."""
 
     name: str
     groups: frozenset[str]
@@ -35,12 +35,15 @@ class Session:
 
 
 def cookie_named(name: str, *, secure: bool) -> str:
-    """Over HTTPS no page of a neighbouring host and nobody on the way can set a cookie of this name (RFC 6265bis, 4.1.3.2)."""
+    """The cookie's name; the ``__Host-`` prefix over HTTPS keeps others from setting it (RFC 6265bis, 4.1.3.2).
+
+    Neither a page of a neighbouring host nor the network can then set it.
+    """
     return f"__Host-{name}" if secure else name
 
 
 def key_of(folder: Path) -> bytes:
-    """The key that signs, made at first use and readable by its owner only. Removing the file ends all sessions."""
+    """The signing key, created at first use and readable by its owner only. Removing the file ends all sessions."""
     path = folder / KEY_FILE
     for _ in range(2):
         try:
@@ -53,7 +56,7 @@ def key_of(folder: Path) -> bytes:
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                os.link(draft, path)  # of two that start at once the first one's key is both's
+                os.link(draft, path)  # of two that start at once, both use the first one's key
             except FileExistsError:
                 pass
             finally:
@@ -74,12 +77,12 @@ class Sessions:
         self.ended = ended if ended is not None else Ended()
 
     def write(self, name: str, groups: Iterable[str] = (), mark: str = "") -> str:
-        """A cookie's value, of a session that is new each time."""
+        """The value of a cookie for a new session."""
         until = int(time.time()) + self.lasting_s
         return _text(self._signer.dumps([name, sorted(groups), mark, secrets.token_urlsafe(12), until]))
 
     def read(self, text: str) -> Session | None:
-        """None for what was not written here, too long ago, or ended."""
+        """The session; None if the cookie was not issued here, is too old, or ended."""
         try:
             name, groups, mark, identity, until = self._signer.loads(text, max_age=self.lasting_s)
             session = Session(str(name), frozenset(map(str, groups)), str(mark), str(identity), float(until))
@@ -88,14 +91,14 @@ class Sessions:
         return session if session.until >= time.time() and session.identity not in self.ended else None
 
     def end(self, text: str) -> Session | None:
-        """Nobody is that session's person any more, whoever kept a copy of the cookie. None where it is none (any more)."""
+        """Ends the session for all copies of the cookie. Returns the session, None if it was not valid."""
         session = self.read(text)
         if session is not None:
             self.ended.add(session.identity, session.until)
         return session
 
     def know(self, name: str, known: str | None = None) -> str:
-        """A cookie's value for the browser in which somebody signed in; ``known``: the identity that it had before."""
+        """A cookie value for the browser of a login; ``known``: the identity that it had before."""
         return _text(self._browsers.dumps([name, known or secrets.token_urlsafe(12)]))
 
     def browser(self, text: str, name: str) -> str | None:

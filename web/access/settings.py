@@ -1,4 +1,4 @@
-"""What a site tells of its provider of names; the configuration file has it as it stands here."""
+"""A site's settings of its identity provider, as in the configuration file."""
 
 from __future__ import annotations
 

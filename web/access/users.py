@@ -3,12 +3,12 @@
     [people]
     ada = "$argon2id$v=19$m=65536,t=3,p=1$SALT$HASH"
 
-    [tokens]                      # the first word is who it stands for
-    [senders]                     # for sending data only, to what it is bound
+    [tokens]                      # the first word is the user it acts for
+    [senders]                     # for sending data only, and what it is bound to
     "ada laptop" = { hash = "sha256:HASH", ends = "x1Yz", expires = 2027-11-24T00:00:00Z, scope = "query" }
-    "grafana" = "sha256:HASH"     # as before: for all that its role may, for ever
+    "grafana" = "sha256:HASH"     # older form: everything that its role may do, without an end
 
-``faultline access`` writes it. It is looked at again whenever it changes: a name that is taken out is out at once.
+``faultline access`` writes it. The file is read again whenever it changes: a removed name loses access at once.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from web.access.scopes import ALL, SCOPES
 
 __all__ = ["LEAST_CHARS", "TOKEN_BYTES", "Token", "Users", "UsersError", "hashed_password", "hashed_token"]
 
-#: Tokens are random, so that one round of SHA-256 hides them as well as many would.
+#: Tokens are random, so one round of SHA-256 hides them as well as many would.
 TOKEN_BYTES = 32
-#: So many of a token's last characters are kept, to tell one from another; 39 of the 43 stay secret.
+#: The number of a token's last characters that are kept, to identify it; 39 of the 43 stay secret.
 SHOWN = 4
-#: What the file may tell of a token. Another key may be a limit that is not understood here, and must not be left out.
+#: The keys of a token in the file. Any other key may be a limit that this version does not know, and must not be
+#: ignored.
 TOKEN_KEYS = {"hash", "ends", "expires", "scope"}
 
 
 class UsersError(Exception):
-    """The file cannot be read or written, or a line of it says nothing; the text names file, place and way out."""
+    """The file cannot be read or written, or a line of it is invalid; the text names file, place and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is kept of a token: ``digest`` ("sha256:HEX"), when it ends (None: never), what it may ask, its last characters."""
+    """What is kept of a token: ``digest`` ("sha256:HEX"), when it ends (None: never), its scope, its last characters."""
 
     digest: str
     expires: datetime | None = None
@@ -60,7 +61,7 @@ class Token:
         return self.expires is not None and self.expires <= now
 
     def written(self) -> str | dict[str, Any]:
-        """As a value of TOML; one without anything else stays a string, as older versions read it."""
+        """As a value of TOML; a token without any limits stays a string, as older versions read it."""
         if self.expires is None and self.scope == ALL and not self.ends:
             return self.digest
         expires = {} if self.expires is None else {"expires": self.expires.replace(microsecond=0)}
@@ -78,9 +79,9 @@ def fresh_token(expires: datetime | None, scope: str) -> tuple[str, Token]:
     return token, Token(kept.digest, expires, scope, token[-SHOWN:])
 
 
-#: Asked for a name that is not there, where nobody has a password: no password's hash, and as slow as one.
+#: The hash checked for an unknown name if there are no passwords: no password's hash, and as slow as one.
 _NOBODY = f"{ARGON2}v=19$m=65536,t=3,p=1${'A' * 22}${'A' * 43}"
-#: Which of the kept hashes a name that is not there takes as long as: always the same one, and nobody can tell which.
+#: Selects the stored hash that an unknown name is as slow as: always the same one, and not predictable.
 _SALT = secrets.token_bytes(16)
 
 
@@ -91,21 +92,24 @@ class Users:
     path: Path | None = None
     people: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    #: Tokens for sending data (``[ingest] senders``); nobody reads with one.
+    #: Tokens for sending data (``[ingest] senders``); they give no read access.
     senders: dict[str, Sender] = field(default_factory=dict)
     _read: tuple[int, int, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def load(cls, path: Path | None) -> Users:
-        """Raises ``UsersError``. Without a file nobody has a password here."""
+        """Raises ``UsersError``. Without a file there are no passwords here."""
         users = cls(path)
         if path is not None:
             users._take(path)
         return users
 
     def refresh(self) -> None:
-        """Takes up a changed file. One that cannot be read leaves nobody in: who was taken out must not stay by a typing error."""
+        """Reads a changed file.
+
+        An invalid one denies everybody: a removed user must not stay because of a typing error.
+        """
         if self.path is None:
             return
         with self._lock:
@@ -116,25 +120,28 @@ class Users:
                 self.people, self.tokens, self.senders, self._read = {}, {}, {}, None
 
     def has_password(self, name: str, password: str) -> bool:
-        """As slow for a name that is not there as for a wrong password of somebody."""
+        """Checks a password; as slow for an unknown name as for a wrong password."""
         people = self.people
         kept = people.get(name)
         return password_fits(password, kept or _stand_in(people, name)) and kept is not None
 
     def token(self, given: str) -> tuple[str, Token] | None:
-        """The name of a token, and what is kept of it; also of one that is over."""
+        """The name of a token, and what is kept of it; also of one that has expired."""
         digest = hashed_token(given).digest.encode()
         found = [(n, kept) for n, kept in self.tokens.items() if hmac.compare_digest(digest, kept.digest.encode())]
         return found[0] if found else None
 
     def mark(self, name: str) -> str:
-        """Changes with the password, so that sessions of the old one end; empty for a name that is not there."""
+        """A value that changes with the password, so that its sessions end; empty for an unknown name."""
         kept = self.people.get(name)
         return hashlib.sha256(kept.encode()).hexdigest()[:16] if kept else ""
 
     def rehash(self, name: str, password: str) -> bool:
-        """Hashes a password that was just typed rightly anew where its hash is old. True where that was done: only in a file that
-        belongs to this process' user. An administrator's is his, and `faultline access list` says which are old."""
+        """Replaces an old hash by a new one of the password that was just entered correctly. Returns whether it did.
+
+        Only in a file that this process's user owns. An administrator's file is left alone; `faultline access list`
+        shows which hashes are old.
+        """
         old = self.people.get(name)
         if self.path is None or old is None or not is_old(old):
             return False
@@ -153,7 +160,7 @@ class Users:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """For what reads the file, changes it and saves it: one at a time, also of several processes. Raises ``UsersError``."""
+        """Holds the lock for reading, changing and saving the file, across processes. Raises ``UsersError``."""
         assert self.path is not None
         try:
             lock = os.open(
@@ -171,7 +178,7 @@ class Users:
             os.close(lock)
 
     def save(self) -> None:
-        """Writes the file anew, for its owner and group only. Raises ``UsersError``."""
+        """Rewrites the file, for its owner and group only. Raises ``UsersError``."""
         assert self.path is not None
         people = dict(sorted(self.people.items()))
         tokens = {name: kept.written() for name, kept in sorted(self.tokens.items())}
@@ -220,7 +227,7 @@ class Users:
 
 
 def _stand_in(people: dict[str, str], name: str) -> str:
-    """A hash that takes as long as somebody's: which kinds are in the file is not told by how long a name takes."""
+    """A hash that is as slow as a stored one, so that timing does not reveal which kinds are in the file."""
     if not people:
         return _NOBODY
     kinds = [people[one] for one in sorted(people)]
