@@ -1,10 +1,10 @@
-"""The grammar of a log line's header, declared once as data: the regular expression of the general reader and the table of the
-compiled one are both made from it, and so cannot disagree about what stands where.
+"""The grammar of a log line's header, declared once as data: the regular expression of the general reader and the table
+of the compiled one are both built from it, so the two cannot disagree.
 
-A header is a sequence of pieces: texts, runs of characters of one class, named fields, parts that may be missing. Where the
-general reader takes more spellings than the plain one, the piece is ``Either``: the plain spelling in pieces, and beside it the
-regular expression of all. The compiled reader (parsers/header_scanner.py) never looks back, so a declaration that would need it
-is an error.
+A header is a sequence of pieces: texts, runs of characters of one class, named fields, optional parts. Where the
+general reader accepts more spellings than the plain one, the piece is ``Either``: the plain spelling in pieces, and the
+regular expression of all spellings. The compiled reader (parsers/header_scanner.py) never backtracks, so a declaration
+that would need it is an error.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ import numpy as np
 
 from parsers.lines import Array
 
-#: Classes of characters by name, as regular expressions write them; the scanner knows them by their place.
+#: Character classes by name, in the syntax of regular expressions; the scanner uses their index.
 _CLASSES = {
     "digit": "0-9", "capital": "A-Z", "small": "a-z", "day": " 0-9", "hex": "0-9a-f", "HEX": "0-9A-F", "stamp": "0-9T:.Z+-",
     "printed": "!-~", "name": r"!-9;-Z\\^-~",
 }  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(_CLASSES)}
-#: By class and byte: whether the byte is of the class. No class has a line's end, a zero, or a part of a longer character.
+#: Per class and byte: whether the byte is in the class. No class contains a line end, a zero, or a part of a multi-byte
+#: character.
 CLASSES: Array = np.array([[re.match(f"[{letters}]", chr(byte)) is not None and byte < 128 for byte in range(256)] for letters in _CLASSES.values()])  # fmt: skip
-#: What a step of a table does: one byte, a run (class, least, most), a field's begin or end, a part that begins with a byte
-#: or is left out (byte, steps to leave out).
+#: Operations of a table step: one byte, a run (class, minimum, maximum), a field's begin or end, an optional part that
+#: starts with a byte (byte, steps to skip).
 BYTE, RUN, BEGIN, END, MAYBE = range(5)
-#: As many as any run may be long.
+#: The maximum of an unbounded run.
 ENDLESS = 1 << 30
 
 
 @dataclass(frozen=True)
 class Run:
-    """``least`` to ``most`` characters of a class, as many as there are."""
+    """``least`` to ``most`` characters of a class, greedily."""
 
     letters: str
     least: int = 1
@@ -66,7 +67,7 @@ class Either:
 
 @dataclass(frozen=True)
 class Maybe:
-    """Pieces that may be missing, the first of which is a text."""
+    """Optional pieces, the first of which is a text."""
 
     pieces: tuple[Piece, ...]
 
@@ -83,18 +84,18 @@ def either(general: str, *pieces: Piece) -> Either:
 
 
 def digits(least: int, most: int | None = None) -> Either:
-    """The general reader takes digits of any script."""
+    """The general reader accepts digits of any script."""
     most = least if most is None else most
     return Either(rf"\d{{{least},{most}}}", (Run("digit", least, most),))
 
 
-#: An RFC 3339 stamp, with or without fraction and zone.
+#: An RFC 3339 timestamp, with or without fraction and zone.
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 
 
 def stamp(general: str = STAMP) -> Either:
-    """A stamp of RFC 3339, of which the compiled reader takes the characters; what they mean parsers/stamps.py reads, which must
-    come to the same end."""
+    """An RFC 3339 timestamp. The compiled reader matches its characters; parsers/stamps.py interprets them and must
+    stop at the same end."""
     return Either(general, (Run("stamp", 19, 35),))
 
 
@@ -104,8 +105,9 @@ def maybe(*pieces: Piece) -> Maybe:
 
 @dataclass(frozen=True)
 class Header:
-    """``regex``: of the general reader, from the line's first character on, with a group for each name. ``plain``: of the plain
-    spelling alone. ``table``: of the compiled reader, whose fields are numbered in the order of ``fields``."""
+    """``regex``: for the general reader, anchored at the line's first character, with a group for each name. ``plain``:
+    for the plain spelling alone. ``table``: for the compiled reader, whose fields are numbered in the order of
+    ``fields``."""
 
     pieces: tuple[Piece, ...]
     fields: tuple[str, ...] = field(init=False)
@@ -128,7 +130,8 @@ class Header:
 
 
 def header(*pieces: Piece) -> Header:
-    """Raises ``ValueError`` for pieces that a reader without looking back would read otherwise than a regular expression."""
+    """Raises ``ValueError`` for pieces that a reader without backtracking would match differently from a regular
+    expression."""
     return Header(pieces)
 
 
@@ -180,8 +183,8 @@ def _steps(pieces: tuple[Piece, ...], names: tuple[str, ...]) -> list[_Step]:
 
 
 def _check(steps: list[_Step]) -> None:
-    """Raises ``ValueError`` if what follows a run of any length may be of the run's own class, and if behind a part that may be
-    missing there is nothing, or what may begin as it does."""
+    """Raises ``ValueError`` if a run of any length may be followed by its own class, or if an optional part is followed
+    by nothing or by something with the same first byte."""
     for at, (step, what, least, most) in enumerate(steps):
         if step == RUN and least != most and (own := [byte for byte in _first(steps, at + 1) if CLASSES[what, byte]]):
             raise ValueError(f"{bytes(own)!r} may end a run of {list(_CLASSES)[what]!r} and is of its class")
@@ -190,7 +193,7 @@ def _check(steps: list[_Step]) -> None:
 
 
 def _first(steps: list[_Step], at: int) -> set[int]:
-    """Bytes that the pieces from a step on may begin with."""
+    """The first bytes that the pieces from a step on may match."""
     for place in range(at, len(steps)):
         step, value, length, _ = steps[place]
         if step == BYTE:

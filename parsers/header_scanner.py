@@ -1,8 +1,8 @@
-"""The compiled reader of headers: it goes through the table of a header's grammar (parsers/header_grammar.py), byte by byte, and
-works out what the fields mean.
+"""The compiled reader of headers: it executes the table of a header's grammar (parsers/header_grammar.py) byte by byte,
+and interprets the fields.
 
-Each reader gets the place where its part begins, sets what it finds in ``row`` and says whether the whole header was there in
-its plain spelling.
+Each reader gets the offset where its part begins, stores what it finds in ``row``, and returns whether the whole header
+was there in its plain spelling.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from parsers.scan import (
 )
 from parsers.stamps import NO_TIME, Clock
 
-#: Numbers of processes of more digits are left to the formats.
+#: Longer process IDs are left to the formats.
 _PID_DIGITS = 10
 _MOST_PRIORITY = 191
 _INFO = SEVERITIES.index("info")
 _BRACE = ord("{")
 #: SONiC writes the level between host and program.
 _LEVELS = words({name: SEVERITIES.index(SEVERITY_WORDS[name.lower()]) for name in LEVEL_NAMES})
-#: What starts a message of Slurm, a colon and a blank behind it.
+#: Level words at the start of a Slurm message, each followed by a colon and a blank.
 _SLURM_LEVELS = words({
     word: SEVERITIES.index(SEVERITY_WORDS.get(word, "info"))
     for word in ("error", "fatal", "warning", "info", "verbose", "debug", "debug1", "debug2", "debug3", "debug4", "debug5")
@@ -74,7 +74,7 @@ _SLURM_LEVELS = words({
 _STEPS = words(dict.fromkeys(("batch", "extern", "interactive", "TBD"), 1))
 _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BITS.items()})
 
-#: The tables of headers, and the numbers of their fields. Compiled code takes nothing else of a declaration.
+#: The tables of headers, and the numbers of their fields. Compiled code uses nothing else of a declaration.
 _PRIORITY, _BSD, _ISO, _RFC5424, _SLURM = (
     PRIORITY.table, BSD_HEADER.table, ISO_HEADER.table, RFC5424_HEADER.table, FILE_HEADER.table,
 )  # fmt: skip
@@ -91,7 +91,7 @@ _HEADERS = (
     OPENSM_HEADER,
     NXOS_HEADER,
 )
-#: So many fields has the longest of them.
+#: The most fields of any header.
 MOST_FIELDS = max(len(header.fields) for header in _HEADERS)
 _HOST, _UNIT, _PROCESS = (TAIL.fields.index(name) for name in ("host", "unit", "procid"))
 _LEVEL, _LEVELLED_UNIT, _LEVELLED_PROCESS = (LEVELLED_TAIL.fields.index(name) for name in ("level", "unit", "procid"))
@@ -104,8 +104,8 @@ _NXOS_YEAR, _NXOS_MONTH, _NXOS_CLOCK = (NXOS_HEADER.fields.index(name) for name 
 
 @part
 def scan(data: Array, at: int, table: Array, fields: Array) -> int:
-    """Where the header of a ``table`` ends that begins at ``at``, below zero if it is not there; writes down where its fields
-    begin and end (-1 for those of a part that is left out)."""
+    """Where the header of ``table`` that begins at ``at`` ends, below zero if it is not there; stores where its fields
+    begin and end (-1 for fields of a missing part)."""
     fields[:] = NOWHERE
     step = 0
     while step < len(table):
@@ -126,14 +126,14 @@ def scan(data: Array, at: int, table: Array, fields: Array) -> int:
             fields[what, 0] = at
         elif does == END:
             fields[what, 1] = at
-        elif data[at] != what:  # a part that is left out
+        elif data[at] != what:  # an optional part is missing
             step += table[step - 1, 2]
     return at
 
 
 @part
 def priority(data: Array, start: int, row: Row, fields: Array) -> int:
-    """Where the line goes on behind ``<N>``; at its start if there is none up to 191."""
+    """The offset after ``<N>``; the line's start if there is no priority up to 191."""
     end = scan(data, start, _PRIORITY, fields)
     if end < 0 or _number(data, fields[0]) > _MOST_PRIORITY:
         return start
@@ -157,7 +157,7 @@ def bsd(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
 def iso(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
     """``yyyy-mm-ddThh:mm:ss.ffffff+hh:mm host program[pid]: message``."""
     rest = scan(data, at, _ISO, fields)
-    # Without zone and priority it is a program's own stamp, not syslog.
+    # Without zone and priority it is a program's own timestamp, not syslog.
     if rest < 0 or stamps.iso(data, at, row, clock) != fields[0, 1] or not (row.zoned or row.priority >= 0):
         return False
     return _host_and_tag(data, rest, row, fields)
@@ -198,7 +198,7 @@ def _number(data: Array, place: Array) -> int:
 
 @part
 def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
-    """``1 STAMP host program pid msgid DATA message``, ``-`` for what is not said."""
+    """``1 STAMP host program pid msgid DATA message``, with ``-`` for missing values."""
     rest = scan(data, at, _RFC5424, fields)
     if rest < 0 or stamps.iso(data, fields[_STAMP_5424, 0], row, clock) != fields[_STAMP_5424, 1]:
         return False
@@ -212,10 +212,10 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Arra
             return False
         row.pid = number(data, pid, width)
     for place in range(msgid, rest):
-        if data[place] == QUOTE or data[place] == BACKSLASH:  # it goes into JSON as it is
+        if data[place] == QUOTE or data[place] == BACKSLASH:  # it goes into JSON unchanged
             return False
     if data[rest] == OPEN:
-        # "[junos@": the message id belongs to the text, which the format puts together.
+        # "[junos@": the message ID belongs to the text, which the format assembles.
         if rest + 6 < end and data[rest + 1] == ord("j") and data[rest + 6] == ord("@"):
             return False
         row.data, row.data_length = rest, structured_data(data, rest, end) - rest
@@ -225,19 +225,19 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Arra
     else:
         return False
     row.message, row.format = rest + 1, RFC5424
-    # A blank more or a byte order mark is taken off by the format.
+    # The format removes an extra blank or a byte order mark.
     return bool(data[rest] == BLANK and row.data_length != 0 and data[rest + 1] != BLANK and data[rest + 1] != 0xEF)
 
 
 @part
 def _said(data: Array, start: int, end: int) -> int:
-    """The length of a word of RFC 5424; below zero for ``-``, which says nothing."""
+    """The length of an RFC 5424 value; below zero for ``-``, which means missing."""
     return NOWHERE if end == start + 1 and data[start] == DASH else end - start
 
 
 @part
 def structured_data(data: Array, at: int, end: int) -> int:
-    """Where RFC 5424's structured data ends, as ``syslog.STRUCTURED_DATA`` reads it; at its beginning if it is none."""
+    """Where RFC 5424's structured data ends, as in ``syslog.STRUCTURED_DATA``; its beginning if it is not one."""
     last = at
     while last < end and data[last] == OPEN:
         place = last + 1
@@ -276,7 +276,7 @@ def slurm_file(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> b
 
 @part
 def _step_tag(data: Array, at: int) -> int:
-    """Where ``slurm.STEP_TAG`` ends."""
+    """Where a match of ``slurm.STEP_TAG`` ends."""
     end = at + digits(data, at)
     if end == at:
         return NOWHERE
@@ -296,7 +296,7 @@ def _step_tag(data: Array, at: int) -> int:
 
 @part
 def slurm_level(data: Array, at: int, default: int) -> int:
-    """Severity by the level word at the start of a message of Slurm."""
+    """Severity from the level word at the start of a Slurm message."""
     end = at + letters(data, at)
     if is_digit(data[end]):
         end += 1
@@ -308,7 +308,7 @@ def slurm_level(data: Array, at: int, default: int) -> int:
 
 @part
 def _name_end(data: Array, at: int) -> int:
-    """Where a name ends, of host or program: neither colons nor brackets are part of one."""
+    """Where the name of a host or program ends: it contains neither colons nor brackets."""
     end = at
     while is_printable(data[end]) and data[end] != COLON and data[end] != OPEN and data[end] != CLOSE:
         end += 1
@@ -317,7 +317,7 @@ def _name_end(data: Array, at: int) -> int:
 
 @part
 def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
-    """``priority,sequence,microseconds,flags;message`` as /dev/kmsg gives it."""
+    """``priority,sequence,microseconds,flags;message`` in the format of /dev/kmsg."""
     text = scan(data, at, _KMSG, fields)
     if text < 0:
         return False
@@ -346,7 +346,7 @@ def dmesg(data: Array, at: int, row: Row, clock: Clock) -> bool:
 
 @part
 def _names_writer(data: Array, at: int) -> bool:
-    """Whether a host and its program stand there, as ``journalctl -o short-monotonic`` writes them."""
+    """Whether a host and its program follow, as ``journalctl -o short-monotonic`` writes them."""
     end = _name_end(data, at)
     if end == at or data[end] != BLANK:
         return False
@@ -360,8 +360,8 @@ def _names_writer(data: Array, at: int) -> bool:
 
 @part
 def mnemonic(data: Array, at: int) -> bool:
-    """Whether ``%FACILITY-N-MNEMONIC:`` stands there, as ``syslog.VENDOR`` reads it: at least three parts, of which the
-    last but one is a digit."""
+    """Whether ``%FACILITY-N-MNEMONIC:`` follows, as in ``syslog.VENDOR``: at least three parts, the last but one a
+    digit."""
     if data[at] != PERCENT or not is_capital(data[at + 1]):
         return False
     parts, start, digit, place = 1, at + 1, False, at + 1
@@ -397,7 +397,7 @@ def opensm(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
 
 @part
 def nxos(data: Array, at: int, row: Row, fields: Array) -> bool:
-    """``: yyyy Mon dd hh:mm:ss UTC: %FACILITY-N-MNEMONIC`` behind a priority."""
+    """``: yyyy Mon dd hh:mm:ss UTC: %FACILITY-N-MNEMONIC`` after a priority."""
     message = scan(data, at, _NXOS, fields)
     if message < 0 or data[message] != PERCENT:
         return False

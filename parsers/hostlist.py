@@ -14,10 +14,10 @@ from functools import lru_cache
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-#: What Slurm prints where there are no nodes.
+#: Slurm's output for "no nodes".
 _NOBODY = frozenset({"", "(null)", "null", "none", "none assigned", "n/a", "unknown", "(none)"})
 
-#: A list of more hosts than any cluster has is damage (``gpu[0-99999999999]``), not a list.
+#: A list with more hosts than any cluster has is damage (``gpu[0-99999999999]``), not a list.
 MOST_HOSTS = 200_000
 _LONGEST_LIST = 2_000_000
 
@@ -26,8 +26,8 @@ _LONGEST_LIST = 2_000_000
 def expand(text: str) -> tuple[str, ...]:
     """The hosts of a host list in Slurm's order, each once.
 
-    "(null)", "None assigned" and the empty text give (). Text that is no host list is returned as one host: a name
-    we cannot read is still a name that can be searched for.
+    "(null)", "None assigned" and the empty text give (). Text that is not a host list is returned as one host: an
+    unparsable name can still be searched for.
     """
     text = text.strip()
     if text.lower() in _NOBODY:
@@ -37,7 +37,7 @@ def expand(text: str) -> tuple[str, ...]:
     if len(text) > _LONGEST_LIST or _claims_too_many(text):
         return (text,)
     try:
-        # resolver=False-like behaviour: an "@group" of the reader's own machine must not leak into the answer.
+        # Like resolver=False: an "@group" of the reader's own machine must not leak into the answer.
         nodes = NodeSet(_neutral(text))
         if len(nodes) > MOST_HOSTS:
             return (text,)
@@ -59,13 +59,13 @@ def fold(hosts: Iterable[str]) -> str:
         return ",".join(sorted(set(names)))
 
 
-#: As nearly all clusters name their nodes: one number, at the end.
+#: The naming of nearly all clusters: one number, at the end.
 _PLAIN = re.compile(r"([A-Za-z][A-Za-z_.-]*)([0-9]{1,18})")
 
 
 def _fold_plain(names: list[str]) -> str | None:
-    """What ClusterShell would say of names that differ in one number of one width only, in a tenth of its time; None
-    where they are others."""
+    """ClusterShell's result for names that differ in one number of one width, in a tenth of its time; None for
+    others."""
     first = _PLAIN.fullmatch(names[0])
     if first is None:
         return None
@@ -87,14 +87,14 @@ def _fold_plain(names: list[str]) -> str | None:
 
 
 def _neutral(text: str) -> str:
-    """Refuses what is syntax for ClusterShell but not for Slurm: groups (@), differences (!), intersections (&, ^)."""
+    """Refuses ClusterShell syntax that Slurm does not have: groups (@), differences (!), intersections (&, ^)."""
     if any(sign in text for sign in "@!&^ %*"):
         raise ValueError(text)
     return text
 
 
 def _claims_too_many(text: str) -> bool:
-    """A range whose size alone exceeds MOST_HOSTS is refused before ClusterShell unfolds it."""
+    """Whether a range alone exceeds MOST_HOSTS; it is refused before ClusterShell expands it."""
     for part in text.replace("[", ",").replace("]", ",").split(","):
         low, dash, high = part.partition("-")
         if dash and low.isdigit() and high.isdigit() and (len(high) > 12 or int(high) - int(low) > MOST_HOSTS):

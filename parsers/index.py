@@ -1,12 +1,12 @@
-"""Which pattern of a catalogue fits each message of a batch, with few messages looked at more than once.
+"""Finds the pattern of a catalogue that matches each message of a batch, without trying all patterns on all messages.
 
-Of every regex one *key* is chosen: texts of which one must be there wherever it matches, taken from the regex
-(parsers/required.py) or from the entry's literals. One pass over the batch finds all keys (parsers/needles.py). Where one
-was found, the other texts that its regex needs are looked for, and only then the regex is tried. The answers are those
-of :meth:`Catalogue.match`, which tries one entry after another.
+For every regex one *key* is chosen: a set of texts of which at least one occurs wherever the regex matches, taken from
+the regex (parsers/required.py) or from the entry's literals. One pass over the batch finds all keys
+(parsers/needles.py). Where a key occurs, the other texts that its regex requires are checked, and only then the regex
+is tried. The results equal those of :meth:`Catalogue.match`, which tries one entry after another.
 
-What is rare differs from site to site, so keys are chosen by how often they stand in the first lines that are seen. This
-changes how long an answer takes and never the answer.
+Which texts are rare differs from site to site, so keys are chosen by their frequency in the first lines. This affects
+the speed and never the result.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ from parsers.pattern import Pattern
 from parsers.patterns import Catalogue, meaning
 from parsers.required import Clause, needs, selectivity
 
-#: So many lines tell which texts are rare; an index made of fewer is made anew when a batch has several times more.
+#: Number of lines that show which texts are rare; an index built from fewer is rebuilt when a batch has several times
+#: more.
 _SAMPLE, _SEVERAL = 8_000, 8
-#: So many further clauses of a regex are looked for before it is tried; what one line of so many holds is rare.
+#: Number of further clauses of a regex that are checked before it is tried; a text in at most one of this many lines is
+#: rare.
 _MORE, _RARE = 3, 100
-#: Letters that regexes take for ASCII ones when case does not count (U+0130, U+0131, U+017F, U+212A): what a regex
-#: needs may be missing in a message with one of these, so every entry is tried on it.
+#: Letters that case-insensitive regexes equate with ASCII ones (U+0130, U+0131, U+017F, U+212A): a message with one of
+#: them may lack a required text and still match, so every entry is tried on it.
 _FOLDED = "[\u0130\u0131\u017f\u212a]"
-#: What a message means: its number among the different ones, its text, the entry, and the entities.
+#: A message's meaning: its number among the distinct messages, its text, the entry, and the entities.
 Meaning = tuple[int, str, Pattern, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The ``rows`` (in order) that may mean something: each is, source and all, like row ``firsts[which[i]]``, whose message is
-    ``texts[which[i]]``. ``meaning`` says what the text of that number means, if it does."""
+    """The ``rows`` (in order) that may have a meaning: each equals row ``firsts[which[i]]``, source and all, whose
+    message is ``texts[which[i]]``. ``meaning`` returns the meaning of the text with that number, if any."""
 
     rows: Array
     which: Array
@@ -54,21 +56,21 @@ class Found:
 
     @property
     def meanings(self) -> Iterator[Meaning]:
-        """Every text that means something, with what it means."""
+        """Every text with a meaning, and that meaning."""
         for at, text in enumerate(self.texts):
             if (means := self.meaning(at)) is not None:
                 yield at, text, *means
 
 
 def one_by_one(catalogue: Catalogue, messages: pl.Series, sources: pl.Series, of_job: bool = False) -> Found:
-    """What ``messages`` mean, without an index. ``of_job``: it is known that jobs printed them."""
+    """The meanings of ``messages``, without an index. ``of_job``: they are known job output."""
     rows = np.arange(len(messages))
     texts, known = messages.fill_null("").to_list(), sources.to_list()
     return Found(rows, rows, rows, texts, lambda at: catalogue.match(texts[at], known[at], of_job))
 
 
 class PatternIndex:
-    """Finds what messages mean by ``catalogue``. Safe to use from several threads."""
+    """Finds the meanings of messages in ``catalogue``. Safe to use from several threads."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._regexes = [
@@ -84,8 +86,8 @@ class PatternIndex:
         return self._keys is not None
 
     def find(self, messages: pl.Series, sources: pl.Series, of_job: bool = False) -> Found:
-        """Which of ``messages`` may mean something to the catalogue, and what they mean. What many lines say is read once.
-        ``of_job``: it is known that jobs printed them."""
+        """Which of ``messages`` may mean something in the catalogue, and what. Repeated messages are examined once.
+        ``of_job``: they are known job output."""
         edges, data = joined(messages)
         keys = self._keys
         if keys is None or keys.sampled * _SEVERAL <= min(len(messages), _SAMPLE):
@@ -112,8 +114,8 @@ class PatternIndex:
     def _meanings(
         self, text: str, source: str | None, candidates: list[int]
     ) -> Iterator[tuple[Pattern, dict[str, Any]]]:
-        """What those that fit ``text`` of the regexes of these numbers say. A number is raised by that of all regexes where more
-        than the regex has to be asked."""
+        """The meanings of ``text`` by those of the numbered regexes that match. A number is raised by the count of all
+        regexes if more than the regex must be checked."""
         regexes, count = self._regexes, len(self._regexes)
         refused = None
         message = quoting.as_readable(text, source)
@@ -129,11 +131,11 @@ class PatternIndex:
                 refused = entry
 
     def prepare(self) -> None:
-        """What can be known of the regexes before the first line is seen."""
+        """Precomputes what depends on the regexes alone, before the first line."""
         if self._clauses is not None:
             return
         known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
-        # The same refusal stands in many entries, and each has several regexes.
+        # Many entries share the same ``unless``, and each has several regexes.
         vetoes = {unless: _veto(unless) for unless in {entry.unless for entry, *_ in self._regexes}}
         self._refusing = [
             vetoes[entry.unless] if _implied(entry.literals, clauses[:-1]) else None
@@ -142,7 +144,7 @@ class PatternIndex:
         self._clauses = [[found for clause in clauses if (found := _ascii(clause))] for clauses in known]
 
     def _choose(self, messages: pl.Series) -> _Keys:
-        """The keys whose texts are the rarest in ``messages``, and of those the most telling."""
+        """The keys whose texts are the rarest in ``messages``, and the most selective of those."""
         self.prepare()
         assert self._clauses is not None
         sample = _Sample(messages.gather_every(max(len(messages) // _SAMPLE, 1)), self._clauses)
@@ -151,7 +153,7 @@ class PatternIndex:
 
 
 class _Sample:
-    """Which of ``messages`` hold which of the texts of ``clauses``: sets of rows are numbers, a bit for each row."""
+    """Which of ``messages`` contain which texts of ``clauses``: sets of rows are integers, with a bit for each row."""
 
     def __init__(self, messages: pl.Series, clauses: list[list[Clause]]) -> None:
         self.size = len(messages)
@@ -168,8 +170,8 @@ class _Sample:
                 self._rows[texts[numbers[hits[0]]]] = int.from_bytes(np.packbits(holding).tobytes())
 
     def chosen(self, clauses: list[Clause]) -> list[Clause]:
-        """The key among the clauses that a regex needs (the rarest, of those the most telling) and, behind it, those
-        that are worth looking for where the key was found: rare ones, and those that leave fewer to be tried."""
+        """The key among the clauses that a regex requires (the rarest, the most selective of those), followed by those
+        worth checking where the key occurs: rare ones, and those that reduce the candidates."""
         holding = {clause: self._holding(clause) for clause in clauses}
         ranked = sorted(clauses, key=lambda clause: (holding[clause].bit_count(), -selectivity(clause)))
         left = holding[ranked[0]] if ranked else 0
@@ -194,8 +196,8 @@ class _Groups(NamedTuple):
 
 
 class _Needed(NamedTuple):
-    """The clauses of regex ``i`` are ``clauses[i]`` to ``clauses[i + 1] - 1``; of each, one of a group of texts is needed.
-    A match is in doubt where one of the group ``i`` of ``refusing`` is met, or ``always``."""
+    """The clauses of regex ``i`` are ``clauses[i]`` to ``clauses[i + 1] - 1``; each requires one of a group of texts. A
+    match is uncertain if a text of the group ``i`` of ``refusing`` occurs, or ``always``."""
 
     clauses: Array
     texts: _Groups
@@ -204,10 +206,10 @@ class _Needed(NamedTuple):
 
 
 class _Keys:
-    """The chosen key of each regex and the other clauses that it needs.
+    """The chosen key of each regex and the other clauses that it requires.
 
-    ``chosen``: for each regex its key and the clauses to look for where the key was found, by ``sample``. ``refusing``: texts
-    without which a match of the regex means its entry; None for none such.
+    ``chosen``: for each regex its key and the clauses to check where the key occurs, by ``sample``. ``refusing``: texts
+    without which a match of the regex means its entry; None if there are none such.
     """
 
     def __init__(
@@ -220,7 +222,7 @@ class _Keys:
                 owners.setdefault(text, []).append(number)
         self._needles = Needles(list(owners), sample.often)
         self._without = [number for number, clauses in enumerate(chosen) if not clauses]
-        # Behind all keys: the one that every message holds.
+        # After all keys: the one that every message contains.
         self._owners = _groups([*owners.values(), self._without])
         others = [clauses[1:] for clauses in chosen]
         flat = [clause for some in others for clause in some]
@@ -234,8 +236,8 @@ class _Keys:
         self._fits: dict[str | None, Array] = {}
 
     def find(self, edges: Array, data: Array, sources: pl.Series) -> tuple[Array, Array]:
-        """Which regexes (by number, in the order in which they are tried) may match which rows; raised by that of all
-        regexes where a match may not mean the entry."""
+        """Which regexes (by number, in order of precedence) may match which rows; raised by the count of all regexes if
+        a match may not mean the entry."""
         rows, keys = self._needles.find(edges, data)
         if self._without:
             everywhere = np.arange(len(edges) - 1)
@@ -253,7 +255,7 @@ class _Keys:
         return found[0][:count], found[1][:count]
 
     def with_all(self, rows: Array, numbers: Array, others: Array, sources: pl.Series) -> tuple[Array, Array]:
-        """What :meth:`find` has found, but for the rows ``others`` every regex for their source, all in doubt."""
+        """The result of :meth:`find`, but for the rows ``others`` every regex for their source, all uncertain."""
         kept = ~np.isin(rows, others)
         doubtful = len(self._entries)
         fits = [np.flatnonzero(self._fitting(source)) + doubtful for source in sources[others].to_list()]
@@ -262,7 +264,7 @@ class _Keys:
         return rows[order], np.concatenate([numbers[kept], *fits])[order]
 
     def _fitting(self, source: str | None) -> Array:
-        """For each regex whether lines of ``source`` may mean its entry."""
+        """For each regex, whether lines of ``source`` may mean its entry."""
         known = self._fits.get(source)
         if known is None:
             known = self._fits[source] = np.array([entry.fits(source) for entry in self._entries], np.bool_)
@@ -270,7 +272,8 @@ class _Keys:
 
 
 class _Hits(NamedTuple):
-    """Row ``rows[i]`` holds the keys ``keys[spans[i]:spans[i + 1]]``, and ``sources[i]`` is the number of its source."""
+    """Row ``rows[i]`` contains the keys ``keys[spans[i]:spans[i + 1]]``, and ``sources[i]`` is the number of its
+    source."""
 
     rows: Array
     spans: Array
@@ -283,9 +286,9 @@ def _sift(
     edges: Array, data: Array, hits: _Hits, fits: Array, owners: _Groups, others: Sought, needed: _Needed, rows: Array,
     regexes: Array,
 ) -> int:  # fmt: skip
-    """Writes down which regexes (in ascending order) may match which rows; how many.
+    """Writes which regexes (in ascending order) may match which rows; returns how many.
 
-    ``others``: the texts besides keys, which are only looked for in rows with a key of a regex for their source.
+    ``others``: the texts besides keys, searched only in rows with a key of a regex for their source.
     """
     asked = np.full(len(needed.clauses) - 1, -1, np.int64)
     seen = np.full(len(others.texts.edges) - 1, -1, np.int64)
@@ -325,7 +328,7 @@ def _in_doubt(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
 
 @part
 def _has_all(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
-    """Whether of each clause of a regex a text was seen in the row."""
+    """Whether a text of each clause of a regex occurred in the row."""
     for clause in range(needed.clauses[regex], needed.clauses[regex + 1]):
         for text in range(needed.texts.edges[clause], needed.texts.edges[clause + 1]):
             if seen[needed.texts.members[text]] == row:
@@ -337,8 +340,8 @@ def _has_all(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
 
 @compiled
 def _different(edges: Array, data: Array, rows: Array, sources: Array, which: Array) -> Array:
-    """Tells apart ``rows`` of other bytes or other ``sources``: writes down ``which`` of the different ones each is, and
-    says for each of those its first place in ``rows``."""
+    """Finds distinct ``rows`` (by bytes and ``sources``): writes to ``which`` the distinct one for each, and returns
+    the first index in ``rows`` for each of those."""
     size = 2
     while size < 2 * len(rows):
         size *= 2
@@ -366,7 +369,7 @@ def _different(edges: Array, data: Array, rows: Array, sources: Array, which: Ar
 
 @part
 def _hash(data: Array, begin: int, end: int) -> int:
-    """FNV-1a of 32 bits."""
+    """32-bit FNV-1a."""
     value = np.uint32(2166136261)
     for at in range(begin, end):
         value = np.uint32((value ^ data[at]) * np.uint32(16777619))
@@ -392,7 +395,7 @@ def _groups(groups: list[list[int]]) -> _Groups:
 
 
 def _folded(edges: Array, data: Array, messages: pl.Series) -> Array:
-    """Rows of messages with a letter that regexes take for an ASCII one."""
+    """Rows of messages with a letter that regexes equate with an ASCII one."""
     high = np.flatnonzero(data > 127)
     rows = each_once(np.searchsorted(edges, high, side="right") - 1)
     found: Array = rows[messages[rows].str.contains(_FOLDED).to_numpy()]
@@ -400,14 +403,14 @@ def _folded(edges: Array, data: Array, messages: pl.Series) -> Array:
 
 
 def _distinct(texts: pl.Series) -> tuple[list[str | None], Array]:
-    """The different ones of ``texts``, and for each text which of them it is."""
+    """The distinct ``texts``, and the index of each text among them."""
     array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-    # Arrow's own to_numpy would load pandas, where it is installed, into every process that parses.
+    # Arrow's own to_numpy would import pandas, if installed, into every parsing process.
     return array.dictionary.to_pylist(), np.frombuffer(array.indices.buffers()[1], np.int32, len(array))
 
 
 def _accepts(entry: Pattern, message: str) -> bool:
-    """Whether a message that one of the entry's regexes matches means the entry. Written out: many lines come here."""
+    """Whether a message that matches one of the entry's regexes means the entry. Unrolled: many lines come here."""
     lower = message.lower()
     for literal in entry.literals:
         if literal in lower:
@@ -417,16 +420,16 @@ def _accepts(entry: Pattern, message: str) -> bool:
 
 @cache
 def _veto(unless: re.Pattern[str] | None) -> Clause | None:
-    """Texts of which a refusal needs one; none without a refusal, None where nothing is sure."""
+    """Texts of which ``unless`` requires one; empty without ``unless``, None if nothing is certain."""
     return () if unless is None else next(iter(needs(unless)), None)
 
 
 def _implied(literals: Clause, clauses: list[Clause]) -> bool:
-    """Whether one of ``literals`` is part of whatever holds a text of each of the ``clauses``."""
+    """Whether a message that contains a text of each of the ``clauses`` always contains one of ``literals``."""
     return any(all(any(literal in text for literal in literals) for text in clause) for clause in clauses)
 
 
 def _ascii(clause: Clause) -> Clause:
-    """``clause`` by its longest runs of ASCII, which are found in any case; nothing if a text has none."""
+    """``clause`` reduced to its longest runs of ASCII, which are found in any case; empty if a text has none."""
     runs = [max(re.findall(r"[\x00-\x7f]+", text), key=len, default="") for text in clause]
     return tuple(runs) if all(runs) else ()

@@ -1,8 +1,8 @@
 """The states of Slurm's jobs: the only list of them.
 
-Slurm keeps one base state and some flags (``slurm.h``: ``enum job_states``, ``JOB_STATE_FLAGS``), and prints a flag in the
-base state's place where one is set (``job_state_string`` in ``src/common/slurm_protocol_defs.c``). A row that only a flag was
-printed of knows no more than that flag. Readers, questions, verdicts and pages take their sets of states from here.
+Slurm keeps one base state and some flags (``slurm.h``: ``enum job_states``, ``JOB_STATE_FLAGS``), and prints a flag in
+place of the base state if one is set (``job_state_string`` in ``src/common/slurm_protocol_defs.c``). A row that shows
+only a flag gives nothing else. Parsers, queries, verdicts and pages take their sets of states from here.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """What a state says of the run of a job."""
+    """The phase of a job's run that a state indicates."""
 
-    WAITING = "waiting"  #: It has not begun. What Slurm shows as its start and end are estimates of the scheduler.
-    RUNNING = "running"  #: It has its nodes. What Slurm shows as its end is an estimate.
-    CLOSING = "closing"  #: It is over, and how it ended is not final.
-    REQUEUED = "requeued"  #: It is over, and the job waits for another run.
+    WAITING = "waiting"  #: Not started. Slurm's start and end are estimates of the scheduler.
+    RUNNING = "running"  #: Nodes are allocated. Slurm's end is an estimate.
+    CLOSING = "closing"  #: Over, but the way it ended is not final.
+    REQUEUED = "requeued"  #: Over, and the job waits for another run.
     SUCCEEDED = "succeeded"
     STOPPED = "stopped"  #: Ended by somebody's decision.
     FAILED = "failed"
 
     @property
     def is_open(self) -> bool:
-        """Whether how the run ended is still unknown."""
+        """Whether it is still unknown how the run ended."""
         return self in (Phase.WAITING, Phase.RUNNING, Phase.CLOSING)
 
 
 @dataclass(frozen=True)
 class JobState:
-    """A state as Slurm prints it: ``name`` and ``compact`` (``squeue -o %t``; None where Slurm has no such form)."""
+    """A state as Slurm prints it: ``name`` and ``compact`` (``squeue -o %t``; None if Slurm has no such form)."""
 
     name: str
     compact: str | None
@@ -38,7 +38,7 @@ class JobState:
     is_flag: bool = False
     #: Another run of the same job may follow a run that ended so.
     may_run_again: bool = False
-    #: The base state whose kind of end this one is, where it is not its own.
+    #: The base state with the same kind of end, if it is not its own.
     ends_as: str | None = None
 
 
@@ -81,17 +81,17 @@ FLAGS = frozenset(state.name for state in _FLAGS)
 
 
 def in_phase(*phases: Phase) -> frozenset[str]:
-    """The names of the states that say one of ``phases`` of a run."""
+    """The names of the states that indicate one of ``phases`` of a run."""
     return frozenset(name for name, state in JOB_STATES.items() if state.phase in phases)
 
 
 #: A run that ended well.
 SUCCEEDED = in_phase(Phase.SUCCEEDED)
-#: A run of which it is not known how it ended; "" where nobody logged it.
+#: Runs whose end is unknown; "" if no state was logged.
 OPEN = frozenset(name for name, state in JOB_STATES.items() if state.phase.is_open) | {""}
-#: What a list of failed runs leaves out. A state that is not known here counts as failed.
+#: Excluded from a list of failed runs. An unknown state counts as failed.
 NOT_FAILED = OPEN | SUCCEEDED
-#: A run whose start, or whose end, Slurm can only estimate.
+#: Runs whose start, or whose end, Slurm can only estimate.
 NOT_STARTED = in_phase(Phase.WAITING, Phase.REQUEUED)
 NOT_ENDED = NOT_STARTED | in_phase(Phase.RUNNING)
 #: Another run of the same job may follow a run that ended so.
@@ -99,11 +99,11 @@ MAY_RUN_AGAIN = frozenset(name for name, state in JOB_STATES.items() if state.ma
 
 
 def base_state(names: list[str]) -> str | None:
-    """The base state of a list of a base state and flags, as slurmrestd writes it; a flag where nothing else is listed."""
+    """The base state in slurmrestd's list of a base state and flags; a flag if nothing else is listed."""
     return next((name for name in names if name not in FLAGS), names[0] if names else None)
 
 
 def same_end(name: str) -> str:
-    """The state whose kind of end a run in state ``name`` had: DEADLINE is a TIMEOUT, BOOT_FAIL a NODE_FAIL."""
+    """The state with the same kind of end as ``name``: DEADLINE is a TIMEOUT, BOOT_FAIL a NODE_FAIL."""
     known = JOB_STATES.get(name)
     return name if known is None or known.ends_as is None else known.ends_as

@@ -1,7 +1,7 @@
-"""The compiled reader of the journal's export as JSON: one flat object of texts, which is read where it stands.
+"""The compiled reader of the journal's JSON export: one flat object of strings, read in place.
 
-Whatever needs more than to be cut out is left to parsers/formats/jsonl.py: escapes in a field that is wanted, numbers,
-lists, fields that occur twice or have a strange value.
+Anything that needs more than slicing is left to parsers/formats/jsonl.py: escapes in a wanted field, numbers, lists,
+fields that occur twice or have an unusual value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIELDS = words({
     "_COMM": _COMMAND, "_TRANSPORT": _TRANSPORT, "_SYSTEMD_UNIT": _SYSTEMD_UNIT, "UNIT": _UNIT, "_BOOT_ID": _BOOT,
     "_HOSTNAME": _HOST, "_PID": _PID, "SYSLOG_PID": _SYSLOG_PID, "_SOURCE_REALTIME_TIMESTAMP": _SOURCE_TIME,
     "__REALTIME_TIMESTAMP": _TIME, "_UID": _ACCOUNT, "_SYSTEMD_USER_UNIT": _USER_UNIT, "kmsg_us": _OTHER,
-    # What shippers add and syslog-ng writes.
+    # Fields that shippers add and syslog-ng writes.
     "date": _OTHER, "time": _OTHER, "timestamp": _OTHER, "@timestamp": _OTHER, "PROGRAM": _OTHER,
 })  # fmt: skip
 _CLOSE = ord("}")
@@ -77,7 +77,7 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
     if data[place] != _CLOSE or place + 1 != end or data[row.message] == PERCENT:
         return False
     if seen >> _TRANSPORT & 1 and row.program != KERNEL and row.unit_length == 6 and reads(data, row.unit, b"kernel"):
-        return False  # another's words under the kernel's name
+        return False  # text of another program under the kernel's name
     if _of_person(data, row, seen, uid):
         if not seen >> _PRIORITY & 1:
             return False
@@ -92,7 +92,7 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
 
 @part
 def _of_person(data: Array, row: Row, seen: int, uid: int) -> bool:
-    """As ``of_person`` in parsers/accounts.py."""
+    """Same as ``of_person`` in parsers/accounts.py."""
     unit, length = row.data, row.data_length if seen >> _SYSTEMD_UNIT & 1 else 0
     if uid < 0:
         if seen >> _USER_UNIT & 1:
@@ -111,7 +111,7 @@ def _of_person(data: Array, row: Row, seen: int, uid: int) -> bool:
 
 @part
 def _take(data: Array, row: Row, field: int, seen: int, start: int, length: int) -> bool:
-    """Notes what a field says beside those ``seen`` before; whether its value is a plain one."""
+    """Records a field, given those already ``seen``; returns whether its value is a plain one."""
     if field == _MESSAGE:
         row.message, row.message_end = start, start + length
     elif field == _HOST:
@@ -154,8 +154,8 @@ def _skipped(data: Array, at: int) -> int:
 
 @part
 def _text_end(data: Array, at: int, escapes: bool) -> int:
-    """Where the text ends whose first quotation mark is to stand here; below zero for none, and for one with escapes
-    unless they are allowed."""
+    """Where the string whose opening quote should be here ends; below zero if there is none, or if it has escapes and
+    they are not allowed."""
     if data[at] != QUOTE:
         return NOWHERE
     at += 1
@@ -172,7 +172,7 @@ def _text_end(data: Array, at: int, escapes: bool) -> int:
 
 @part
 def _is_code(data: Array, at: int) -> bool:
-    """Whether ``uXXXX`` stands there."""
+    """Whether ``uXXXX`` follows."""
     place = at + 1
     while place < at + 5 and (is_digit(data[place]) or 97 <= (data[place] | 32) <= 102):
         place += 1

@@ -1,9 +1,9 @@
-"""How serious a line says itself that it is, where its header does not: ``srun: error: text``, ``<warn>  [1.2] text``,
-``level=info``, ``[n1:7:0] mpool.c:176  UCX  ERROR text``, ``I0401 08:24:00.1 7 a.go:5] text``.
+"""The severity in a line's text, if its header has none: ``srun: error: text``, ``<warn>  [1.2] text``, ``level=info``,
+``[n1:7:0] mpool.c:176  UCX  ERROR text``, ``I0401 08:24:00.1 7 a.go:5] text``.
 
-Loggers write a level before the text, behind whatever they put first: stamps, places in sources, names with a colon,
-brackets. So words are read from the beginning as long as they are of these kinds; the first word of prose ends it. The
-kernel is not asked: its levels stand in priorities, and its "INFO: task blocked" is none.
+Loggers write a level before the text, after their own prefixes: timestamps, source locations, names with a colon,
+brackets. So words are read from the beginning as long as they are of these kinds; the first word of prose ends the
+search. Kernel lines are excluded: their level is the priority, and "INFO: task blocked" is not a level.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from parsers.scan import (
 )
 
 CLOSE, BAR, BANG, SLASH, ROUND, ROUND_END, UNDERLINE, ZERO = b"]|!/()_0"
-#: Levels that are surer than what an event usually is.
+#: Marks levels that take precedence over an event's default.
 SURE = 16
-#: So many bytes and words are looked at.
+#: Most bytes and words examined.
 _BYTES, _WORDS = 160, 7
-#: Words that are said of other things than a line as well.
+#: Level words that also occur with other meanings.
 _NO_LEVELS = frozenset({"failure", "panic", "information", "informational"})
-#: Levels as numbers, from 1; a letter stands for its level as glog and Gluster write it.
+#: Levels as numbers, from 1; a letter means its level as in glog and Gluster.
 _KNOWN = {word: SEVERITIES.index(name) + 1 for word, name in SEVERITY_WORDS.items() if word not in _NO_LEVELS}
 _LONGEST = max(map(len, _KNOWN))
 _LETTERS = {"i": "info", "w": "warning", "e": "error", "f": "crit", "d": "debug", "n": "notice", "c": "crit"}
-#: Names of a logfmt member that tell the level; of those that stand before it.
+#: Names of a logfmt member that give the level; and of members before it.
 _LEVEL_NAMES = ("level", "lvl", "severity")
 
 
 def _table() -> Array:
-    """By length and first letter few words are left to compare: a row is length, value, then the word's letters."""
+    """Indexed by length and first letter, so that few words are compared: a row is length, value, then the word's
+    letters."""
     made = np.zeros((len(_KNOWN), _LONGEST + 2), np.uint8)
     for row, (word, value) in zip(made, sorted(_KNOWN.items()), strict=True):
         row[0], row[1], row[2 : 2 + len(word)] = len(word), value, np.frombuffer(word.encode(), np.uint8)
@@ -61,8 +62,8 @@ _NAMES = pl.Series([None, *SEVERITIES], dtype=pl.String)
 
 
 def written(severities: pl.Series, sources: pl.Series, messages: pl.Series) -> Array:
-    """What messages say themselves where ``severities`` are null, as a number: 0 for nothing, and raised by ``SURE`` what
-    is said by a switch's mnemonic (``%LINK-3-UPDOWN``), whose digit is the priority that it was sent with."""
+    """The levels that messages state where ``severities`` are null, as numbers: 0 for none, raised by ``SURE`` for a
+    switch's mnemonic (``%LINK-3-UPDOWN``), whose digit is the priority that it was sent with."""
     found = np.zeros(len(messages), np.uint8)
     asked = severities.is_null() & sources.ne_missing("kernel")
     if asked.any():
@@ -72,7 +73,7 @@ def written(severities: pl.Series, sources: pl.Series, messages: pl.Series) -> A
 
 
 def filled(severities: pl.Series, found: Array) -> pl.Series:
-    """``severities``, and where there is none what was ``found``."""
+    """``severities``, with nulls filled from ``found``."""
     at = np.flatnonzero(found)
     if not len(at):
         return severities
@@ -83,7 +84,7 @@ def filled(severities: pl.Series, found: Array) -> pl.Series:
 
 @compiled
 def _read(data: Array, edges: Array, asked: Array, words: Array, letters: Array, found: Array) -> None:
-    """Writes down the level of each text that is ``asked`` for; 0 for none."""
+    """Writes the level of each text in ``asked``; 0 for none."""
     for row in range(len(asked)):
         if asked[row]:
             found[row] = _level(data, edges[row], min(edges[row + 1], edges[row] + _BYTES), words, letters)
@@ -91,7 +92,7 @@ def _read(data: Array, edges: Array, asked: Array, words: Array, letters: Array,
 
 @part
 def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
-    """The level that is written before the first word of prose; 0 for none."""
+    """The level before the first word of prose; 0 for none."""
     heads, names, level = 0, 0, 0
     if at < end and data[at] == PERCENT:
         return _mnemonic(data, at + 1, end)
@@ -130,7 +131,7 @@ def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
 
 @part
 def _small_end(data: Array, at: int, end: int) -> int:
-    """Where a word's small letters end; the first may be a capital."""
+    """Where a word's lower-case letters end; the first may be upper case."""
     stop = at + 1
     while stop < end and 97 <= data[stop] <= 122:
         stop += 1
@@ -150,7 +151,7 @@ def _mnemonic(data: Array, at: int, end: int) -> int:
 
 @part
 def _bracket_end(data: Array, at: int, end: int) -> int:
-    """Behind the bracket that closes the one at ``at``; ``at`` itself if there is none."""
+    """The offset after the bracket that closes the one at ``at``; ``at`` itself if there is none."""
     if at >= end or not (data[at] == OPEN or data[at] == LESS or data[at] == ROUND):
         return at
     closing = CLOSE if data[at] == OPEN else MORE if data[at] == LESS else ROUND_END
@@ -181,9 +182,9 @@ def _bracketed(data: Array, at: int, end: int, words: Array, letters: Array) -> 
 
 @part
 def _word_level(data: Array, at: int, stop: int, end: int, heads: int, words: Array, letters: Array) -> int:
-    """The level that the word from ``at`` to ``stop`` is or holds; 0 for none."""
+    """The level that the word from ``at`` to ``stop`` is or contains; 0 for none."""
     size = stop - at
-    if size == 1 and letters[data[at]]:  # Gluster's and XLA's: a letter, then a place in the sources
+    if size == 1 and letters[data[at]]:  # Gluster's and XLA's: a letter, then a source location
         return int(letters[data[at]]) if _is_place(data, stop + 1, end) else 0
     if size == 2 and heads and data[at + 1] == BANG:  # Telegraf's
         return int(letters[data[at]])
@@ -201,7 +202,8 @@ def _word_level(data: Array, at: int, stop: int, end: int, heads: int, words: Ar
 
 @part
 def _bare_level(data: Array, at: int, stop: int, words: Array) -> int:
-    """The level of a word without a mark behind it: in capitals, before a colon inside the word, or a member's value."""
+    """The level of a word without a mark after it: in upper case, before a colon inside the word, or a member's
+    value."""
     place = at
     while place < stop and is_capital(data[place]):
         place += 1
@@ -217,7 +219,7 @@ def _bare_level(data: Array, at: int, stop: int, words: Array) -> int:
 
 @part
 def _meaning(data: Array, at: int, end: int, words: Array) -> int:
-    """The level that the word stands for, in capitals or not; 0 for another word."""
+    """The level that a word denotes, in either case; 0 for another word."""
     size = end - at
     if size < 3 or size > _LONGEST:
         return 0
@@ -233,7 +235,7 @@ def _meaning(data: Array, at: int, end: int, words: Array) -> int:
 
 @part
 def _same(data: Array, at: int, end: int, text: bytes) -> bool:
-    """Whether ``text`` is what stands from ``at`` to ``end``."""
+    """Whether the bytes from ``at`` to ``end`` equal ``text``."""
     if end - at != len(text):
         return False
     place = 0
@@ -251,7 +253,7 @@ def _are_digits(data: Array, at: int, end: int) -> bool:
 
 @part
 def _is_place(data: Array, at: int, end: int) -> bool:
-    """Whether a path or a bracket begins there, as loggers name the source."""
+    """Whether a path or a bracket begins here, as loggers name the source."""
     if at < end and data[at] == OPEN:
         return True
     while at < end and data[at] != BLANK:
@@ -263,8 +265,8 @@ def _is_place(data: Array, at: int, end: int) -> bool:
 
 @part
 def _is_head(data: Array, at: int, stop: int) -> bool:
-    """Whether a word belongs to what stands before a text: it ends with a colon, is a stamp or a number, names a line of
-    a source (``rcache.c:534``, ``host:pid:tid``), or is a time of logfmt."""
+    """Whether a word belongs to a prefix: it ends with a colon, is a timestamp or a number, names a source line
+    (``rcache.c:534``, ``host:pid:tid``), or is a time in logfmt."""
     if data[stop - 1] == COLON or data[stop - 1] == CLOSE:
         return True
     if _same(data, at, min(at + 5, stop), b"time=") or _same(data, at, min(at + 3, stop), b"ts="):
@@ -279,7 +281,7 @@ def _is_head(data: Array, at: int, stop: int) -> bool:
 
 @part
 def _is_name(data: Array, at: int, stop: int) -> bool:
-    """Whether a word is a component's name, in capitals: ``NCCL``, ``UCX``."""
+    """Whether a word is a component's name, in upper case: ``NCCL``, ``UCX``."""
     for place in range(at, stop):
         if not (is_capital(data[place]) or is_digit(data[place])):
             return False

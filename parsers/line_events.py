@@ -1,4 +1,4 @@
-"""What the lines of a batch mean, as one value that is passed between the steps that work it out."""
+"""The meaning of a batch's lines, as one value that is passed between the steps that compute it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from parsers.pattern import Pattern
 
-#: Number of a line in its batch -> its tags.
+#: Index of a line in its batch -> its tags.
 Tags = dict[int, tuple[str, ...]]
 
 
 class Events(NamedTuple):
-    """What ``lines`` say: ``texts`` (entities as JSON) and numbers of jobs; line ``with_event[i]`` means ``entries[i]``."""
+    """The meaning of ``lines``: ``texts`` (entities as JSON) and job IDs; line ``with_event[i]`` means
+    ``entries[i]``."""
 
     lines: list[int]
     texts: list[str | None]

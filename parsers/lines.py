@@ -14,31 +14,31 @@ import pyarrow as pa
 
 from parsers.compiled import compiled, part
 
-#: Zeros before the first and behind the last line, so that a window may be looked at on both sides of any place.
+#: Zeros before the first and after the last line, so that code may look at both sides of any position.
 LEAD, MARGIN = 16, 128
-#: Arrow's views hold texts up to so many bytes themselves.
+#: Arrow's views store texts of up to this many bytes inline.
 _INLINE = 12
-#: Half as many different texts are told apart in a table that stays in a core's second cache.
+#: Half as many distinct texts fit into a table that stays in a core's L2 cache.
 _SLOTS = 1 << 15
 Array = npt.NDArray[Any]
-#: Not to be written to, as all bytes of lines: compiled code is made for one kind of array only.
+#: Read-only, like all line bytes: compiled code is specialised for one kind of array.
 _NO_BYTES = np.broadcast_to(np.uint8(0), (0,))
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_CODES = np.zeros(0, np.uint32)
-#: In each of eight bytes a line's end, the number one, and the highest bit.
+#: In each of eight bytes: a line end, the number one, and the highest bit.
 _LINE_ENDS, _ONES, _HIGHEST = (np.uint64(int.from_bytes(bytes([byte]) * 8)) for byte in (10, 1, 128))
 
 
 @dataclass(frozen=True)
 class SplitLines:
-    """Lines of one input without their line ends; ``terminated`` is false when the last one had none."""
+    """Lines of one input without their line ends; ``terminated`` is false if the last one had none."""
 
     lines: list[bytes] = field(default_factory=list)
     terminated: bool = True
 
 
 def split(data: bytes) -> SplitLines:
-    r"""Cuts at ``\n`` and ``\r\n``. A lone ``\r`` (a progress bar) and NULs stay inside their line."""
+    r"""Splits at ``\n`` and ``\r\n``. A lone ``\r`` (a progress bar) and NULs stay inside their line."""
     if not data:
         return SplitLines()
     parts = data.split(b"\n")
@@ -47,7 +47,7 @@ def split(data: bytes) -> SplitLines:
         parts.pop()
     if b"\r" in data:
         last = len(parts) - 1
-        # An unterminated last line keeps its \r: the \n may still be on its way.
+        # An unterminated last line keeps its \r: the \n may still arrive.
         parts = [
             part[:-1] if part.endswith(b"\r") and (terminated or at != last) else part for at, part in enumerate(parts)
         ]
@@ -55,7 +55,7 @@ def split(data: bytes) -> SplitLines:
 
 
 def decode(lines: list[bytes]) -> tuple[list[str], list[bytes | None]]:
-    """Text of each line (undecodable bytes as U+FFFD), and the exact bytes of those whose text lost something."""
+    """The text of each line (undecodable bytes as U+FFFD), and the exact bytes of lines whose text lost something."""
     texts: list[str] = []
     exact: list[bytes | None] = []
     for line in lines:
@@ -72,8 +72,8 @@ def decode(lines: list[bytes]) -> tuple[list[str], list[bytes | None]]:
 class LineBuffer:
     """All lines of a batch in one buffer of valid UTF-8: line ``i`` is ``data[starts[i]:ends[i]]``.
 
-    ``data`` has zeros on both sides of the lines. ``exact`` holds, by line, the bytes that were no UTF-8. Texts made
-    by :meth:`texts` are views into the buffer: nothing is copied, and the buffer lives as long as they do.
+    ``data`` has zeros on both sides of the lines. ``exact`` maps lines to their bytes if these are not UTF-8. Texts
+    made by :meth:`texts` are views into the buffer: nothing is copied, and the buffer lives as long as they do.
     """
 
     data: Array
@@ -86,7 +86,7 @@ class LineBuffer:
 
     @classmethod
     def of_data(cls, data: bytes | Sequence[bytes]) -> LineBuffer:
-        """The lines that :func:`split` makes of ``data``. Of several pieces each but the last ends with a line's end."""
+        """The lines that :func:`split` makes of ``data``. Each piece but the last ends with a line end."""
         parts = [data] if isinstance(data, bytes) else data
         if not all(map(_is_text, parts)):
             return cls.of_lines(split(b"".join(parts)).lines)
@@ -107,7 +107,7 @@ class LineBuffer:
 
     @classmethod
     def of_lines(cls, lines: list[bytes]) -> LineBuffer:
-        """Lines as they are; they may hold line ends inside (octet-counted syslog)."""
+        """Lines unchanged; they may contain line ends (octet-counted syslog)."""
         joined = b"\n".join(lines)
         exact: dict[int, bytes] = {}
         if not _is_text(joined):
@@ -132,7 +132,7 @@ class LineBuffer:
         return self.texts(self.starts, self.ends - self.starts)
 
     def unfit(self) -> pl.Series:
-        """``raw_bytes``: the exact bytes of lines that are no UTF-8, null for all others."""
+        """``raw_bytes``: the exact bytes of lines that are not UTF-8, null for all others."""
         if not self.exact:
             return pl.Series([None], dtype=pl.Binary).new_from_index(0, len(self))
         return pl.Series([self.exact.get(at) for at in range(len(self))], dtype=pl.Binary)
@@ -143,7 +143,7 @@ class LineBuffer:
 
 
 def line_ends(data: Array) -> Array:
-    r"""Where each ``\n`` stands: eight bytes at a time, which takes half as long as a comparison of each."""
+    r"""The offset of each ``\n``: eight bytes at a time, which takes half as long as comparing each."""
     words = data[: len(data) // 8 * 8].view(np.uint64)
     if not words.flags.aligned:
         return np.flatnonzero(data == 10)
@@ -157,10 +157,10 @@ def line_ends(data: Array) -> Array:
 
 @compiled
 def _line_ends(data: Array, words: Array, ends: Array) -> int:
-    """Writes down where line ends stand, as long as there is room, and says how many there are."""
+    """Writes the offsets of line ends while there is room, and returns how many there are."""
     count = 0
     for word in range(len(words)):
-        # Zero where a line ends. Taking one from each byte sets its highest bit then, and seldom otherwise.
+        # Zero at a line end. Subtracting one from each byte then sets its highest bit, and rarely otherwise.
         other = words[word] ^ _LINE_ENDS
         if (other - _ONES) & ~other & _HIGHEST:
             for at in range(8 * word, 8 * word + 8):
@@ -178,7 +178,7 @@ def _line_ends(data: Array, words: Array, ends: Array) -> int:
 
 @compiled
 def _views(data: Array, starts: Array, lengths: Array) -> tuple[Array, Array, int]:
-    """Arrow's views of texts of ``data``, which of them are none (as bits), and how many."""
+    """Arrow's views of texts of ``data``, which of them are null (as bits), and how many."""
     views = np.zeros((len(starts), 4), np.uint32)
     known = np.zeros((len(starts) + 7) // 8, np.uint8)
     nulls = 0
@@ -189,7 +189,7 @@ def _views(data: Array, starts: Array, lengths: Array) -> tuple[Array, Array, in
             continue
         known[row >> 3] |= 1 << (row & 7)
         views[row, 0] = length
-        if length > _INLINE:  # the first four bytes, which buffer, and where in it
+        if length > _INLINE:  # the first four bytes, the buffer's number, and the offset in it
             views[row, 1], views[row, 3] = _four_bytes(data, start, 4), start
         else:
             for part in range(3):
@@ -208,7 +208,7 @@ def _four_bytes(data: Array, at: int, length: int) -> int:
 
 @compiled
 def _chosen(views: Array, choice: Array, null: bool) -> tuple[Array, Array, int]:
-    """The views that ``choice`` names, which of them are none, and how many: those of number 0, if ``null``."""
+    """The views that ``choice`` selects, which of them are null, and how many: those with number 0, if ``null``."""
     made = np.empty((len(choice), 2), np.int64)
     known = np.zeros((len(choice) + 7) // 8, np.uint8)
     nulls = 0
@@ -223,7 +223,7 @@ def _chosen(views: Array, choice: Array, null: bool) -> tuple[Array, Array, int]
 
 
 def _integers(values: Array) -> Array:
-    """Compiled code is made for one kind of array only."""
+    """Compiled code is specialised for one kind of array."""
     return np.ascontiguousarray(values, np.int64)
 
 
@@ -241,7 +241,7 @@ def chosen(names: Sequence[str | None], choice: Array) -> pl.Series:
 
 
 class Codes(NamedTuple):
-    """A column of texts that repeat: text ``i`` is ``names[which[i]]``, each of the names different."""
+    """A column of repeating texts: text ``i`` is ``names[which[i]]``, with distinct names."""
 
     which: Array
     names: pl.Series
@@ -251,8 +251,8 @@ class Codes(NamedTuple):
 
 
 def codes(texts: pl.Series, like: Codes | None = None) -> Codes:
-    """The different ones of ``texts`` (null is one, too), in the order in which they come first. ``like``: a column of as many
-    texts, from which these mostly follow; they are told apart in a fraction of the time then, and the answer is the same."""
+    """The distinct ``texts`` (including null), in order of first occurrence. ``like``: a column of the same length that
+    mostly determines these texts; it only makes the search several times faster."""
     if not len(texts):
         return Codes(np.zeros(0, np.uint32), texts)
     views, known, data, begins = _views_of(texts)
@@ -268,8 +268,8 @@ def codes(texts: pl.Series, like: Codes | None = None) -> Codes:
 
 
 def _views_of(texts: pl.Series) -> tuple[Array, Array, Array, Array]:
-    """Arrow's views of a String column, the bits of those that are not null (none: all of them), and the bytes that views point
-    to with where each buffer begins in them; no bytes where every text lies in its view."""
+    """Arrow's views of a String column, its validity bits (empty: all valid), and the bytes that views point to with
+    the offset of each buffer; no bytes if every text is stored inline."""
     array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
     bits, views, *held = array.buffers()
     places = np.frombuffer(views, np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
@@ -287,7 +287,7 @@ def _views_of(texts: pl.Series) -> tuple[Array, Array, Array, Array]:
 
 def _by_dictionary(texts: pl.Series) -> Codes:
     array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-    # Copied to be writable, as other numbers are: compiled code is made for one kind of array only.
+    # Copied to be writable, like other numbers: compiled code is specialised for one kind of array.
     which = np.frombuffer(array.indices.buffers()[1], np.int32, len(array)).view(np.uint32).copy()
     names = pl.Series(texts.name, array.dictionary.to_pylist(), dtype=pl.String)
     return Codes(which, names)
@@ -297,9 +297,9 @@ def _by_dictionary(texts: pl.Series) -> Codes:
 def _numbered(
     views: Array, known: Array, data: Array, begins: Array, hints: Array, kinds: int, slots: int, which: Array
 ) -> Array:  # fmt: skip
-    """Tells views apart, and with ``data`` texts: writes down ``which`` of the different ones each is, and says where each of
-    those comes first. Stops when they fill half of the ``slots`` (a power of two). ``hints`` (none, or below ``kinds``): rows of
-    the same hint are mostly the same."""
+    """Finds distinct views, and with ``data`` distinct texts: writes to ``which`` the distinct one for each, and
+    returns where each of those first occurs. Stops when they fill half of the ``slots`` (a power of two). ``hints``
+    (empty, or below ``kinds``): rows with the same hint are mostly equal."""
     firsts = np.empty(slots // 2 + 1, np.int64)
     taken = np.full(slots, -1, np.int32)
     lasts = np.full(kinds, -1, np.int32)
@@ -337,7 +337,7 @@ def _numbered(
 
 @part
 def _mixed(views: Array, row: int, data: Array, begins: Array) -> np.uint64:
-    """A number that follows from the text of a view."""
+    """A hash of a view's text."""
     length = views[row, 0] & 0xFFFFFFFF
     if len(data) == 0 or length <= _INLINE:
         return np.uint64(views[row, 0] * 31 + views[row, 1])
@@ -351,7 +351,7 @@ def _mixed(views: Array, row: int, data: Array, begins: Array) -> np.uint64:
 
 @part
 def _same_text(views: Array, one: int, other: int, data: Array, begins: Array) -> bool:
-    """Whether two views are the same, or with ``data`` the texts that they are of."""
+    """Whether two views are equal, or with ``data`` their texts."""
     if views[one, 0] != views[other, 0]:  # its length and first four bytes
         return False
     if views[one, 1] == views[other, 1]:
@@ -364,24 +364,24 @@ def _same_text(views: Array, one: int, other: int, data: Array, begins: Array) -
     at = 4
     while at < length - 4 and _four_bytes(data, here + at, 4) == _four_bytes(data, there + at, 4):
         at += 4
-    # Of the last four some may have been compared already.
+    # Some of the last four may have been compared already.
     last = _four_bytes(data, here + length - 4, 4) == _four_bytes(data, there + length - 4, 4)
     return bool(at >= length - 4 and last)
 
 
 def numbered(values: Array) -> tuple[Array, Array]:
-    """For each of some integers, which of the different ones it is, in the order in which they come first, and where each of
-    those does."""
+    """For each integer, the index of its distinct value in order of first occurrence; and where each distinct value
+    first occurs."""
     slots = 1 << max(2 * len(values), 1).bit_length()
     pairs = np.zeros((len(values), 2), np.int64)
     pairs[:, 0] = values
-    pairs.flags.writeable = False  # as views are: compiled code is made for one kind of array only
+    pairs.flags.writeable = False  # as views are: compiled code is specialised for one kind of array
     which = np.empty(len(values), np.uint32)
     firsts = _numbered(pairs, _NO_BYTES, _NO_BYTES, _NO_PLACES, _NO_CODES, 0, slots, which)
     return which, firsts
 
 
-#: What :func:`tally` says of a group; moments and spans in microseconds.
+#: The result of :func:`tally` for a group; times and spans in microseconds.
 TALLY = np.dtype([
     (name, np.int64)
     for name in ("lines", "events", "unparsed", "bytes", "first_seen", "last_seen", "last_time", "lag", "max_lag", "late", "boots")
@@ -392,8 +392,8 @@ def tally(
     group: Array, count: int, received: Array, written: Array, timed: Array, unparsed: Array, means: Array, boots: Array,
     sizes: Array, late: int,
 ) -> Array:  # fmt: skip
-    """What the rows of each of ``count`` groups come to, of which each has one. ``last_time``, ``lag`` (received minus written, of
-    the last row) and ``max_lag`` are of rows that are ``timed``, and mean nothing where the group is not."""
+    """Aggregates the rows of each of ``count`` non-empty groups. ``last_time``, ``lag`` (received minus written, of the
+    last row) and ``max_lag`` cover the ``timed`` rows, and are undefined if a group has none."""
     found = np.zeros(count, TALLY)
     numbers = (_integers(received), _integers(written), _integers(sizes))
     _tally(group, *numbers, timed, unparsed, means, boots, late, found)
@@ -427,7 +427,7 @@ def _tally(
 
 @compiled
 def counted(which: Array, count: int) -> Array:
-    """How many of the same number, of ``count`` different ones, there are up to each place and with it."""
+    """The running count of each number up to and including its position, for ``count`` distinct numbers."""
     seen = np.zeros(count, np.int64)
     numbers = np.empty(len(which), np.int64)
     for at in range(len(which)):
@@ -437,7 +437,7 @@ def counted(which: Array, count: int) -> Array:
 
 
 def joined(texts: pl.Series) -> tuple[Array, Array]:
-    """All bytes of a String column in one piece: text ``i`` is ``data[edges[i]:edges[i + 1]]``, empty for null."""
+    """All bytes of a String column in one buffer: text ``i`` is ``data[edges[i]:edges[i + 1]]``, empty for null."""
     array = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     edges = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -445,7 +445,7 @@ def joined(texts: pl.Series) -> tuple[Array, Array]:
 
 
 def each_once(ascending: Array) -> Array:
-    """The different ones of sorted numbers, none of them below zero (np.unique takes thirty times as long)."""
+    """The distinct values of sorted non-negative numbers (np.unique takes thirty times as long)."""
     kept: Array = ascending[np.diff(ascending, prepend=-1) > 0]
     return kept
 
@@ -467,7 +467,7 @@ def _padded(*parts: bytes) -> Array:
 
 
 def _is_text(data: bytes) -> bool:
-    if data.isascii():  # a tenth of the time, and nothing is made
+    if data.isascii():  # a tenth of the time, without an allocation
         return True
     try:
         data.decode()

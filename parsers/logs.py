@@ -1,8 +1,8 @@
-"""The log of every process on the server: structlog, set up here and nowhere else.
+"""Logging of every process on the server: structlog, set up here and nowhere else.
 
-Modules log with ``structlog.get_logger()``: a sentence, and values by name. What libraries log through the standard library
-(uvicorn, APScheduler) is written by the same processors. The agent and hooks, which run on compute nodes, write single lines
-to stderr and load none of this. It stands in the lowest room because every room logs.
+Modules log with ``structlog.get_logger()``: a sentence, and named values. Messages that libraries log through the
+standard library (uvicorn, APScheduler) pass the same processors. The agent and hooks, which run on compute nodes, write
+single lines to stderr and load none of this. It is in the lowest package because every package logs.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from structlog.typing import Processor
 
 from parsers.visible import visible
 
-#: Loggers of libraries whose ordinary messages are no news. A tick that takes longer than a second is none, and what failed
-#: in a job of the scheduler is logged by the service.
+#: Loggers of libraries whose routine messages are noise. A tick that takes longer than a second is normal, and the
+#: service logs failed scheduler jobs itself.
 QUIET = {"apscheduler": logging.ERROR, "apscheduler.executors": logging.CRITICAL}
 
 
 def set_up() -> None:
-    """Sends the log to stderr, which is looked up anew for each entry. May be called again.
+    """Sends the log to stderr, which is looked up again for each entry. May be called repeatedly.
 
-    Logging raises into nobody, and tracebacks are plain: rich ones open modules, which fails where no file handle is left.
+    Logging never raises, and tracebacks are plain: rich ones open modules, which fails when no file handle is left.
     """
     logging.raiseExceptions = False
     renderer = structlog.dev.ConsoleRenderer(
@@ -54,7 +54,7 @@ def is_set_up() -> bool:
 
 
 def one_line(_logger: object, _name: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor: a text from outside stays in the line that names it, and cannot steer the terminal."""
+    """A processor that keeps external text on its own line and stops it from controlling the terminal."""
     return {
         name: visible(value, lines=False) if isinstance(value, str) and name != "exception" else value
         for name, value in entry.items()
@@ -62,7 +62,7 @@ def one_line(_logger: object, _name: str, entry: MutableMapping[str, Any]) -> Mu
 
 
 def _take_over_standard_logging(shared: list[Processor], renderer: Processor) -> None:
-    """Warnings and errors of libraries go the same way, in the same form."""
+    """Routes warnings and errors of libraries the same way, in the same form."""
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, one_line, renderer],
@@ -79,12 +79,12 @@ def _take_over_standard_logging(shared: list[Processor], renderer: Processor) ->
 
 
 class _Handler(logging.StreamHandler[Any]):
-    """Ours among the handlers of the root logger."""
+    """Our handler among those of the root logger."""
 
 
 class _Stderr:
-    """The stderr of the moment. Commands put an escaping stream in its place (``faultline.printing``); entries are escaped
-    already, and their colours are ours, so they go to the stream beneath."""
+    """The current stderr. Commands replace it with an escaping stream (``faultline.printing``); entries are escaped
+    already, and their colours are ours, so they go to the underlying stream."""
 
     def write(self, text: str) -> int:
         return self._stream().write(text)
@@ -102,7 +102,7 @@ _STDERR: Any = _Stderr()
 
 
 class _NeverRaises(structlog.make_filtering_bound_logger(logging.INFO)):  # type: ignore[misc]
-    """Whatever becomes of an entry (a full disk, a closed pipe, no file handle, no memory), its caller goes on."""
+    """Whatever happens to an entry (a full disk, a closed pipe, no file handle, no memory), its caller continues."""
 
     def _proxy_to_logger(self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any) -> Any:
         try:

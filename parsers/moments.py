@@ -1,7 +1,7 @@
-"""Moments at the edges of the calendar: years 1 to 9999, as Python and the store both know them.
+"""Times at the edges of the calendar: years 1 to 9999, the range of both Python and the store.
 
-Naive datetimes are UTC, as the store keeps them. Arithmetic stops at the edges: an hour before the first second of the year 1
-is that second, and no error.
+Naive datetimes are UTC, as in the store. Arithmetic saturates at the edges: an hour before the first second of the year
+1 is that second, not an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LATEST = datetime.max
 
 
 def later(moment: datetime, by: timedelta) -> datetime:
-    """``moment + by``, at the edge where that is outside the calendar; ``by`` may be negative.
+    """``moment + by``, clamped to the calendar; ``by`` may be negative.
 
     >>> later(datetime(1, 1, 1), timedelta(days=-7))
     datetime.datetime(1, 1, 1, 0, 0)
@@ -25,11 +25,11 @@ def later(moment: datetime, by: timedelta) -> datetime:
 
 
 def utc(moment: datetime) -> datetime:
-    """A moment with a zone as naive UTC; one without is UTC already."""
+    """A time with a zone as naive UTC; one without is UTC already."""
     offset = moment.utcoffset()
     return moment if offset is None else later(moment.replace(tzinfo=None), -offset)
 
 
 def rfc3339(moment: datetime) -> str:
-    """Naive UTC as RFC 3339, with microseconds where there are any; the year has four digits, whichever it is."""
+    """Naive UTC as RFC 3339, with microseconds if there are any; the year always has four digits."""
     return f"{moment.replace(tzinfo=None).isoformat()}Z"

@@ -1,9 +1,10 @@
-"""Which of many short texts stand in which of many long ones: one pass over all bytes, however many texts are sought.
+"""Finds which of many short texts occur in which of many long ones: one pass over all bytes, however many texts are
+sought.
 
-Of each sought text four bytes side by side stand for it, the rarest of them in lines like those to come. At every other
-place the last four bytes, as a number, tell by one look into a table whether any text may stand here; only then it is
-compared. A text may begin at either of two places, so that four bytes are chosen for each. Texts of less than five bytes
-are found by three in the same way.
+Four adjacent bytes represent each sought text, the rarest of them in the expected lines. At every other position, the
+last four bytes, as a number, show by one table look-up whether any text may occur there; only then it is compared. A
+text may begin at an even or an odd position, so four bytes are chosen for each. Texts shorter than five bytes are
+represented by three bytes in the same way.
 """
 
 from __future__ import annotations
@@ -16,27 +17,28 @@ import numpy as np
 from parsers.compiled import compiled, part
 from parsers.lines import Array
 
-#: Bytes that stand for a text, and for one of not more bytes than that.
+#: Bytes that represent a text, and a text of at most that length.
 LONG, SHORT = 4, 3
-#: Bytes are told apart by the first 18 bits of their product with an odd number: a bit for each of these slots fills 32 kB,
-#: which stay in a core's nearest cache. Few slots are taken, so that few lines are compared for nothing; where one is, its
-#: eight neighbours share a list of texts.
+#: Bytes are hashed to the first 18 bits of their product with an odd number: one bit per slot fills 32 kB, which stay
+#: in a core's L1 cache. Few slots are occupied, so few lines are compared in vain; the eight slots of a byte share a
+#: list of texts.
 _MULTIPLIER, _BEHIND = np.uint32(0x9E3779B1), np.uint32(32 - 18)
 _SLOTS = 1 << 18
 _SHARED, _BIT = np.uint32(3), np.uint32(7)
-#: What makes small letters of capital ones (and other characters of others, which the comparison tells apart).
+#: Converts upper-case letters to lower case (and some other characters, which the comparison distinguishes).
 _SMALL = np.uint8(32)
-#: What any byte beside a text is as a small letter.
+#: The lower-case forms of any byte beside a text.
 _ANY = np.array([0, *(letter for letter in range(256) if letter & _SMALL)], np.uint32)
 _BYTE, _TWO, _LAST = np.uint32(8), np.uint32(16), np.uint32(24)
 _ONE, _STEP = np.uint64(1), np.uint64(2)
-#: Texts found before the caller empties what they are written into.
+#: Buffer size for found texts, emptied by the caller.
 _ROOM = 65_536
 _Number = int | np.integer[Any]
 
 
 class _Table(NamedTuple):
-    """By the bytes read: whether a text may stand here (a bit), which ones, and how far before the last byte each begins."""
+    """Per slot of the bytes read: whether a text may occur (a bit), which ones, and how far before the last byte each
+    begins."""
 
     used: Array
     edges: Array
@@ -52,7 +54,7 @@ class Texts(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """Texts and where to look for them, as compiled code takes them."""
+    """The texts and where to look for them, in the form of compiled code."""
 
     texts: Texts
     long: _Table
@@ -60,7 +62,7 @@ class Sought(NamedTuple):
 
 
 class Often:
-    """How often each slot is met in the bytes of lines as they will be searched."""
+    """How often each slot occurs in the bytes of the expected lines."""
 
     def __init__(self, data: Array) -> None:
         small = data | _SMALL
@@ -68,9 +70,9 @@ class Often:
 
 
 class Needles:
-    """``texts`` (not empty, in small letters) to be found in any case of ASCII letters. Safe to use from several threads.
+    """``texts`` (not empty, lower case), found in any case of ASCII letters. Safe to use from several threads.
 
-    ``like``: of lines as they will be searched. It changes how long a search takes and never what it finds.
+    ``like``: a sample of the expected lines. It affects the speed of a search and never its result.
     """
 
     def __init__(self, texts: Sequence[str], like: Often | None = None) -> None:
@@ -80,7 +82,7 @@ class Needles:
         self.sought = Sought(packed(encoded), *(_table(encoded, width, often[width]) for width in (LONG, SHORT)))
 
     def find(self, edges: Array, data: Array) -> tuple[Array, Array]:
-        """Which of the rows ``data[edges[i]:edges[i + 1]]`` hold which text: row and number of the text, in order and
+        """Which of the rows ``data[edges[i]:edges[i + 1]]`` contain which text: row and number of the text, in order,
         each pair once."""
         parts: list[tuple[Array, Array]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         row = 0
@@ -92,7 +94,7 @@ class Needles:
 
 
 def packed(texts: Iterable[bytes]) -> Texts:
-    """``texts`` as compiled code takes them."""
+    """``texts`` in the form of compiled code."""
     known = list(texts)
     edges = np.zeros(len(known) + 1, np.int64)
     np.cumsum([len(text) for text in known], out=edges[1:])
@@ -100,7 +102,7 @@ def packed(texts: Iterable[bytes]) -> Texts:
 
 
 def _table(texts: list[bytes], width: int, often: Array) -> _Table:
-    """Where to look for those of ``texts`` that ``width`` bytes stand for."""
+    """The table for those of ``texts`` that ``width`` bytes represent."""
     found: dict[int, list[tuple[int, int]]] = {}
     numbers = [number for number, text in enumerate(texts) if (len(text) > LONG) == (width == LONG)]
     known = packed(texts[number] for number in numbers)
@@ -125,12 +127,11 @@ def _table(texts: list[bytes], width: int, often: Array) -> _Table:
 
 
 def _windows(small: Array, inside: Array, width: int, often: Array) -> Iterator[tuple[Array, int]]:
-    """By which slots a text is met, and how far behind its first byte the last one read is then: once for texts whose
-    first byte is the first of two that are read together, once for others. Windows ``inside`` the text are preferred, of
-    those the rarest."""
+    """The slots that detect a text, and the distance from its first byte to the last one read: once for texts at an
+    even position, once at an odd one. Windows ``inside`` the text are preferred, the rarest of them."""
     for parity in range(2):
         first = (parity + 1 - width) % 2
-        if len(inside) > first:  # of every longer text, and there are thousands
+        if len(inside) > first:  # for every longer text, and there are thousands
             at = first + 2 * int(often[inside[first::2]].argmin())
             yield inside[at : at + 1], at + width - 1
             continue
@@ -143,7 +144,8 @@ def _windows(small: Array, inside: Array, width: int, often: Array) -> Iterator[
 
 
 def _slots_at(small: Array, end: int, width: int) -> Array:
-    """The slots of the ``width`` bytes up to ``end``; those outside the text may be any. Beside a row zeros are read."""
+    """The slots of the ``width`` bytes up to ``end``; bytes outside the text may be any. Beside a row, zeros are
+    read."""
     keys = np.zeros(1, np.uint32)
     for at, place in enumerate(range(end + 1 - width, end + 1)):
         some = small[place : place + 1].astype(np.uint32) if 0 <= place < len(small) else _ANY
@@ -153,7 +155,7 @@ def _slots_at(small: Array, end: int, width: int) -> Array:
 
 
 def _slots(small: Array, width: int) -> Array:
-    """The slots of every ``width`` bytes that stand side by side."""
+    """The slots of every ``width`` adjacent bytes."""
     count = max(len(small) - width + 1, 0)
     keys = np.zeros(count, np.uint32)
     for at in range(width):
@@ -168,7 +170,7 @@ def _hashed(keys: Array) -> Array:
 
 @part
 def _stands(data: Array, begin: int, end: int, text: Array, text_begin: int, text_end: int) -> bool:
-    """Whether ``data[begin:end]`` begins with a text of small letters, in any case of ASCII letters."""
+    """Whether ``data[begin:end]`` begins with a lower-case text, in any case of ASCII letters."""
     if end - begin < text_end - text_begin:
         return False
     for at in range(text_end - text_begin):
@@ -182,7 +184,7 @@ def _stands(data: Array, begin: int, end: int, text: Array, text_begin: int, tex
 
 @compiled
 def _search(edges: Array, data: Array, row: int, sought: Sought, rows: Array, numbers: Array) -> tuple[int, int]:
-    """Searches from ``row`` on while there is room for all texts; (the next row, how many were found)."""
+    """Searches from ``row`` on while there is room for all texts; returns (the next row, how many were found)."""
     seen = np.full(len(sought.texts.edges) - 1, -1, np.int64)
     count = 0
     while row < len(edges) - 1 and count + len(seen) <= len(rows):
@@ -199,12 +201,12 @@ def _search(edges: Array, data: Array, row: int, sought: Sought, rows: Array, nu
 def search_row(
     data: Array, begin: int, end: int, row: int, sought: Sought, seen: Array, numbers: Array, count: int
 ) -> int:
-    """Adds the texts in ``data[begin:end]`` to ``numbers`` and notes the ``row`` for each of them in ``seen``; how many
-    are known then."""
+    """Adds the texts in ``data[begin:end]`` to ``numbers`` and marks the ``row`` for each of them in ``seen``; returns
+    how many are known then."""
     long, short = sought.long, sought.short
     any_short = len(short.which) > 0
     key = np.uint32(0)
-    # Unsigned, as numbers that cannot count from the end.
+    # Unsigned, so that indices cannot wrap to the end.
     last, stop = np.uint64(begin) + _ONE, np.uint64(end)
     while last <= stop:
         second = np.uint32(data[last] | _SMALL) if last < stop else np.uint32(0)
@@ -231,7 +233,7 @@ def _taken(table: _Table, slot: _Number) -> bool:
 
 @part
 def insert(numbers: Array, first: int, last: int, number: int) -> None:
-    """Puts ``number`` among the ascending ``numbers[first:last]``; what stands at ``last`` is overwritten."""
+    """Inserts ``number`` into the ascending ``numbers[first:last]``; the value at ``last`` is overwritten."""
     while last > first and numbers[last - 1] > number:
         numbers[last] = numbers[last - 1]
         last -= 1
@@ -243,7 +245,8 @@ def _met(
     table: _Table, group: _Number, begin: int, last: _Number, end: int, data: Array, texts: Texts, seen: Array, row: int,
     numbers: Array, count: int,
 ) -> int:  # fmt: skip
-    """Adds the texts that may stand here and do, unless the row has them already; how many are known then."""
+    """Adds the texts that the table suggests and that occur, unless the row has them already; returns how many are
+    known then."""
     for entry in range(table.edges[group], table.edges[group + 1]):
         number = table.which[entry]
         at = last - table.back[entry]

@@ -1,7 +1,7 @@
-"""The compiled reader of what programs print: stamps of their own, NCCL's ``host:pid:tid [gpu]``, torchrun's ranks, and
+"""The compiled reader of program output: timestamps of its own, NCCL's ``host:pid:tid [gpu]``, torchrun's ranks, and
 lines without any header.
 
-Such a line may be anything. It is read here only if it is known which format would read it: the first of those whose test it
+Such a line may be anything. It is read here only if it is known which format would read it: the first whose test it
 passes (parsers/automata.py), since the formats of jobs come last.
 """
 
@@ -38,11 +38,11 @@ from parsers.scan import (
 )
 from parsers.stamps import Clock
 
-#: Numbers of more digits are left to the formats.
+#: Longer numbers are left to the formats.
 _DIGITS = 10
 _BAR, _UNDERLINE, _TAB = ord("|"), ord("_"), ord("\t")
 _ONE = np.uint64(1)
-#: As ``job_output._LEVEL``; NeMo writes one letter behind its name.
+#: Same as ``job_output._LEVEL``; NeMo writes one letter after its name.
 _LEVELS = words({
     word: SEVERITIES.index(SEVERITY_WORDS[word.lower()])
     for word in ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
@@ -65,8 +65,8 @@ class Readers(NamedTuple):
 def read_output(
     data: Array, starts: Array, ends: Array, lines: Array, candidates: Array, readers: Readers, rows: Array, clock: Clock, of_job: bool
 ) -> None:  # fmt: skip
-    """Reads those of ``lines`` that are plain. ``candidates``: for each a bit for each format that may read it; ``of_job``:
-    whether they are known to be a job's."""
+    """Reads those of ``lines`` that are plain. ``candidates``: for each line, a bit per format that may read it;
+    ``of_job``: whether they are known job output."""
     for at in range(len(lines)):
         start, end, row = starts[lines[at]], ends[lines[at]], rows[lines[at]]
         format_ = candidates[at] & (~candidates[at] + _ONE)  # the lowest bit
@@ -86,8 +86,8 @@ def read_output(
 
 @part
 def _is_printed(data: Array, start: int, end: int) -> bool:
-    """Whether a line holds nothing but ASCII, without colours and what else moves a terminal's cursor; and begins with none
-    of the blanks that some put in front."""
+    """Whether a line contains only ASCII, without colours and other terminal control, and begins with none of the
+    blanks that some prepend."""
     at = start
     while at < end and (BLANK <= data[at] < 127 or data[at] == _TAB):
         at += 1
@@ -96,7 +96,7 @@ def _is_printed(data: Array, start: int, end: int) -> bool:
 
 @part
 def _plain(data: Array, start: int, row: Row, of_job: bool) -> bool:
-    """A line without a header that we know, but for the level of a daemon of Slurm."""
+    """A line without a known header, except for the level of a Slurm daemon."""
     row.severity = slurm_level(data, start, 0)
     row.message, row.quality = start, RECEIVED
     row.format = OUTPUT if of_job else PLAIN
@@ -105,7 +105,7 @@ def _plain(data: Array, start: int, row: Row, of_job: bool) -> bool:
 
 @part
 def _marked(data: Array, start: int, row: Row) -> bool:
-    """Words that only a job's output has."""
+    """Words that only job output has."""
     row.message, row.quality, row.format = start, RECEIVED, OUTPUT
     if data[start] != OPEN:
         return not is_digit(data[start]) and _writer(data, start, row)
@@ -124,7 +124,7 @@ def _marked(data: Array, start: int, row: Row) -> bool:
 
 @part
 def _writer(data: Array, at: int, row: Row) -> bool:
-    """Reads NCCL's ``host:pid:tid [gpu] `` if it stands there; false for other ways to say who writes."""
+    """Reads NCCL's ``host:pid:tid [gpu] `` if it follows; false for other notations of the writer."""
     end = at
     while _is_of_word(data[end]) or data[end] == POINT or data[end] == DASH:
         end += 1
@@ -148,7 +148,7 @@ def _writer(data: Array, at: int, row: Row) -> bool:
 
 @part
 def _names_process(data: Array, at: int) -> bool:
-    """Whether ``host:pid`` stands there, as UCX and Open MPI write it in brackets."""
+    """Whether ``host:pid`` follows, as UCX and Open MPI write it in brackets."""
     end = at
     while _is_of_word(data[end]) or data[end] == POINT or data[end] == DASH:
         end += 1
@@ -175,7 +175,7 @@ def _stamped(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
     at = stamps.written(data, at, row, clock)
     if at < 0:
         return False
-    zone = at + (data[at] == BLANK)  # a zone may stand behind a blank
+    zone = at + (data[at] == BLANK)  # a zone may follow a blank
     if reads(data, zone, b"Z") or reads(data, zone, b"UTC") or (_is_sign(data[zone]) and is_digit(data[zone + 1])):
         return False
     at += data[at] == CLOSE and (at + 1 == end or _separates(data[at + 1]))
@@ -192,7 +192,7 @@ def _stamped(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
 
 @part
 def _named(data: Array, at: int, row: Row) -> int:
-    """Reads a logger's name before its level, ``name - LEVEL``; the level, 0 for none."""
+    """Reads a logger's name before its level, ``name - LEVEL``; returns the level, 0 for none."""
     end = at
     while _is_of_word(data[end]) or data[end] == POINT:
         end += 1
@@ -206,7 +206,7 @@ def _named(data: Array, at: int, row: Row) -> int:
 
 @part
 def _level(data: Array, at: int) -> int:
-    """The severity of the word for a level that stands there alone; 0 for none."""
+    """The severity of a level word that stands alone; 0 for none."""
     end = _behind_level(data, at)
     if _is_of_word(data[end]):
         return 0
@@ -217,13 +217,13 @@ def _level(data: Array, at: int) -> int:
 
 @part
 def _behind_level(data: Array, at: int) -> int:
-    """Where a word ends that may be one for a level."""
+    """Where a potential level word ends."""
     return at + 6 if reads(data, at, b"NeMo ") and is_capital(data[at + 5]) else at + letters(data, at)
 
 
 @part
 def _separates(byte: int) -> bool:
-    """What stands between a stamp, a level and the text."""
+    """Whether the byte separates timestamp, level and text."""
     return byte in (BLANK, COMMA, COLON, _BAR, CLOSE, DASH)
 
 

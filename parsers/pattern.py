@@ -1,4 +1,5 @@
-"""One entry of the catalogue as a value: which text means which event. ``patterns.py`` reads entries from files and tries them."""
+"""One entry of the catalogue as a value: which text means which event. ``patterns.py`` loads entries from files and
+matches them."""
 
 from __future__ import annotations
 
@@ -53,19 +54,19 @@ class Pattern:
 
     @cached_property
     def of_site(self) -> bool:
-        """Whether it is a site's own and says itself in whose lines it is found."""
+        """Whether it is a site's own that lists its sources itself."""
         return bool(self.sources) and Path(self.file).parent != BUILT_IN
 
     @cached_property
     def anywhere(self) -> bool:
-        """Whether it is a site's own, which looks wherever it says itself."""
+        """Whether it is a site's own: then it may match anywhere in a message."""
         return Path(self.file).parent != BUILT_IN
 
     @cached_property
     def of_job(self) -> bool:
-        """Whether what a job prints may mean it: else a line that reads so only claims it (parsers/authority.py)."""
+        """Whether job output may mean it; otherwise such a line only claims it (parsers/authority.py)."""
         return speakers.may_speak("job", self.event) or not self.sources.isdisjoint(GROUPS["job"])
 
     def fits(self, source: str | None) -> bool:
-        """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
+        """Whether a line of ``source`` may mean this; a line of unknown source may have any."""
         return not self.sources or source is None or source in self.sources

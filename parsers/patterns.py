@@ -2,11 +2,12 @@
 
 A file is a list of ``[[pattern]]`` tables:
 
-* ``id`` (unique), ``event`` (taxonomy, or ``site.*``), ``literal`` (one or more lower-case texts, any of which must be in
-  the message before the regex is tried), ``regex`` (one or more, any of which must match; named groups become entities)
+* ``id`` (unique), ``event`` (taxonomy, or ``site.*``), ``literal`` (one or more lower-case texts, any of which must be
+  in the message before the regex is tried), ``regex`` (one or more, any of which must match; named groups become
+  entities)
 * optional: ``unless`` (a regex that must not match), ``sources``, ``severity``, ``set`` (fixed entities), ``priority``
-  (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from), ``after`` (one or more regexes for the
-  writer's own words that may stand between the head of a message and the match: parsers/quoting.py)
+  (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from), ``after`` (one or more regexes for
+  the writer's own words that may come between the head of a message and the match: parsers/quoting.py)
 * ``example`` / ``counter``: messages that must / must not match; an example may be a table with ``line``, ``entities``
   and ``source``.
 """
@@ -33,15 +34,16 @@ _KEYS = {
     "example", "counter", "tags", "after",
 }  # fmt: skip
 _EVENT = re.compile(r"[a-z]+\.[a-z0-9_.]+|other")
-#: audit, sudo, cron and ansible repeat commands in the system's log: the words in them are nobody's report.
+#: audit, sudo, cron and ansible repeat commands in the system's log: words in them report nothing.
 _COMMANDS = r"^(?:type=)?(?:EXECVE argc=|PROCTITLE )| ; PWD=.* ; COMMAND=|^\(\S+\) CMD \(|^Invoked with \w+="
-#: What a script or a traceback shows of its own text: a raised exception is printed below, a traced command is no report.
+#: Source text shown by a script or a traceback: a raised exception is printed below it, and a traced command reports
+#: nothing.
 _SOURCE_TEXT = r"^\s*raise [A-Za-z_.]+\(|^\+{1,3} [a-z]|^\s*echo [\"']|^\s*#(?: |!/)"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong with a catalogue file: in which file and entry, and why."""
+    """A problem in a catalogue file: the file, the entry, and the reason."""
 
     file: str
     entry: str
@@ -52,8 +54,8 @@ class Problem:
 
 
 def meaning(means: Iterable[tuple[Pattern, dict[str, Any]]], of_job: bool) -> tuple[Pattern, dict[str, Any]] | None:
-    """What a line means that reads as the entries of ``means`` do, which are in their order: the first one; of a job's lines the
-    first of which a job may speak, and the tags tell what it claims before that."""
+    """The meaning of a line that matches the entries of ``means``, in order of precedence: the first one; for job
+    output, the first one that a job may report, with tags for what it claims before that."""
     claimed: tuple[Pattern, dict[str, Any]] | None = None
     for entry, entities in means:
         if entry.of_job or not of_job:
@@ -64,19 +66,19 @@ def meaning(means: Iterable[tuple[Pattern, dict[str, Any]]], of_job: bool) -> tu
 
 @dataclass
 class Catalogue:
-    """All entries in the order in which they are tried, and what was wrong with the files."""
+    """All entries in order of precedence, and the problems of the files."""
 
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
 
     @cached_property
     def literals(self) -> list[str]:
-        """Every literal once."""
+        """All distinct literals."""
         return sorted({literal for entry in self.entries for literal in entry.literals})
 
     def match(self, message: str, source: str | None, of_job: bool = False) -> tuple[Pattern, dict[str, Any]] | None:
-        """The first entry that fits ``message`` and its tidied entities. For one message; parsers/index.py is for many. ``of_job``:
-        it is known that a job printed it."""
+        """The first entry that matches ``message``, and its tidied entities. For one message; parsers/index.py is for
+        many. ``of_job``: it is known job output."""
         lower = message.lower()
         candidates = (entry for entry in self.entries if any(literal in lower for literal in entry.literals))
         means = (
@@ -85,7 +87,7 @@ class Catalogue:
         return meaning(means, of_job)
 
     def of_other_sources(self, message: str, source: str | None) -> list[Pattern]:
-        """Entries that fit ``message`` were it of another source than ``source``."""
+        """Entries that would match ``message`` if its source were not ``source``."""
         lower = message.lower()
         return [
             entry for entry in self.entries
@@ -94,7 +96,7 @@ class Catalogue:
         ]  # fmt: skip
 
     def check(self) -> list[Problem]:
-        """Everything wrong with the catalogue: files that do not read, and examples that do not hold."""
+        """Every problem of the catalogue: files that do not parse, and examples that fail."""
         problems = list(self.problems)
         for entry in self.entries:
             for example in entry.examples:
@@ -221,7 +223,7 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
 
 
 def installed() -> list[Path]:
-    """Files of patterns that other packages bring: entry points of the group ``faultline.patterns``, each a list of paths."""
+    """Pattern files of other packages: entry points of the group ``faultline.patterns``, each a list of paths."""
     return [path for paths in extensions.load("faultline.patterns", _paths) for path in paths]
 
 
@@ -231,9 +233,9 @@ def _paths(offered: object, extension: extensions.Extension) -> list[Path]:
     return [Path(path) for path in offered]
 
 
-@cache  # compiling these 1,300 regexes takes half a second; they do not change while a process runs
+@cache  # compiling these 1,300 regexes takes half a second; they never change within a process
 def _built_in() -> tuple[tuple[Pattern, ...], frozenset[str], tuple[Problem, ...]]:
-    """The entries of the built-in files, their ids, and what is wrong with the files."""
+    """The entries of the built-in files, their IDs, and the files' problems."""
     problems: list[Problem] = []
     seen: set[str] = set()
     entries = [entry for path in sorted(BUILT_IN.glob("*.toml")) for entry in _read(path, seen, problems)]
@@ -241,8 +243,9 @@ def _built_in() -> tuple[tuple[Pattern, ...], frozenset[str], tuple[Problem, ...
 
 
 def load(extra_files: Sequence[Path] = ()) -> Catalogue:
-    """The built-in catalogue, that of installed packages and site files (or folders of ``*.toml``). Broken entries are left out and reported
-    by :meth:`Catalogue.check`. A site's entries are tried before built-in ones of the same priority."""
+    """The built-in catalogue, that of installed packages and site files (or folders of ``*.toml``). Broken entries are
+    skipped and reported by :meth:`Catalogue.check`. A site's entries are tried before built-in ones of the same
+    priority."""
     built_in, names, found = _built_in()
     seen, problems = set(names), list(found)
     site: list[Pattern] = []
@@ -256,7 +259,7 @@ def load(extra_files: Sequence[Path] = ()) -> Catalogue:
 
 
 def dumps(entities: dict[str, Any]) -> str | None:
-    """Entities as the record keeps them: JSON with sorted keys, null when there are none."""
+    """Entities in stored form: JSON with sorted keys, null if there are none."""
     if not entities:
         return None
     form, names = _form(tuple(entities))
@@ -264,21 +267,22 @@ def dumps(entities: dict[str, Any]) -> str | None:
 
 
 class _Hole:
-    """Stands for a value that is not known yet."""
+    """Placeholder for a value that is not known yet."""
 
 
 _HOLE = _Hole()
 
 
 def around(name: str, entities: dict[str, Any]) -> tuple[str, str]:
-    """What :func:`dumps` writes before and behind the value of ``name``, were it one more of ``entities``."""
-    before, _, after = (dumps({**entities, name: _HOLE}) or "").partition("\0")  # no text holds a NUL as JSON
+    """The output of :func:`dumps` before and after the value of ``name``, if it were added to ``entities``."""
+    before, _, after = (dumps({**entities, name: _HOLE}) or "").partition("\0")  # JSON text never contains a NUL
     return before, after
 
 
 @lru_cache(maxsize=4096)
 def _form(names: tuple[str, ...]) -> tuple[str, list[str]]:
-    """An object with members of these names, and the names in its order: lines of one kind have the same ones."""
+    """The format of an object with members of these names, and the names in its order: lines of one kind have the same
+    ones."""
     ordered = sorted(names)
     members = [f"{_quoted(name)}: ".replace("%", "%%") + "%s" for name in ordered]
     return "{" + ", ".join(members) + "}", ordered

@@ -1,4 +1,4 @@
-"""Which formats may read a line: the tests of all of them at once, in compiled code."""
+"""Which formats may read a line: the tests of all formats at once, in compiled code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from parsers.lines import Array, LineBuffer
 from parsers.output_scanner import Readers
 from parsers.record import Origin
 
-#: A bit for each format, in the order in which they are tried. Others (plug-ins) may read any line.
+#: A bit for each format, in the order in which they are tried. Plug-in formats, which have none, may read any line.
 _BITS = {id(form): np.uint64(1 << number) for number, form in enumerate(BUILT_IN)}
 ANY = ~np.uint64(0)
 READERS = Readers(*(_BITS[id(form)] for form in (job_output.STAMPED, job_output.MARKED, plain.PLAIN)))
 _FOR_JOBS = np.bitwise_or.reduce([_BITS[id(form)] for form in BUILT_IN if form.for_jobs])
-#: These read nothing of a line of which nobody knows which log it is from.
+#: These formats read nothing in a line of an unknown log.
 _FOR_NOBODY = ~(_BITS[id(slurm.CLOCK)] | _BITS[id(plain.REST)])
 
 
@@ -32,10 +32,10 @@ def bit(form: Format) -> np.uint64:
 
 
 def formats_of(buffer: LineBuffer, lines: Array) -> Array:
-    """For each of ``lines`` a number with the bits of the formats that may read it."""
+    """For each of ``lines``, the bits of the formats that may read it."""
     return _tests().fitting(buffer.data, buffer.starts, buffer.ends, lines)
 
 
 def asked(origin: Origin) -> np.uint64:
-    """The bits of the formats that may read lines of a job, or of nobody known."""
+    """The bits of the formats that may read lines of a job, or of unknown origin."""
     return _FOR_JOBS if origin.source in JOB_SOURCES else _FOR_NOBODY

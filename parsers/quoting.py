@@ -1,14 +1,16 @@
-"""Whose words a part of a message is: a daemon that truthfully repeats what a user wrote does not say it.
+"""Distinguishes a writer's own words from quoted text: a daemon that repeats what a user wrote does not report it.
 
-A program's name, a path, a partition, the name of a job: the kernel and daemons put them into their messages as they are, and
-they may read like any other message. So three things must hold before a message means what a pattern says:
+A program's name, a path, a partition, a job's name: the kernel and daemons copy them into their messages unchanged, and
+they may read like any other message. So three conditions must hold before a message means what a pattern says:
 
-* its **place**: the words of the pattern begin at the head of the message, where only the writer's own words stand: behind
-  stamps, names of functions, drivers, devices and ports, and the few words that the pattern lists itself (``after``);
-* whose **words** they are: what is known to be a user's text (``quoting.toml``) is blank for all patterns, though entities
-  keep it as it stands; numbers of jobs and names of nodes are never taken from it;
-* who **speaks**: a program that only repeats (a login daemon, cron, audit) means no event, other programs of the system what is
-  theirs, and systemd what its first process says: everybody's own one writes under the same name.
+* its **place**: the pattern's words begin at the head of the message, where only the writer's own words can be: after
+  timestamps, names of functions, drivers, devices and ports, and the few words that the pattern lists itself
+  (``after``);
+* whose **words** they are: known user text (``quoting.toml``) is blanked for all patterns, though entities keep it
+  unchanged; job IDs and node names are never taken from it;
+* the **writer**: a program that only repeats text (a login daemon, cron, audit) means no event, other system programs
+  only their own events, and systemd only what its first process writes: every user's own instance writes under the same
+  name.
 """
 
 from __future__ import annotations
@@ -30,14 +32,15 @@ if TYPE_CHECKING:
     from parsers.pattern import Pattern
     from parsers.record import Origin
 
-#: Whose messages begin with words of their own. What has no users (a switch, a subnet manager, a health check) or may
-#: be anybody's (a file of which nothing is known) is not held to it.
+#: Sources whose messages begin with the writer's own words. Sources without users (a switch, a subnet manager, a health
+#: check) and those of unknown writers are not checked.
 _PLACED = frozenset({"kernel", *SLURM, "syslog", "prolog", "epilog"})
-#: A relay's lines of switches begin as each maker likes, and anybody may say such a thing: it is the host that tells (standing.py).
+#: A relay's lines from switches begin in each vendor's way, and anybody may write such a line: the host decides
+#: (standing.py).
 _OF_SWITCHES = ("switch.", "fabric.")
 _NUMBERED = r"(?=\S{0,40}\d)[\w.:/@<>,+#-]+"
-#: What may stand before the first word that means something, up to eight of these: a bracket with whatever the format puts
-#: there, one word and a colon, or a device: a name, up to three words with a digit or brackets, and a colon.
+#: What may precede the first meaningful word, up to eight of these: a bracket with any content that the format allows,
+#: one word and a colon, or a device: a name, up to three words with a digit or brackets, and a colon.
 _HEAD = re.compile(
     rf"""\s*(?:
       \[[^\]\n]{{0,60}}\]:?\s*
@@ -59,7 +62,8 @@ _FILLER = re.compile(r"[^\s/.:-]")
 
 
 class ReadableMessage(NamedTuple):
-    """A message of ``source`` with what it repeats made unreadable, letter by letter: ``text``; where that is: ``spans``."""
+    """A message of ``source`` with its quoted text blanked character by character: ``text``; the blanked ranges:
+    ``spans``."""
 
     message: str
     text: str
@@ -87,7 +91,7 @@ def _carriers(source: str | None) -> tuple[_Carrier, ...]:
 
 
 def as_readable(message: str, source: str | None) -> ReadableMessage:
-    """``message`` as patterns are to read it."""
+    """``message`` in the form that patterns are matched against."""
     spans = []
     for carrier in _carriers(source):
         if carrier.hint.search(message):
@@ -103,7 +107,8 @@ def as_readable(message: str, source: str | None) -> ReadableMessage:
 
 
 def search(entry: Pattern, regex: re.Pattern[str], message: ReadableMessage) -> Any | None:
-    """The match (what is asked of one: ``group``, ``groupdict``) of a regex of ``entry`` if the words that it finds are the writer's own."""
+    """The match (with ``group`` and ``groupdict``) of a regex of ``entry``, if the matched words are the writer's
+    own."""
     if entry.anywhere:
         return regex.search(message.message)
     found = regex.search(message.text)
@@ -137,7 +142,7 @@ def _in_place(entry: Pattern, start: int, message: ReadableMessage) -> bool:
 
 
 class _Unhidden:
-    """A match in a text of which parts were made unreadable, with its groups as they were written."""
+    """A match in a partly blanked text, with its groups as originally written."""
 
     def __init__(self, found: re.Match[str], message: ReadableMessage) -> None:
         self._found, self._message = found, message
@@ -152,13 +157,13 @@ class _Unhidden:
         return self._message.message[begin:end]
 
     def group(self, *numbers: int) -> Any:
-        """As ``re.Match.group``, for numbers of groups."""
+        """Like ``re.Match.group``, for numbers of groups."""
         if len(numbers) == 1:
             return self._written(numbers[0])
         return tuple(map(self._written, numbers))
 
     def groupdict(self) -> dict[str, str | None]:
-        """As ``re.Match.groupdict``."""
+        """Like ``re.Match.groupdict``."""
         return {name: self._written(number) for name, number in self._found.re.groupindex.items()}
 
 
@@ -167,8 +172,8 @@ class _Unhidden:
 
 @lru_cache(maxsize=16_384)
 def may_mean(event: str, source: str | None, unit: str | None, first: bool, step: bool) -> bool:
-    """Whether a line of ``source`` and program ``unit`` may mean ``event``. ``first``: of process 1, or of nobody knows which;
-    ``step``: a step's daemon wrote it."""
+    """Whether a line of ``source`` and program ``unit`` may mean ``event``. ``first``: written by process 1, or by an
+    unknown process; ``step``: a step's daemon wrote it."""
     if event.startswith(("site.", "other")):
         return True
     if source in SLURM or source == "kernel":
@@ -187,7 +192,7 @@ def may_mean(event: str, source: str | None, unit: str | None, first: bool, step
 
 
 def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``said`` with claims in the place of events of which the programs of their lines do not speak."""
+    """``events`` with claims in place of events that the programs of their lines do not report."""
     if not events.entries or origin.source in JOB_SOURCES:
         return events
     at = pl.Series(events.with_event, dtype=pl.UInt32)

@@ -1,6 +1,6 @@
-"""Why a node was drained or downed, taken apart: who said it, which check, which component, and the rest.
+"""Splits the reason why a node was drained or downed: author, check, component, and the rest.
 
-Reasons are free text. Slurm writes its own, health checks put their name in front, people write what they like.
+Reasons are free text. Slurm writes its own, health checks prefix their name, people write what they like.
 
 >>> split_reason("NHC: check_fs_mount: /scratch not mounted")
 {'owner': 'nhc', 'check': 'check_fs_mount', 'component': 'storage', 'detail': '/scratch not mounted'}
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-#: What stands in front -> who wrote it. Tried in order.
+#: Prefix -> author. Tried in order.
 _OWNERS = (
     ("nhc", re.compile(r"NHC(?: \([^)]*\))?[:\s-]+", re.IGNORECASE)),
     ("healthcheck", re.compile(r"(?:\[?HC\]?|health[ _-]?checks?(?: (?:failures?|failed))?)(?:[:\s-]+|$)", re.IGNORECASE)),
@@ -37,7 +37,7 @@ _CHECK = re.compile(
     re.IGNORECASE,
 )
 _NAMED_CHECK = re.compile(r"(?P<check>[A-Za-z][\w.-]{2,40}): +(?=\S)")
-#: Words -> the part of the node they speak of. The first that fits.
+#: Words -> the part of the node that they refer to. The first match counts.
 _COMPONENTS = (
     ("gpu", r"gpu|xid|nvlink|nvswitch|nvidia|dcgm|ecc\b|row.?remap|cuda|fabric.?manager"),
     ("network", r"\bib\d*\b|infiniband|mlx\d|\bhca|\bnic\b|\blinks?\b|network|\beth\d|\bport\b|roce|carrier"),
@@ -53,7 +53,8 @@ _COMPILED = tuple((name, re.compile(text, re.IGNORECASE)) for name, text in _COM
 
 
 def split_reason(text: str) -> dict[str, str]:
-    """``owner`` (always), ``check``, ``component`` and ``detail`` where they can be told. A person's words belong to "admin"."""
+    """``owner`` (always), ``check``, ``component`` and ``detail`` if they can be determined. A person's words belong to
+    "admin"."""
     rest = text.strip()
     owner = "slurm" if _SLURM.match(rest) else "admin"
     for name, pattern in _OWNERS:

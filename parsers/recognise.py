@@ -1,10 +1,10 @@
-"""What a file is, by its content first and its path second.
+"""Recognises the type of a file, by its content first and its path second.
 
-``recognise`` never opens a file: it is given the first bytes (already decompressed) and the path. Each answer says
-why, so that ``faultline ingest`` can tell a person.
+``recognise`` never opens a file: it gets the first bytes (already decompressed) and the path. Each result includes the
+reason, so that ``faultline ingest`` can report it.
 
-What lies below ``jobs/`` a user put there, with names and content of their choosing: it is that job's output, script or
-environment, or nothing. No name and no content makes it the cluster's.
+Files below ``jobs/`` were put there by users, with names and content of their choosing: they are that job's output,
+script or environment, or nothing. No name and no content makes them the cluster's.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PACKED = (".gz", ".xz", ".zst", ".bz2")
 
 @dataclass(frozen=True)
 class Recognition:
-    """What a file was taken for.
+    """The recognised type of a file.
 
     ``kind``: "lines", a document kind of ``parsers.documents``, "binary", "script" (kept as an artifact only) or
-    "skip". ``source`` is a hint for lines. ``host``, ``job_id`` and ``restarts`` are what the path says.
-    ``artifact`` is script, env, stdout or stderr for a file that a job left. ``reason`` is why, for a person.
-    ``of_job``: a job's file, which speaks of ``job_id`` or of no job. ``claimed``: the number stands in the file's own name,
-    which its user chose, and not in a folder of the collector's.
+    "skip". ``source`` is a hint for lines. ``host``, ``job_id`` and ``restarts`` come from the path. ``artifact`` is
+    script, env, stdout or stderr for a file that a job left. ``reason`` explains the result to a person. ``of_job``: a
+    job's file, which refers to ``job_id`` or to no job. ``claimed``: the job ID is in the file's own name, which its
+    user chose, and not in a folder of the collector's.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Recognition:
 def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recognition:
     """Recognises a file by ``head``, its first bytes (at most 64 KiB, already decompressed), and by its path.
 
-    ``root`` is what the user named: folders above it say nothing about the file. Never raises on content.
+    ``root`` is the path that the user named: folders above it are ignored. Never raises on content.
     """
     inner, above = _inner(path, root)
     place = _place(inner, above, whole_tree=root is not None)
@@ -79,7 +79,8 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
 
 
 def _of_package(inner: PurePosixPath, text: str) -> str | None:
-    """The kind that a family of an installed package claims; one that fails on a file is named, and has not recognised it."""
+    """The kind that a family of an installed package claims; one that fails on a file is logged, and has not recognised
+    it."""
     for called, document in documents.INSTALLED.items():
         assert document.recognises is not None
         try:
@@ -97,7 +98,8 @@ def _of_package(inner: PurePosixPath, text: str) -> str | None:
 
 
 def _of_job(place: Recognition, inner: PurePosixPath, head: bytes) -> Recognition:
-    """A file that a job's user wrote: its place says what it is, and its content at most that it is no text."""
+    """A file that a job's user wrote: its location gives the type, and its content at most shows that it is not
+    text."""
     if place.artifact == "env":
         return replace(place, kind="job_env", reason="an env file in a job's folder")
     whose = f"job {place.job_id}" if place.job_id is not None else "a job whose number is not told"
@@ -112,13 +114,13 @@ def _of_job(place: Recognition, inner: PurePosixPath, head: bytes) -> Recognitio
 
 
 def _inner(path: Path | str, root: Path | None) -> tuple[PurePosixPath, int]:
-    """The path below ``root`` without the suffixes of compression, and how many of its folders are ``root``'s own."""
+    """The path below ``root`` without compression suffixes, and how many of its folders are ``root``'s own."""
     whole, above = PurePosixPath(path), 0
     if root is not None:
         base = PurePosixPath(root)
-        # A folder's own name may be the one that speaks ("captures/oom", "nodes/gpu01"): its parents stay readable.
+        # A folder's own name may be significant ("captures/oom", "nodes/gpu01"): its parents stay visible.
         if whole != base and whole.is_relative_to(base):
-            # All of them within a job's folder: a user named what is in there.
+            # All of them inside a job's folder: a user chose the names there.
             job = next(
                 (at for at, (a, b) in enumerate(pairwise(base.parts)) if a == "jobs" and _NUMBER.fullmatch(b)), None
             )
@@ -136,7 +138,7 @@ _NEVER = {
 }  # fmt: skip
 _NO_LOGS = (".md", ".toml", ".yaml", ".yml", ".py", ".xml", ".html", ".json")
 _HOST_FOLDERS = frozenset({"hosts", "nodes", "switches", "metrics"})
-#: A job's number: more digits are none, and would not fit into the store.
+#: A job ID: more digits are not one, and would not fit into the store.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _JOB_OUTPUT = re.compile(
     r"(?:(?P<name>.+)-|slurm-|job[-_.]?)(?P<job>[0-9]{1,18})(?:_[0-9]+|\.[0-9]+)?\.(?P<kind>out|err|log)", re.DOTALL
@@ -148,7 +150,7 @@ _JOB_FILES = {
 
 
 def _place(path: PurePosixPath, above: int, whole_tree: bool) -> Recognition:
-    """What the path alone says: host and job."""
+    """What the path alone gives: host and job."""
     parts = path.parts
     jobs = _jobs_folder(parts, above, whole_tree)
     machines = parts if jobs is None else parts[: jobs + 1]
@@ -168,8 +170,9 @@ def _place(path: PurePosixPath, above: int, whole_tree: bool) -> Recognition:
 
 
 def _jobs_folder(parts: tuple[str, ...], above: int, whole_tree: bool) -> int | None:
-    """Where the folder of jobs is among ``parts``, of which the first ``above`` are what the user named and its parent. It is the
-    first of that name: one further below a user made. A single path (not ``whole_tree``) is not known to lie in a log tree."""
+    """The index of the jobs folder in ``parts``, whose first ``above`` are the path that the user named and its parent.
+    It is the first of that name: a deeper one was created by a user. A single path (not ``whole_tree``) is not known to
+    be in a log tree."""
     for at, part in enumerate(parts[:-1]):
         below = parts[at + 1]
         if part != "jobs":
@@ -182,7 +185,7 @@ def _jobs_folder(parts: tuple[str, ...], above: int, whole_tree: bool) -> int | 
 
 
 def _below_jobs(below: tuple[str, ...]) -> Recognition:
-    """JOBID[/restart-N]/FILE and NAME-JOBID.out below the folder of jobs; anything else is a job's words."""
+    """JOBID[/restart-N]/FILE and NAME-JOBID.out below the jobs folder; anything else is job output."""
     name = below[-1]
     if len(below) == 1:
         output = _JOB_OUTPUT.fullmatch(name)
@@ -215,14 +218,14 @@ _MAGICS = {
 
 
 def archive_of(head: bytes) -> str | None:
-    """What kind of archive of several files begins so; None if it is none."""
+    """The kind of multi-file archive that begins like this; None if it is none."""
     if head[257:262] == b"ustar":  # POSIX.1-1988 and GNU alike
         return "a tar archive"
     return "a zip archive" if head.startswith(b"PK\x03\x04") else None
 
 
 def _binary(head: bytes) -> str | None:
-    """Why the content is no text; a few NULs (a log cut by a power loss) still are text."""
+    """Why the content is not text; a few NULs (a log truncated by a power loss) still are text."""
     if archive := archive_of(head):
         return f"{archive} of several files: unpack it into a folder and ingest that"
     for magic, what in _MAGICS.items():
@@ -284,12 +287,12 @@ def _json_shape(text: str) -> str | None:
         return "rest_partitions"
     if re.search(r'"pings"\s*:\s*\[\s*\{[^\]]*"hostname"', text):
         return "rest_ping"
-    # An answer that holds nothing but errors: its reader names them.
+    # An answer that holds only errors: its reader reports them.
     return "rest_nodes" if re.search(r'"type"\s*:\s*"openapi\\?/', text) and '"errors"' in text else None
 
 
 def _is_json_lines(text: str) -> bool:
-    """At least one whole JSON object on a line of its own: a log, whatever its name ends in."""
+    """Whether at least one line is a whole JSON object: then it is a log, whatever its name ends in."""
     line = (_first_lines(text, 1) or [""])[0]
     try:
         return isinstance(json.loads(line), dict)
@@ -344,7 +347,7 @@ def _is_links_csv(text: str) -> bool:
 
 
 def _lldp_table(text: str) -> str | None:
-    """The kind of a table of LLDP neighbours; a prompt, a legend or totals may stand above its header."""
+    """The kind of a table of LLDP neighbours; a prompt, a legend or totals may precede its header."""
     return next((kind for line in _first_lines(text, 12) if (kind := lldp_tables.header_of(line))), None)
 
 
@@ -456,7 +459,7 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 
 # -------------------------------------------------------------------------------------------------------------- lines
 
-#: What the first lines look like -> source. Only what nothing else looks like.
+#: Pattern of the first lines -> source. Only unmistakable ones.
 _LINE_SHAPES: tuple[tuple[str, str], ...] = (
     ("ibdiagnet", r"-[IWE]- |-{20,}$"),
     ("opensm", r"[A-Z][a-z]{2} \d\d [\d:]{8} \d{6} \[[0-9A-F]{4,16}\] 0x[0-9a-f]{2} ->"),
@@ -479,7 +482,7 @@ _LINE_SHAPES: tuple[tuple[str, str], ...] = (
         r"kern *:\w+ *: \d{4}-|(?:<\d+>)?\[\s*\d+\.\d{6}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ [\d:]{8} \d{4}\] ",
     ),
 )
-#: Beginnings of a file's name -> source, where the content leaves it open.
+#: Prefix of a file's name -> source, if the content leaves it open.
 _NAMES: tuple[tuple[str, str], ...] = (
     (r"slurmctld", "slurmctld"), (r"slurmdbd", "slurmdbd"), (r"slurmrestd", "slurmrestd"), (r"slurmd(?!b)", "slurmd"),
     (r"opensm", "opensm"), (r"ibdiagnet\d?\.log", "ibdiagnet"), (r"ip-?monitor", "ip_monitor"), (r"central", "central"), (r"fabricmanager", "fabricmanager"),
@@ -501,7 +504,7 @@ _SLURMD = re.compile(r"Launching batch job|launch task |\[\d+\.(?:\d+|batch|exte
 
 
 def _lines(place: Recognition, path: PurePosixPath, text: str) -> Recognition:
-    """A file of log lines: the source by shape, then by name, then by its words."""
+    """A file of log lines: the source from its pattern, then from its name, then from its words."""
     lines = _first_lines(text, 12) or [""]
     for source, pattern in _LINE_SHAPES:
         if sum(bool(re.match(pattern, line)) for line in lines) * 2 >= max(1, len(lines)) or (

@@ -1,10 +1,10 @@
-"""The ground floor: what every parsed line and every observation looks like.
+"""The schema of parsed lines and observations.
 
-Parsers produce *tables* (Polars frames) of the shapes below; the store keeps them; nothing else passes between the
-rooms. All times are naive UTC with microseconds ("us"): a zone never travels inside. A missing value is null.
+Parsers produce *tables* (Polars frames) of the schemas below; the store keeps them; nothing else passes between the
+packages. All times are naive UTC in microseconds ("us"), never with a zone. A missing value is null.
 
-``LOGS`` has one row per input line and never drops one. ``resolution_us`` says how coarse the time is (1_000_000 for
-an RFC 3164 stamp, 1_000 for Slurm's own files), which the correlator turns into uncertainty.
+``LOGS`` has one row per input line and never drops one. ``resolution_us`` is the resolution of the time (1_000_000 for
+an RFC 3164 timestamp, 1_000 for Slurm's own files), which the correlator turns into uncertainty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 
 TIME = pl.Datetime("us")
 TEXTS = pl.List(pl.String)
-#: The moments that a calendar has (years 1 to 9999), in microseconds since 1970. Any other can be stored, but nobody reads it.
+#: The range of the calendar (years 1 to 9999), in microseconds since 1970. Other values can be stored but not read.
 FIRST_MOMENT, LAST_MOMENT = (
     (edge - datetime(1970, 1, 1)) // timedelta(microseconds=1) for edge in (datetime.min, datetime.max)
 )
@@ -33,9 +33,9 @@ LOGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "file": pl.String, "line": pl.Int64,
 }  # fmt: skip
 
-#: What one source said about one run of one job. Several rows describe the same run; the correlator merges them.
+#: What one source reports about one run of one job. Several rows describe the same run; the correlator merges them.
 #: ``source``: sacct, sacct_json, jobcomp, scontrol, squeue, hook, slurmrestd. ``exit_code``/``exit_signal`` as Slurm
-#: prints them ("1:0"). ``restarts`` is null where the source does not know it. ``db_index`` is slurmdbd's row.
+#: prints them ("1:0"). ``restarts`` is null if the source does not know it. ``db_index`` is slurmdbd's row.
 JOBS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "job_id": pl.Int64, "array_job_id": pl.Int64, "array_task_id": pl.Int64,
     "restarts": pl.Int64, "db_index": pl.Int64, "name": pl.String, "user": pl.String, "uid": pl.Int64,
@@ -55,8 +55,8 @@ STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
     "node_list": pl.String, "nodes": TEXTS, "file": pl.String, "line": pl.Int64,
 }  # fmt: skip
 
-#: A node was seen in ``state`` at ``time`` ("idle", "down*", "drain", "mixed*"), lower case, flags kept.
-#: ``until`` where the source says when it ended (sacctmgr events).
+#: A node was in ``state`` at ``time`` ("idle", "down*", "drain", "mixed*"), lower case, flags kept. ``until`` if the
+#: source gives the end (sacctmgr events).
 NODE_STATES: dict[str, pl.DataType | type[pl.DataType]] = {
     "time": TIME, "until": TIME, "cluster": pl.String, "host": pl.String, "state": pl.String, "reason": pl.String,
     "actor": pl.String, "source": pl.String, "file": pl.String, "line": pl.Int64,
@@ -67,14 +67,15 @@ METRICS: dict[str, pl.DataType | type[pl.DataType]] = {
     "device": pl.String, "labels": pl.String, "file": pl.String,
 }  # fmt: skip
 
-#: A configuration value. ``scope``: "cluster", "job:ID" / "job:ID#RESTART" for a job's environment, "node:NAME" for a node's
-#: address and host name, "alias" for a host's other name that rows came under (value: the node).
+#: A configuration value. ``scope``: "cluster", "job:ID" / "job:ID#RESTART" for a job's environment, "node:NAME" for a
+#: node's address and host name, "alias" for another name of a host under which rows arrived (value: the node).
 SETTINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "scope": pl.String, "name": pl.String, "value": pl.String, "source": pl.String,
     "file": pl.String, "line": pl.Int64,
 }  # fmt: skip
 
-#: A cable. ``time``: when it was told; a later row that names another port for the same NIC takes its place from then on.
+#: A cable. ``time``: when it was reported; a later row that names another port for the same NIC replaces it from then
+#: on.
 LINKS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "host": pl.String, "device": pl.String, "switch": pl.String, "switch_port": pl.String,
     "plane": pl.String, "rail": pl.String, "source": pl.String, "file": pl.String, "time": TIME,
@@ -91,7 +92,7 @@ BOOTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "file": pl.String,
 }  # fmt: skip
 
-#: What a job left: ``kind`` is script, env, stdout or stderr. ``truncated``: only the head and tail were kept.
+#: A file that a job left: ``kind`` is script, env, stdout or stderr. ``truncated``: only head and tail are stored.
 ARTIFACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "job_id": pl.Int64, "restarts": pl.Int64, "kind": pl.String, "path": pl.String,
     "host": pl.String, "content": pl.String, "truncated": pl.Boolean, "taken_at": TIME, "file": pl.String,
@@ -107,12 +108,12 @@ TABLES = {
 class Origin:
     """Where lines come from, and what is known before reading them.
 
-    ``host`` is what the path says and gives way to a host written in a syslog header. ``timezone`` is the zone (IANA
-    name) of stamps without one. ``reference`` is a moment near the *end* of the content (UTC): it gives stamps without
-    a year their year, as the newest one not later than reference + 1 day. ``boots`` are known boot times of the host,
-    oldest first, for monotonic stamps. ``latest`` is when a file was read: a later stamp is no time (parsers.future).
-    ``job_id``/``restarts`` are known for job output. ``of_job``: a job wrote this, and it speaks of ``job_id`` or, where that is
-    not known, of no job, whichever number it names.
+    ``host`` comes from the path; a host in a syslog header takes precedence. ``timezone`` is the zone (IANA name) of
+    timestamps without one. ``reference`` is a time near the *end* of the content (UTC): a timestamp without a year gets
+    the newest year that puts it no later than reference + 1 day. ``boots`` are known boot times of the host, oldest
+    first, for monotonic timestamps. ``latest`` is when a file was read: a later timestamp is rejected (parsers.future).
+    ``job_id``/``restarts`` are known for job output. ``of_job``: a job wrote this, and it refers to ``job_id`` or, if
+    that is unknown, to no job, whatever number it names.
     """
 
     path: str | None = None
@@ -135,7 +136,7 @@ class Origin:
 
 @dataclass
 class Parsed:
-    """What came out of one piece of input: tables by name, and named warnings for a person."""
+    """The result of parsing one input: tables by name, and named warnings for a person."""
 
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -155,7 +156,7 @@ def frame(table: str, rows: list[dict[str, object]]) -> pl.DataFrame:
 
 
 def conform(table: str, data: pl.DataFrame) -> pl.DataFrame:
-    """Adds missing columns as null, drops unknown ones, casts and orders as the table's schema."""
+    """Adds missing columns as null, drops unknown ones, casts and orders as in the table's schema."""
     schema = TABLES[table]
     return data.select(
         (pl.col(name) if name in data.columns else pl.lit(None)).cast(kind).alias(name) for name, kind in schema.items()

@@ -1,7 +1,7 @@
-"""Regular expressions that mean the same to Polars and to Python, run by whichever is cheaper.
+"""Regular expressions with the same meaning in Polars and Python, run by whichever is cheaper.
 
-Polars forgets compiled expressions after 32 others, and compiling one anew costs as much as a thousand searches in
-Python: few lines are searched in Python, many in Polars. So that no line's meaning hangs on its neighbours, both read
+Polars forgets compiled expressions after 32 others, and recompiling one costs as much as a thousand searches in Python:
+few lines are searched in Python, many in Polars. So that a line's meaning never depends on its neighbours, both treat
 ``\\d``, ``\\w`` and ``\\s`` as ASCII, and ``$`` as the very end.
 """
 
@@ -13,14 +13,14 @@ from functools import lru_cache
 
 import polars as pl
 
-#: From here on compiling an expression costs less than searching so many lines in Python.
+#: From this many lines on, compiling an expression costs less than searching them in Python.
 MANY = 500
 _ASCII = {"d": "0-9", "w": "0-9A-Za-z_", "s": r" \t\n\r\f\v"}
 
 
 @lru_cache(maxsize=512)
 def portable(pattern: str) -> str:
-    """``pattern`` with its classes of letters written out in ASCII, for Polars."""
+    """``pattern`` with its character classes expanded to ASCII, for Polars."""
     out: list[str] = []
     in_class = False
     at = 0
@@ -49,7 +49,7 @@ def portable(pattern: str) -> str:
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """``pattern`` for Python, meaning what :func:`portable` means to Polars."""
+    """``pattern`` for Python, with the meaning that :func:`portable` has in Polars."""
     text = portable(pattern)
     return re.compile(
         re.sub(r"(\\.)|\$|(\[[^\]\\]*(?:\\.[^\]\\]*)*\])", lambda m: m[0] if m[0] != "$" else r"\Z", text)
@@ -57,20 +57,20 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def fits(texts: Iterable[str], pattern: str) -> list[bool]:
-    """Which of a few ``texts`` have a match of ``pattern``."""
+    """Which of a few ``texts`` match ``pattern``."""
     search = compiled(pattern).search
     return [search(text) is not None for text in texts]
 
 
 def contains(texts: pl.Series, pattern: str) -> pl.Series:
-    """Which of ``texts`` (without nulls) have a match of ``pattern``."""
+    """Which of ``texts`` (without nulls) match ``pattern``."""
     if len(texts) >= MANY:
         return texts.str.contains(portable(pattern))
     return pl.Series(fits(texts.to_list(), pattern), dtype=pl.Boolean)
 
 
 def extract(texts: pl.Series, pattern: str) -> pl.Series:
-    """The first group of ``pattern`` in each of ``texts`` (without nulls); null where it does not match."""
+    """The first group of ``pattern`` in each of ``texts`` (without nulls); null without a match."""
     if len(texts) >= MANY:
         return texts.str.extract(portable(pattern))
     search = compiled(pattern).search
@@ -78,14 +78,14 @@ def extract(texts: pl.Series, pattern: str) -> pl.Series:
 
 
 def groups(texts: pl.Series, pattern: str) -> pl.DataFrame:
-    """The named groups of ``pattern`` in each of ``texts`` (without nulls); all null where it does not match."""
+    """The named groups of ``pattern`` in each of ``texts`` (without nulls); all null without a match."""
     names = list(compiled(pattern).groupindex)
     if len(texts) >= MANY:
         return (
             texts.to_frame("text").select(pl.col("text").str.extract_groups(portable(pattern)).alias("g")).unnest("g")
         )
     search, numbers = compiled(pattern).search, compiled(pattern).groupindex.values()
-    # All groups of a match at once; and the whole of it, for one alone would be no tuple.
+    # All groups of a match at once, plus the whole match, since a single group would not be a tuple.
     none = (None,) * (len(names) + 1)
     rows = [none if (match := search(text)) is None else match.group(*numbers, 0) for text in texts.to_list()]
     columns = list(zip(*rows, strict=True)) or [()] * (len(names) + 1)

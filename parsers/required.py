@@ -1,6 +1,6 @@
-"""Which texts a regular expression cannot match without.
+"""Finds texts that a regular expression cannot match without.
 
-A search that fails costs a microsecond, ``text in message`` a twentieth of that: what a regex needs is looked for first.
+A failing search costs a microsecond, ``text in message`` a twentieth of that: the required texts are checked first.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 #: Shorter texts are in most messages anyway.
 SHORTEST = 2
-#: So many spellings of one place are told apart; with more the place counts as open.
+#: Most spellings of one place that are enumerated; beyond that the place is treated as unknown.
 MOST = 32
-#: What logs say all day long.
+#: Common words of all logs.
 _EVERYDAY = re.compile(
     "error|fail(?:ed|ure|ing|s)?|link|port|down|connection|connect|device|memory|temperature|detected|started|starting|start|stopped|"
     "service|time(?:d)? ?out|job|node|kernel|slurm|warning|fatal|state|task|step|process|lost|power|over|unable|cannot|bytes|user"
@@ -24,26 +24,26 @@ _EVERYDAY = re.compile(
 _parser: Any = importlib.import_module("re._parser")
 _codes: Any = importlib.import_module("re._constants")
 _REPEATS = (_codes.MAX_REPEAT, _codes.MIN_REPEAT, _codes.POSSESSIVE_REPEAT)
-#: These take no letter themselves: what stands on both sides of them stands side by side.
+#: These consume no character: the parts on both sides are adjacent.
 _WITHOUT_WIDTH = (_codes.AT, _codes.ASSERT, _codes.ASSERT_NOT)
 #: Any one of these texts.
 Clause = tuple[str, ...]
 
 
-@cache  # the same regexes for every index of a process
+@cache  # every index of a process has the same regexes
 def needs(regex: re.Pattern[str]) -> tuple[Clause, ...]:
-    """Of each of these clauses one text (in small letters) is in the small letters of every text that ``regex`` matches;
-    the most telling clauses first. Empty where nothing is sure."""
+    """For each of these clauses, the lower-cased form of every matching text contains one of its texts (in lower case);
+    the most selective clauses first. Empty if nothing is certain."""
     found = set(_clauses(list(_parser.parse(regex.pattern, regex.flags))))
     return tuple(sorted(found, key=lambda clause: (-selectivity(clause), clause)))
 
 
 def selectivity(clause: Clause) -> float:
-    """How rarely one of the texts of ``clause`` is met: the longer the rarer, words of every log count little."""
+    """How rarely the texts of ``clause`` occur: longer is rarer, and common words count little."""
     return min(_weight(text) for text in clause) - len(clause) / 32
 
 
-@lru_cache(maxsize=8192)  # the same texts are weighed again and again
+@lru_cache(maxsize=8192)  # the same texts are weighed repeatedly
 def _weight(text: str) -> float:
     common = sum(map(len, _EVERYDAY.findall(text)))
     return sum(1.0 if letter.isalnum() else 0.5 for letter in text) - 0.5 * common
@@ -52,7 +52,7 @@ def _weight(text: str) -> float:
 def _clauses(parsed: list[Any]) -> Iterator[Clause]:
     runs = {""}
     for code, value in parsed:
-        if code is _codes.ASSERT and value[0] > 0:  # what is looked ahead for must be there too
+        if code is _codes.ASSERT and value[0] > 0:  # what a lookahead requires must be there too
             yield from _clauses(list(value[1]))
     for part in _flat(parsed):
         spelled = _spellings(part)
@@ -77,12 +77,12 @@ def _selective_clauses(runs: set[str]) -> Iterator[Clause]:
 
 
 def _shortest(texts: set[str]) -> Clause:
-    """Without the texts that hold another one."""
+    """Drops texts that contain another one."""
     return tuple(sorted(text for text in texts if not any(other in text for other in texts if other != text)))
 
 
 def _one_of(ways: list[list[Clause]]) -> Iterator[Clause]:
-    """What an alternative needs: the most telling clause of each of its ways, all in one."""
+    """The requirements of an alternation: the most selective clause of each branch, combined."""
     if all(ways):
         texts = {text for clauses in ways for text in max(clauses, key=selectivity)}
         if len(texts) <= MOST:
@@ -90,7 +90,7 @@ def _one_of(ways: list[list[Clause]]) -> Iterator[Clause]:
 
 
 def _spellings(part: tuple[Any, Any]) -> set[str] | None:
-    """Every text (in small letters) that a part may stand for, if they are few and ASCII."""
+    """Every text (in lower case) that a part may match, if they are few and ASCII."""
     code, value = part
     if code is _codes.LITERAL:
         return {chr(value).lower()} if value < 128 else None
@@ -111,7 +111,7 @@ def _spellings(part: tuple[Any, Any]) -> set[str] | None:
 
 
 def _flat(parsed: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """The parts with groups opened up: a group is only its contents here."""
+    """The parts with groups expanded: here a group is only its contents."""
     for code, value in parsed:
         if code is _codes.SUBPATTERN:
             yield from _flat(list(value[3]))

@@ -1,7 +1,7 @@
-"""The smallest readers of bytes, of which the readers of stamps and headers are made. All are compiled.
+"""The smallest byte readers, the building blocks of timestamp and header readers. All are compiled.
 
-A place is an index into a LineBuffer's ``data``. Nothing reads further than the first byte that does not fit, and neither
-a line's end nor the zeros behind the last line ever fit: no reader leaves the buffer.
+A position is an index into a LineBuffer's ``data``. Nothing reads past the first byte that does not match, and neither
+a line end nor the zeros after the last line ever match: no reader leaves the buffer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from parsers.lines import Array
 
 BLANK, QUOTE, PERCENT, PLUS, COMMA, DASH, POINT, COLON, SEMICOLON, LESS, EQUALS, MORE = b' "%+,-.:;<=>'
 OPEN, BACKSLASH, CLOSE, BRACE = b"[\\]{"
-#: What a reader says that did not find what it looks for.
+#: The result of a reader that did not find what it looks for.
 NOWHERE = -1
 #: Longest word of a table of :func:`words`.
 _LONGEST = 30
 
 
 def words(table: dict[str, int]) -> Array:
-    """A table for :func:`meaning`: words of at most 30 bytes and what each stands for (1 to 255)."""
+    """A table for :func:`meaning`: words of at most 30 bytes and their values (1 to 255)."""
     made = np.zeros((len(table), _LONGEST + 2), np.uint8)
     for row, (word, value) in zip(made, table.items(), strict=True):
         text = word.encode()
@@ -30,7 +30,7 @@ def words(table: dict[str, int]) -> Array:
 
 @part
 def meaning(data: Array, at: int, length: int, table: Array) -> int:
-    """What the word of ``length`` bytes stands for; 0 for a word that is not in the table."""
+    """The value of the word of ``length`` bytes; 0 for a word that is not in the table."""
     for row in range(len(table)):
         if table[row, 0] == length:
             same = 0
@@ -59,7 +59,7 @@ def is_printable(byte: int) -> bool:
 
 @part
 def reads(data: Array, at: int, text: bytes) -> bool:
-    """Whether ``text`` stands there."""
+    """Whether ``text`` is at this position."""
     place = 0
     while place < len(text) and data[at + place] == text[place]:
         place += 1
@@ -68,7 +68,7 @@ def reads(data: Array, at: int, text: bytes) -> bool:
 
 @part
 def digits(data: Array, at: int) -> int:
-    """How many decimal digits stand there."""
+    """How many decimal digits follow."""
     end = at
     while is_digit(data[end]):
         end += 1
@@ -77,7 +77,7 @@ def digits(data: Array, at: int) -> int:
 
 @part
 def letters(data: Array, at: int) -> int:
-    """How many letters (ASCII) stand there, counted up to one more than the longest word of a table."""
+    """How many letters (ASCII) follow, counted up to one more than the longest word of a table."""
     end = at
     while end - at <= _LONGEST and (65 <= data[end] <= 90 or 97 <= data[end] <= 122):
         end += 1
@@ -86,7 +86,7 @@ def letters(data: Array, at: int) -> int:
 
 @part
 def number(data: Array, at: int, length: int) -> int:
-    """What ``length`` digits, 18 at most, mean."""
+    """The value of ``length`` digits, at most 18."""
     value = 0
     for place in range(at, at + length):
         value = value * 10 + data[place] - 48
@@ -95,7 +95,7 @@ def number(data: Array, at: int, length: int) -> int:
 
 @part
 def two_digits(data: Array, at: int) -> int:
-    """0 to 99, or below zero where no two digits stand."""
+    """0 to 99, or below zero if two digits do not follow."""
     if is_digit(data[at]) and is_digit(data[at + 1]):
         return number(data, at, 2)
     return NOWHERE
@@ -103,7 +103,7 @@ def two_digits(data: Array, at: int) -> int:
 
 @part
 def printable_end(data: Array, at: int) -> int:
-    """Where the word ends that begins there."""
+    """Where the word that begins here ends."""
     end = at
     while is_printable(data[end]):
         end += 1

@@ -1,4 +1,4 @@
-"""Which sources lines can have: what a pattern may name in ``sources``."""
+"""The sources that lines can have: valid values for ``sources`` of a pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from parsers import extensions
 from parsers.pattern import BUILT_IN, GROUPS, Pattern
 
-#: Sources that the built-in formats write, and those that a file's name or shape gives its lines.
+#: Sources that the built-in formats write, and those that come from a file's name or pattern.
 WRITTEN = frozenset({
     "kernel", "kmsg", "kmsg_json", "dmesg", "syslog", "journald", "central", "switch", "opensm", "ibdiagnet", "ufm", "fabricmanager",
     "ip_monitor", "nhc", "bmc", "storage", "healthagent", "jetpack", "jetpackd", "hpc", "loghub", "prolog", "epilog", "faultline-agent",
@@ -18,9 +18,9 @@ WRITTEN = frozenset({
 
 
 def unwritten(patterns: Sequence[Pattern]) -> list[str]:
-    """What a site's patterns name in ``sources`` although nothing built-in writes it, a line of text each. An installed format or
-    receiver may write such a source, and so may a sender that names its own: with any installed, only what is close to a known
-    source is reported."""
+    """Values of ``sources`` in a site's patterns that nothing built-in writes, one line of text each. An installed
+    format or receiver may write such a source, and so may a sender that names its own: if any is installed, only near
+    misses of a known source are reported."""
     others = any(one.group in ("faultline.formats", "faultline.receivers") for one in extensions.known())
     lines = []
     for pattern in patterns:

@@ -1,4 +1,5 @@
-"""Who may speak of which events, as ``speakers.toml`` lists it by families: the answers depend on names alone, not on lines."""
+"""Which writers may report which events, as ``speakers.toml`` lists it by families: the result depends on names alone,
+not on lines."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-#: Tags of lines that claim an event of which their writer may not speak begin so.
+#: Prefix of the tag of a line that claims an event which its writer may not report.
 CLAIMS = "claims:"
 
 
@@ -19,11 +20,11 @@ def _rules() -> Mapping[str, Any]:
 
 @lru_cache(maxsize=1024)
 def may_speak(speaker: str, event: str) -> bool:
-    """Whether a ``speaker`` of speakers.toml may speak of an event."""
+    """Whether a ``speaker`` of speakers.toml may report an event."""
     return event.startswith(tuple(_rules()[speaker]["speaks"]))
 
 
 @lru_cache(maxsize=4096)
 def of_system(program: str | None) -> bool:
-    """Whether a program's name is one of the system's; whose it is, the name alone cannot say."""
+    """Whether a program's name belongs to the system; the name alone does not show who ran it."""
     return program is not None and program.lower().startswith(tuple(_rules()["programs"]["begin"]))

@@ -1,6 +1,6 @@
-"""Stamps in their plainest spellings, and what moment they mean: compiled, one line at a time.
+"""Timestamps in their plainest spellings, and the times they mean: compiled, one line at a time.
 
-As :mod:`parsers.clock`, which reads every spelling; whatever is unusual is left out here.
+Same results as :mod:`parsers.clock`, which reads every spelling; anything unusual is left out here.
 """
 
 from __future__ import annotations
@@ -37,39 +37,40 @@ from parsers.zones import is_utc, known_zone, to_wall
 _SECOND, _DAY = 1_000_000, 86_400_000_000
 _HOUR = 3600 * _SECOND
 _EPOCH = datetime(1970, 1, 1)
-#: No moment at all. All moments are microseconds since 1970.
+#: No time at all. All times are microseconds since 1970.
 NO_TIME = -(2**62)
 _ALWAYS = 2**61
 _NO_DAY = -(2**40)
-#: Years that are read. Zones are looked at from a little before to a little after.
+#: Accepted years. Zones are computed from slightly before to slightly after.
 _FIRST_YEAR, _LAST_YEAR = 1900, 2199
-#: The first day of each of these years and of the one behind them.
+#: The first day of each of these years and of the following one.
 _YEARS = np.array([(datetime(year, 1, 1) - _EPOCH).days for year in range(_FIRST_YEAR, _LAST_YEAR + 2)])
-#: Days before each month in a common year, and how long each month is (February: by year).
+#: Days before each month in a common year, and the length of each month (February: by year).
 _LENGTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _BEFORE = np.cumsum(np.concatenate([[0], _LENGTH[:-1]]))
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = np.array([0, *(int.from_bytes(name.encode(), "big") for name in _NAMES)])
-#: Digits behind the seconds that count; more are read and dropped.
+#: Decimals of seconds that count; further ones are read and dropped.
 _FRACTION = 6
 
 
 class Clock(NamedTuple):
-    """What has to be known to tell which moment a stamp means."""
+    """Everything needed to interpret a timestamp."""
 
-    #: Stretches of one offset, in order: rows of (first wall clock time, wall clock time of its end, offset east of UTC).
+    #: Intervals with one offset, in order: rows of (first wall clock time, wall clock time of the end, offset east of
+    #: UTC).
     zone: Array
     zone_known: bool
-    #: A stamp without a year means the newest moment up to this one; a year that it may lie in.
+    #: A timestamp without a year means the newest time up to this one; and the year it may be in.
     latest: int
     year: int
-    #: Known boots, newest first, and the newest moment that an uptime may mean.
+    #: Known boots, newest first, and the newest time that an uptime may mean.
     boots: Array
     latest_uptime: int
 
 
 def clock_of(origin: Origin) -> Clock:
-    """The clock by which the origin's stamps are read."""
+    """The clock for reading the origin's timestamps."""
     reference = reference_of(origin)
     limit = reference + AHEAD
     boots = sorted(map(_microseconds, origin.boots), reverse=True)
@@ -86,7 +87,7 @@ def _microseconds(moment: datetime) -> int:
 
 @lru_cache(maxsize=64)
 def _stretches(zone: str) -> Array:
-    """``Clock.zone``: where days have different offsets, the second of the change is searched between them."""
+    """``Clock.zone``: between days with different offsets, the second of the change is searched."""
     if is_utc(zone):
         return np.array([[-_ALWAYS, _ALWAYS, 0]])
     first, last = ((datetime(year, 1, 1) - _EPOCH).days for year in (_FIRST_YEAR - 1, _LAST_YEAR + 2))
@@ -104,7 +105,7 @@ def _stretches(zone: str) -> Array:
 
 
 def _offsets(seconds: Array, zone: str) -> Array:
-    """Microseconds east of UTC at moments in seconds since 1970."""
+    """Microseconds east of UTC at times in seconds since 1970."""
     moments = pl.Series(seconds * _SECOND).cast(pl.Datetime("us"))
     shown = to_wall(moments, zone)
     east: Array = (shown - moments).to_physical().to_numpy()
@@ -126,14 +127,14 @@ def _shown(wall: int, zone: Array) -> int:
 
 @part
 def to_utc(wall: int, zone: Array) -> int:
-    """As :func:`parsers.clock.to_utc`: of an hour that does not exist, as if clocks had not been moved."""
+    """Like :func:`parsers.clock.to_utc`: in an hour that does not exist, as if clocks had not been changed."""
     moment = _shown(wall, zone)
     return moment if moment != NO_TIME else _shown(wall + _HOUR, zone)
 
 
 @part
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970; ``_NO_DAY`` where the calendar has no such day, or for years that are not read."""
+    """Days since 1970; ``_NO_DAY`` if the calendar has no such day, or for years outside the range."""
     if not (_FIRST_YEAR <= year <= _LAST_YEAR and 1 <= month <= 12):
         return _NO_DAY
     first, next_first = _YEARS[year - _FIRST_YEAR], _YEARS[year - _FIRST_YEAR + 1]
@@ -155,7 +156,7 @@ def month_at(data: Array, at: int) -> int:
 
 @part
 def _day_at(data: Array, at: int) -> int:
-    """A day of a month; it may be padded with a blank."""
+    """A day of a month, possibly padded with a blank."""
     if data[at] == BLANK:
         return number(data, at + 1, 1) if is_digit(data[at + 1]) else NOWHERE
     return two_digits(data, at)
@@ -163,7 +164,7 @@ def _day_at(data: Array, at: int) -> int:
 
 @part
 def clock_at(data: Array, at: int) -> int:
-    """Microseconds of the day of ``hh:mm:ss``; below zero for anything else."""
+    """``hh:mm:ss`` in microseconds of the day; below zero for anything else."""
     hour, minute, second = two_digits(data, at), two_digits(data, at + 3), two_digits(data, at + 6)
     if hour < 0 or minute < 0 or second < 0 or hour > 23 or minute > 59 or second > 59:
         return NOWHERE
@@ -174,8 +175,8 @@ def clock_at(data: Array, at: int) -> int:
 
 @part
 def bsd(data: Array, at: int, micros: int, clock: Clock) -> int:
-    """The moment of ``Mon dd hh:mm:ss `` and ``micros`` more: in the newest year in which it is not later than
-    ``clock.latest``, as in :mod:`parsers.clock`."""
+    """The time of ``Mon dd hh:mm:ss `` plus ``micros``: in the newest year that puts it no later than ``clock.latest``,
+    as in :mod:`parsers.clock`."""
     month, day, of_day = month_at(data, at), _day_at(data, at + 4), clock_at(data, at + 7)
     if of_day < 0 or data[at + 3] != BLANK or data[at + 6] != BLANK or data[at + 15] != BLANK:
         return NO_TIME
@@ -190,7 +191,7 @@ def bsd(data: Array, at: int, micros: int, clock: Clock) -> int:
 
 @part
 def bsd_with_year(data: Array, day_at: int, year_at: int, clock_place: int) -> int:
-    """The wall clock time of ``Mon dd``, ``yyyy`` and ``hh:mm:ss`` at places of their own."""
+    """The wall clock time of ``Mon dd``, ``yyyy`` and ``hh:mm:ss`` at separate offsets."""
     of_day = clock_at(data, clock_place)
     if of_day < 0 or data[day_at + 3] != BLANK or data[day_at + 6] != BLANK or digits(data, year_at) != 4:
         return NO_TIME
@@ -200,19 +201,19 @@ def bsd_with_year(data: Array, day_at: int, year_at: int, clock_place: int) -> i
 
 @part
 def iso(data: Array, at: int, row: Row, clock: Clock) -> int:
-    """Where ``yyyy-mm-ddThh:mm:ss[.fraction][zone]`` ends; sets the time and all that is said of it."""
+    """Where ``yyyy-mm-ddThh:mm:ss[.fraction][zone]`` ends; sets the time and its quality."""
     return _iso(data, at, row, clock, POINT) if data[at + 10] == 84 else NOWHERE
 
 
 @part
 def written(data: Array, at: int, row: Row, clock: Clock) -> int:
-    """As :func:`iso`, also with a blank between date and time, and a comma before the fraction."""
+    """Like :func:`iso`, also with a blank between date and time, and a comma before the fraction."""
     return _iso(data, at, row, clock, COMMA) if data[at + 10] == 84 or data[at + 10] == BLANK else NOWHERE
 
 
 @part
 def _iso(data: Array, at: int, row: Row, clock: Clock, mark: int) -> int:
-    """``mark`` may stand before the fraction instead of a point."""
+    """Accepts ``mark`` before the fraction instead of a point."""
     if data[at + 4] != DASH or data[at + 7] != DASH:
         return NOWHERE
     century, year = two_digits(data, at), two_digits(data, at + 2)
@@ -249,7 +250,7 @@ def _power(exponent: int) -> int:
 
 @part
 def _zone_length(data: Array, at: int) -> int:
-    """How long ``Z``, ``+hh:mm`` or nothing is; below zero for another offset."""
+    """The length of ``Z``, ``+hh:mm`` or nothing; below zero for another offset."""
     if data[at] == 90:
         return 1
     if data[at] != PLUS and data[at] != DASH:
@@ -261,7 +262,7 @@ def _zone_length(data: Array, at: int) -> int:
 
 @part
 def _east(data: Array, at: int) -> int:
-    """Microseconds east of UTC of ``Z`` or ``+hh:mm``."""
+    """``Z`` or ``+hh:mm`` as microseconds east of UTC."""
     if data[at] == 90:
         return 0
     east = (two_digits(data, at + 1) * 60 + two_digits(data, at + 4)) * 60 * _SECOND
@@ -270,8 +271,8 @@ def _east(data: Array, at: int) -> int:
 
 @part
 def uptime(data: Array, at: int, row: Row) -> int:
-    """Where the text behind ``[  123.456789] `` begins; sets the uptime. Ten digits are seconds since 1970, as UCX
-    writes them, and no uptime."""
+    """Where the text after ``[  123.456789] `` begins; sets the uptime. Ten digits are seconds since 1970, as UCX
+    writes them, not an uptime."""
     if data[at] != OPEN:
         return NOWHERE
     start = at + 1
@@ -289,7 +290,7 @@ def uptime(data: Array, at: int, row: Row) -> int:
 
 @part
 def _names_caller(data: Array, at: int) -> bool:
-    """Whether the task or processor that wrote the line stands there, as ``[   T4411]`` of kernels with PRINTK_CALLER."""
+    """Whether the task or processor that wrote the line follows, as ``[   T4411]`` of kernels with PRINTK_CALLER."""
     if data[at] != OPEN:
         return False
     at += 1
@@ -300,7 +301,7 @@ def _names_caller(data: Array, at: int) -> bool:
 
 @part
 def since_boot(row: Row, clock: Clock, resolution: int) -> None:
-    """Sets the time of a line that only says how long its host had been up, as :func:`parsers.clock.uptime`."""
+    """Sets the time of a line that has only its host's uptime, like :func:`parsers.clock.uptime`."""
     row.quality, row.resolution = RECEIVED, resolution
     for boot in clock.boots:
         if row.uptime + boot <= clock.latest_uptime:

@@ -1,8 +1,8 @@
-"""What a message is about, read from the form of its first words: which device, interface or rank.
+"""The subject of a message, from the form of its first words: which device, interface or rank.
 
-The kernel's device messages begin with driver, bus address and interface, its file systems with the device in round
-brackets, whatever the text behind them says; libraries of jobs name the rank. So this is known of lines that no pattern
-knows, and of entities that a pattern does not name. What a pattern says is surer and takes its place.
+The kernel's device messages begin with driver, bus address and interface, its file systems' with the device in
+parentheses, whatever the text after them is; libraries of jobs name the rank. So this works for lines without a
+pattern, and for entities that a pattern does not name. A pattern's values take precedence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INTERFACE = (
     r"(?:eth|en[opsxP]|ib|team|hsn|swp|lan|wan|nic|em|p\d+p|wl[ops]|ww[ops]|usb|sfp|mgmt|dp|vlan)[\w.-]*\d[\w.@-]*"
 )
 _PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
-#: A name may stand for a group once in a regex: further ones end in "_".
+#: A regex may use a group name only once: further ones end in "_".
 _KERNEL = re.compile(
     rf"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>{_PCI})(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
     # Other buses: "1e100000.ethernet", "virtio3", a GUID of Hyper-V.
@@ -36,14 +36,15 @@ _SYSTEM = re.compile(
 )
 _RANK = re.compile(r"\[rank(\d{1,6})\]|\bRank (\d{1,6})\]")
 _PEER = re.compile(r"\bremote peer ([\w.:%-]+)<\d+>")
-#: Names that only adapters of InfiniBand and RoCE have.
+#: Names that only InfiniBand and RoCE adapters have.
 _ADAPTER = re.compile(r"\b((?:mlx[45]_|bnxt_re|irdma|hfi1_|rdmap\d+s|efa_)\w*\d\w*)")
-#: So much of a job's message is searched: more is a dump of what it had in hand.
+#: Most characters searched in a job's message: more is a dump of its data.
 _SEARCHED = 400
 
 
 def of(message: str | None, source: str | None) -> dict[str, Any]:
-    """The entities that a message of ``source`` (None: anybody's) names in a place where its writer always names them."""
+    """The entities that a message of ``source`` (None: unknown) names in a position where its writer always names
+    them."""
     if not message:
         return {}
     found: dict[str, Any] = {}
@@ -63,7 +64,7 @@ def of(message: str | None, source: str | None) -> dict[str, Any]:
 
 
 def _named(regex: re.Pattern[str], message: str) -> dict[str, Any]:
-    """What the groups say whose names are alike but for "_" at the end."""
+    """The values of groups whose names are equal except for trailing "_"."""
     match = regex.match(message)
     if match is None:
         return {}

@@ -1,7 +1,7 @@
-"""Text of strangers made visible: what would steer a terminal, turn a line around or hide in it becomes an escape.
+"""Makes untrusted text visible: characters that control a terminal, reverse a line or are invisible become escapes.
 
-One place for all that is shown to people: commands, pages, messages, the service's own log. What programs read (JSON, Parquet)
-keeps the text as it is. The escapes are those of JSON, so that they mean the same character there.
+One place for everything shown to people: commands, pages, messages, the service's own log. Output for programs (JSON,
+Parquet) keeps the text unchanged. The escapes are JSON's, so that they mean the same character there.
 """
 
 from __future__ import annotations

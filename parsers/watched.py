@@ -1,7 +1,7 @@
-"""A catalogue that follows its site's files: a pattern dropped into ``patterns.d`` is used without a restart.
+"""A catalogue that follows its site's files: a pattern added to ``patterns.d`` is used without a restart.
 
-New files replace the old catalogue as a whole, and only if nothing is wrong with them: a half-written file or a pattern
-whose example does not match leaves everything as it was, and :attr:`WatchedCatalogue.problems` says why.
+New files replace the old catalogue as a whole, and only if they have no problem: a half-written file or a pattern whose
+example does not match changes nothing, and :attr:`WatchedCatalogue.problems` gives the reason.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from pathlib import Path
 
 from parsers.patterns import Catalogue, Problem, load
 
-#: Files are looked at this often at most, seconds: a stat of a few files costs nothing, a thousand a second would.
+#: The shortest interval between checks of the files, in seconds: a stat of a few files costs nothing, a thousand a
+#: second would.
 LOOK_S = 2.0
 _Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class WatchedCatalogue:
-    """The catalogue of the built-in patterns and ``paths`` (files, or folders of ``*.toml``) as they are now.
+    """The current catalogue of the built-in patterns and ``paths`` (files, or folders of ``*.toml``).
 
-    At first the sound entries of the files are used even if others are not: a service must start.
+    At first, valid entries are used even if others are not: a service must start.
     """
 
     def __init__(self, paths: Sequence[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,10 +29,10 @@ class WatchedCatalogue:
         self._clock = clock
         self._seen = self._signature()
         self._looked = clock()
-        # Without files to follow it is loaded when it is asked for: a service that only watches them never needs it, and it
-        # is a third of a second of regular expressions.
+        # Without files to follow it is loaded on first use: a service that only watches files never needs it, and it is
+        # a third of a second of regular expressions.
         self._catalogue: Catalogue | None = load(self._paths) if self._paths else None
-        #: What is wrong with the files as they lie there; while there is something, older ones are in use.
+        #: Problems of the current files; while there are any, older files are in use.
         self.problems: list[Problem] = self.catalogue.check() if self._paths else []
 
     @property
@@ -42,7 +43,7 @@ class WatchedCatalogue:
         return self._catalogue
 
     def refresh(self) -> bool:
-        """Whether :attr:`catalogue` is another one now. Cheap to call before every batch."""
+        """Whether :attr:`catalogue` has changed. Cheap to call before every batch."""
         if not self._paths or self._clock() - self._looked < LOOK_S:
             return False
         self._looked = self._clock()
@@ -58,7 +59,7 @@ class WatchedCatalogue:
         return True
 
     def _signature(self) -> _Signature:
-        """What changes when a file is written, replaced, added or taken away."""
+        """A value that changes when a file is written, replaced, added or removed."""
         found = []
         for path in self._paths:
             for file in [path, *sorted(path.glob("*.toml"))] if path.is_dir() else [path]:

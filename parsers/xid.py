@@ -1,7 +1,8 @@
-"""What NVIDIA's error codes mean: Xids of GPUs and SXids of NVSwitches, from ``catalogue/xid.csv`` and ``sxid.csv``.
+"""The meaning of NVIDIA's error codes: Xids of GPUs and SXids of NVSwitches, from ``catalogue/xid.csv`` and
+``sxid.csv``.
 
-The actions are those that NVIDIA's catalogue recommends, by its names; classes and texts are ours. A code that is not
-listed keeps its number: "not in the catalogue" has been seen in the field and is not "harmless".
+The actions are those that NVIDIA's catalogue recommends, under its names; classes and texts are ours. An unlisted code
+keeps its number: unlisted codes occur in the field, and they are not "harmless".
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 _CATALOGUE = Path(__file__).with_name("catalogue")
-#: NVIDIA's names of what to do at once, in words.
+#: NVIDIA's names of immediate actions, in words.
 ACTIONS = {
     "RESTART_APP": "restart the program", "RESET_GPU": "reset the GPU when its jobs are gone", "RESTART_BM": "reboot the node",
     "RESTART_VM": "restart the virtual machine", "IGNORE": "nothing, unless it comes again", "CONTACT_SUPPORT": "ask NVIDIA's support",
@@ -25,7 +26,8 @@ ACTIONS = {
 
 @dataclass(frozen=True)
 class Xid:
-    """``action`` at once and ``then`` afterwards, by NVIDIA's names, None where it gives none; ``text`` says what happened."""
+    """``action`` at once and ``then`` afterwards, under NVIDIA's names, None if there is none; ``text`` describes the
+    error."""
 
     code: int
     kind: str
@@ -36,7 +38,7 @@ class Xid:
 
     @property
     def advice(self) -> str | None:
-        """The action in words; None where NVIDIA recommends none."""
+        """The action in words; None if NVIDIA recommends none."""
         return ACTIONS.get(self.action or "")
 
 
@@ -64,7 +66,7 @@ def sxids() -> dict[int, str]:
         return {int(row["sxid"]): row["class"] for row in csv.DictReader(file)}
 
 
-#: Xids that tell of memory, of a link, of the bus: as tags on their lines.
+#: Xids about memory, a link or the bus: as tags on their lines.
 _TAGS = {
     **dict.fromkeys((48, 63, 64, 92, 94, 95, 140, 171, 172), "gpu.ecc"), **dict.fromkeys((74, *range(144, 151), 155), "gpu.nvlink"),
     79: "gpu.fallen_off_bus",
@@ -72,7 +74,7 @@ _TAGS = {
 
 
 def described(code: int) -> dict[str, str]:
-    """What is added to the entities of a line with that Xid: ``xid_class`` and ``xid_action``; nothing for a code not listed."""
+    """Entities added to a line with that Xid: ``xid_class`` and ``xid_action``; empty for an unlisted code."""
     found = xids().get(code)
     if found is None:
         return {}

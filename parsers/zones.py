@@ -1,8 +1,9 @@
-"""Time zones by their IANA names, and wall clock times of them as UTC: the only arithmetic of zones.
+"""Time zones by their IANA names, and conversion of their wall clock times to UTC: the only zone arithmetic.
 
-Moments are naive UTC, wall clock times naive too. An hour that occurs twice is read as its first pass, an hour that does not
-exist as if clocks had not been moved (02:30 is one hour later). Which zone a stamp without one is in, others say: the
-configuration or the sender (``parsers.record.Origin``), and what is known by evidence the correlator's clocks.
+Times are naive UTC, wall clock times naive too. An hour that occurs twice is read as its first pass, an hour that does
+not exist as if clocks had not been changed (02:30 is one hour later). The zone of a timestamp without one comes from
+elsewhere: from the configuration or the sender (``parsers.record.Origin``), or as an estimate from the correlator's
+clocks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "Zulu")
 
 @lru_cache(maxsize=64)
 def find(name: str) -> ZoneInfo | None:
-    """The zone of that name; None for a name that the time zone database does not know, and for a path out of it."""
+    """The zone of that name; None for a name that the time zone database does not have, and for a path out of it."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -27,12 +28,12 @@ def find(name: str) -> ZoneInfo | None:
 
 
 def known_zone(name: str) -> str:
-    """``name`` if it is an IANA zone here, else UTC: a misspelt zone must not lose lines."""
+    """``name`` if it is a known IANA zone, else UTC: a misspelt zone must not lose lines."""
     return "UTC" if find(name) is None else name
 
 
 def is_utc(name: str) -> bool:
-    """Whether wall clock times of a zone are UTC as they are."""
+    """Whether wall clock times of a zone equal UTC."""
     return known_zone(name) in _UTC
 
 
@@ -47,7 +48,7 @@ def wall_of(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def to_utc(walls: pl.Series, name: str) -> pl.Series:
-    """A column of wall clock times of a zone as UTC, as ``utc_of`` reads each."""
+    """A column of wall clock times of a zone as UTC, each as in ``utc_of``."""
     zone = known_zone(name)
     if is_utc(zone):
         return walls

@@ -1,9 +1,9 @@
-"""The store: tables, questions about them, and the engine behind the door.
+"""The store: tables, queries over them, and the engine behind the protocol.
 
-Owns what is kept: ``door`` says what an engine does, ``tables`` what it holds, ``questions`` what is asked of it, ``errors`` what it
-raises; what holds for every engine lies beside them. ``store.duckdb`` is the one engine so far.
+``door`` defines the protocol of an engine, ``tables`` the schema, ``questions`` the named queries, ``errors`` the
+exceptions; everything that applies to every engine is beside them. ``store.duckdb`` is the only engine so far.
 
-This is where it is chosen: everybody else names the protocol. ``open_store(path)`` gives a ``store.door.Door``.
+The engine is chosen here: all other code uses the protocol. ``open_store(path)`` returns a ``store.door.Door``.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ __all__ = ["is_store", "open_store", "restore", "set_log_aside"]
 
 
 def open_store(path: Path | str | None, *, read_only: bool = False) -> Door:
-    """Opens (or makes) the store in folder ``path``; None keeps it in memory. Raises ``StoreHeld`` or ``StoreError``."""
-    from store.duckdb.store import DuckStore  # DuckDB and Polars load only when a store is used
+    """Opens (or creates) the store in folder ``path``; None keeps it in memory. Raises ``StoreHeld`` or
+    ``StoreError``."""
+    from store.duckdb.store import DuckStore  # DuckDB and Polars are imported only when a store is used
 
     return DuckStore(None if path is None else Path(path), read_only=read_only)
 
 
 def is_store(folder: Path) -> bool:
-    """Whether a store lies in a folder."""
+    """Whether a folder contains a store."""
     from store.duckdb.store import DATABASE
 
     return (folder / DATABASE).exists()
 
 
 def restore(copy: Path, into: Path) -> None:
-    """Puts a copy that ``Door.backup`` made into an empty or new folder. Raises ``StoreError``."""
+    """Restores a copy made by ``Door.backup`` into an empty or new folder. Raises ``StoreError``."""
     from store.duckdb.copies import restore as put_back
     from store.duckdb.store import DuckStore
 
@@ -40,8 +41,8 @@ def restore(copy: Path, into: Path) -> None:
 
 
 def set_log_aside(folder: Path) -> Path | None:
-    """Puts a log of changes that cannot be read beside the store, which opens without it then; where it lies now, None if there is no
-    log. Raises ``OSError``; ``StoreError`` where another process has the store open."""
+    """Moves an unreadable write-ahead log out of the way, so that the store opens without it; returns its new path,
+    None if there is no log. Raises ``OSError``; ``StoreError`` if another process has the store open."""
     from store.duckdb import damage
     from store.duckdb.store import DATABASE
     from store.errors import StoreError

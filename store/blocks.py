@@ -1,9 +1,10 @@
-"""All lines of one thing said: the traceback before an error, the block behind an Xid, what a daemon said on a second line.
+"""Groups the lines of one message: the traceback before an error, the block after an Xid, the second line of a daemon's
+message.
 
-A line's block is looked for among the stored lines of its file when somebody asks, by their numbers alone. So it does not
-matter in which batches the lines came, in which order, or how often: what belongs together is never parsed together.
-Several speakers may write to one file at once (ranks, programs): only lines of the same speaker are looked at, and the
-first of them that does not belong ends the block.
+A line's block is searched among the stored lines of its file on demand, by line number alone. So the batches, the order
+and the repetition of incoming lines do not matter: blocks are never parsed together. Several writers may write to one
+file at once (ranks, programs): only lines of the same writer count, and the first one that does not belong ends the
+block.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from store.questions import lines
 
 Row = Mapping[str, Any]
 
-#: Lines of a file that are looked at before and behind a line. Tracebacks of frameworks have up to some 60 frames of two
-#: or three lines, a kernel's block about 100; several ranks may write at once.
+#: Lines of a file examined before and after a line. Framework tracebacks have up to some 60 frames of two or three
+#: lines, a kernel block about 100; several ranks may write at once.
 BEFORE, BEHIND = 300, 400
-#: More lines of one block are not listed.
+#: Most lines listed of one block.
 LONGEST = 200
 
-#: Who printed a line of a job: srun's task number, a launcher's and torchrun's labels.
+#: Who wrote a line of a job: srun's task number, labels of a launcher and of torchrun.
 _LABEL = re.compile(r"^(?:\d{1,6}: ?)?(?:\[\d+\] )?(?:\[[A-Za-z][A-Za-z_]*\d+(?:\|\d+)?\]:? ?)*")
 
 _HEAD = re.compile(r"Traceback \(most recent call last\):|\u256d.*Traceback")
-#: What stands between a traceback's head and its error: frames and their code; and what joins it to the one before it.
+#: Lines between a traceback's head and its error: frames with their code; and the text that joins it to the previous
+#: one.
 _FRAME = re.compile(r"[ \t]|[\u2502\u256d\u2570]|$")
 _JOINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 
-#: What goes on behind an error in a job's output: C++ frames and words of PyTorch, its launcher's report, the stacks of
-#: MPICH, Open MPI and UCX, a shell's core dump.
+#: Continuations after an error in job output: C++ frames and PyTorch text, its launcher's report, stacks of MPICH, Open
+#: MPI and UCX, a shell's core dump message.
 _JOB_GOES_ON = re.compile(
     r"\s+what\(\): |frame #\d+: |Exception raised from |C\+\+ CapturedTraceback|#\d+ +0x[0-9a-f]+ |#\d+ \S.* from "
     r"|(?:CUDA|HIP) kernel errors might be|For debugging consider passing|Compile with `?TORCH_USE|Device-side assertion tracking"
@@ -42,7 +44,7 @@ _JOB_GOES_ON = re.compile(
     r"|(?:P?MPI\w*|internal_\w+)\(\d+\)[. ]*: |\[[\w.-]+:\d+\] (?:\*\*\*|\[ ?\d+\]) |=+ backtrace|\s*\d+ +0x[0-9a-f]+ "
 )
 
-#: What goes on behind an error of the kernel, beside what the catalogue marks as part of a block.
+#: Continuations after a kernel error, beside those that the catalogue marks as part of a block.
 _KERNEL_GOES_ON = re.compile(
     r"NVRM: (?:GPU (?:at PCI|Board)|GPU\d* .*(?:history|RPC|GSP)|[ \t(]|installed in|fallen off|Note)|[ \t]|Call Trace|Code: "
     r"|R[A-Z0-9]{2}: |CPU: \d+ |PKRU|CR2: |FS: |Workqueue: |Mem-Info|Tasks state|\[ *\d+\] +\d+ +\d+ "
@@ -51,9 +53,10 @@ _JOB = ("job_stdout", "job_stderr")
 
 
 def attach(store: Answers, events: Iterable[dict[str, Any]]) -> None:
-    """Puts ``lines`` (``{"line", "text"}`` of each, in the file's order) into every event whose block has several.
+    """Adds ``lines`` (``{"line", "text"}`` each, in file order) to every event whose block has several.
 
-    ``events`` are rows as pages and commands show them: ``source`` is the file, ``line`` its place. ``store`` is asked for them.
+    ``events`` are rows as pages and commands show them: ``source`` is the file, ``line`` the line number. ``store`` is
+    queried for the lines.
     """
     wanted: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
@@ -70,7 +73,7 @@ def attach(store: Answers, events: Iterable[dict[str, Any]]) -> None:
 
 
 def _ranges(lines: list[int]) -> list[tuple[int, int]]:
-    """What to read for ``lines``: ranges that do not overlap."""
+    """Non-overlapping ranges to read for ``lines``."""
     found: list[tuple[int, int]] = []
     for line in sorted(set(lines)):
         low, high = max(1, line - BEFORE), line + BEHIND
@@ -82,7 +85,7 @@ def _ranges(lines: list[int]) -> list[tuple[int, int]]:
 
 
 def block(near: Sequence[Row], line: int) -> list[Row]:
-    """The lines of the block of ``line`` among ``near`` (lines of one file in order); empty if the line is not there."""
+    """The lines of the block of ``line`` among ``near`` (ordered lines of one file); empty if the line is not there."""
     own = next((row for row in near if row["line"] == line), None)
     if own is None:
         return []
@@ -100,7 +103,7 @@ def block(near: Sequence[Row], line: int) -> list[Row]:
 
 
 def _speaker(row: Row) -> tuple[object, ...] | None:
-    """Who wrote a line, where several write to one file at once; None: what goes on stands right behind the line."""
+    """Who wrote a line, if several write to one file at once; None: continuations directly follow the line."""
     if row["source"] in _JOB:
         text = str(row["raw"] or "")
         return (text[: _end_of_label(text)].strip(),)
@@ -108,7 +111,7 @@ def _speaker(row: Row) -> tuple[object, ...] | None:
 
 
 def _first(lines: Sequence[Row], at: int) -> int:
-    """The place of the block's first line: a traceback's head, the line with a header; else ``at`` itself."""
+    """The index of the block's first line: a traceback's head, or the line with a header; else ``at`` itself."""
     if lines[at]["format"] == "continuation":
         return next((place for place in range(at - 1, -1, -1) if lines[place]["format"] != "continuation"), at)
     head = at
@@ -123,7 +126,7 @@ def _first(lines: Sequence[Row], at: int) -> int:
             elif not _FRAME.match(text):
                 if not joined:
                     break
-                joined = False  # the words of the error that came first
+                joined = False  # the text of the error that came first
     return head
 
 
@@ -140,7 +143,7 @@ def _goes_on(row: Row, own: Row) -> bool:
 
 
 def _text(row: Row) -> str:
-    """The words of a line without the label of who printed it."""
+    """The text of a line without its writer's label."""
     text = str(row["raw"] or "")
     return text[_end_of_label(text) :] if row["source"] in _JOB else text
 

@@ -1,7 +1,7 @@
 """One cluster under two names: the configuration's, which its lines have, and Slurm's own, which accounting has.
 
-Under two names jobs and lines never meet. Where nothing speaks for a second cluster, the rows that name it by the other name
-get the configuration's (as ``ingest --cluster`` does with a tree); where something does, people are told and decide.
+Under two names, jobs and lines never meet. If nothing indicates a second cluster, the rows with the other name get the
+configuration's (as ``ingest --cluster`` does with a tree); otherwise a person is asked to decide.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from store.tables import FACTS, FILES, JOBS, LINE_CLUSTERS, LOGS, METADATA, NODE
 
 #: The fact that holds the other names: {other: the configuration's}.
 FACT = "cluster_aliases"
-#: Of several clusters that begin to send at once, one may be heard first: nothing is concluded from less than so many seconds
-#: of received lines. An agent tells of itself every minute.
+#: When several clusters start sending at once, one may arrive first: nothing is concluded from less than this many
+#: seconds of received lines. An agent sends its status every minute.
 SURE_S = 300.0
-#: What rows other than lines are renamed, and what operators said of them.
+#: Rows other than lines that are renamed, and operators' statements about them.
 _RENAMED = (
     *(METADATA.tables[f"raw.{name}"] for name in TABLES if name != "logs"), FILES,
     *(METADATA.tables[f"kept.{name}"] for name in ("detections", "versions", "aliases", "notices", "feedback")),
 )  # fmt: skip
-#: Tables that a second cluster would be named in before its first job: states, settings, files of jobs.
+#: Tables that would name a second cluster before its first job: states, settings, job files.
 _WITNESSES = tuple(
     METADATA.tables[f"raw.{name}"] for name in ("node_states", "settings", "topology", "links", "boots", "artifacts")
 )
@@ -37,14 +37,15 @@ _WITNESSES = tuple(
 
 @dataclass(frozen=True)
 class Names:
-    """``same``: accounting's other names of the configured cluster. ``doubts``: those that may be one, and may be others."""
+    """``same``: accounting's other names of the configured cluster. ``doubts``: names that may be its or another
+    cluster's."""
 
     same: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
 
 def names(store: Asks, cluster: str | None) -> Names:
-    """What accounting calls the cluster of which the configuration says that it is called ``cluster``."""
+    """Accounting's names for the cluster that the configuration calls ``cluster``."""
     if cluster is None:
         return Names()
     lines, jobs = _named(store, LINE_CLUSTERS), _named(store, JOBS)
@@ -52,7 +53,7 @@ def names(store: Asks, cluster: str | None) -> Names:
     others = sorted(jobs - lines - {cluster, *known})
     if cluster not in lines or not others:
         return Names(tuple(known))
-    # Slurm writes a cluster's name in small letters, whatever slurm.conf says.
+    # Slurm writes a cluster's name in lower case, whatever slurm.conf has.
     spelled = [name for name in others if name.lower() == cluster.lower()]
     rest = [name for name in others if name not in spelled]
     if len(rest) == 1 and jobs == {*spelled, *rest} and lines == {cluster} and _alone(store, cluster, rest[0]):
@@ -61,13 +62,14 @@ def names(store: Asks, cluster: str | None) -> Names:
 
 
 def _known(store: Asks, cluster: str) -> set[str]:
-    """Other names that were taken for the cluster's before."""
+    """Other names already accepted for the cluster."""
     found = store.ask(sa.select(FACTS.c.value).where(FACTS.c.name == FACT))
     return {other for other, meant in json.loads(found[0]["value"] if found else "{}").items() if meant == cluster}
 
 
 def _alone(store: Asks, cluster: str, other: str) -> bool:
-    """Whether nothing speaks for a second cluster, and a node of accounting's speaks under the configuration's name."""
+    """Whether nothing indicates a second cluster, and a node known to accounting sends under the configuration's
+    name."""
     for table in _WITNESSES:
         if not _named(store, table) <= {cluster, other}:
             return False
@@ -78,8 +80,8 @@ def _alone(store: Asks, cluster: str, other: str) -> bool:
 
 
 def _received(store: Asks, cluster: str) -> bool:
-    """Whether what came over the network came long enough, and agents (who say whose they are) name no other cluster. Where nothing
-    was ever received, nothing speaks against it."""
+    """Whether data has arrived over the network for long enough, and agents (which state their cluster) name no other.
+    If nothing was ever received, nothing contradicts it."""
     try:
         if not _named(store, NODES) <= {cluster}:
             return False
@@ -96,8 +98,8 @@ def _named(store: Asks, table: sa.Table) -> set[str]:
 
 
 def unite(store: Door, cluster: str | None) -> dict[str, str]:
-    """Gives rows under another name of the configured cluster its name, and says which other names there are. A name that
-    has lines of its own meanwhile is none any more."""
+    """Gives rows with another name of the configured cluster its name, and returns the other names. A name that has
+    lines of its own by now no longer counts."""
     if cluster is None:
         return {}
     same, known = set(names(store, cluster).same), _known(store, cluster)
@@ -115,7 +117,7 @@ def _rename(store: Door, others: Sequence[str], cluster: str) -> None:
 
 
 def renamed(data: pl.DataFrame, others: Mapping[str, str]) -> pl.DataFrame:
-    """Rows of a table other than that of lines, with the clusters' other names replaced."""
+    """Rows of a table other than that of lines, with the cluster's other names replaced."""
     if not others or "cluster" not in data.columns:
         return data
     return data.with_columns(pl.col("cluster").replace(dict(others)))

@@ -1,9 +1,9 @@
-"""Lines whose ``event`` turned out to be a false claim: of hosts that speak as slurmctld and run none, and of nodes whose address
-sent them in another host's name.
+"""Lines whose ``event`` turned out to be a false claim: of hosts that write as slurmctld and do not run it, and of
+nodes whose address sent them in another host's name.
 
-Which these are may be known only long after a line was stored, and in files that are not written again. So the correlator keeps
-the names here, and whoever shows lines to people looks them up: a line keeps its text, its event is ``other``, and ``claims``
-names the event that it claims. ``raw.log_view`` has the event as it was read.
+This may become known long after a line was stored, and in files that are never rewritten. So the correlator stores the
+names here, and everything that shows lines to people applies them: a line keeps its text, its event becomes ``other``,
+and ``claims`` holds the claimed event. ``raw.log_view`` has the event as parsed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from store.questions.authority import RELAYED
 
-#: The fact that holds them.
+#: The fact that holds the names.
 FACT = "disowned"
-#: Between the parts of a name; in no name of a cluster or host.
+#: Separates the parts of a name; occurs in no name of a cluster or host.
 SEPARATOR = "\x1f"
 _CONTROLLERS, _SENDERS = "slurmctld", "senders"
 
 
 def fact(controllers: Iterable[tuple[str | None, str]], senders: Iterable[tuple[str | None, str, str]]) -> str:
-    """The fact's text. ``controllers``: cluster and host of those that speak as slurmctld and run none; ``senders``: cluster, address
-    and host of those that a node's address spoke for."""
+    """The fact's text. ``controllers``: cluster and host of those that write as slurmctld and do not run it;
+    ``senders``: cluster, address and host for lines that a node's address sent in that host's name."""
     return json.dumps(
         {
             _CONTROLLERS: sorted({SEPARATOR.join((cluster or "", host)) for cluster, host in controllers}),
@@ -33,8 +33,8 @@ def fact(controllers: Iterable[tuple[str | None, str]], senders: Iterable[tuple[
 
 
 def claims(rows: Sequence[dict[str, Any]], known: str | None) -> list[dict[str, Any]]:
-    """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``) as people see them; ``known``: the
-    fact's text. Each row that claims an event has ``claims``."""
+    """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``) as shown to
+    people; ``known``: the fact's text. Each row that claims an event gets ``claims``."""
     names: Mapping[str, list[str]] = json.loads(known) if known else {}
     controllers, senders = (frozenset(names.get(part, ())) for part in (_CONTROLLERS, _SENDERS))
     if not controllers and not senders:
@@ -65,12 +65,12 @@ def _joined(*columns: str) -> str:
     return f"concat_ws(chr({ord(SEPARATOR)}), {', '.join(columns)})"
 
 
-#: The fact as a relation of one row, for a cross join: subqueries in the condition would be run for each place that uses it, and
-#: cost a query that reads none of them twenty times its time.
+#: The fact as a relation of one row, for a cross join: subqueries in the condition would run for each place that uses
+#: it, and slow a query that needs none of them down twentyfold.
 NAMES = f"""(SELECT {_names(_CONTROLLERS)} AS disowned_controllers, {_names(_SENDERS)} AS disowned_senders
   FROM model.facts WHERE name = '{FACT}')"""
 
-#: The same as ``claims`` as a condition in SQL, on the columns of ``raw.log_view`` and of ``NAMES``.
+#: The same as ``claims``, as an SQL condition on the columns of ``raw.log_view`` and of ``NAMES``.
 IS_DISOWNED = f"""(event <> 'other' AND (
   (source = 'slurmctld' AND (format IS DISTINCT FROM 'slurm' OR starts_with(coalesce(file, ''), '{RELAYED}'))
    AND list_contains(disowned_controllers, {_joined("coalesce(cluster, '')", "coalesce(host, '')")}))

@@ -1,11 +1,12 @@
-"""The door: everything that Faultline asks of a store. An engine is a class that does this; today's is in ``store.duckdb``.
+"""The protocol between Faultline and a store. An engine is a class that implements it; the current one is in
+``store.duckdb``.
 
-Read: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Write: ``append`` for rows of a
-step, ``write`` for all else, each one transaction. Both hold for a whole store; a person's view of it (``store.duckdb.visible``) has
-``Asks`` only. What an engine must spell beside standard SQL is listed in ``store.functions`` and ``store.tables`` (derived
-tables). ``tests/store/test_door.py`` is the same suite for every engine.
+Reading: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Writing: ``append``
+for the rows of a step, ``write`` for everything else, each one transaction. Both apply to a whole store; a person's
+view of it (``store.duckdb.visible``) has only ``Asks``. What an engine must provide beyond standard SQL is listed in
+``store.functions`` and ``store.tables`` (derived tables). ``tests/store/test_door.py`` is one suite for every engine.
 
-Errors are those of ``store.errors``; no error of an engine's own passes the door.
+Errors are those of ``store.errors``; an engine's own errors never leave it.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from sqlalchemy.sql.dml import UpdateBase
 
 from store.changes import Changes, Mark
 
-#: Stands for the text of a line that may speak of others, where one person reads.
+#: Replaces the text of a line that may concern other people, for a reader with a restricted view.
 WITHHELD = "(text not shown: it may speak of other people's jobs)"
-#: What can be asked.
+#: The type of a query.
 Question = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
-#: Rows that one transaction added, as they were inserted: tables of ``raw`` and frames.
+#: Rows that one transaction added, as inserted: tables of ``raw`` and frames.
 Added = Sequence[tuple[str, pl.DataFrame]]
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """The ledger's line about one ingested file.
+    """The ledger entry of one ingested file.
 
-    ``digest`` is over the first ``consumed`` bytes of its content, which end at a line end and hold ``lines`` lines.
-    ``tail`` is the unterminated line behind them, if there was one: stored too, and replaced when it has grown.
+    ``digest`` covers the first ``consumed`` bytes of its content, which end at a line end and hold ``lines`` lines.
+    ``tail`` is the unterminated line after them, if there was one: stored too, and replaced once it has grown.
     """
 
     path: str
@@ -57,73 +58,74 @@ class FileEntry:
 
 
 class Listener(Protocol):
-    """Who is given rows as they are added, so that they need not be asked for."""
+    """Receives rows as they are added, so that it need not query for them."""
 
     def on_added(self, added: Added) -> None:
-        """Called as soon as they are stored, transaction by transaction; other writers wait meanwhile."""
+        """Called as soon as rows are stored, once per transaction; other writers wait meanwhile."""
 
     def digest(self) -> None:
-        """Called by whoever stored them once others may write."""
+        """Called by the thread that stored them, once others may write."""
 
 
 class Answers(Protocol):
-    """What answers questions with rows: a store, a person's view of one, a page's reader, a transaction."""
+    """Answers queries with rows: a store, a person's view of one, a page's reader, a transaction."""
 
     def ask(self, question: Question) -> list[dict[str, Any]]:
         """Rows as dicts, by the names of the question's columns."""
 
 
 class Asks(Protocol):
-    """A store or a person's view of one. Any thread may ask; an answer is of one moment."""
+    """A store or a person's view of one. Any thread may query; an answer is a consistent snapshot."""
 
     def ask(self, question: Question) -> list[dict[str, Any]]:
-        """Rows as dicts, by the names of the question's columns. Times are naive UTC. Raises ``EngineError``; ``NoSuchTable``
-        where an older version made the store, or the reader may not see the table."""
+        """Rows as dicts, by the names of the question's columns. Times are naive UTC. Raises ``EngineError``;
+        ``NoSuchTable`` if an older version created the store, or the reader may not see the table."""
 
     def ask_frame(self, question: Question) -> pl.DataFrame:
-        """The same as a frame: for many rows."""
+        """The same as a frame, for many rows."""
 
     def cursor(self) -> Any:
-        """What ``queries.kql`` runs a compiled query on: a connection of its own, with the engine's own words and errors."""
+        """A connection for ``queries.kql`` to run a compiled query on, with the engine's own SQL and errors."""
 
     def info(self) -> Mapping[str, Any]:
-        """What the store holds: ``lines``, ``first`` and ``last`` time, ``bytes`` (``archived``: of which in files of closed days),
-        ``folder``. Empty for a person's view: that is the site's."""
+        """Figures about the store: ``lines``, ``first`` and ``last`` time, ``bytes`` (``archived``: the part in files
+        of closed days), ``folder``. Empty for a person's view: the figures cover the whole site."""
 
     def seen_by(self, user: str) -> Asks:
-        """The same store as this user may see it: their rows only."""
+        """The same store with only the rows that this user may see."""
 
 
 class Writer(Protocol):
-    """One transaction: all of it is stored, or nothing."""
+    """One transaction: everything is stored, or nothing."""
 
     def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
-        """Rows as the transaction sees them; also of a change that returns some."""
+        """Rows as the transaction sees them; also for a change that returns some."""
 
     def ask_frame(self, question: Question) -> pl.DataFrame:
         """The same as a frame."""
 
     def change(self, statement: UpdateBase) -> int:
-        """Runs a Core insert, update or delete; gives the number of rows it changed."""
+        """Runs a Core insert, update or delete; returns the number of rows it changed."""
 
     def insert(self, table: sa.Table, data: pl.DataFrame) -> None:
-        """Adds the rows of a frame, by column name; columns that it lacks are null or have their default."""
+        """Adds the rows of a frame, by column name; columns that it lacks are null or get their default."""
 
     def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
-        """Adds the rows of a frame in place of those that have the same values in ``keys`` (none of them null)."""
+        """Adds the rows of a frame, replacing those with the same values in ``keys`` (none of them null)."""
 
     def amend(self, statement: UpdateBase) -> int:
-        """As ``change``, for rows of ``raw`` that were there already: whoever follows new rows has to look at all again."""
+        """Like ``change``, for existing rows of ``raw``: readers that follow new rows must then read everything
+        again."""
 
     def amend_by(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
-        """Gives rows of ``raw`` that have the same values in ``keys`` (null is the same as null) those of the other columns of
-        ``data``. The key ``place`` is where a row is (``store.functions.row_place``)."""
+        """Updates rows of ``raw`` with the same values in ``keys`` (null equals null) with the other columns of
+        ``data``. The key ``place`` is a row's location (``store.functions.row_place``)."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """What a person should know of a store: what it holds (``info``, and so many lines in files of closed days), what a damaged log
-    cost, what is wrong with files."""
+    """The health of a store for people: its figures (``info``, and the lines in files of closed days), losses through a
+    damaged log, and problems of files."""
 
     info: Mapping[str, Any]
     lost: Sequence[str]
@@ -164,7 +166,7 @@ class Sealed:
 
 @dataclass(frozen=True)
 class Copy:
-    """A backup: where it lies, and of each table how many rows it has and a digest over them that is of no order."""
+    """A backup: its location, and for each table its number of rows and an order-independent digest of them."""
 
     folder: Path
     tables: Mapping[str, tuple[int, str]]
@@ -172,7 +174,7 @@ class Copy:
 
 @runtime_checkable
 class Door(Asks, Protocol):
-    """A whole store. ``folder``: where it lies, None for one in memory."""
+    """A whole store. ``folder``: its location, None for one in memory."""
 
     @property
     def folder(self) -> Path | None: ...
@@ -186,14 +188,15 @@ class Door(Asks, Protocol):
         self, rows: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = (), *, sealed: Sequence[pl.DataFrame] = (),
         also: Callable[[Writer], None] | None = None,
     ) -> None:  # fmt: skip
-        """One step of input in one transaction: ``rows`` by table of ``raw``, ``sealed`` parts of lines that are in order and fill
-        whole segments, the ledger's entries, and what ``also`` changes (positions of the spool, ranges of streams)."""
+        """Stores one step of input in one transaction: ``rows`` by table of ``raw``, ``sealed`` blocks of ordered lines
+        that fill whole segments, the ledger's entries, and the changes of ``also`` (positions of the spool, ranges of
+        streams)."""
 
     def write(self) -> AbstractContextManager[Writer]:
         """Any other changes in one transaction; one writer at a time."""
 
     def name_cluster(self, cluster: str) -> None:
-        """Gives all rows of ``raw`` that name no cluster this one."""
+        """Gives this cluster to all rows of ``raw`` that have none."""
 
     def fact(self, name: str) -> str | None:
         """A named value of ``model.facts``, None if there is none."""
@@ -202,72 +205,75 @@ class Door(Asks, Protocol):
         """Sets a named value."""
 
     def open_intake(self) -> None:
-        """Makes the tables of ``intake``, and prepares for rows that come in all the time."""
+        """Creates the tables of ``intake``, and prepares for continuous input."""
 
     # -- following what is new
 
     @property
     def listeners(self) -> MutableSet[Listener]:
-        """Who is given new rows, as long as somebody else holds on to them."""
+        """Objects that receive new rows, held by weak references."""
 
     @property
     def is_notifying(self) -> bool:
-        """Whether rows are being committed of which the listeners were not told yet."""
+        """Whether rows are being committed that the listeners have not received yet."""
 
     def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:
-        """What was added, amended, removed and moved in these tables of ``raw`` after a mark, or that it is too old; cheap where
-        nothing changed."""
+        """The rows added, amended, removed and moved in these tables of ``raw`` after a mark, or that the mark is too
+        old; cheap if nothing changed."""
 
     def stored_since(self, rows: sa.FromClause, changes: Changes) -> sa.ColumnElement[bool]:
-        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were added. Where others were removed or
-        moved meanwhile it holds for some of those too, and lines that were moved into files of closed days it does not find: whoever
-        needs the added rows alone reads all then. It holds for all rows where the mark was too old."""
+        """A condition for queries: the added rows of a table of ``raw``, or of an alias of one. If others were removed
+        or moved meanwhile, it also selects some of those, and it misses lines that were moved into files of closed
+        days: a caller that needs exactly the added rows then reads everything. It is true for all rows if the mark was
+        too old."""
 
     def others_tidy(self) -> AbstractContextManager[None]:
-        """Meanwhile the engine's own upkeep is left to others' commits: for a writer for whom somebody waits."""
+        """Leaves the engine's own maintenance to other commits meanwhile: for a writer that somebody waits for."""
 
     # -- looking after it
 
     def reopen_if_broken(self) -> None:
-        """Opens a store anew that its engine gave up. Raises ``StoreError`` where it cannot be opened yet."""
+        """Reopens a store that its engine gave up. Raises ``StoreError`` if it cannot be opened yet."""
 
     def explain(self, question: Question) -> str:
-        """The engine's plan of a question, for people."""
+        """The engine's plan of a query, for people."""
 
     def migrate(self) -> None:
-        """Makes tables and views of this version. Raises ``StoreError`` for a store of a newer one, and leaves it as it is."""
+        """Creates the tables and views of this version. Raises ``StoreError`` for a store of a newer one, and leaves
+        that unchanged."""
 
     def lease(self) -> AbstractContextManager[None]:
-        """Nobody else writes meanwhile, in this process; other processes are kept out as long as the store is open."""
+        """Excludes other writers of this process meanwhile; other processes are excluded for as long as the store is
+        open."""
 
     def close_days(self, today: date, *, hot_days: int) -> Closed:
-        """Archives days that lie behind the hot ones. Raises ``OSError`` and ``StoreError`` (``LinesChanged`` where lines went on changing
-        meanwhile); what was archived before stays so."""
+        """Archives days before the hot ones. Raises ``OSError`` and ``StoreError`` (``LinesChanged`` if lines kept
+        changing meanwhile); what was archived before stays archived."""
 
     def drop_before(self, day: date) -> Dropped:
-        """Drops what was seen before a day (UTC): all of it or nothing."""
+        """Drops everything older than a day (UTC): all of it or nothing."""
 
     def seal(self, *, least: int) -> Sealed:
-        """Puts loose lines in order where at least so many wait."""
+        """Puts loose lines in order if at least ``least`` wait."""
 
     def add_filters(self) -> None:
-        """Makes what finds texts of lines that were stored in a hurry; nothing where there are none."""
+        """Builds the text filters of lines that were stored without them; does nothing if there are none."""
 
     @property
     def lost(self) -> Sequence[str]:
-        """What a damaged log cost, in words, until somebody removed the note of it."""
+        """What a damaged log lost, in words, until somebody removes the note."""
 
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""
 
     def backup(self, folder: Path) -> Copy:
-        """A consistent copy into an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
+        """Makes a consistent copy in an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
 
     def verify(self, copy: Copy) -> list[str]:
-        """How a copy differs from what was written down when it was made; empty if it does not."""
+        """How a copy differs from the record made with it; empty if it does not."""
 
     def close(self) -> None:
-        """Gives the store back."""
+        """Releases the store."""
 
     def __enter__(self) -> Self: ...
 

@@ -75,9 +75,7 @@ def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
     """Texts as a terminal finally shows them: no colours, and of a progress bar only what follows it."""
     text = pl.col("text")
     odd = text.str.contains("\x1b", literal=True) | text.str.contains("\r", literal=True)
-    if not frame.select(
-        odd.any()
-    ).item():  # true for nearly all batches, and each expression below is built anew every time
+    if not frame.select(odd.any()).item():  # mostly true, and each expression below is built anew every time
         return frame
     shown = text.str.replace_all(_COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
     return frame.with_columns(

@@ -1,15 +1,16 @@
-"""The archive: days past the hot window move from ``raw.logs`` into Parquet files and stay where every question finds them.
+"""The archive: days past the hot window move from ``raw.logs`` into Parquet files and stay visible to every query.
 
-``close_days`` writes the lines of a closed day into files below ``archive/YYYY-MM-DD/`` (``store.duckdb.archive_file``). Then one
-transaction takes them out of ``raw.logs``, registers the files in ``raw.archive`` and makes the views anew, which read both
-tiers: a reader sees a line in one of them, never in both or in none. A file is named in ``raw.archive`` before its first
-byte is written, so that whatever a crash leaves is known and removed at the next start; files that are not named there are
-never touched.
+``close_days`` writes the lines of a closed day into files below ``archive/YYYY-MM-DD/``
+(``store.duckdb.archive_file``). Then one transaction deletes them from ``raw.logs``, registers the files in
+``raw.archive`` and recreates the views, which read both tiers: a reader sees a line in exactly one of them. A file is
+registered in ``raw.archive`` before its first byte is written, so that anything a crash leaves behind is known and
+removed at the next start; unregistered files are never touched.
 
-What cannot be archived yet stays in DuckDB: lines that tell no time and came over no network, lines of a day with fewer than ``LEAST_LINES`` (also such
-that came late for an archived day), and the unfinished last line of a file that is still growing.
+What cannot be archived yet stays in DuckDB: lines without a time that did not arrive over a network, lines of a day
+with fewer than ``LEAST_LINES`` (also those that arrived late for an archived day), and the unfinished last line of a
+file that is still growing.
 
-``drop_before`` is retention: whole days go, with their files and text filters.
+``drop_before`` is retention: whole days are deleted, with their files and text filters.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ from store.tables import LOGS
 log = structlog.get_logger()
 
 FOLDER = "archive"
-#: Fewer lines of a day stay in DuckDB: a file for them would cost more to look at than it saves.
+#: A day with fewer lines stays in DuckDB: a file for them would cost more to read than it saves.
 LEAST_LINES = 20_000
-#: A part whose lines change while it is written is written anew; the last time nobody else may write meanwhile.
+#: Attempts to write a part whose lines change meanwhile; the last attempt excludes other writers.
 TRIES = 3
 
-#: What tells when a line was: what it says, else when it came.
+#: The columns that date a line: its own time, else its arrival.
 CLOCKS = ("time", "received_time")
-#: A closed segment that is left with less than one in so many of its lines is given up.
+#: A closed segment is dissolved once less than one in this many of its lines is left.
 LONELY = 4
-#: States of a file: it is being written, it holds lines, or its lines are dropped and readers may still have it open.
+#: States of a file: being written, holding lines, or with its lines dropped while readers may still have it open.
 WRITING, KEPT, DROPPED = "writing", "kept", "dropped"
 
-#: What would change if a line did. Its text never does.
+#: Changes whenever a line does. A line's text never changes.
 _FINGERPRINT = """SELECT count(*), coalesce(sum(hash(time, time_quality, sender_time, received_time, resolution_us, cluster, host,
   source, format, unit, pid, facility, severity, event, job_id, file, line)::HUGEINT), 0)"""
 
@@ -61,8 +62,9 @@ _FINGERPRINT = """SELECT count(*), coalesce(sum(hash(time, time_quality, sender_
 def close_days(store: OpenStore, today: date, *, hot_days: int = 2, least: int = LEAST_LINES) -> Closed:
     """Archives every day that lies more than ``hot_days`` days before ``today`` (UTC). Cheap when there is nothing to do.
 
-    Others may read and write meanwhile; the last step of each file keeps writers out for about a second per million lines.
-    Raises ``OSError`` and ``duckdb.Error``; what was closed before stays closed, and the next call goes on behind it.
+    Others may read and write meanwhile; the last step of each file excludes writers for about a second per million
+    lines. Raises ``OSError`` and ``duckdb.Error``; what was closed before stays closed, and the next call continues
+    after it.
     """
     done = Closed()
     if store.folder is None:
@@ -89,7 +91,7 @@ def _days(store: OpenStore, until: date, least: int) -> list[date]:
 
 
 def _close(store: OpenStore, day: date) -> Iterator[Written]:
-    """Moves one day; lines that come meanwhile wait for the next time."""
+    """Moves one day; lines that arrive meanwhile wait for the next call."""
     found = [piece for clock in CLOCKS for piece in slices(_seconds(store, day, clock), day, clock)]
     for part in parts(found):
         for attempt in range(1, TRIES + 1):
@@ -112,20 +114,20 @@ def _seconds(store: OpenStore, day: date, clock: str) -> list[tuple[int, int]]:
 
 
 def _settled(store: OpenStore) -> str:
-    """The lines there are now, as FROM and WHERE; but not the unfinished last line of a file, which is replaced when the
-    file has grown."""
+    """The current lines, as FROM and WHERE, without the unfinished last line of a file, which is replaced once the file
+    has grown."""
     cursor = store.cursor()
     ((last, open_files),) = cursor.execute("""SELECT (SELECT coalesce(max(rowid), -1) FROM raw.logs),
         (SELECT count(*) FROM raw.files WHERE tail IS NOT NULL)""").fetchall()
     found = f"FROM raw.logs WHERE rowid <= {int(last)}"
-    # Looked up once and only where there are any: a join in every query that follows takes 130 MB even if it finds nothing.
+    # Looked up once and only if there are any: a join in every following query takes 130 MB even if it finds nothing.
     unfinished = cursor.execute("""SELECT l.rowid FROM raw.logs l JOIN raw.files f ON f.path = l.file AND l.line > f.lines
         AND f.cluster IS NOT DISTINCT FROM l.cluster WHERE f.tail IS NOT NULL""").fetchall() if open_files else []  # fmt: skip
     return found + (f" AND rowid NOT IN ({', '.join(str(int(row)) for (row,) in unfinished)})" if unfinished else "")
 
 
 def _move(store: OpenStore, day: date, found: Sequence[Slice]) -> Written:
-    """Writes one file and takes its lines out of DuckDB."""
+    """Writes one file and deletes its lines from DuckDB."""
     lines = _settled(store)
     spans = {
         clock: [min(s.start for s in found if s.clock == clock), max(s.end for s in found if s.clock == clock)]
@@ -163,7 +165,7 @@ def _move(store: OpenStore, day: date, found: Sequence[Slice]) -> Written:
 def _fingerprint(
     connection: duckdb.DuckDBPyConnection, lines: str, spans: Mapping[str, list[datetime]]
 ) -> tuple[int, int]:
-    """Number of lines, and what changes when one of them does."""
+    """Number of lines, and a value that changes when one of them does."""
     count = mixed = 0
     for clock, span in spans.items():
         ((more, hashes),) = connection.execute(f"{_FINGERPRINT} {lines} AND {condition(clock)}", span).fetchall()
@@ -187,11 +189,11 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written
 
 
 def _gather_rests(connection: duckdb.DuckDBPyConnection) -> int:
-    """Lines that are left alone in a segment give up its place and its filter: they wait with the fresh ones for another. How many
-    these are."""
+    """Dissolves segments with few lines left, with their filter: the lines wait with the fresh ones for another
+    segment. Returns how many there are."""
     moved = 0
     segments.forget_empty(connection)
-    # Blocks one by one: a comparison of ranges would bring all lines of the table into memory.
+    # Block by block: a comparison of ranges would load all lines of the table into memory.
     connection.execute(f"""CREATE OR REPLACE TEMP TABLE rests AS SELECT unnest(range(first_block, last_block + 1))::INTEGER AS block
         FROM raw.log_segments s WHERE first_block > 0 AND lines > {LONELY} * (SELECT coalesce(sum(n), 0)
             FROM (SELECT block, count(*) AS n FROM raw.logs GROUP BY block) WHERE block BETWEEN s.first_block AND s.last_block)""")
@@ -208,14 +210,14 @@ def _gather_rests(connection: duckdb.DuckDBPyConnection) -> int:
 
 # -- retention -------------------------------------------------------------------------------------------------------
 
-#: A run and all that is told of it go when its end lies before ``$ended``. A verdict rests on lines of the day before the
-#: end too, so runs go a day before those lines do.
+#: A run and its records are deleted once its end is before ``$ended``. A verdict also rests on lines of the day before
+#: the end, so runs are deleted a day before those lines.
 _RUNS = """SELECT cluster, job_id FROM raw.jobs GROUP BY ALL
     HAVING max("end") IS NOT NULL AND max(greatest("end", observed_at, start, submit)) < $ended"""
 _SCOPE_JOB = "TRY_CAST(regexp_extract(t.scope, '^job:([0-9]+)', 1) AS BIGINT)"
 _OF_THEM = "EXISTS (SELECT 1 FROM gone g WHERE g.job_id = t.job_id AND g.cluster IS NOT DISTINCT FROM t.cluster)"
-#: Table -> what is old in it, with ``t`` for the table. A line that came late is as young as its arrival; one without any
-#: time goes with the run that printed it. Of a node's states the newest stays: it may still hold.
+#: Table -> the condition for old rows, with ``t`` for the table. A late line is as young as its arrival; one without
+#: any time is deleted with the run that printed it. The newest state of a node stays: it may still apply.
 _OLD = {
     "logs": f"greatest(time, received_time) < $day OR (time IS NULL AND {_OF_THEM})",
     "metrics": "time < $day",
@@ -229,9 +231,9 @@ _OLD = {
 
 
 def drop_before(store: OpenStore, day: date) -> Dropped:
-    """Drops what was seen before ``day`` (UTC), in DuckDB and in the archive: all of it or nothing.
+    """Drops everything older than ``day`` (UTC), in DuckDB and in the archive: all of it or nothing.
 
-    Files are removed from the disk by the next call or at the next start, since readers may have them open.
+    The next call or the next start removes the files from disk, since readers may have them open.
     """
     with store.upkeep:
         if store.folder is not None:
@@ -265,14 +267,14 @@ def drop_before(store: OpenStore, day: date) -> Dropped:
 
 
 def folder_of(store: OpenStore) -> Path:
-    """Where the archive of a store lies. Views name files by their whole paths."""
+    """The archive folder of a store. Views use absolute file paths."""
     assert store.folder is not None
     return (store.folder / FOLDER).resolve()
 
 
 def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
-    """Makes the views over log lines anew, inside the caller's transaction. A registered file that is not there is left
-    out (``missing`` names it): one lost file must not keep everything else from being read."""
+    """Recreates the views over log lines, inside the caller's transaction. A registered file that is missing is omitted
+    (``missing`` names it): one lost file must not make everything else unreadable."""
     tiers = []
     if store.folder is not None:
         folder = folder_of(store)
@@ -294,7 +296,7 @@ def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _tier(paths: Sequence[str], cluster: str | None) -> str:
-    """SELECT of the lines in files; ``cluster`` is the name of those that had none when they were archived."""
+    """SELECT of the lines in files; ``cluster`` is the name for those that had none when they were archived."""
     made = {"raw": f"CASE WHEN form = '' THEN raw ELSE concat({head_of()}, message) END"}
     if cluster is not None:
         made["cluster"] = f"coalesce(cluster, {_quoted(cluster)})"
@@ -303,12 +305,12 @@ def _tier(paths: Sequence[str], cluster: str | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A view is text without parameters."""
+    """Quotes a value: a view cannot have parameters."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def held(store: OpenStore) -> dict[str, Any]:
-    """What the archive holds: lines, first and last time, bytes."""
+    """Figures of the archive: lines, first and last time, bytes."""
     if not _known(store):
         return {"lines": 0, "first": None, "last": None, "bytes": 0}
     return store.rows(
@@ -319,12 +321,12 @@ def held(store: OpenStore) -> dict[str, Any]:
 
 
 def _known(store: OpenStore) -> bool:
-    """False for a store that was last written by a version without archive."""
+    """False for a store last written by a version without an archive."""
     return bool(store.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'raw' AND table_name = 'archive'"))
 
 
 def moved(store: OpenStore) -> bool:
-    """Whether the views look for the archive in another place than where it is."""
+    """Whether the views refer to an archive at another location."""
     if store.folder is None:
         return False
     views = store.rows("SELECT sql FROM duckdb_views() WHERE schema_name = 'raw' AND view_name = 'log_view'")
@@ -332,7 +334,7 @@ def moved(store: OpenStore) -> bool:
 
 
 def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
-    """Archived lines without a cluster are of this one; inside the caller's transaction."""
+    """Assigns archived lines without a cluster to this one; inside the caller's transaction."""
     unnamed = connection.execute(
         "SELECT 1 FROM raw.archive WHERE state = ? AND list_count(clusters) < len(clusters) AND cluster IS NULL LIMIT 1",
         [KEPT],
@@ -343,7 +345,7 @@ def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluste
 
 
 def sweep(store: OpenStore) -> None:
-    """Removes files whose writing did not come to its end, and files whose lines were dropped."""
+    """Removes files that were not completely written, and files whose lines were dropped."""
     rows = store.rows("SELECT file FROM raw.archive WHERE state IN (?, ?)", [WRITING, DROPPED])
     for row in rows:
         ArchiveFile(folder_of(store) / row["file"], 0).discard()
@@ -352,8 +354,8 @@ def sweep(store: OpenStore) -> None:
 
 
 def damaged(store: OpenStore, *, thorough: bool = False) -> list[str]:
-    """What is wrong with the files of the archive: missing, of another size, or (``thorough``: reads them all) of another
-    content; and files that the store knows nothing of."""
+    """Problems of the archive's files: missing, of another size, or (``thorough``: reads them all) with other content;
+    and files unknown to the store."""
     if store.folder is None or not _known(store):
         return []
     folder = folder_of(store)
