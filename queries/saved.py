@@ -31,7 +31,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Saved:
-    """One saved query. Raises ``KeyError`` when there is none of that name."""
+    """One saved query. Raises ``KeyError`` if there is none of that name."""
     if name not in names():
         raise KeyError(name)
     text = (LIBRARY / f"{name}.kql").read_text(encoding="utf-8")

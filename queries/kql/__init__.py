@@ -1,7 +1,8 @@
 """KQL on DuckDB: parse, bind, compile to SQL with bound parameters, run. Refuses rather than approximates.
 
-`parser` reads the text, `expressions`, `functions` and `operators` bind it against a `binder`, `compile` puts the steps into
-one statement of an engine (`engines`), `wall` decides where that runs and bounds it, `run` gives the answer.
+`parser` parses the text, `expressions`, `functions` and `operators` bind it against a `binder`, `compile` puts the
+steps into one statement of an engine (`engines`), `wall` decides where that runs and bounds it, `run` returns the
+answer.
 """
 
 from __future__ import annotations

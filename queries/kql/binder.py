@@ -1,8 +1,8 @@
-"""What functions and operators may ask of the query that is being bound.
+"""What functions and operators may use of the query that is being bound.
 
-`compile.Compiler` is the one that answers. Functions see a :class:`Binder`: it binds expressions. Operators see a
-:class:`TableBinder`: it also adds steps. Neither imports the compiler, so a package of a site can be written against
-this module alone. Errors are raised as ``KqlBindError`` with the span of the node that is wrong.
+`compile.Compiler` implements it. Functions see a :class:`Binder`: it binds expressions. Operators see a
+:class:`TableBinder`: it also adds steps. Neither imports the compiler, so a site's package can be written against this
+module alone. Errors are raised as ``KqlBindError`` with the span of the invalid node.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from queries.kql.values import Value
 
 
 class Binder(Protocol):
-    """Binds the arguments of a function. Each call counts against what compiling the query may cost."""
+    """Binds the arguments of a function. Each call counts against the budget for compiling the query."""
 
     engine: Engine  # whose SQL comes out
     catalog: Catalog  # the stored tables
-    settings: dict[str, ast.Node]  # what `set` statements of the query gave
-    serial: bool  # whether the rows have an order that a row function may rest on
+    settings: dict[str, ast.Node]  # the values of the query's `set` statements
+    serial: bool  # whether the rows have an order that a row function may rely on
 
     @property
     def now(self) -> datetime:
@@ -37,7 +37,7 @@ class Binder(Protocol):
         """One scalar expression."""
 
     def condition(self, node: ast.Node, scope: Scope) -> Value:
-        """One condition: a bool, or what Kusto takes for one."""
+        """One condition: a bool, or what Kusto accepts as one."""
 
     def call(self, node: ast.Call, scope: Scope) -> Value:
         """One call of a scalar function, built in or of the query."""
@@ -46,7 +46,7 @@ class Binder(Protocol):
         """Something that must be a table."""
 
     def as_table(self, node: ast.Node, scope: Scope) -> Stage | None:
-        """The table a node stands for, or None when it is a scalar."""
+        """The table of a node, or None if it is a scalar."""
 
     def scalar_of(self, stage: Stage) -> Value:
         """The first cell of a table."""
@@ -62,13 +62,13 @@ class TableBinder(Binder, Protocol):
     """Adds the steps of an operator."""
 
     def add(self, body: Any, *, materialized: bool = False) -> str:
-        """One more step; its name."""
+        """Adds a step; returns its name."""
 
     def add_recursive(self, name: str, body: Any) -> None:
-        """A step of this name that reads itself."""
+        """Adds a step of this name that refers to itself."""
 
     def alias(self, letter: str) -> str:
-        """A relation alias that no other part of the query uses."""
+        """A relation alias that nothing else in the query uses."""
 
     def emit(
         self,
@@ -82,8 +82,10 @@ class TableBinder(Binder, Protocol):
         materialized: bool = False,
         row_by_row: bool = False,
     ) -> Stage:
-        """One more step: these named values, from that table. ``row_by_row``: ``refine`` neither groups rows nor makes them
-        distinct."""
+        """Adds a step: these named values, from that table.
+
+        ``row_by_row``: ``refine`` neither groups rows nor makes them distinct.
+        """
 
     def apply(self, stage: Stage, operators: tuple[ast.Node, ...], env: Env) -> Stage:
         """A table through operators, in order."""

@@ -1,7 +1,7 @@
-"""What reading and binding one query may cost: nodes, and time.
+"""What parsing and binding one query may cost: nodes, and time.
 
-A function of the query is expanded at every call, so a text of 2,000 characters can stand for millions of nodes. The engine
-is not asked before, and nothing else would stop it.
+A function of the query is expanded at every call, so a text of 2,000 characters can mean millions of nodes. The engine
+is not involved before, and nothing else would stop it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from queries.kql.errors import KqlBindError, QueryTimeout
 
 #: The largest public query has some 6,000; a list of 5,000 values of ``in`` has 5,000.
 MOST_NODES = 60_000
-#: Seconds of this thread's work, whatever the query's own limit: reading and binding run in the service, where everybody's
+#: Seconds of this thread's CPU time, whatever the query's own limit: parsing and binding run in the service, where all
 #: requests wait for the interpreter. A list of 10,000 values takes three.
 MOST_CPU_S = 4.0
-#: The clock is asked once in so many.
+#: The clock is read once per this many nodes.
 OFTEN = 64
 _CURRENT = threading.local()
 
 
 class Budget:
-    """Around the compiling of one query in this thread; ``deadline`` is a moment of ``time.monotonic``."""
+    """A context for compiling one query in this thread; ``deadline`` is a moment of ``time.monotonic``."""
 
     def __init__(self, deadline: float | None = None, timeout_s: float | None = None) -> None:
         self.deadline, self.timeout_s = deadline, timeout_s
@@ -42,7 +42,7 @@ class Budget:
         _CURRENT.budget = self._outer
 
     def tick(self, nodes: int = 1) -> None:
-        """Nodes were bound, or columns written. Raises ``KqlBindError`` and ``QueryTimeout``."""
+        """Counts bound nodes, or written columns. Raises ``KqlBindError`` and ``QueryTimeout``."""
         self.nodes += nodes
         if self.nodes > MOST_NODES:
             raise KqlBindError(
@@ -52,7 +52,7 @@ class Budget:
         self.look()
 
     def look(self) -> None:
-        """Whether there is time left."""
+        """Checks whether there is time left."""
         self._looks += 1
         if self._looks % OFTEN:
             return
@@ -65,7 +65,7 @@ class Budget:
 
 
 def look() -> None:
-    """Asks the budget of the query that this thread compiles, if there is one."""
+    """Checks the budget of the query that this thread compiles, if there is one."""
     budget = getattr(_CURRENT, "budget", None)
     if budget is not None:
         budget.look()

@@ -16,8 +16,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; `relation` is trusted SQL from our own catalogue, never from a user. `in_order`: it is read in the order in which it
-    was written, as the engine does with a plain table; the store's lines lie in segments, and files of days."""
+    """A table; `relation` is trusted SQL from our own catalogue, never from a user.
+
+    `in_order`: it is read in the order in which it was written, as the engine does with a plain table; the store's
+    lines are in segments, and in files by day.
+    """
 
     name: str
     columns: tuple[Column, ...]

@@ -1,7 +1,7 @@
-"""The cells of an answer as JSON has them, a column at a time.
+"""The cells of an answer as JSON, a column at a time.
 
-Times are RFC 3339 UTC with six digits, timespans `d.hh:mm:ss.fffffff`, decimals and numbers that JSON lacks (NaN,
-infinities) texts. R1: a missing string is "".
+Times are RFC 3339 UTC with six digits, timespans `d.hh:mm:ss.fffffff`; decimals and numbers that JSON lacks (NaN,
+infinities) are texts. R1: a missing string is "".
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def cells(column: Any, kind: str) -> list[Any]:
     return values
 
 
-#: The years 1 to 9999 in microseconds from 1970: a date that no calendar of ours can write is an error, not a crash.
+#: The years 1 to 9999 in microseconds from 1970: a date outside our calendar is an error, not a crash.
 _CALENDAR = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 def in_calendar(column: Any) -> bool:
-    """Whether every moment of a pyarrow column of them can be written."""
+    """Can every moment of a pyarrow column be written as a date?"""
     import pyarrow.compute
 
     ends = pyarrow.compute.min_max(column)
@@ -58,12 +58,12 @@ def _times(column: Any) -> list[Any]:
 
 
 def dynamic(text: str | None) -> Any:
-    """The value that a dynamic's JSON text stands for."""
+    """The value of a dynamic's JSON text."""
     return None if text is None else finite(json.loads(text))
 
 
 def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity, but the engine reads and writes them."""
+    """JSON has no NaN and no infinity, but the engine parses and writes them."""
     if isinstance(value, float) and not math.isfinite(value):
         return _WORDS[str(value)]
     if isinstance(value, list):
@@ -74,20 +74,22 @@ def finite(value: Any) -> Any:
 
 
 def _embedded(text: str | None) -> Any:
-    """A dynamic's JSON text as it is, unread, unless it may hold a number that JSON lacks."""
+    """A dynamic's JSON text unparsed, unless it may hold a number that JSON lacks."""
     if text is None:
         return None
     return dynamic(text) if "NaN" in text or "nf" in text or "NF" in text or "nan" in text else orjson.Fragment(text)
 
 
-#: Cells that are written together: as objects of Python they take up to fifty times their place in a column.
+#: Cells that are written together: as Python objects they take up to fifty times their size in a column.
 CELLS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
 class Document:
-    """`columns` and `rows` of an answer, for ``dumps`` only: rows are text already, of so many bytes. ``is_whole``: all are
-    there."""
+    """`columns` and `rows` of an answer, for ``dumps`` only: rows are text already.
+
+    The size of the text is in bytes. ``is_whole``: no row is missing.
+    """
 
     body: dict[str, Any]
     bytes: int
@@ -97,8 +99,10 @@ class Document:
 def document(
     columns: Sequence[tuple[str, str]], table: Any, most_bytes: int | None = None, deadline: float | None = None
 ) -> Document:
-    """What does not fit into ``most_bytes`` of text is left out, from the end. Raises ``QueryTimeout`` when ``deadline`` (of
-    ``time.monotonic``) passes."""
+    """The document of an answer, without the last rows that do not fit into ``most_bytes`` of text.
+
+    Raises ``QueryTimeout`` when ``deadline`` (of ``time.monotonic``) passes.
+    """
     at_once = max(1, CELLS_AT_ONCE // max(1, len(columns)))
     parts: list[bytes] = []
     size, is_whole = 0, True
@@ -135,7 +139,7 @@ def _rows(columns: Sequence[tuple[str, str]], table: Any, read: Callable[[str | 
 
 
 def _fitting(columns: Sequence[tuple[str, str]], table: Any, left: int) -> bytes:
-    """The first rows that fit into so many bytes: halves are tried, so that no row is written more than twice."""
+    """The first rows that fit into this many bytes: tries halves, so that no row is written more than twice."""
     parts: list[bytes] = []
     while table.num_rows:
         half = table.slice(0, (table.num_rows + 1) // 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a query wants drawn: columns by name, and the other properties of ``with (...)`` as they are written."""
+    """The chart of a query: columns by name, and the other properties of ``with (...)`` as written."""
 
     kind: str
     x: str

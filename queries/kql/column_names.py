@@ -1,4 +1,4 @@
-"""R6: the name of the column of an expression to which the query gives none."""
+"""R6: the column name of an expression without a name in the query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queries.kql.stages import Scope
 
 
 def result_name(node: ast.Node, scope: Scope) -> str | None:
-    """R6: the name an unnamed expression lends its column, from the text alone."""
+    """R6: the column name implied by an unnamed expression, from its text alone."""
     if isinstance(node, ast.Name):
         return node.name
     if isinstance(node, ast.Member):
@@ -38,5 +38,5 @@ def result_name(node: ast.Node, scope: Scope) -> str | None:
 
 
 def is_percentile(node: ast.Call) -> bool:
-    """percentile() names its column by itself, but lends no name to what is made of it."""
+    """percentile() names its own column, but implies no name for an expression made of it."""
     return bool(node.args) and isinstance(node.args[0], ast.Call) and node.args[0].name.startswith("percentile")

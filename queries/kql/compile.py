@@ -1,4 +1,4 @@
-"""Syntax tree to one SQL statement: a CTE per operator, every value of the user bound."""
+"""Syntax tree to one SQL statement: a CTE per operator, every user value bound."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class Compiled:
 
     sql: str
     parameters: list[Any]
-    names: tuple[str, ...]  # of the parameters, where the engine goes by name
+    names: tuple[str, ...]  # of the parameters, if the engine uses names
     columns: tuple[StageColumn, ...]
     stages: tuple[str, ...]
-    ordered: bool  # whether the query gives its rows an order
+    ordered: bool  # whether the query orders its rows
     chart: Chart | None = None
-    name: str = ""  # of one table among several: what `fork` calls it, or the column of a `facet`
-    cut: Cut | None = None  # what of it runs behind the wall; None: nothing
+    name: str = ""  # of one table among several: the name in `fork`, or the column of a `facet`
+    cut: Cut | None = None  # the cut for running it behind the wall; None: no cut
 
 
 @lru_cache(maxsize=64)
 def _reading(table: Table) -> tuple[tuple[StageColumn, ...], Narrowable, Sql]:
-    """The columns of a stored table, the SELECT of them and the statement that reads it; R1: its strings are never null."""
+    """The columns of a stored table, their SELECT and the statement that reads it; R1: its strings are never null."""
     columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
     items = []
     for column in columns:
@@ -83,21 +83,21 @@ Probe = Callable[["Compiled"], list[tuple[Any, ...]]]
 class Compiler(Builder):
     """Binds and compiles one script."""
 
-    probe: Probe | None = None  # runs a part of the query while the rest is compiled
-    pruner: Pruner | None = None  # knows which blocks of the store's lines can hold a text
+    probe: Probe | None = None  # runs a subquery while the rest is compiled
+    pruner: Pruner | None = None  # knows which blocks of the store's lines can contain a text
     engine: Engine = DUCKDB  # whose SQL comes out
 
     def expr(self, node: ast.Node, scope: Scope) -> Value:
-        """Bind one scalar expression."""
+        """Binds one scalar expression."""
         self.tick()
         return bind(self, node, scope)
 
     def condition(self, node: ast.Node, scope: Scope) -> Value:
-        """Bind one condition."""
+        """Binds one condition."""
         return boolean(self, node, scope)
 
     def table(self, node: ast.Node, env: Env) -> Stage:
-        """Bind something that must be a table."""
+        """Binds something that must be a table."""
         stage = self.as_table(node, Scope(env))
         if stage is None:
             if isinstance(node, ast.Name):
@@ -120,7 +120,7 @@ class Compiler(Builder):
         return made
 
     def as_table(self, node: ast.Node, scope: Scope) -> Stage | None:
-        """The stage a node stands for, or None when it is a scalar."""
+        """The stage of a node, or None if it is a scalar."""
         self.tick()
         env = scope.env
         if isinstance(node, ast.Pipeline):
@@ -168,7 +168,7 @@ class Compiler(Builder):
         return replace(made, serial=made.serial or node.name in IN_ORDER)
 
     def apply(self, stage: Stage, operators: tuple[ast.Node, ...], env: Env) -> Stage:
-        """Run the stage through operators, in order."""
+        """Applies operators to the stage, in order."""
         env = Env({}, env)
         for place, node in enumerate(operators):
             assert isinstance(node, ast.Operator)
@@ -186,7 +186,7 @@ class Compiler(Builder):
         return stage
 
     def _built(self, builder: Any, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-        """R18: with what the operator makes of the order of its rows."""
+        """R18: with the effect of the operator on the order of its rows."""
         above, serial = (self.node, self.serial), SERIAL.get(node.name, stage.serial)
         self.node, self.serial = node, stage.serial or node.name == "serialize"
         made: Stage = builder(self, stage, node, env)
@@ -194,13 +194,13 @@ class Compiler(Builder):
         return made if node.name == "union" else replace(made, serial=serial)
 
     def _before_dedupe(self, stage: Stage, after: ast.Node, env: Env) -> Stage:
-        """R4: which left row of a key stays is free, so one that a following `where` on left columns keeps is taken."""
+        """R4: which left row of a key is kept is unspecified, so a following `where` on left columns is applied first."""
         if not isinstance(after, ast.Operator) or after.name != "where":
             return stage
         made = self.made, list(self.ctes)
         try:
             return OPERATORS["where"](self, stage, after, env)  # type: ignore[no-any-return]
-        except KqlError:  # it reads the right side too
+        except KqlError:  # it uses the right side too
             self.made, self.ctes = made
             return stage
 
@@ -261,7 +261,7 @@ class Compiler(Builder):
         raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
 
     def call_user(self, node: ast.Call, function: Function, scope: Scope) -> Value | Stage:
-        """Expand a user function in place."""
+        """Expands a user function in place."""
         self.depth += 1
         if self.depth > MAX_CALLS:
             raise KqlBindError(f"functions call each other more than {MAX_CALLS} deep", node.span)
@@ -343,7 +343,7 @@ class Compiler(Builder):
         )
 
     def _statement(self, steps: list[Step], query: Any) -> tuple[BoundSql, tuple[str, ...], Any]:
-        """Steps and what reads them as SQL, the names of its parameters, and what SQLAlchemy made."""
+        """Steps and their reader as SQL, the names of its parameters, and SQLAlchemy's compiled object."""
         whole = self.with_ctes([(name, Part(name, body), once) for name, body, once in steps], Part("", query))
         if self.engine.tail:
             whole = Sql(f"{{0}} {self.engine.tail}", whole)
@@ -353,13 +353,13 @@ class Compiler(Builder):
             compiled = whole.compile(dialect=dialect)
         except Unspelled as gap:
             raise self._refused(gap) from None
-        params = compiled.params  # a property that is made anew each time
+        params = compiled.params  # a property that is computed on each access
         order = tuple(getattr(compiled, "positiontup", None) or params)
         called = frozenset[DeclaredFunction](dialect.called)
         return said_of(str(compiled), [params[name] for name in order], called), order, compiled
 
     def _refused(self, gap: Unspelled) -> KqlError:
-        """The two kinds of no, for a word that the engine's table lacks."""
+        """The error for a word that the engine's table lacks: not implemented, or impossible."""
         name, span = (gap.origin.name, gap.origin.span) if gap.origin else ("this query", NOWHERE)
         if isinstance(gap.origin, ast.Call):
             name += "()"
@@ -427,7 +427,7 @@ def _compiled(
     except RecursionError:
         raise KqlBindError("nested too deeply").locate(query) from None
     except (TypeError, ValueError, AttributeError, LookupError, AssertionError, ArithmeticError) as problem:
-        # A hole in our own checks: the user gets an error of the language, the log gets the trace.
+        # A gap in our own checks: the user gets an error of the language, the log gets the trace.
         log.exception("a query could not be bound")
         raise KqlBindError(f"{INTERNAL} ({type(problem).__name__}); please report the query").locate(query) from None
     if not out:
@@ -436,7 +436,7 @@ def _compiled(
 
 
 def _declared_by(function: DeclaredFunction, value: Value) -> Value:
-    """The value, whose SQL knows its function from here on: the wall reads what that may cost."""
+    """The value with its function attached to its SQL: the wall reads its cost from there."""
     for made in (value, *(part for _, part in value.parts)):
         if isinstance(made.sql, Sql) and made.sql.function is None:
             made.sql.function = function

@@ -25,7 +25,7 @@ TEXT_TO_TIME = "text_time({0})"
 
 
 def to_type(value: Value, kind: str) -> Value:
-    """Any value as a KQL type, null where it does not fit."""
+    """Any value as a KQL type, null if it does not fit."""
     if value.type == kind:
         return value
     if kind == "string":
@@ -58,7 +58,7 @@ def _number(value: Value, kind: str) -> Value:
         text = text_of(value)
         if kind in ("real", "decimal"):
             return sql(f"TRY_CAST(nullif(trim({{0}}), '') AS {target})", kind, text, nullable=True)
-        # Kusto reads whole numbers and hex; a decimal point in the text gives null for strings.
+        # Kusto accepts whole numbers and hex; a decimal point in the text gives null for strings.
         whole = f"CASE WHEN regexp_matches({{0}}, '^\\s*[-+]?[0-9]+\\s*$') THEN TRY_CAST(trim({{0}}) AS {target}) " \
             f"WHEN regexp_matches({{0}}, '^0[xX][0-9a-fA-F]+$') THEN TRY_CAST(hex_number({{0}}) AS {target})"  # fmt: skip
         if value.type == "dynamic":

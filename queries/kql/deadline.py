@@ -11,13 +11,15 @@ from types import TracebackType
 
 import duckdb
 
-#: An interrupt that comes just before the engine starts is lost: it is sent again so often.
+#: An interrupt that arrives just before the engine starts is lost: it is repeated at this interval.
 AGAIN_S = 0.02
 
 
 class _Watch:
-    """One thread for all statements: starting one for each costs more than a small statement does. It sleeps until the
-    earliest moment, and a statement that ends in time never wakes it."""
+    """One thread for all statements: starting one for each costs more than a small statement.
+
+    It sleeps until the earliest moment, and a statement that ends in time never wakes it.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -48,7 +50,7 @@ _WATCH = _Watch()
 
 
 class Deadline:
-    """Around one statement: interrupts its connection from ``moment`` (of ``time.monotonic``) on; None never does."""
+    """A context for one statement: interrupts its connection from ``moment`` (of ``time.monotonic``) on, unless None."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, moment: float | None) -> None:
         self.fired = False
@@ -74,5 +76,5 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:  # so that no interrupt meets the next statement
+        with self._lock:  # so that no interrupt hits the next statement
             self._con = None

@@ -1,7 +1,7 @@
 """SQLAlchemy Core with elements of our own, which each engine of `engines/` spells its own way.
 
-`Sql` is a fixed piece of SQL of ours with holes for sub-expressions. Values of the user never
-enter the template; they are bound parameters in a hole.
+`Sql` is a fixed piece of our SQL with holes for sub-expressions. A user's values never enter the template; they are
+bound parameters in a hole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queries.kql.budget import look
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import KqlBindError
 
-# KQL types as templates name them; an engine's `types` say its own names.
+# KQL types as templates name them; an engine's `types` maps them to its own names.
 PHYSICAL = {
     "bool": "BOOLEAN", "int": "INTEGER", "long": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)",
     "datetime": "TIMESTAMP", "timespan": "BIGINT", "string": "VARCHAR", "dynamic": "JSON", "guid": "VARCHAR",
@@ -26,7 +26,7 @@ PHYSICAL = {
 
 
 MAX_SIZE = 60_000
-MAX_TEXT = 2_000_000  # what a template says twice is written twice
+MAX_TEXT = 2_000_000  # an argument used twice in a template is written twice
 
 
 class Sql(ColumnElement[Any]):
@@ -39,8 +39,8 @@ class Sql(ColumnElement[Any]):
         look()
         self.template = template
         self.args = args
-        self.origin = origin  # the call or operator of the query it was made for, where that is known
-        self.function: Any = None  # the declaration of the function whose value it is, where it is one's
+        self.origin = origin  # the call or operator of the query it was made for, if known
+        self.function: Any = None  # the declaration of the function whose value it is, if any
         # A name used twice in the next name doubles the text each time: 30 lets would fill the memory.
         self.size: int = 1 + sum(a.size if isinstance(a, Sql) else 1 for a in args)
         if self.size > MAX_SIZE:
@@ -99,7 +99,7 @@ def _compile_col(element: Col, compiler: Any, **_kw: Any) -> str:
 
 
 class Ident(ColumnElement[Any]):
-    """A name of the user's, in a hole of a template: written into the template it could open holes itself."""
+    """A user's name in a hole of a template: written into the template, it could open holes itself."""
 
     inherit_cache = False
     type = NullType()

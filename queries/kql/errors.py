@@ -37,11 +37,12 @@ class KqlError(ValueError):
         self.span = span
         self.suggestion = suggestion
         self.text = text
-        #: What the words of a place were meant as, `{}` for them, and the place: a suggestion once the text is known.
+        #: The replacement for the words at a position, `{}` for them, and the position: a suggestion once the text is
+        #: known.
         self.rewritten: tuple[str, Span] | None = None
 
     def locate(self, text: str) -> KqlError:
-        """Attach the query text once it is known; the first text wins, so inner errors keep theirs."""
+        """Attaches the query text once it is known; the first text wins, so inner errors keep theirs."""
         if not self.text:
             self.text = text
         if self.rewritten and self.suggestion is None:
@@ -68,7 +69,7 @@ class KqlError(ValueError):
         return max(1, min(self.span.end, end) - self.span.start)
 
     def __str__(self) -> str:
-        placed = bool(self.text) and self.span != NOWHERE  # what happens while running has no place in the text
+        placed = bool(self.text) and self.span != NOWHERE  # an error at run time has no position in the text
         head = f"line {self.line}, column {self.column}: {self.message}" if placed else self.message
         if self.suggestion:
             head += f"; did you mean {self.suggestion}?"
@@ -87,12 +88,12 @@ class KqlBindError(KqlError):
     """A name is unknown or a type does not fit."""
 
 
-class NotImplementedYet(KqlError):  # noqa: N818 - the name is what a user reads
+class NotImplementedYet(KqlError):  # noqa: N818 - the name is shown to users
     """KQL has this; Faultline does not yet."""
 
 
 class CannotExpress(KqlError):  # noqa: N818
-    """The engine behind cannot give Kusto's answer, so none is given."""
+    """The engine cannot give Kusto's answer exactly, so none is given."""
 
 
 class QueryTimeout(KqlError):  # noqa: N818
@@ -115,14 +116,18 @@ SYNONYMS = {
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most likely meant: the same in other case, another tool's word for it, one like it, the one
-    that begins so, or the one that it abbreviates (Msg: Message). None if no name is close enough to be worth saying."""
+    """The known name that was probably meant; None if no name is close enough.
+
+    It is the same name in other case, another tool's word for it, a similar one, one that begins with it, or one that
+    it abbreviates (Msg: Message).
+    """
     names = list(known)
     low = name.lower()
     plain = low.replace("_", "")
     same = [n for n in names if n.lower() in (low, plain)]
     synonyms = [n for n in SYNONYMS.get(plain, ()) if n in names]
-    # The name as it stands counts before the name in lower case: WHERE is like where, Host more like Host than like hosts.
+    # The name as written is compared before the name in lower case: WHERE is similar to where, Host more to Host than
+    # to hosts.
     like = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     lowered = {n.lower(): n for n in reversed(names)}
     like_low = [lowered[n] for n in difflib.get_close_matches(low, list(lowered), n=1, cutoff=0.7)]
@@ -132,6 +137,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _abbreviates(short: str, name: str) -> bool:
-    """Whether the letters of ``short`` stand in ``name`` in this order, from its first on."""
+    """Are the letters of ``short`` contained in ``name`` in this order, from its first on?"""
     rest = iter(name)
     return short[0] == name[0] and len(name) <= 4 * len(short) and all(letter in rest for letter in short)

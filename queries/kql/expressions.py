@@ -58,7 +58,7 @@ def _member(c: Binder, node: ast.Member, scope: Scope) -> Value:
 def _property(value: Value, name: str, node: ast.Node) -> Value:
     if value.type != "dynamic":
         raise KqlBindError(f"only dynamic values have properties; this is {value.type}", node.span)
-    # R8: a missing property and a JSON null are both the null.
+    # R8: a missing property and a JSON null are both null.
     made = sql("nullif(json_member({0}, {1}), 'null'::JSON)", "dynamic", value, constant(name, "string"), nullable=True)
     return _renamed(made, f"{value.name}_{name}" if value.name else name)
 
@@ -71,7 +71,7 @@ def _index(c: Binder, node: ast.Index, scope: Scope) -> Value:
     value, key = bind(c, node.object, scope), bind(c, node.key, scope)
     if value.parts and isinstance(key.constant, int) and 0 <= key.constant < len(value.parts):
         return value.parts[key.constant][1]
-    # Only a key that is written there lends its name: `Fields["x"]` is Fields_x, `Fields[k]` and `Fields[-1]` are Fields_.
+    # Only a literal key implies a name: `Fields["x"]` is Fields_x, `Fields[k]` and `Fields[-1]` are Fields_.
     key_text = str(key.constant) if isinstance(node.key, ast.Literal) else ""
     name = (f"{value.name}_{key_text}" if value.name else key_text) if key.is_constant else None
     if key.type == "string" and key.is_constant:
@@ -119,7 +119,7 @@ def _binary(c: Binder, node: ast.Binary, scope: Scope) -> Value:
 
 
 def _beside(c: Binder, node: ast.Node, scope: Scope, other: Value) -> Value:
-    """What a value is compared with; a word that is no name, beside a text, was meant as a text."""
+    """The other side of a comparison; an unknown word beside a text was meant as a text."""
     try:
         return bind(c, node, scope)
     except KqlBindError as problem:
@@ -132,7 +132,7 @@ def _beside(c: Binder, node: ast.Node, scope: Scope, other: Value) -> Value:
 
 
 def _any_column(c: Binder, node: ast.Binary, scope: Scope) -> Value:
-    """`* has "x"`: any column of text for which it holds."""
+    """`* has "x"`: any text column for which it holds."""
     texts = [v for v in scope.columns.values() if v.type in ("string", "dynamic")]
     tests = [bind(c, replace(node, left=ast.Name(v.name or "", span=node.left.span)), scope) for v in texts]
     if not tests:
@@ -142,7 +142,7 @@ def _any_column(c: Binder, node: ast.Binary, scope: Scope) -> Value:
 
 
 def boolean(c: Binder, node: ast.Node, scope: Scope) -> Value:
-    """A condition; Kusto takes numbers and dynamic booleans too."""
+    """A condition; Kusto accepts numbers and dynamic booleans too."""
     value = bind(c, node, scope)
     if value.type == "bool":
         return value
@@ -195,7 +195,7 @@ def _in_list(c: Binder, node: ast.InList, scope: Scope) -> Value:
 
 
 def _plain_in(value: Value, items: list[Value], op: str) -> Value | None:
-    """SQL's own IN, which is faster, when no null can be on either side of it or the value's null says false."""
+    """SQL's own IN, which is faster, if no side can hold a null or the value's null means false."""
     if any(i.nullable or i.type != value.type for i in items) or value.type == "dynamic":
         return None
     holes = ", ".join(f"lower({{{i + 1}}})" if op == "in~" else f"{{{i + 1}}}" for i in range(len(items)))

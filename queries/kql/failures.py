@@ -19,11 +19,11 @@ _RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.PermissionException, "queries read the store only, no files and no network"),
 )
 _NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? (?:does not exist|is not)")
-REFUSED = "kql: "  # how our own error('...') calls in SQL begin
+REFUSED = "kql: "  # the prefix of our own error('...') calls in SQL
 
 
 def engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:
-    """No SQL leaks: only our own words come out, the engine's go to the debug log."""
+    """No SQL leaks: only our own messages are shown, the engine's go to the debug log."""
     if interrupted:
         return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
     message = str(problem).split("\n")[0]

@@ -47,12 +47,12 @@ def _cell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else str(value)
 
 
-#: With these in front a spreadsheet takes a text for a formula.
+#: With one of these in front, a spreadsheet interprets a text as a formula.
 _RUN = ("=", "+", "-", "@", "\t", "\r")
 
 
 def _field(value: Any) -> str:
-    """A cell of CSV. A text that a spreadsheet would run has ``'`` in front; numbers stay as they are."""
+    """A cell of CSV. A text that a spreadsheet would run gets ``'`` in front; numbers stay unchanged."""
     text = _cell(value)
     if not isinstance(value, str) or not text.startswith(_RUN):
         return text
@@ -68,7 +68,7 @@ def _csv(result: Result) -> str:
     plain, quoted = (csv.writer(out, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     for row in ([name for name, _ in result.columns], *result.rows):
         fields = [_field(value) for value in row]
-        # The writer leaves a lone CR bare, and a spreadsheet begins a row behind it.
+        # The writer leaves a lone CR unquoted, and a spreadsheet begins a row after it.
         (quoted if any("\r" in field for field in fields) else plain).writerow(fields)
     return out.getvalue()
 

@@ -46,7 +46,7 @@ def _plain_name(token: str) -> str:
 
 
 def _action(element: P, build: Any) -> P:
-    """Attach `build(loc, tokens)`, letting our own errors through."""
+    """Attaches `build(loc, tokens)`, letting our own errors through."""
 
     def run(_s: str, loc: int, toks: pp.ParseResults) -> Any:
         look()
@@ -60,8 +60,10 @@ def _token(pattern: str, build: Any) -> P:
 
 
 class _ByFirst(pp.MatchFirst):
-    """Alternatives that are tried only where one of their first characters comes next; in the order given. A try that fails
-    costs as much as one that does not, and most of them fail."""
+    """Alternatives in order, each tried only if one of its first characters comes next.
+
+    A try that fails costs as much as one that succeeds, and most of them fail.
+    """
 
     def __init__(self, *choices: tuple[str, P]) -> None:
         super().__init__([element for _, element in choices])
@@ -131,7 +133,7 @@ def _typed(text: str, span: Span) -> ast.Node:
     try:
         return ast.Literal(_convert(kind, raw), kind, span=span)
     except ValueError:
-        # Kusto: a literal that cannot be read is the typed null for datetime() of a string, an error elsewhere.
+        # Kusto: an invalid literal is the typed null for datetime() of a string, an error elsewhere.
         raise KqlSyntaxError(f"'{body}' is not a {kind} literal", span) from None
 
 
@@ -323,7 +325,7 @@ PRECEDENCE = {"or": 1, "and": 2, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
 
 
 def _chain(_loc: int, toks: pp.ParseResults) -> ast.Node:
-    """Fold operand, operator, operand, ... by precedence; `and` and `or` stay flat."""
+    """Folds operand, operator, operand, ... by precedence; `and` and `or` stay flat."""
     if len(toks) == 1:
         only: ast.Node = toks[0]
         return only

@@ -1,7 +1,7 @@
-"""What was probably meant: what people write who come from SQL, Splunk or C, and what they forget.
+"""What was probably meant: frequent mistakes of users of SQL, Splunk or C, and what is often forgotten.
 
-A hint is a pattern of the text before the place where reading stopped, one of the text from there on, and what to say;
-`{}` in it is the word at that place. The first that fits is given.
+A hint is a pattern of the text before the position where parsing stopped, one of the text from there on, and the
+message; `{}` in it is the word at that position. The first that fits is given.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Collection
 
 from queries.kql.errors import nearest
 
-#: Words of other languages at the place of an operator, and KQL's.
+#: Operators of other languages, and KQL's.
 FOREIGN_OPERATORS = {
     "select": "project", "group": "summarize ... by", "groupby": "summarize ... by", "orderby": "sort by", "stats": "summarize",
     "head": "take", "eval": "extend", "fields": "project", "rename": "project-rename", "dedup": "distinct", "table": "project",
     "grep": "where Message has", "timechart": "summarize ... by bin(Time, 5m)", "having": "where", "tail": "top 10 by Time",
 }  # fmt: skip
-#: What answers nearly the same question as something of Kusto's that is not answered here. Of the plugins Kusto's pages leave open
-#: how the first windows are counted (`activity_engagement`) or show a chart only (`session_count`).
+#: Alternatives for what is not answered here. Of the plugins, Kusto's pages do not define how the first windows are
+#: counted (`activity_engagement`) or show a chart only (`session_count`).
 INSTEAD = {
     "session_count": "sort by ... | extend row_window_session(...), then summarize dcount()",
     "activity_engagement": "sliding_window_counts for each of the two windows",
@@ -32,9 +32,9 @@ INSTEAD = {
     "geo_point_in_polygon": "geo_point_in_circle", "geo_point_to_s2cell": "geo_point_to_geohash", "geo_point_to_h3cell": "geo_point_to_geohash",
     "passthrough": "take_any",
 }  # fmt: skip
-#: What Kusto reads tables of another place through.
+#: Kusto's functions for tables of other databases and clusters.
 ELSEWHERE = frozenset({"database", "cluster", "workspace", "app"})
-#: ... and at the place of a comparison.
+#: Comparison operators of other languages, and KQL's.
 FOREIGN_COMPARISONS = {"like": "contains", "ilike": "contains", "rlike": "matches regex", "is": "isnull() or isempty()"}
 _WORDS = "and|or|not|by|in|between|has|contains|where|summarize|asc|desc|true|false"
 _LISTS = r"\|\s*(?:project|extend|distinct|summarize|project-\w+)\b[^|;]*[\w\])\"']\s+$"
@@ -72,12 +72,12 @@ _HINTS = tuple(
 )
 
 
-#: So many characters before a place are looked at: the patterns try each of them, and some read on from there.
+#: This many characters before a position are searched: the patterns try each of them, and some read on from there.
 NEAR = 2_000
 
 
 def meant(text: str, place: int, word: str, comparisons: list[str], operators: Collection[str]) -> str | None:
-    """What to say about a word that cannot stand at a place. ``operators``: those that only stand behind a table."""
+    """The message about a word that is invalid at a position. ``operators``: those that are only valid after a table."""
     before = text[max(0, place - NEAR) : place]
     begins = _BEGINS.match(text, 0, place)
     if begins and begins[1] in operators:
@@ -90,7 +90,7 @@ def meant(text: str, place: int, word: str, comparisons: list[str], operators: C
 
 
 def unclosed_at_end(text: str, pairs: str) -> int | None:
-    """Where the bracket stands that is still open at the end of a text; ``pairs`` matches strings and brackets."""
+    """The position of the bracket that is still open at the end of a text; ``pairs`` matches strings and brackets."""
     open_: list[int] = []
     for match in re.finditer(pairs, text):
         if match[0] in ("(", "[", "{"):

@@ -1,4 +1,4 @@
-"""What was made of a text, kept for the next time: the texts used last, bounded in number and in length together."""
+"""A cache of results by text: the most recently used texts, bounded in number and in total length."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 Made = TypeVar("Made")
-#: Of the texts that are kept, together. What is made of them is up to a hundred times as large; without a bound anybody who
-#: may ask could fill the memory with queries of 100,000 characters, each a little different.
+#: The total length of the cached texts. Their results are up to a hundred times as large; without a bound any user
+#: could fill the memory with queries of 100,000 characters, each slightly different.
 MOST_CHARACTERS = 500_000
 MOST_TEXTS = 512
 
 
 class Kept(Generic[Made]):
-    """Safe for threads. ``longest``: a longer text is not kept at all."""
+    """Thread-safe. ``longest``: a longer text is not cached at all."""
 
     def __init__(self, longest: int = 20_000) -> None:
         self._longest, self._lock = longest, Lock()

@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 STRING = r"""[hH]?(?:@"(?:[^"]|"")*"|@'(?:[^']|'')*'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|```[\s\S]*?```|~~~[\s\S]*?~~~)"""
-#: A string without its end, up to where it could have ended. Whoever looks for strings in a whole text looks for these as
-#: well: without them each of its quotes is tried to the end of the text, a minute for 50,000 of them.
+#: An unclosed string, up to where it could have ended. A search for strings in a whole text includes these: otherwise
+#: each quote is tried to the end of the text, a minute for 50,000 of them.
 UNCLOSED = r"""[hH]?(?:@"[\s\S]*|@'[\s\S]*|"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*|```[\s\S]*|~~~[\s\S]*)"""
 _STRING_OR_COMMENT = re.compile(rf"({STRING}|{UNCLOSED})|//[^\n]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)
@@ -41,7 +41,7 @@ _LONG_DATES = (
 
 
 def blank_comments(text: str) -> str:
-    """Replace each comment by as many spaces, so that every offset still fits the user's text."""
+    """Replaces each comment by spaces of equal length, so that every offset still fits the user's text."""
     return _STRING_OR_COMMENT.sub(lambda m: m[1] if m[1] is not None else " " * len(m[0]), text)
 
 
@@ -86,7 +86,7 @@ def timespan_ticks(text: str) -> int | None:
 
 
 def parse_datetime(text: str) -> datetime | None:
-    """A naive UTC datetime from the spellings Kusto takes; None if it is none of them."""
+    """A naive UTC datetime from the spellings that Kusto accepts; None if it is none of them."""
     text = text.strip().strip("'\"").strip()
     try:
         match = _DATE.match(text)
@@ -126,7 +126,7 @@ def parse_datetime(text: str) -> datetime | None:
 
 
 def format_datetime(value: datetime) -> str:
-    """RFC 3339 in UTC with Z, as the API answers."""
+    """RFC 3339 in UTC with Z, as in the API's answers."""
     if value.tzinfo:
         value = value.astimezone(UTC).replace(tzinfo=None)
     return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z" if value.year >= 1000 else value.isoformat() + "Z"

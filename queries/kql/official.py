@@ -1,4 +1,4 @@
-"""Kusto's own names: which functions, aggregates and plugins exist, and what a column of an unnamed call is called.
+"""Kusto's own names: which functions, aggregates and plugins exist, and the column name of an unnamed call.
 
 The lists are those of Microsoft's language service (npm @kusto/language-service-next); names only, no code.
 """
@@ -90,7 +90,7 @@ PLUGINS = _set("""
 """)
 FUNCTION_COUNT, AGGREGATE_COUNT, PLUGIN_COUNT = 429, 61, 47  # with Kusto's internal __names
 
-# R6: an unnamed call of these is called as its first argument is.
+# R6: an unnamed call of these is named after its first argument.
 KEEPS_NAME = _set("""
     split tostring tohex todynamic toobject tolong toint toreal todouble todatetime totimespan totime tobool
     toboolean todecimal toguid parse_csv parsejson parse_json parse_xml format_datetime format_timespan
@@ -99,7 +99,7 @@ KEEPS_NAME = _set("""
     series_fill_forward series_fill_const series_fill_linear round ceiling pow sqrt log log2 log10 exp exp2
     exp10 cos sin tan acos asin atan atan2 abs rand gamma loggamma erf erfc format_bytes
 """)
-# ... of these only where it is their one argument ...
+# ... of these only if it is their only argument ...
 ALONE_KEEPS_NAME = _set("make_datetime make_timespan")
 # ... and of these by a prefix and the first argument's name.
 PREFIXES = {

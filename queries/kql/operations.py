@@ -81,14 +81,14 @@ def _numbers(op: str, left: Value, right: Value) -> Value:
 
 
 def _dynamic_number(value: Value, other: Value) -> Value:
-    """A dynamic beside a typed value is read as that type."""
+    """A dynamic beside a typed value is converted to that type."""
     if value.type != "dynamic" or other.type == "dynamic":
         return value
     return from_dynamic(value, other.type)
 
 
 def from_dynamic(value: Value, kind: str) -> Value:
-    """A dynamic read as a type; null when it is something else (R8)."""
+    """A dynamic converted to a type; null if it holds another one (R8)."""
     if kind == "string":
         return text_of(value)
     if kind in ("int", "long", "real", "decimal", "bool"):
@@ -99,7 +99,7 @@ def from_dynamic(value: Value, kind: str) -> Value:
 
 
 def _converted(left: Value, right: Value) -> str | None:
-    """A text beside something else, written as that."""
+    """A text beside another type, converted to that."""
     for text, other in ((left, right), (right, left)):
         if text.type == "string" and text.is_constant and other.type in ("datetime", "timespan", "guid", *NUMERIC):
             if other.type == "guid" and not _GUID.fullmatch(text.constant.lower()):
@@ -109,8 +109,10 @@ def _converted(left: Value, right: Value) -> str | None:
 
 
 def _as_guid(value: Value) -> Value:
-    """A text that spells a guid as guids are shown, beside a guid. Of other spellings the documentation does not say
-    whether Kusto reads the text or shows the guid."""
+    """A text that spells a guid in its usual form, beside a guid.
+
+    For other spellings the documentation does not say whether Kusto parses the text or formats the guid.
+    """
     known = value.type == "string" and value.is_constant and _GUID.fullmatch(value.constant)
     return constant(value.constant, "guid") if known else value
 
@@ -135,7 +137,7 @@ def _comparable(left: Value, right: Value, op: str, span: Span, written: str = "
 
 
 def equal(op: str, left: Value, right: Value, span: Span, written: str = "") -> Value:
-    """R2: equality is total: one null side is false, two are null. ``written`` is the operator as the query has it."""
+    """R2: equality is total: one null side is false, two are null. ``written`` is the operator in the query."""
     left, right = _comparable(left, right, op, span, written)
     first, second = "{0}", "{1}"
     if op in ("=~", "!~"):
@@ -154,7 +156,7 @@ def equal(op: str, left: Value, right: Value, span: Span, written: str = "") -> 
 
 
 def compare(op: str, left: Value, right: Value, span: Span) -> Value:
-    """`< <= > >=`: null when either side is (R2)."""
+    """`< <= > >=`: null if either side is (R2)."""
     left, right = _comparable(left, right, op, span)
     if left.type in ("bool", "dynamic"):
         raise KqlBindError(f"'{op}' does not order {left.type}", span)
@@ -193,7 +195,7 @@ def match(op: str, left: Value, right: Value, span: Span) -> Value:
 
 
 def check_regex(pattern: Value, span: Span) -> None:
-    """Refuse what RE2 cannot do by name instead of letting the engine complain."""
+    """Refuses by name what RE2 cannot do, instead of letting the engine complain."""
     if pattern.type not in ("string", "dynamic"):
         raise KqlBindError(f"a regular expression is a string, not {pattern.type}", span)
     if pattern.is_constant and isinstance(pattern.constant, str) and (problem := complaint(pattern.constant)):

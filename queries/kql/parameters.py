@@ -17,7 +17,7 @@ def kind_of(value: Any) -> str:
     return kinds.get(type(value), "dynamic")
 
 
-#: How a parameter given as text is spelled; datetimes and timespans are read as literals are.
+#: The spelling of a parameter given as text; datetimes and timespans are parsed like literals.
 _SPELLED = {
     **dict.fromkeys(("long", "int"), r"\s*[-+]?\d+\s*|0[xX][0-9a-fA-F]+"),
     **dict.fromkeys(("real", "decimal"), r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*"),
@@ -26,7 +26,7 @@ _SPELLED = {
 
 
 def check_given(parameter: ast.Parameter, given: Any, value: Value) -> None:
-    """Refuses what the type cannot hold: it would be null, and the answer to another question. Raises ``KqlBindError``."""
+    """Refuses what the type cannot hold: it would be null, and answer another question. Raises ``KqlBindError``."""
     spelling = _SPELLED.get(parameter.type)
     wrong = isinstance(given, str) and spelling is not None and not re.fullmatch(spelling, given)
     if wrong or (given is not None and value.is_constant and value.constant is None):

@@ -1,4 +1,4 @@
-"""Reads the text of a query into a syntax tree, and says where and why a text is none."""
+"""Parses the text of a query into a syntax tree, and reports where and why a text is invalid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BRACKETS = rf"{STRING}|{UNCLOSED}|[(\[{{]|[)\]}}]"
 
 
 def _bounded(text: str) -> None:
-    """Refuses what would take seconds to read before it is read."""
+    """Refuses what would take seconds to parse before it is parsed."""
     words = sum(1 for _ in _WORD.finditer(text))
     if words > MAX_WORDS:
         raise KqlSyntaxError(
@@ -64,7 +64,7 @@ def _parse(text: str) -> ast.Script:
 
 
 def parse(text: str) -> ast.Script:
-    """Parse one text of statements; the answer is cached by text, since dashboards and rules repeat."""
+    """Parses one text of statements; the answer is cached by text, because dashboards and rules repeat."""
     if len(text) > MAX_LENGTH:
         raise KqlSyntaxError(f"the query is {len(text)} characters long; the limit is {MAX_LENGTH}")
     known = _KEPT.get(text)
@@ -94,7 +94,7 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
 
 
 def _unclosed(text: str, place: int) -> KqlError | None:
-    """A quote or a bracket without its end, if that is what stopped the reading at or behind it."""
+    """An unclosed quote or bracket, if that is what stopped the parser at or after it."""
     open_: list[tuple[str, int]] = []
     for match in re.finditer(rf"{STRING}|(?P<open>{UNCLOSED})|[(\[{{]|[)\]}}]", text):
         if match[0] in ("(", "[", "{"):

@@ -1,7 +1,7 @@
-"""A statement that was compiled once, and its steps put together anew.
+"""A statement that was compiled once, and its steps recombined.
 
-What runs behind the wall is cut out of the whole statement. SQLAlchemy took longer for the pieces, each compiled by itself,
-than for all the rest of a query, although it had written the same texts already.
+What runs behind the wall is cut out of the whole statement. Compiling each piece by itself took SQLAlchemy longer than
+all the rest of a query, although it had written the same texts already.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from queries.kql.wall.cutting import BoundSql, Step
 
 
 class Part(Sql):
-    """One step of a statement, or what reads its steps last (``name`` is empty); the dialect notes what became of it."""
+    """One step of a statement, or the final reader of its steps (``name`` is empty); the dialect records its text."""
 
     def __init__(self, name: str, body: Any) -> None:
         super().__init__("{0}", body)
@@ -40,18 +40,18 @@ def _compile_part(element: Part, compiler: Any, **kw: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The text of a step, in which values still stand by their names, and the functions that it calls."""
+    """The text of a step, with values still referred to by name, and the functions that it calls."""
 
     text: str
     called: frozenset[Function]
 
 
 class Parts:
-    """The steps of one compiled statement. ``last`` is the part that reads them."""
+    """The steps of one compiled statement. ``last`` is the final reader."""
 
     def __init__(self, compiled: Any) -> None:
         self._written: dict[str, _Written] = compiled.dialect.parts
-        self._values: dict[str, Any] = compiled.params  # a property that is made anew each time
+        self._values: dict[str, Any] = compiled.params  # a property that is computed on each access
         self._name: re.Pattern[str] = compiled._pyformat_pattern  # how it finds the names of values itself
 
     def alone(self, name: str) -> BoundSql:
@@ -61,12 +61,14 @@ class Parts:
 
     @property
     def last(self) -> BoundSql:
-        """What reads the steps, without them."""
+        """The final reader of the steps, without them."""
         return self.alone("")
 
     def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> BoundSql:
-        """Steps, and ``reader`` (SQL without values) or what reads them in the whole statement, put into a template that has
-        a hole for each."""
+        """Steps and their reader, put into a template with a hole for each.
+
+        ``reader`` is SQL without values; by default it is the final reader of the whole statement.
+        """
         written = [self._written[name] for name, _, _ in steps]
         written.append(self._written[""] if reader is None else _Written(reader, frozenset()))
         called = frozenset[Function]().union(*(part.called for part in written))

@@ -1,6 +1,6 @@
-"""What each engine answers, found by compiling an example of every function, aggregate and operator.
+"""What each engine can answer, determined by compiling an example of every function, aggregate and operator.
 
-A function's example is the first of some argument lists that binds; an operator's stands in a table below.
+A function's example is the first of some argument lists that binds; an operator's is in a table below.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _PLUGINS = {
     "active_users_count": "active_users_count(S, T, ago(1d), now(), 8h, 1h, 3, 4h)",
     "sequence_detect": "sequence_detect(T, 1h, 1d, a=(L == 1), b=(L == 2), S)",
 }  # fmt: skip
-_NOT_DYNAMIC = "X | project-away D | "  # what the plugins that look for patterns, and pivot, are asked over
+_NOT_DYNAMIC = "X | project-away D | "  # the input of plugins that search for patterns, and of pivot
 
 
 def compiles(query: str, engine: Engine) -> bool:
-    """Whether a query can be put in the engine's words; one that reads its columns from the data finds none."""
+    """Can a query be spelled for the engine? One that takes its columns from the data finds none."""
     try:
         compile_script(query, CATALOG, engine=engine, probe=lambda _: [])
     except KqlError:
@@ -106,5 +106,5 @@ def examples() -> dict[str, dict[str, str | None]]:
 
 @cache
 def answered(engine: Engine, group: str) -> frozenset[str]:
-    """The names of a group that an engine answers."""
+    """The names of a group that an engine can answer."""
     return frozenset(n for n, query in examples()[group].items() if query and compiles(query, engine))

@@ -1,7 +1,8 @@
-"""Regular expressions of a query are RE2's, as Kusto's are: linear in time whatever the pattern, without look-around and
-back-references. The engine runs them; here they are judged before it does, so that an error has a place.
+"""Checks regular expressions, which are RE2's, as Kusto's are.
 
-No pattern of a user is ever run by Python's ``re``, whose time may double with each letter of the text.
+RE2 is linear in time whatever the pattern, without look-around and back-references. The engine runs the patterns; they
+are checked here first, so that an error has a position. No pattern of a user is ever run by Python's ``re``, whose time
+may double with each letter of the text.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from threading import Lock
 
 import duckdb
 
-#: What Python's compiler takes and RE2 may not: back-references, escapes of its own, atomic groups, conditions,
+#: What Python's compiler accepts and RE2 may not: back-references, escapes of its own, atomic groups, conditions,
 #: possessive repetition, repetition beyond a thousand.
 _DOUBTFUL = re.compile(r"\\[1-9uUNZ]|\(\?[>(#]|[+*?}]\+|\{\d*,?\d{4,}")
 _LOOK_AROUND = re.compile(r"\(\?(?:=|!|<=|<!)")
@@ -20,7 +21,7 @@ _ASKING = Lock()
 
 
 def complaint(pattern: str) -> str | None:
-    """Why a pattern is none, in the words of RE2; None when it is one."""
+    """Why a pattern is invalid, in RE2's words; None if it is valid."""
     if _LOOK_AROUND.search(pattern):
         return "look-around does not exist in RE2, which Kusto uses"
     try:
@@ -48,7 +49,7 @@ def _asked(pattern: str) -> str | None:
     return None
 
 
-#: How RE2's complaints begin.
+#: The beginnings of RE2's error messages.
 _COMPLAINT = re.compile(
     r"((?:missing|bad repetition|no argument for repetition|invalid (?:perl|escape|character class|named capture|repetition)"
     r"|trailing \\|unexpected \)|pattern too large|bad escape).*)", re.S
@@ -56,13 +57,13 @@ _COMPLAINT = re.compile(
 
 
 def re2_message(message: str) -> str | None:
-    """RE2's complaint in a message of the engine."""
+    """RE2's error in a message of the engine."""
     found = _COMPLAINT.search(message)
     return found[1].strip() if found else None
 
 
 def group_count(pattern: str) -> int:
-    """Capture groups; RE2 has spellings Python has not, so those are counted by hand."""
+    """The number of capture groups; RE2 has spellings that Python lacks, so those are counted by hand."""
     try:
         return re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError):
@@ -75,6 +76,6 @@ def group_names(pattern: str) -> dict[str, int]:
 
 
 def _openings(pattern: str) -> list[str]:
-    """The capture groups in order, each with its name or an empty text; what stands escaped or in brackets opens none."""
+    """The capture groups in order, each with its name or an empty text; escaped or bracketed parentheses open none."""
     bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", lambda m: " " * len(m[0]), pattern, flags=re.S)
     return [m[1] or "" for m in re.finditer(r"\((?:\?P?<(\w+)>|(?!\?))", bare)]

@@ -1,4 +1,4 @@
-"""Running a query: compile, execute on DuckDB with bound parameters, fetch Arrow, give KQL values."""
+"""Runs a query: compile, execute on DuckDB with bound parameters, fetch Arrow, return KQL values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import too_much
 from queries.kql.wall.remote_query import ask
 
-# The copy of a large answer takes a fifth longer; a second plan takes most of a small query's time.
+# Copying a large answer takes a fifth longer; planning a second time takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
@@ -43,7 +43,7 @@ class Result:
     table: Any
     sql: str
     truncated: bool = False
-    cut_at: str | None = None  # what the answer was cut at where it was: "rows" or "bytes"
+    cut_at: str | None = None  # where the answer was cut, if it was: "rows" or "bytes"
     elapsed_ms: float = 0.0
     others: list[Result] = field(default_factory=list)
     pruned: tuple[Pruned, ...] = ()
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def rows(self) -> list[list[Any]]:
-        """Python values ready for JSON, as the contract says."""
+        """Python values ready for JSON, as the contract defines them."""
         columns = [
             [dynamic(text) for text in found] if kind == "dynamic" else found
             for place, (_, kind) in enumerate(self.columns)
@@ -65,9 +65,11 @@ class Result:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def document(self, most_bytes: int | None = None, deadline: float | None = None) -> Document:
-        """`{"columns": [...], "rows": [...]}` for ``cells.dumps``, several times faster than by way of ``rows``. Rows that do
-        not fit into ``most_bytes`` of text are left out, and the result is then ``truncated``. Raises ``QueryTimeout`` when
-        ``deadline`` (of ``time.monotonic``) passes."""
+        """`{"columns": [...], "rows": [...]}` for ``cells.dumps``, several times faster than by way of ``rows``.
+
+        Rows that do not fit into ``most_bytes`` of text are left out, and the result is then ``truncated``. Raises
+        ``QueryTimeout`` when ``deadline`` (of ``time.monotonic``) passes.
+        """
         made = document(self.columns, self.table, most_bytes, deadline)
         if not made.is_whole:
             self.truncated, self.cut_at = True, "bytes"
@@ -92,26 +94,29 @@ class Limits:
     def begin(
         cls, max_rows: int | None, max_bytes: int | None, timeout_s: float | None, stopped: Event | None = None
     ) -> Limits:
-        """From now on."""
+        """Starts the time limit."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         return cls(max_rows, max_bytes, timeout_s, deadline, stopped)
 
     def for_a_probe(self) -> Limits:
-        """What names the columns of a query is read whole, and is small: more columns no engine can make."""
+        """Limits for a probe: the values that name columns are read whole.
+
+        They are few: no engine can make more columns.
+        """
         return replace(self, max_rows=MOST_PROBED, max_bytes=PROBED_BYTES)
 
     def budget(self) -> Budget:
-        """Of reading and binding."""
+        """The budget for parsing and binding."""
         return Budget(self.deadline, self.timeout_s)
 
 
-#: Rows and bytes of a part of a query that is asked while the rest is compiled.
+#: Maximum rows and bytes of a subquery that is run while the rest is compiled.
 MOST_PROBED, PROBED_BYTES = 100_000, 64 * 2**20
 
 
 @dataclass
 class _Probe:
-    """Runs a part of a query while the rest is compiled: some operators' columns depend on the data."""
+    """Runs a subquery while the rest is compiled: some operators' columns depend on the data."""
 
     con: duckdb.DuckDBPyConnection
     text: str
@@ -125,15 +130,15 @@ class _Probe:
         return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
 
 
-#: Compiled texts that depend on nothing but themselves and their parameters: dashboards and rules repeat.
+#: Compiled texts that depend only on themselves and their parameters: dashboards and rules repeat.
 _KEPT: Kept[list[Compiled]] = Kept()
-#: SQL as the engine's parser understands it, of no connection: reading it anew takes a fifth of a small query's time. Longer
-#: statements (lists of blocks, datatables) hardly come again.
+#: SQL parsed by the engine, independent of a connection: parsing it again takes a fifth of a small query's time. Longer
+#: statements (lists of blocks, datatables) hardly ever repeat.
 _READ: Kept[duckdb.Statement] = Kept()
 
 
 def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
-    """None when the parameters are not plain JSON."""
+    """None if the parameters are not plain JSON."""
     try:
         return json.dumps([text, parameters or {}], sort_keys=True)
     except (TypeError, ValueError):
@@ -160,9 +165,10 @@ def run(
     now: datetime | None = None,
     stopped: Event | None = None,
 ) -> Result:
-    """Run a text of statements; the last tabular one is the answer, the ones before are in `others`.
+    """Runs a text of statements; the last tabular one is the answer, the ones before are in `others`.
 
-    ``max_rows`` holds for each table, ``max_bytes`` (of Arrow) for all together. Whoever sets ``stopped`` and interrupts ``con`` ends it.
+    ``max_rows`` applies to each table, ``max_bytes`` (of Arrow) to all together. Setting ``stopped`` and interrupting
+    ``con`` cancels it.
     """
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
     pruner, probe = Pruner(con), _Probe(con, text, limits)
@@ -234,7 +240,7 @@ def _behind(con: duckdb.DuckDBPyConnection, cut: Cut, limits: Limits) -> tuple[A
 def _beside(
     con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], limits: Limits
 ) -> tuple[Any, str | None]:
-    """The answer of a statement that runs in this process, and what it was cut at."""
+    """The answer of a statement that runs in this process, and where it was cut."""
     with Guarded(con) as guarded:
         try:
             give(con, statement)
@@ -252,15 +258,18 @@ def _beside(
     return table, cut_at
 
 
-#: Rows of an answer that are fetched together; behind each its bytes are counted.
+#: Rows of an answer that are fetched together; its bytes are counted after each batch.
 ROWS_AT_ONCE = 8_192
-#: An answer of at most so many rows is fetched at once.
+#: An answer of at most this many rows is fetched at once.
 FEW_ROWS = 100_000
 
 
 def _reader(con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], limits: Limits) -> Any:
-    """The reader of execute() holds the whole answer before its first row is read. That of a relation does not, but a
-    relation is planned twice, which takes up to half of a small query's time."""
+    """A reader that streams the answer.
+
+    The reader of execute() holds the whole answer before its first row is read. That of a relation does not, but a
+    relation is planned twice, which takes up to half of a small query's time.
+    """
     if limits.max_rows is not None and limits.max_rows <= FEW_ROWS:
         return con.execute(_read(con, statement), values).to_arrow_reader(ROWS_AT_ONCE)
     return con.sql(_read(con, statement), params=values).to_arrow_reader(ROWS_AT_ONCE)
@@ -278,21 +287,21 @@ def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
     return pa.Table.from_batches(batches, reader.schema), None
 
 
-#: What the service's own parts change while it runs; anything else is as it was when the store was opened.
+#: Settings that the service's own components change while it runs; all others stay as they were when the store was
+#: opened.
 _CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "wal_autocheckpoint"]
 _HARDENING = Lock()
-#: Of sorts and joins that do not fit into memory: a disk that they filled could take in no line.
+#: For sorts and joins that do not fit into memory: a full disk could take in no more lines.
 TEMP_FILES = "8GB"
 
 
 def harden(con: duckdb.DuckDBPyConnection) -> None:
-    """Shut the whole database off from files and the network and lock its configuration; neither can be undone while
-    the database is open.
+    """Closes the whole database to files and the network and locks its configuration, until the database is closed.
 
     The settings are of the database, not of the connection: writers keep their database file and `register()`ed Arrow
     tables, but lose COPY, read_csv and Python variables as tables.
     """
-    with _HARDENING:  # the first queries come side by side
+    with _HARDENING:  # the first queries arrive concurrently
         ((locked,),) = con.execute("SELECT current_setting('lock_configuration')").fetchall()
         if not locked:
             con.execute("SET max_temp_directory_size = ?", [TEMP_FILES])
@@ -305,10 +314,10 @@ def validate(
     text: str, catalog: Catalog = CATALOG, *, parameters: dict[str, Any] | None = None,
     con: duckdb.DuckDBPyConnection | None = None, timeout_s: float | None = None, stopped: Event | None = None,
 ) -> list[tuple[str, str]]:  # fmt: skip
-    """Bind without running; the columns of the last tabular statement.
+    """Binds without running; returns the columns of the last tabular statement.
 
-    Where columns depend on the data (``bag_unpack`` and ``pivot`` without declared ones) what they need is read through
-    ``con``; without it such a query is refused.
+    If columns depend on the data (``bag_unpack`` and ``pivot`` without declared ones), the necessary values are read
+    through ``con``; without it such a query is refused.
     """
     limits = Limits.begin(None, None, timeout_s, stopped)
     probe = None if con is None else _Probe(con, text, limits)
@@ -320,8 +329,10 @@ def explain(
     text: str, catalog: Catalog = CATALOG, *, con: duckdb.DuckDBPyConnection | None = None,
     parameters: dict[str, Any] | None = None, timeout_s: float | None = None,
 ) -> str:  # fmt: skip
-    """What would run: columns, SQL with its parameters' number and, with a store, the segments that can match and the
-    engine's plan; for each tabular statement in turn."""
+    """What would run, for each tabular statement: columns, SQL with the number of its parameters.
+
+    With a store, also the segments that can match and the engine's plan.
+    """
     pruner = Pruner(con) if con is not None else None
     out = []
     limits = Limits.begin(None, None, timeout_s)
@@ -338,7 +349,7 @@ def explain(
 
 
 def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limits) -> str:
-    """The engine's plan; of a statement that is cut in two, that of each part which reads the store."""
+    """The engine's plan; for a statement that is cut in two, the plan of each half that reads the store."""
     parts = [BoundSql(one.sql, one.parameters)] if one.cut is None else [stream.statement for stream in one.cut.near]
     rows: list[Any] = []
     with Deadline(con, limits.deadline) as limit:

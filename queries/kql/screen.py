@@ -1,6 +1,6 @@
-"""An answer on a terminal: a ruled table where its columns have room, else each row as a list of its fields.
+"""An answer on a terminal: a ruled table if its columns fit, else each row as a list of its fields.
 
-Nothing is cut: a text that does not fit goes on in the next line.
+Nothing is cut: a text that does not fit continues on the next line.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-#: A column that gets less room than this, or than its widest cell where that is less, cannot be read.
+#: A column narrower than this (and than its widest cell) cannot be read.
 READABLE = 14
-#: Between two columns stand a rule and two spaces; one more rule ends the line.
+#: Between two columns are a rule and two spaces; one more rule ends the line.
 RULES = 3
 
 
 def fits(widths: Sequence[int], room: int) -> bool:
-    """Whether a ruled table of columns whose widest cells are so wide can be read in ``room`` characters."""
+    """Can a ruled table of columns with these widest cells be read in ``room`` characters?"""
     return sum(min(width, READABLE) + RULES for width in widths) + 1 <= room
 
 
@@ -44,7 +44,7 @@ def show(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], room
 
 
 def _fields(names: Sequence[str], row: Sequence[str]) -> object:
-    """One row as a field a line; empty fields say nothing and are left out."""
+    """One row as a field a line; empty fields are left out."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What binding works with: stages and their columns, scopes of names, and names for new columns."""
+"""The data of binding: stages and their columns, scopes of names, and names for new columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = "$ord"  # hidden column: the position of a row in a serialized stage
 
 @dataclass(frozen=True, slots=True)
 class StageColumn:
-    """A column of a stage. `physical` differs from `name` where DuckDB would fold two names into one (R15)."""
+    """A column of a stage. `physical` differs from `name` if DuckDB would fold two names into one (R15)."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class StageColumn:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The rows after one operator: a CTE and its columns. ``serial``: Kusto takes their order for settled (R18)."""
+    """The rows after one operator: a CTE and its columns. ``serial``: Kusto considers them ordered (R18)."""
 
     relation: str
     columns: tuple[StageColumn, ...]
@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user function and the names it was defined among."""
+    """A user function and the environment that it was defined in."""
 
     body: ast.Lambda
     env: Env
@@ -106,7 +106,7 @@ def relation(name: str, alias: str = "t") -> Any:
 
 
 def named_columns(columns: Sequence[tuple[str, Value]], taken: Iterable[str] = ()) -> tuple[StageColumn, ...]:
-    """Columns with physical names that stay apart when case is folded (R15)."""
+    """Columns with physical names that remain distinct when case is folded (R15)."""
     tick(len(columns))
     used = {t.casefold() for t in taken}
     out = []
@@ -125,12 +125,12 @@ def row_of(stage: Stage, alias: str = "t") -> dict[str, Value]:
     return {c.name: c.value(alias) for c in stage.visible}
 
 
-#: A table of the contract has so many columns at most.
+#: The maximum number of columns in a table of the contract.
 MOST_NAMED = 22
 
 
 def unknown_column(name: str, known: Iterable[str], span: Span) -> KqlBindError:
-    """The error for a name that nothing answers to: what it is near to, else what there is."""
+    """The error for an unknown name: suggests a similar one, else lists those that exist."""
     names = list(known)
     if name.lower() in ("null", "none", "nil"):
         return KqlBindError(
@@ -143,7 +143,10 @@ def unknown_column(name: str, known: Iterable[str], span: Span) -> KqlBindError:
 
 
 def fresh(name: str, taken: Collection[str]) -> str:
-    """R6: a second clash gets 1, a third 2. Whoever names thousands of columns gives a set: a list is searched for each."""
+    """R6: a second clash gets 1, a third 2.
+
+    Callers with thousands of columns pass a set: a list is searched for each name.
+    """
     if name not in taken:
         return name
     number = 1
@@ -153,8 +156,11 @@ def fresh(name: str, taken: Collection[str]) -> str:
 
 
 class Names:
-    """R6: the column names of one operator. A name that the query itself gives to a column, or the name of a column it
-    takes as it is, may stand once; one that an expression lends steps aside, and so does what comes after it."""
+    """R6: the column names of one operator.
+
+    A name that the query itself gives to a column, or the name of a column that it takes unchanged, may occur once. A
+    name implied by an expression is renamed on a clash, and so is what comes after it.
+    """
 
     def __init__(self) -> None:
         self._written: set[str] = set()
@@ -162,14 +168,14 @@ class Names:
         self._unnamed = 0
 
     def write(self, name: str, span: Span) -> str:
-        """A name that the query gives."""
+        """Adds a name that the query gives."""
         if name in self._written:
             raise KqlBindError(f"the column '{name}' is defined twice", span)
         self._written.add(name)
         return self.lend(name)
 
     def lend(self, name: str) -> str:
-        """A name that an expression lends; one without is Column1, Column2 in the order of the whole operator."""
+        """Adds a name implied by an expression; an unnamed one is Column1, Column2 in the order of the whole operator."""
         if not name:
             self._unnamed += 1
             name = f"Column{self._unnamed}"
@@ -193,5 +199,5 @@ def scope_of(stage: Stage, env: Env, *, windowed: bool = False) -> Scope:
 
 
 def everything(stage: Stage) -> list[tuple[str, Value]]:
-    """All visible columns as they are."""
+    """All visible columns, unchanged."""
     return [(c.name, c.value()) for c in stage.visible]

@@ -1,6 +1,6 @@
 """The grammar of statements and tabular operators, on top of the expressions of `grammar.py`.
 
-An operator is one entry of OPERATORS: its name and what follows it.
+An operator is one entry of OPERATORS: its name and its syntax.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ name_or_star = g.wildcard | g.identifier
 sort_key = _action(
     pp.Optional(
         pp.Regex(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])").suppress()
-    )  # Kusto takes a name here and forgets it
+    )  # Kusto takes a name here and ignores it
     + g.expr
     + pp.Optional(_token(r"(?:asc|desc|granny-asc|granny-desc)\b", lambda text, span: ("order", text == "asc")))
     + pp.Optional(_token(r"nulls\s+(?:first|last)\b", lambda text, span: ("nulls", text.endswith("first")))),
@@ -240,7 +240,7 @@ KNOWN_NOT_YET = ("graph-match", "make-graph", "graph-to-table", "graph-shortest-
 
 
 class _Dispatch(pp.Token):
-    """The operator after a pipe, looked up by name so that an unknown one is named with the nearest known one."""
+    """The operator after a pipe, looked up by name so that an unknown one is reported with the nearest known one."""
 
     _word = __import__("re").compile(r"[A-Za-z_][\w-]*")
 
@@ -248,7 +248,7 @@ class _Dispatch(pp.Token):
         return "operator"
 
     def parseImpl(self, instring: str, loc: int, do_actions: bool = True) -> Any:  # noqa: N802
-        """Look the word up and parse what must follow it."""
+        """Looks the word up and parses what must follow it."""
         word = self._word.match(instring, loc)
         if not word:
             raise pp.ParseSyntaxException(instring, loc, "expected an operator", self)

@@ -22,7 +22,7 @@ IN_SUBQUERY = "$in"  # the hidden column with the position of a row within its s
 
 
 class Moment:
-    """R9: now() is one moment for the whole query; ``asked`` tells whether the query depends on it."""
+    """R9: now() is one moment for the whole query; ``asked`` is true if the query depends on it."""
 
     def __init__(self, at: datetime | None = None) -> None:
         at = at or datetime.now(UTC)
@@ -46,14 +46,14 @@ class Builder:
         self.made = 0
         self.recursive: dict[str, Any] = {}
         self.node: Any = None  # the operator being built, which an engine's refusal names
-        self.serial = False  # whether the rows that go into it are serialized
+        self.serial = False  # whether its input rows are serialized
         self.tables: dict[str, Stage] = {}
         self.stored_steps: set[str] = set()  # those that read a table of the catalogue
         self.settings: dict[str, ast.Node] = {}
         self.depth = 0
 
     def tick(self) -> None:
-        """Counts one node of the query against what compiling may cost."""
+        """Counts one node of the query against the budget for compiling."""
 
     @property
     def now(self) -> datetime:
@@ -61,7 +61,7 @@ class Builder:
         return self._moment.read()
 
     def add(self, body: Any, *, materialized: bool = False) -> str:
-        """Append one CTE and return its name."""
+        """Appends one CTE and returns its name."""
         if self.made >= MAX_STAGES:
             raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
         self.made += 1
@@ -70,12 +70,12 @@ class Builder:
         return name
 
     def add_recursive(self, name: str, body: Any) -> None:
-        """A CTE that reads itself."""
+        """Appends a CTE that refers to itself."""
         self.ctes.append((name, body, False))
         self.recursive[name] = self.node
 
     def alias(self, letter: str) -> str:
-        """A relation alias that no other part of the query uses."""
+        """A relation alias that nothing else in the query uses."""
         self.made += 1
         return f"{letter}{self.made}"
 
@@ -93,7 +93,7 @@ class Builder:
         return f"{word} {', '.join(parts)} {{{len(parts)}}}"
 
     def nested(self, build: Callable[[], Stage]) -> tuple[Stage, Sql]:
-        """Compiles a subquery into ``WITH ... SELECT ...`` with steps of its own; the position of a row is ``$in``."""
+        """Compiles a subquery into ``WITH ... SELECT ...`` with its own steps; the position of a row is ``$in``."""
         outer, tables = self.ctes, dict(self.tables)
         self.ctes = []
         try:
@@ -103,7 +103,7 @@ class Builder:
             query = select(*items).select_from(relation(stage.relation))
             return stage, self.with_ctes(self.ctes, query)
         finally:
-            # Tables first read inside are steps of the inside.
+            # Tables first read inside are steps of the subquery.
             self.ctes, self.tables = outer, tables
 
     def emit(
@@ -118,8 +118,10 @@ class Builder:
         materialized: bool = False,
         row_by_row: bool = False,
     ) -> Stage:
-        """One operator as one CTE: these named values, from that stage. ``row_by_row``: ``refine`` neither groups rows nor
-        makes them distinct, so that a column nobody reads may go."""
+        """One operator as one CTE: these named values, from that stage.
+
+        ``row_by_row``: ``refine`` neither groups rows nor makes them distinct, so that an unread column may be dropped.
+        """
         hidden = [c for c in stage.columns if c.hidden] if keep_hidden else []
         made = named_columns([(name, v) for name, v in columns], [c.physical for c in hidden])
         items = [v.sql.label(quoted(c.physical)) for c, (_, v) in zip(made, columns, strict=True)]
@@ -134,7 +136,7 @@ class Builder:
         return Stage(name, (*made, *hidden), stage.sorted if is_sorted is None else is_sorted)
 
     def serialized(self, stage: Stage) -> Stage:
-        """The stage with its row order written into a hidden column."""
+        """The stage with its row order in a hidden column."""
         if stage.order:
             return stage
         order = StageColumn(ORDER, "long", ORDER, False, True)
@@ -146,7 +148,7 @@ class Builder:
         return Stage(name, (*stage.columns, order), True)
 
     def hoist(self, scope: Scope, value: Value) -> Value:
-        """Compute a value one stage earlier, so that a window may use another window's result."""
+        """Computes a value one stage earlier, so that a window may use another window's result."""
         if scope.stage is None:
             raise KqlBindError("row functions need a table", value.span)
         physical = f"$h{self.made}"

@@ -34,23 +34,23 @@ TRAPS = (
     "The remainder of % is never negative; arrays of mixed types are not sorted but refused.",
     "prev, next, row_number, row_cumsum and the like need rows in a settled order: behind sort, top, serialize, range and the like.",
 )
-# Words that are read as a function but belong to the grammar: sources, graph matching, the query's own parts.
+# Words that parse as a function but belong to the grammar: sources, graph matching, the query's own components.
 GRAMMAR_WORDS = frozenset(["table", "view", "materialize", "toscalar"])
 
 
 def scalar_functions() -> set[str]:
-    """Official scalar functions that are answered, other spellings included."""
+    """Official scalar functions that can be answered, other spellings included."""
     return {*registry().callable(), *registry().aliases, *GRAMMAR_WORDS} & official.FUNCTIONS
 
 
 def aggregates() -> set[str]:
-    """Official aggregates that are answered."""
+    """Official aggregates that can be answered."""
     found = registry()
     return {*found.aggregates, *(a for a, b in found.aliases.items() if b in found.aggregates)} & official.AGGREGATES
 
 
 def plugins() -> set[str]:
-    """Official plugins that are answered."""
+    """Official plugins that can be answered."""
     return set(PLUGIN_BUILDERS) & official.PLUGINS
 
 
@@ -76,7 +76,7 @@ def _cannot() -> str:
 
 
 def _engines() -> str:
-    """How much of each group every engine answers, and by name what one does not that DuckDB does."""
+    """How much of each group every engine can answer, and by name what DuckDB can and another cannot."""
     official = {"functions": scalar_functions(), "aggregates": aggregates(), "operators": set(OPERATORS),
                 "sources": set(SOURCES), "plugins": plugins()}  # fmt: skip
     known = {group: {n for n in names_ if n in examples()[group]} for group, names_ in official.items()}
@@ -174,7 +174,7 @@ documentation; what it leaves open (how a period is found, how percentiles are i
 
 
 def _by_subject() -> str:
-    """Every function with what it gives, under the subject of its module."""
+    """Every function with its result type, under the subject of its module."""
     out = []
     for module in SUBJECTS:
         shown = [f for f in module.FUNCTIONS if not f.internal]
@@ -184,7 +184,7 @@ def _by_subject() -> str:
 
 
 def of_this_site() -> str:
-    """The functions of installed packages, where there are any."""
+    """The functions of installed packages, if there are any."""
     found = [f for f in registry().site.values() if not f.internal]
     return "\n".join(["", "### Functions of this site", "", *_table(found), ""]) if found else ""
 

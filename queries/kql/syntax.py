@@ -10,7 +10,7 @@ from queries.kql.errors import NOWHERE, Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Anything that stands somewhere in the text."""
+    """Anything with a position in the text."""
 
     span: Span = NOWHERE
 
@@ -169,7 +169,7 @@ class Let(Node):
 
 @dataclass(frozen=True, slots=True)
 class Ignored(Node):
-    """A statement that changes nothing here, such as `set notruncation`."""
+    """A statement that has no effect here, such as `set notruncation`."""
 
     text: str
     settings: dict[str, Node] = field(default_factory=dict)
@@ -219,8 +219,8 @@ class Capture(Node):
 class Operator(Node):
     """One tabular operator: its name, its settings (`kind=inner`), its operands by role.
 
-    One shape for all of them keeps the grammar a table; each operator's builder in
-    `operators/` says which roles it reads.
+    One shape for all of them keeps the grammar a table; each operator's builder in `operators/` defines which roles it
+    uses.
     """
 
     name: str

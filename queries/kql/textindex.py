@@ -1,11 +1,13 @@
-"""Which blocks of log lines a query can want at all, from its own text.
+"""Which blocks of log lines a query can match at all, from its own text.
 
-``where`` conditions at the head of a pipeline over a table of log lines are read for phrases that every wanted line must
-hold; the store's text filters (``store.text_filter``) then name the blocks that may have one, and the stored table is
-read in those blocks only. The conditions themselves stay where they are: a filter takes away only lines that they would.
+``where`` conditions at the head of a pipeline over a table of log lines are searched for phrases that every matching
+line must contain. The store's text filters (``store.text_filter``) then name the blocks that may have one, and only
+those blocks of the stored table are read. The conditions themselves stay in place: a filter only removes lines that
+they would remove.
 
-Lines of no closed segment yet have block 0, which always passes. Filters and lines are read in one transaction. Archived
-lines never change: where the conditions name a stretch of time, the filters of archived segments outside it are not read.
+Lines that are not in a closed segment have block 0, which always passes. Filters and lines are read in one transaction.
+Archived lines never change: if the conditions name a time range, the filters of archived segments outside it are not
+read.
 """
 
 from __future__ import annotations
@@ -37,26 +39,26 @@ TEXT_COLUMN = {"Logs": "Message", "Syslog": "SyslogMessage"} | {
     f"{name}_raw_CL": "RawData"
     for name in ("slurmctld", "slurmd", "slurmdb", "slurmrestd", "slurmjobs", "syslog", "dmesg", "jetpack", "jetpackd", "healthagent")
 }  # fmt: skip
-#: The column that is ``raw.logs.time``, of which a segment knows the first and the last.
+#: The column that is ``raw.logs.time``; a segment knows its first and last value.
 TIME_COLUMN = {"Logs": "Time", "Syslog": "TimeGenerated"}
-#: When more of the blocks than this pass, reading all is as fast as choosing.
+#: If more than this share of the blocks passes, reading all is as fast as choosing.
 WORTH_IT = 0.5
 #: Filters that are kept in memory between queries.
 CACHE_BYTES = 256 * 2**20
-#: Filters of so many segments are read from the store with one statement.
+#: The filters of this many segments are read from the store with one statement.
 READ_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class All:
-    """Every part must hold."""
+    """Every condition must hold."""
 
     parts: tuple[Need, ...]
 
 
 @dataclass(frozen=True)
 class Some:
-    """At least one part must hold."""
+    """At least one condition must hold."""
 
     parts: tuple[Need, ...]
 
@@ -68,14 +70,14 @@ Need = Phrase | All | Some
 
 
 def need_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> Need | None:
-    """What every line must hold that can come through the leading operators; None when nothing is sure."""
+    """What every line that passes the leading operators must contain; None if nothing is certain."""
     needs = [_condition(c, condition, env, column) for condition in _conditions(operators, column)]
     found = tuple(need for need in needs if need is not None)
     return All(found) if found else None
 
 
 def _conditions(operators: Sequence[ast.Node], column: str) -> Iterator[ast.Node]:
-    """The conditions of the leading operators, as long as every row stands for itself and the column is the stored one."""
+    """The conditions of the leading operators, as long as rows are independent and the column is the stored one."""
     of_rows = registry().names(Kind.ROW)
     for node in operators:
         assert isinstance(node, ast.Operator)
@@ -139,7 +141,7 @@ def _constant(c: Binder, node: ast.Node, env: Env) -> Any:
     try:
         value = c.expr(node, Scope(env))
     except KqlError:
-        return None  # the condition itself will say what is wrong
+        return None  # the condition itself will report the error
     return value.constant if value.is_constant else None
 
 
@@ -162,7 +164,7 @@ def _texts(c: Binder, nodes: Sequence[ast.Node], env: Env) -> list[str] | None:
 
 @dataclass(frozen=True)
 class Period:
-    """Every wanted line is of a moment from ``low`` to ``high``, both included."""
+    """Every matching line has a time from ``low`` to ``high``, both included."""
 
     low: datetime = datetime.min
     high: datetime = datetime.max
@@ -172,7 +174,7 @@ class Period:
 
 
 def period_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> Period:
-    """The stretch of time that the leading operators leave, as far as it is known while compiling."""
+    """The time range that the leading operators leave, as far as it is known while compiling."""
     found = Period()
     for condition in _conditions(operators, column):
         found = found.within(_period(c, condition, env, column))
@@ -228,23 +230,23 @@ def _moment(c: Binder, node: ast.Node, env: Env) -> Any:
     try:
         value = c.expr(node, Scope(env))
     except KqlError:
-        return None  # the condition itself will say what is wrong
+        return None  # the condition itself will report the error
     known = value.is_constant and value.type in ("datetime", "timespan")
     return value.constant if known else None
 
 
 def regex_need(pattern: str) -> Need | None:
-    """The texts that every match of a regular expression holds.
+    """The texts that every match of a regular expression contains.
 
-    The pattern is RE2's; Python's parser reads it the same way wherever it reads it at all, but for classes such as
-    [[:alpha:]], which are left alone.
+    The pattern is RE2's; Python's parser interprets it the same way whenever it accepts it, except for classes such as
+    [[:alpha:]], which are left out.
     """
     if "[:" in pattern or "[[" in pattern:
         return None
     parser: Any = importlib.import_module("re._parser")
     try:
         tree = parser.parse(pattern)
-    except Exception:  # whatever it is, the engine will judge the pattern
+    except Exception:  # whatever it is, the engine will check the pattern
         return None
     return _sequence(tree)
 
@@ -283,7 +285,7 @@ def _sequence(tree: Any) -> Need | None:
 
 
 class _Cache:
-    """Filters by segment, newest use last; segments never change under their number."""
+    """Filters by segment, most recently used last; segments never change under their number."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -312,7 +314,7 @@ _CACHE = _Cache()
 
 @dataclass(frozen=True)
 class Pruned:
-    """What the filters left of one table."""
+    """The blocks of one table that the filters left."""
 
     table: str
     segments: int
@@ -330,7 +332,7 @@ class Pruned:
 
 @dataclass(frozen=True)
 class _Questions:
-    """A need in terms of the filters: terms that a block must have, and of each half of a word one of its completions."""
+    """A need in terms of the filters: terms that a block must have, and for each partial word one of its completions."""
 
     every: bool
     terms: tuple[int, ...] = ()
@@ -338,7 +340,7 @@ class _Questions:
     parts: tuple[_Questions, ...] = ()
 
     def ask(self, made: TextFilter, words_known: bool) -> Mask:
-        """The blocks of one segment that may hold what is needed."""
+        """The blocks of one segment that may satisfy the need."""
         if self.parts:
             masks = [part.ask(made, words_known) for part in self.parts]
             joined: Mask = np.logical_and.reduce(masks) if self.every else np.logical_or.reduce(masks)
@@ -352,12 +354,14 @@ class _Questions:
 
 @dataclass
 class Pruner:
-    """Looks into the text filters of the store behind a connection, within one transaction that it begins when first
-    needed; whoever made it calls ``finish``."""
+    """Reads the text filters of the store behind a connection, within one transaction.
+
+    It begins the transaction when first needed; the caller must call ``finish``.
+    """
 
     con: duckdb.DuckDBPyConnection
     report: list[Pruned] = field(default_factory=list)
-    asked: bool = False  # what was compiled depends on what the store holds now
+    asked: bool = False  # what was compiled depends on the present content of the store
     _began: bool = False
     _halves: dict[tuple[str, bool, bool], list[int] | None] = field(default_factory=dict)
     _segments: list[tuple[Any, ...]] | None = None
@@ -368,7 +372,10 @@ class Pruner:
             self.con.execute("ROLLBACK")  # nothing was written
 
     def blocks(self, table: str, need: Need, period: Period | None = None) -> list[int] | None:
-        """The blocks that may hold what is needed; None when that is no use. ``period``: when the wanted lines were."""
+        """The blocks that may satisfy a need; None if filtering does not help.
+
+        ``period``: the time range of matching lines.
+        """
         if self._segments is None:
             self._segments = self._read_segments()
         if not self._segments:
@@ -399,14 +406,14 @@ class Pruner:
             ).fetchall()
         except duckdb.Error:
             self.finish()
-            return []  # not a store, or one of before there were filters
+            return []  # not a store, or one from before there were filters
 
     def loose_lines(self) -> bool:
-        """Whether there are lines of no closed segment."""
+        """Are there lines that are not in a closed segment?"""
         return bool(self.con.execute("SELECT 1 FROM raw.logs WHERE block = 0 LIMIT 1").fetchall())
 
     def _in_transaction(self) -> bool:
-        """Whether the caller holds one open: then two statements have one number. (A second BEGIN would break it.)"""
+        """Does the caller hold a transaction? Then two statements have one number. (A second BEGIN would break it.)"""
         return len({self.con.execute("SELECT txid_current()").fetchall()[0] for _ in range(2)}) == 1
 
     def _filters(self, segments: list[tuple[Any, ...]]) -> Iterator[TextFilter]:
@@ -427,7 +434,7 @@ class Pruner:
                 yield found[segment]
 
     def _questions(self, need: Need) -> _Questions:
-        """What is asked of every filter, made once."""
+        """The lookups for every filter, computed once."""
         if not isinstance(need, Phrase):
             return _Questions(isinstance(need, All), parts=tuple(self._questions(part) for part in need.parts))
         tests = tuple(need.tests())
@@ -436,7 +443,7 @@ class Pruner:
         return _Questions(True, sure, halves)
 
     def _completed(self, test: Test) -> list[int] | None:
-        """The terms that half a word may be part of; None when they are too many."""
+        """The terms that a partial word may be part of; None if there are too many."""
         key = (test.half, test.left, test.right)
         if key not in self._halves:
             function = "starts_with" if test.left else "ends_with" if test.right else "contains"
@@ -448,13 +455,13 @@ class Pruner:
 
 
 def _may_lie(segment: tuple[Any, ...], period: Period) -> bool:
-    """Whether a segment can have lines of a stretch of time. Those in DuckDB (blocks above zero) may get another time later."""
+    """Can a segment have lines of a time range? Those in DuckDB (blocks above zero) may get another time later."""
     _, first, _, _, low, high = segment
     return first > 0 or low is None or high is None or (low <= period.high and high >= period.low)
 
 
 class StoreBinder(Binder, Protocol):
-    """A binder that reads the store's tables, and knows which of their blocks can hold a text."""
+    """A binder that reads the store's tables, and knows which of their blocks can contain a text."""
 
     pruner: Pruner | None
 
@@ -463,7 +470,7 @@ class StoreBinder(Binder, Protocol):
 
 
 def narrowed(c: StoreBinder, node: ast.Pipeline, env: Env) -> Stage | None:
-    """The stored table that a pipeline starts with, read only in the blocks that its conditions can want."""
+    """The stored table that a pipeline starts with, reduced to the blocks that its conditions can match."""
     pruner, source = c.pruner, node.source
     if pruner is None or not isinstance(source, ast.Name) or env.find(source.name) is not None:
         return None
@@ -483,6 +490,6 @@ def narrowed(c: StoreBinder, node: ast.Pipeline, env: Env) -> Stage | None:
     if blocks is None:
         return None
     chosen = bindparam("p", blocks, unique=True, type_=NullType())
-    # Two reads: DuckDB takes a join's keys into the scan and gives that up where many rows pass, as those of block 0 do.
+    # Two scans: DuckDB pushes a join's keys into the scan, but not if many rows pass, as those of block 0 do.
     closed = Sql('"t"."$block" IN (SELECT unnest(CAST({0} AS INTEGER[])))', chosen)
     return c.stored(source.name, (closed, Sql('"t"."$block" = 0')) if pruner.loose_lines() else (closed,))

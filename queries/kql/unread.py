@@ -1,8 +1,8 @@
-"""Columns that no later step reads are left out of the SQL.
+"""Leaves columns that no later step reads out of the SQL.
 
-The engine drops them too, but first it reads and binds every word: half of what a small query takes. Only a column that is
-passed on as it is may go, from a step that neither groups its rows nor makes them distinct; what names it is looked for
-by name alone, in all later steps, so that a column may stay for nothing but never go for something.
+The engine drops them too, but first it parses and binds every word: half of what a small query takes. A column may go
+only if it is passed on unchanged, by a step that neither groups its rows nor makes them distinct. Its uses are searched
+by name alone, in all later steps, so a column may stay unnecessarily but never disappear wrongly.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _STAR = re.compile(r"SELECT \*|\.\*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Narrowable:
-    """A step whose plain columns may go; ``around`` is what stands around its SELECT."""
+    """A step whose plain columns may be dropped; ``around`` is the text around its SELECT."""
 
     query: Select[Any]
     items: tuple[Label[Any], ...]
     around: Sql | None = None
 
     def without(self, read: set[str]) -> ColumnElement[Any]:
-        """The step with the columns that are read, and those that are more than a column passed on."""
+        """The step with the columns that are read, and those that are not plain columns."""
         kept = [item for item in self.items if item.name.casefold() in read or not _passed_on(item.element)]
         query = self.query.with_only_columns(*(kept or self.items[:1]), maintain_column_froms=False)
         if self.around is None:
@@ -60,7 +60,7 @@ def without_unread(steps: Sequence[Step], narrowable: Mapping[str, Narrowable], 
 
 
 class _Read:
-    """The names of columns that statements mention; ``everything`` once one of them takes all columns by a star."""
+    """The names of columns that statements mention; ``everything`` once one of them selects all columns by a star."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

@@ -36,20 +36,20 @@ class Value:
     constant: Any = NOT_CONSTANT
     name: str | None = None
     span: Span = NOWHERE
-    parts: tuple[tuple[str, Value], ...] = ()  # a function of several values: their names and values, the first is this
+    parts: tuple[tuple[str, Value], ...] = ()  # the names and values of a function of several; the first is this
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is known while compiling."""
+        """Is the value known while compiling?"""
         return self.constant is not NOT_CONSTANT
 
     def at(self, span: Span) -> Value:
-        """The same value, standing elsewhere."""
+        """The same value with another span."""
         return replace(self, span=span)
 
 
 def sql(template: str, kind: str, *args: Value, nullable: bool | None = None) -> Value:
-    """Build a value; it may be null when any argument may. R1: a string never is."""
+    """Builds a value; it may be null if any argument may. R1: a string never is."""
     may = any(a.nullable for a in args) if nullable is None else nullable
     element = Sql(template, *(a.sql for a in args))
     if kind == "string" and may:
@@ -112,13 +112,13 @@ def dynamic_of(value: Value) -> Value:
 
 
 def bag_of(parts: list[Value]) -> Value:
-    """A bag of keys (texts) and values (dynamics) in turn."""
+    """A bag of alternating keys (texts) and values (dynamics)."""
     holes = ", ".join(f"{{{i}}}" for i in range(len(parts)))
     return sql(f"json_object({holes})", "dynamic", *parts, nullable=False)
 
 
 def cast_number(value: Value, kind: str) -> Value:
-    """Widen a number; only ever called towards a wider or equal type."""
+    """Widens a number; only called with a wider or equal type."""
     if value.type == kind:
         return value
     made = sql(f"CAST({{0}} AS {PHYSICAL[kind]})", kind, value)
@@ -126,12 +126,12 @@ def cast_number(value: Value, kind: str) -> Value:
 
 
 def widest(kinds: list[str]) -> str:
-    """The number type that holds all of them."""
+    """The number type that includes all of them."""
     return max(kinds, key=NUMERIC.index)
 
 
 def unify(values: list[Value], what: str, convert: Callable[[Value, str], Value] | None = None) -> list[Value]:
-    """Bring the branches of iff, case, coalesce to one type; without `convert`, types must fit by themselves."""
+    """Brings the branches of iff, case, coalesce to one type; without `convert`, types must fit by themselves."""
     kinds = {v.type for v in values}
     if len(kinds) == 1:
         return values
@@ -140,7 +140,7 @@ def unify(values: list[Value], what: str, convert: Callable[[Value, str], Value]
         return [cast_number(v, wide) for v in values]
     others = kinds - {"dynamic"}
     if "dynamic" in kinds and (len(others) == 1 or all(k in NUMERIC for k in others)) and convert is not None:
-        # Kusto reads the dynamic branch as the type of the others.
+        # Kusto converts the dynamic branch to the type of the others.
         kind = others.pop() if len(others) == 1 else widest(list(others))
         return [cast_number(v, kind) if v.type in NUMERIC else convert(v, kind) for v in values]
     if convert is not None:

@@ -35,7 +35,7 @@ _FORMATS = {"html": html, "md": markdown, "json": json_text}
 
 
 class ReportError(ValueError):
-    """There is no such report or format; the text names those there are."""
+    """There is no such report or format; the text names the existing ones."""
 
 
 def _registered() -> dict[str, Report]:
@@ -52,7 +52,7 @@ def listing() -> list[dict[str, str]]:
 
 
 def run(store: Door, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Document:
-    """Builds a report. Runs and incidents count when they ended at or after ``since`` and before ``until``."""
+    """Builds a report. Runs and incidents count if they ended at or after ``since`` and before ``until``."""
     report = REPORTS.get(name)
     if report is None:
         raise ReportError(f"no report {name!r}; there are: {', '.join(sorted(REPORTS))}")

@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: no script, no font, no picture from elsewhere; bars and lanes are inline SVG."""
+"""A report as one self-contained HTML page: no script, no font, no external picture; bars and lanes are inline SVG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parsers.visible import visible
 from queries.reports.model import SHOWN, Column, Document, Table, Timeline
 from queries.reports.wording import period, worded
 
-#: Width of a lane in units of its drawing, and the least that a mark must have to be seen.
+#: Width of a lane in units of its drawing, and the minimum width of a visible mark.
 LANE, LEAST = 1000.0, 5.0
 
 
@@ -40,13 +40,13 @@ def largest(table: Table, column: Column) -> float:
 
 
 def bar(value: Any, most: float) -> float:
-    """Length of a bar in percent; a value above nought never vanishes."""
+    """Length of a bar in percent; a value above zero is always visible."""
     share = 100.0 * float(value or 0) / most if most > 0 else 0.0
     return round(max(share, 1.5) if share > 0 else 0.0, 2)
 
 
 def marks(timeline: Timeline, lane: str) -> list[dict[str, Any]]:
-    """Where the spans of a lane lie on it: ``x`` and ``width`` in units of ``LANE``."""
+    """The positions of the spans on a lane: ``x`` and ``width`` in units of ``LANE``."""
     whole = max((timeline.end - timeline.start).total_seconds(), 1e-6)
 
     def place(moment: datetime) -> float:
@@ -69,5 +69,5 @@ def marks(timeline: Timeline, lane: str) -> list[dict[str, Any]]:
 
 
 def tone(value: Any) -> str:
-    """The colour class of words that bear a judgement."""
+    """The colour class of words that express a judgement."""
     return f"t-{value}" if value in ("impact", "degraded", "benign") else ""

@@ -8,7 +8,7 @@ from parsers.visible import visible
 from queries.reports.model import SHOWN, Column, Document, Section, Table
 from queries.reports.wording import period, worded
 
-#: Signs that Markdown or HTML inside it would take for their own.
+#: Characters that Markdown or HTML inside it would interpret.
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>|~#&])")
 
 _LEFT = {"text", "name", "time", "flag"}
@@ -24,7 +24,7 @@ def markdown(document: Document) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that shows as itself: one line, every sign of Markdown and HTML escaped."""
+    """Text that renders literally: one line, with every special character of Markdown and HTML escaped."""
     return _SIGNS.sub(r"\\\1", visible(" ".join(text.split()))).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 

@@ -1,4 +1,4 @@
-"""What happened and what it cost: the summary, causes in order of harm, and jobs that fail again and again."""
+"""What happened and what it cost: the summary, causes in order of harm, and jobs that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from store.questions import ended
 #: A job name counts as failing repeatedly from this many bad ends on.
 REPEATED = 2
 
-#: Lanes that a timeline can hold before it stops being one.
+#: The maximum number of lanes in a readable timeline.
 LANES = 24
 
 
 def summary(reader: Reader) -> Section:
-    """Period, jobs, incidents, and the bill."""
+    """Period, jobs, incidents, and the cost."""
     runs, lost = reader.one(ended.run_totals(reader.period)), reader.one(ended.incident_totals(reader.period))
     moments = [m for m in (runs["first"], runs["last"], lost["first"], lost["last"]) if m is not None]
     share = runs["badly"] / runs["ended"] if runs["ended"] else None

@@ -1,4 +1,4 @@
-"""What a period has more or less of than the one of the same length before it."""
+"""What increased or decreased in a period against the one of the same length before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAD = "Each number beside that of the period of the same length before. Benign
 
 
 def changes(reader: Reader) -> Section:
-    """Figures and causes of the period beside those of the one before; needs a period that has a beginning."""
+    """Figures and causes of the period beside those of the one before; requires a period with a start."""
     ends = reader.one(questions.first_and_last())
     until = reader.until or ends["last"]
     if reader.since is None or until is None or until <= reader.since:
@@ -71,7 +71,7 @@ def _beside(now: Any, before: Any) -> dict[str, Any]:
 
 
 def _causes(now: Reader, before: Reader) -> Table:
-    """Causes in either period: first what is new, last what is gone, the costly ones first among their kind."""
+    """Causes in either period: new ones first, those that disappeared last, within each by cost."""
     key = ("cluster", "cause", "host", "device")
     sides = [
         {tuple(row[name] for name in key): row for row in reader.rows(causes.harmful(reader.period))}

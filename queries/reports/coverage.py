@@ -1,4 +1,4 @@
-"""What the report rests on and what it cannot see. A number is worth no more than the logs under it."""
+"""What the report rests on and what it cannot see. A number is worth no more than the logs behind it."""
 
 from __future__ import annotations
 

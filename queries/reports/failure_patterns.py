@@ -13,7 +13,7 @@ from queries.reports.reader import Reader
 from queries.reports.repairs import repairs
 from queries.reports.report import Report
 
-#: Sections in reading order. A new one is a function of a ``Reader`` and a place in this list.
+#: Sections in reading order. A new one is a function of a ``Reader`` and an entry in this list.
 SECTIONS = (summary, changes, causes, repeated, network, repairs, nodes, unavailable, limits, coverage)
 
 

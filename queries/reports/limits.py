@@ -1,4 +1,4 @@
-"""Jobs that ran into what they had asked for, or into the end of what there is: memory, time, disks."""
+"""Jobs that hit the limits they had requested, or those of the system: memory, time, disks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVENTS = ("kernel.oom_kill", "job.oom", "slurm.job_oom", "slurm.job_timeout", "
 
 
 def limits(reader: Reader) -> Section:
-    """Memory and time, by who asked for too little; then what kernel and Slurm logged of it, by host."""
+    """Memory and time, by the user whose request was too small; then what kernel and Slurm logged about it, by host."""
     jobs = [
         Column("what", "Ran out of", "name"), Column("user", "User", "name"), Column("name", "Job name", "name"),
         Column("jobs", "Jobs", "count", bar=True), Column("gpu_hours", "GPU-hours", "hours"), Column("limit_s", "Largest time limit", "seconds"),

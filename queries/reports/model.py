@@ -1,6 +1,6 @@
-"""What a report is made of: a document of sections, each a few figures, tables and timelines.
+"""The structure of a report: a document of sections, each a few figures, tables and timelines.
 
-Values stay raw (numbers, datetimes, text) until a renderer writes them; a column or figure says by its ``kind`` how.
+Values stay raw (numbers, datetimes, text) until a renderer writes them; the ``kind`` of a column or figure defines how.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from parsers import moments
 Kind = Literal["text", "name", "count", "hours", "seconds", "share", "time", "flag"]
 Tone = Literal["impact", "degraded", "benign", "plain"]
 
-#: Rows that pages show of one table; JSON always has all.
+#: Rows of one table that pages show; JSON always has all.
 SHOWN = 40
 
 
@@ -31,8 +31,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``bar`` draws the value against the largest of its column. Raises ``ValueError`` for a kind that does not
-    exist."""
+    """One column. ``bar`` draws the value against the largest of its column. Raises ``ValueError`` for an unknown kind."""
 
     key: str
     title: str
@@ -46,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by column key. ``empty`` is what to say when there are none."""
+    """Rows by column key. ``empty`` is the text if there are none."""
 
     title: str
     columns: tuple[Column, ...]
@@ -57,7 +56,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Span:
-    """One stretch of time on a lane. ``end`` None: it had not ended when the data did."""
+    """One range of time on a lane. ``end`` None: it had not ended when the data did."""
 
     start: datetime
     end: datetime | None
@@ -90,7 +89,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A finished report. ``since`` and ``until`` are what was asked for, None for no bound."""
+    """A finished report. ``since`` and ``until`` are the requested bounds, None for no bound."""
 
     name: str
     title: str
@@ -100,7 +99,7 @@ class Document:
     sections: tuple[Section, ...] = field(default_factory=tuple)
 
     def section(self, key: str) -> Section:
-        """The section of that key; KeyError names the ones there are."""
+        """The section of that key; KeyError names the existing ones."""
         for section in self.sections:
             if section.key == key:
                 return section

@@ -1,4 +1,4 @@
-"""Links that come and go: outages counted per device from link events, whether or not an incident was made of them."""
+"""Links that come and go: outages counted per device from link events, whether or not they became an incident."""
 
 from __future__ import annotations
 

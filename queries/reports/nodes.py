@@ -1,4 +1,4 @@
-"""Nodes: where incidents gather, and which nodes were taken out of service, for how long and why."""
+"""Nodes: where incidents accumulate, and which nodes were taken out of service, for how long and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from queries.reports.model import Column, Section
 from queries.reports.reader import Reader
 from store.questions import causes, out_of_service
 
-#: Sources stamp one change of state up to some seconds apart; closer stretches of one node are one.
+#: Timestamps of one change of state differ by up to some seconds between sources; closer ranges of one node are one.
 SAME_EPISODE_S = 5
 
 

@@ -30,7 +30,7 @@ class Reader:
 
     @property
     def period(self) -> Period:
-        """What questions take."""
+        """The bounds that questions take."""
         return Period(self.since, self.until)
 
     def rows(self, question: Question) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ class Reader:
         return self.rows(question)[0]
 
     def called(self, host: str | None, cluster: str | None) -> str:
-        """What a cluster's host is called in the whole store."""
+        """The name of a cluster's host in the whole store."""
         if not self.many_clusters or not host:
             return host or ""
         if self._names is None:
@@ -50,8 +50,10 @@ class Reader:
         return self._names.of(host, cluster)
 
     def table(self, title: str, columns: Sequence[Column], rows: list[dict[str, Any]], **more: str) -> Table:
-        """A table, with its cluster in front when the store holds several. A column that is in none of the rows is named in the log,
-        with those that are."""
+        """A table, with its cluster in front if the store holds several.
+
+        A column that is in none of the rows is named in the log, with those that exist.
+        """
         cluster = (
             (Column("cluster", "Cluster", "name"),) if self.many_clusters and rows and "cluster" in rows[0] else ()
         )

@@ -1,4 +1,4 @@
-"""Values as people read them: one place for units, so that HTML and Markdown say the same."""
+"""Values as people read them: one place for units, so that HTML and Markdown agree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _hours(hours: float) -> str:
 
 
 def length(seconds: float) -> str:
-    """A stretch of time in its two largest units: 14.0 s, 3 min 20 s, 5 h 12 min, 2 d 4 h."""
+    """A duration in its two largest units: 14.0 s, 3 min 20 s, 5 h 12 min, 2 d 4 h."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -56,7 +56,7 @@ def stretch(start: datetime, end: datetime) -> str:
 
 
 def period(since: datetime | None, until: datetime | None) -> str:
-    """The period asked for, in words."""
+    """The requested period, in words."""
     if since is None and until is None:
         return "everything in the store"
     start = "the beginning" if since is None else f"{since:%Y-%m-%d %H:%M:%S}"

@@ -1,8 +1,8 @@
 """ClickHouse: its words, types, settings and parameters. What is not in the table is refused by name.
 
-Dynamics are JSON text (`Nullable(String)`), datetimes `DateTime64(6, 'UTC')`, which reaches from 1900 to 2299, timespans
-ticks in `Int64`. A statement ends with the settings its meaning rests on. Values of a query are ClickHouse's own query
-parameters, `{p_1:String}`; `parameters()` gives their text.
+Dynamics are JSON text (`Nullable(String)`), datetimes `DateTime64(6, 'UTC')`, which ranges from 1900 to 2299, timespans
+ticks in `Int64`. A statement ends with the settings that its meaning depends on. Values of a query are ClickHouse's own
+query parameters, `{p_1:String}`; `parameters()` gives their text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClickHouseCompiler(SQLCompiler):
     """Parameters as `{name:Type}`."""
 
     def bindparam_string(self, name: str, *args: Any, **kw: Any) -> str:
-        """A value of the query: only its name and type stand in the text."""
+        """A value of the query: only its name and type are in the text."""
         return f"{{{name}:{_type_of(self.binds[name].value)}}}"
 
 
@@ -73,7 +73,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "
 
 
 def parameters(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
-    """The parameters of a statement in the escaped text that ClickHouse reads them in."""
+    """The parameters of a statement in the escaped text that ClickHouse parses."""
     return {name: "\\N" if value is None else str(value).translate(_ESCAPES)
             for name, value in zip(names, values, strict=True)}  # fmt: skip
 

@@ -1,13 +1,13 @@
-"""Functions whose body is Python on DuckDB, where ClickHouse can say them itself. Those not here are refused."""
+"""Functions whose body is Python on DuckDB, and which ClickHouse can express itself. Others are refused."""
 
 from __future__ import annotations
 
 from queries.kql.engines.spelling import Word, fill
 
-# Duplicated keys: the first that has one decides.
+# Duplicate keys: the first entry wins.
 _FIRST_OF_EACH = "arrayFilter((kp, ki) -> indexOf(arrayMap(kq -> kq.1, km), kp.1) = ki, km, arrayEnumerate(km))"
 _WRITTEN = "concat('{', arrayStringConcat(arrayMap(kp -> concat(toJSONString(kp.1), ':', kp.2), <0>), ','), '}')"
-# What numbers, texts and the rest are ordered by; a place is the tie's.
+# The sort key of numbers, texts and the rest; the index breaks ties.
 _KEY = (
     "(multiIf(kv[ki] = 'true', 1., kv[ki] = 'false', 0., toFloat64OrZero(kv[ki])), "
     "if(JSONType(kv[ki]) = 'String', JSONExtractString(kv[ki]), if(isNull(toFloat64OrNull(kv[ki])), kv[ki], '')), <0>)"
@@ -16,7 +16,7 @@ _RANK = "multiIf(JSONType(kv[ki]) IN ('Int64', 'UInt64', 'Double', 'Bool'), 0, J
 
 
 def once(value: str, body: str, name: str = "kv") -> str:
-    """`body` with the value under a name: what is written once is not written out, nor computed, again and again."""
+    """`body` with the value under a name, so that it is written and computed once."""
     return f"arrayMap({name} -> {body}, [{value}])[1]"
 
 
@@ -50,7 +50,7 @@ def _rotated(function: str) -> Word:
 
 
 def _sorted(descending: bool, nulls_last: bool) -> Word:
-    """The first array sorted, the others taken along where they are as long; R17: mixed types are refused."""
+    """The first array sorted, others of equal length in the same order; R17: mixed types are refused."""
 
     def spell(args: list[str], tail: str) -> str:
         full = "arrayFilter(ki -> kv[ki] != 'null', arrayEnumerate(kv))"

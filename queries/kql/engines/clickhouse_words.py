@@ -1,4 +1,4 @@
-"""The words of templates as ClickHouse says them: by subject, tables first; a function where a text does not do."""
+"""The words of templates in ClickHouse's spelling, by subject, tables first; a function where text is not enough."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queries.kql.engines.spelling import Word, fill
 
 
 def _json_extract(args: list[str], tail: str) -> str:
-    """Only places in arrays: members go by `json_member`, whose key is a value."""
+    """Only for array indices: members use `json_member`, whose key is a value."""
     path = args[1].strip("'")
     if path == "$":
         return f"JSONExtractRaw({_text(args[0])})"
@@ -47,7 +47,7 @@ def _list(args: list[str], tail: str) -> str:
 
 
 def _best(function: str) -> Word:
-    """The value beside the best key, be it null."""
+    """The value beside the best key, even if it is null."""
     return lambda args, tail: f"({function}(tuple({args[0]}), {args[1]}){tail}).1"
 
 
@@ -75,13 +75,13 @@ def _every_match(args: list[str], tail: str) -> str:
 
 
 def _round(args: list[str], tail: str) -> str:
-    """Halves go away from zero; ClickHouse's own takes reals to the even neighbour."""
+    """Halves are rounded away from zero; ClickHouse's own function rounds reals to the even neighbour."""
     scale = f" * pow(10, {args[1]})" if len(args) > 1 else ""
     return f"(sign({args[0]}) * floor(abs({args[0]}){scale} + 0.5){scale.replace('*', '/')})"
 
 
 def _read_time(args: list[str], tail: str) -> str:
-    """Dates with slashes have the month first, as Kusto reads them; what does not begin as a date is none."""
+    """Dates with slashes have the month first, as in Kusto; a text that does not begin as a date is none."""
     body = (
         "multiIf(match(kv, '^[0-9]{4,4}-[0-9]{1,2}-[0-9]{1,2}'), parseDateTime64BestEffortOrNull(kv, 6, 'UTC'), "
         "match(kv, '^[0-9]{1,2}/[0-9]{1,2}/[0-9]{4,4}'), parseDateTime64BestEffortUSOrNull(kv, 6, 'UTC'), NULL)"
@@ -90,13 +90,13 @@ def _read_time(args: list[str], tail: str) -> str:
 
 
 def _rows(args: list[str], tail: str) -> str:
-    """Lists side by side as a list of rows."""
+    """Parallel lists as a list of rows."""
     names = ", ".join(f"k{place}" for place in range(len(args)))
     return f"arrayMap(({names}) -> [{names}], {', '.join(args)})"
 
 
 def _over_nullable(function: str) -> Word:
-    """Past the edge of its frame a window function gives the type's null, not its zero."""
+    """Outside its frame a window function gives the type's null, not its zero."""
 
     def spell(args: list[str], tail: str) -> str:
         offset = [f"assumeNotNull({a})" for a in args[1:2]]
@@ -110,7 +110,7 @@ def _range(args: list[str], tail: str) -> str:
 
 
 def _rows_of_range(args: list[str], tail: str) -> str:
-    """As many numbers as are asked for: a list of all of them might not fit."""
+    """As many numbers as requested: a list of all of them might not fit."""
     start, stop, step = args if len(args) == 3 else (*args, "1")
     return f"(SELECT {start} + number * {step} AS range FROM numbers(toUInt64(greatest(0, ceil(assumeNotNull(({stop} - ({start})) / {step}))))))"
 
@@ -118,7 +118,7 @@ def _rows_of_range(args: list[str], tail: str) -> str:
 _JSON = "coalesce(<0>, '')"
 JSON_TEXT = once(_JSON, "multiIf(JSONType(kv) = 'String', JSONExtractString(kv), JSONType(kv) IN ('Array', 'Object'), "
                         "JSONExtractRaw(kv), kv IN ('', 'null'), NULL, kv)")  # fmt: skip
-# A number as a key would find the members of a bag by their order.
+# A numeric key would find the members of a bag by their order.
 _ARRAY = once(_JSON, "if(JSONType(kv) = 'Array', kv, '')")
 JSON_ITEM = f"nullIf(JSONExtractRaw({_ARRAY}, <1> + toInt64(<1> >= 0)), '')"
 _KINDS = "['Array', 'Object', 'String', 'Int64', 'UInt64', 'Double', 'Bool', 'Null']"
@@ -261,7 +261,7 @@ DYNAMIC: dict[str, Word] = {
     "json_object": _bag,
     "json_array": "concat('[', <0>, ',', <1>, ']')",
     "to_json": "toJSONString(<0>)",
-    "json_real": REAL_TEXT,  # only ever asked for finite ones
+    "json_real": REAL_TEXT,  # used only for finite ones
     "json_list": "concat('[', arrayStringConcat(arrayMap(kj -> coalesce(kj, 'null'), <0>), ','), ']')",
     "list_value": "[<*>]",
     "len": "toInt64(length(<0>))",

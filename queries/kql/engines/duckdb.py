@@ -1,4 +1,4 @@
-"""DuckDB: templates are in its spelling; here stand only the words of our own."""
+"""DuckDB: templates are in its spelling; only the words of our own are defined here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DuckDBDialect(PGDialect):
 
 
 _PLACE = "CASE WHEN <1> < 0 THEN '$[#-' || CAST(-<1> AS VARCHAR) || ']' ELSE '$[' || CAST(<1> AS VARCHAR) || ']' END"
-# In a path `*` means all members even between quotes, and no key may be empty; a pointer takes both as they are.
+# In a path, `*` means all members even between quotes, and no key may be empty; a pointer accepts both literally.
 _KEY = """CASE WHEN <1> IN ('*', '') THEN '/' || <1> ELSE '$."' || replace(replace(<1>, '\\', '\\\\'), '"', '\\"') || '"' END"""
 _ZONE = "'[+-][0-9]{2,2}:?[0-9]{2,2}$'"
 _LAYOUTS = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y", "%a, %d %b %Y %H:%M:%S GMT",
@@ -34,7 +34,7 @@ WORDS: dict[str, Word] = {
     "to_minutes(TRY_CAST(regexp_extract(<0>, '[+-]([0-9]{2,2}):?[0-9]{2,2}$', 1) AS INTEGER) * 60 + "
     "TRY_CAST(regexp_extract(<0>, '([0-9]{2,2})$', 1) AS INTEGER)) "
     f"ELSE coalesce(TRY_CAST(<0> AS TIMESTAMP), try_strptime(<0>, {list(_LAYOUTS)})) END",
-    "time_of_parts": "TRY(make_timestamp(<*>))",  # null where there is no such day
+    "time_of_parts": "TRY(make_timestamp(<*>))",  # null if there is no such day
     "time_text": "(strftime(<0>, '%Y-%m-%dT%H:%M:%S.%f') || '0Z')",
     # Numbers
     "real_text": "(CASE WHEN isnan(<0>) THEN 'NaN' WHEN isinf(<0>) THEN CASE WHEN <0> > 0 THEN 'Infinity' "
@@ -47,7 +47,7 @@ WORDS: dict[str, Word] = {
     "lambda ka, ko: ka * 256 + ko)",
     # Dynamics
     "json_member": f"json_extract(<0>, {_KEY})",
-    "json_item": f"json_extract(<0>, {_PLACE})",  # a negative place counts from the end
+    "json_item": f"json_extract(<0>, {_PLACE})",  # a negative index counts from the end
     "json_real": "to_json(<0>)",
     "json_text": "json_extract_string(<0>, '$')",
     "json_list": "to_json(<0>)",  # a list whose items are JSON already
@@ -57,9 +57,9 @@ WORDS: dict[str, Word] = {
     # Lists
     "lists_joined": "flatten(list_filter([<*>]::JSON[], lambda kx: json_type(kx) = 'ARRAY')::JSON[][])",
     "list_lookup": "map(<0>, <1>)[<2>]",
-    "list_rows": lambda args, tail: f"list_transform(list_zip({', '.join(args)}), "  # lists side by side as rows
+    "list_rows": lambda args, tail: f"list_transform(list_zip({', '.join(args)}), "  # parallel lists as rows
     f"lambda kx: [{', '.join(f'kx[{place + 1}]' for place in range(len(args)))}])",
-    # In the order first seen. Each item is looked for from the start on: the time grows with the square of the length.
+    # In the order first seen. Each item is searched for from the start: the time is quadratic in the length.
     "list_unique": f"list_filter(CASE WHEN len(<0>) > {_MOST_ITEMS} THEN error('kql: an array of more than {_MOST_ITEMS} "
     "items is too long to be used as a set') ELSE <0> END, lambda kv, ki: list_position(<0>, kv) = ki)",
     "rows_of_range": "range(<*>)",  # a relation with one column, `range`

@@ -26,17 +26,20 @@ class Engine:
     ) -> None:
         self.name = name
         self.words = words
-        self.types = types  # type names of templates to its own; None where templates are in its spelling already
-        self.cannot = cannot or {}  # words it can never say, and why
-        self.out = out or {}  # KQL type -> template by which a column is handed out
-        self.tail = tail  # what every statement ends with
+        self.types = types  # type names of templates to its own; None if templates are in its spelling already
+        self.cannot = cannot or {}  # words that it can never express, and why
+        self.out = out or {}  # KQL type -> template that formats an output column
+        self.tail = tail  # appended to every statement
         self._dialect = dialect
         speller = Speller(words, types, self.cannot)
         self.pieces = lru_cache(maxsize=8192)(lambda template: split(speller.spell(template)))
 
     def dialect(self) -> Any:
-        """A fresh SQLAlchemy dialect: quoting and parameters. Once a statement is compiled, its ``called`` holds the
-        declarations of the functions that the statement calls, and its ``parts`` the texts of its steps."""
+        """A new SQLAlchemy dialect: quoting and parameters.
+
+        Once a statement is compiled, its ``called`` holds the declarations of the functions that the statement calls,
+        and its ``parts`` the texts of its steps.
+        """
         made = self._dialect(self)
         made.called = set()
         made.parts = {}

@@ -1,9 +1,9 @@
-"""Reading a template: SQL of ours in which functions are words, so that an engine can say each word its own way.
+"""Parses a template: our SQL in which functions are words, so that an engine can spell each word its own way.
 
-Templates are written once, in DuckDB's spelling plus a few words of our own (`time_text(x)`, `json_member(d, key)`).
-An engine's table says how it spells a word; the reader here finds calls, casts, lambdas and the operators that
-are not the same everywhere (`//`, `%`, `::`, `x[i]`), and leaves the rest as it stands. It reads our own templates
-only, never a user's text.
+Templates are written once, in DuckDB's spelling plus a few words of our own (`time_text(x)`, `json_member(d, key)`). An
+engine's table defines how it spells a word. The parser here finds calls, casts, lambdas and the operators that differ
+between engines (`//`, `%`, `::`, `x[i]`), and leaves the rest unchanged. It parses our own templates only, never a
+user's text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     re.X | re.S,
 )
 _PLACE = re.compile(r"<(?:\d|\*|tail)>")
-# Words of SQL itself: a parenthesis after one of these is no call.
+# Words of SQL itself: a parenthesis after one of these is not a call.
 _SQL_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -64,9 +64,7 @@ class Speller:
     def spell(self, template: str) -> str:
         """The template in the engine's spelling."""
         if self.closed:
-            template = template.replace(
-                "\\", "\\\\"
-            )  # between quotes, the only place where one stands, it is an escape
+            template = template.replace("\\", "\\\\")  # it is an escape between quotes, the only place where one occurs
         if not self.closed and (self._own is None or not self._own.search(template)):
             return template  # nothing of ours in it
         return _Reader(self, tokens(template)).expression(frozenset())
@@ -98,11 +96,11 @@ class _Reader:
         return self.found[place] if place < len(self.found) else ("end", "")
 
     def expression(self, stop: frozenset[str]) -> str:
-        """Up to one of the stopping signs at this level, which stays unread."""
+        """Parses up to one of the stopping signs at this level, which is not consumed."""
         out: list[str] = []
         operand = -1  # where the last operand begins in `out`
         chain = -1  # where the run of * / % // around it begins
-        after = ""  # the word before, for `AS v(...)`
+        after = ""  # the previous word, for `AS v(...)`
         while self.place < len(self.found):
             kind, text = self.found[self.place]
             if text in stop and kind in ("sign", "word"):
@@ -213,7 +211,7 @@ class _Reader:
         return body
 
     def _arguments(self, close: str) -> list[str]:
-        """Comma-separated expressions up to the closing sign, which is read."""
+        """Comma-separated expressions up to and including the closing sign."""
         args: list[str] = []
         while True:
             while self.place < len(self.found) and self.found[self.place][0] == "space":

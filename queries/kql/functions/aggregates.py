@@ -22,8 +22,11 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Simple:
-    """An aggregate of one value. ``{0}`` in the template is the argument, ``{F}`` the FILTER clause of the ``...if`` form;
-    ``result`` is its type, ``0`` for the argument's; ``prefix`` stands before the argument's name in the column's."""
+    """An aggregate of one value.
+
+    ``{0}`` in the template is the argument, ``{F}`` the FILTER clause of the ``...if`` form; ``result`` is its type,
+    ``0`` for the argument's; ``prefix`` precedes the argument's name in the column's.
+    """
 
     name: str
     doc: str
@@ -58,7 +61,7 @@ SIMPLE = {
     )
 }
 LISTS = ("make_list", "make_set", "make_list_with_nulls", "make_bag")
-#: Aggregates with a condition, and those without that they are of.
+#: Aggregates with a condition, and the ones without it.
 CONDITIONAL = {
     name: base
     for base, name in (*((n, f"{n}if") for n in SIMPLE), *((n, f"{n}_if") for n in LISTS), ("hll", "hll_if"))
@@ -258,7 +261,7 @@ def _buildschema(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return replace(call(SCHEMA_OF, [gathered], node), name=f"schema_{value.name or ''}")
 
 
-# With no key that is not null, any row is the best one.
+# If all keys are null, any row is the best one.
 _BEST = "CASE WHEN {N} IS NULL THEN first({0}) ELSE {A}({0}, {1}) END"
 
 
@@ -301,7 +304,7 @@ def _expand(c: Binder, args: tuple[ast.Node, ...], scope: Scope, skip: list[str]
 
 
 def bag_of_bags(bags: Json, most: int) -> dict[str, Json]:
-    """make_bag(): one bag of all; the first row that has a key decides."""
+    """make_bag(): one bag of all; for a duplicate key the first row wins."""
     out: dict[str, Json] = {}
     for bag in bags:
         for key, value in bag.items() if isinstance(bag, dict) else ():
@@ -361,7 +364,7 @@ def _aggregate(
 
 
 def _alone(bind: Bind) -> Bind:
-    """The aggregate, whose arguments hold no other."""
+    """The aggregate, whose arguments contain no other."""
     return lambda c, node, scope: bind(c, node, replace(scope, aggregates=False))
 
 

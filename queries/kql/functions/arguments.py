@@ -1,4 +1,4 @@
-"""The arguments of a call: how many there are, and each as the kind that a declaration asks for."""
+"""The arguments of a call: their number, and each as the kind that a declaration requires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def arguments(c: Binder, node: ast.Call, scope: Scope, low: int, high: int | Non
 
 
 def fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
-    """The arguments as these kinds, or why they are not."""
+    """The arguments as these kinds, or why they do not fit."""
     wanted: list[str] = []
     for kind in kinds:
         if kind.endswith("*"):
@@ -42,7 +42,7 @@ def fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
 
 
 def _hashable(arg: Value) -> Value:
-    """What hash() looks at: times as ticks, other things as they are."""
+    """The input of hash(): times as ticks, other values unchanged."""
     if arg.type == "datetime":
         return sql("(epoch_us({0}) * 10 + 621355968000000000)", "long", arg)
     if arg.type in ("int", "long", "timespan"):
@@ -54,7 +54,7 @@ _KINDS = {"t": "datetime", "p": "timespan", "b": "bool", "g": "guid"}
 
 
 def coerce(arg: Value, kind: str) -> Value | None:
-    """The argument as a kind, or None when it does not fit."""
+    """The argument as a kind, or None if it does not fit."""
     if kind == "a":
         return arg
     if kind == "z":

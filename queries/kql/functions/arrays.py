@@ -81,7 +81,7 @@ MAX_RANGE = 1_048_576  # Kusto's own limit for range()
 
 
 def _array_sort(direction: str) -> Bind:
-    """The first array sorted, the others taken along: as many values as arrays."""
+    """The first array sorted, the others in the same order: as many values as arrays."""
 
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         args = arguments(c, node, scope, 1, 65)
@@ -156,7 +156,7 @@ def _truth(value: Json) -> bool | None:
 
 
 def array_iff(tests: Json, yes: Json, no: Json) -> list[Json] | None:
-    """Item by item from one of two arrays; a scalar serves every place, a short array ends in nulls."""
+    """Item by item from one of two arrays; a scalar applies to every index, a short array ends in nulls."""
     if not isinstance(tests, list):
         return None
     out: list[Json] = []
@@ -173,7 +173,7 @@ def array_iff(tests: Json, yes: Json, no: Json) -> list[Json] | None:
 
 
 def array_index_of(array: Json, value: Json, start: int = 0, length: int = -1, occurrence: int = 1) -> int | None:
-    """The place of the n-th item equal to a value, -1 when there is none, null when the question makes no sense."""
+    """The index of the n-th item equal to a value, -1 if there is none, null if the arguments are invalid."""
     if not isinstance(array, list) or length < -1 or occurrence < 1:
         return None
     begin = max(len(array) + start, 0) if start < 0 else start
@@ -197,13 +197,13 @@ def _rotate(sign: int) -> Any:
 
 
 def array_split(array: Json, cuts: Json) -> list[list[Json]] | None:
-    """The array cut at one place or several; a negative place counts from the end."""
+    """The array split at one index or several; a negative index counts from the end."""
     if not isinstance(array, list):
         return None
     places = [cuts] if isinstance(cuts, int) else cuts
     if not isinstance(places, list) or not all(isinstance(p, int) for p in places):
         return None
-    # A place that is not after the one before it gives an empty piece.
+    # An index that is not greater than the one before it gives an empty piece.
     out, last = [], 0
     for place in places:
         at = min(max(len(array) + place, 0) if place < 0 else place, len(array))
@@ -213,7 +213,7 @@ def array_split(array: Json, cuts: Json) -> list[list[Json]] | None:
 
 
 def zip_(*arrays: Json) -> list[list[Json]]:
-    """Tuples of the items at one place; short arrays go on with nulls."""
+    """Tuples of the items at one index; short arrays continue with nulls."""
     lists = [a if isinstance(a, list) else [] for a in arrays]
     width = max(map(len, lists))
     return [[a[i] if i < len(a) else None for a in lists] for i in range(width)]
@@ -234,7 +234,7 @@ def jaccard_index(first: Json, second: Json) -> float | None:
 
 
 def set_equals(first: Json, second: Json) -> bool | None:
-    """Whether two arrays hold the same items."""
+    """Do two arrays hold the same items?"""
     if not isinstance(first, list) or not isinstance(second, list):
         return None
     return {_key(v) for v in first} == {_key(v) for v in second}
@@ -258,7 +258,7 @@ _Sorted = functools.cmp_to_key(_order)
 
 
 def array_sort(descending: bool, *arrays: Json, nulls_last: bool = True) -> list[Json] | None:
-    """The first array sorted and the others taken along; arrays of another length become null."""
+    """The first array sorted and the others in the same order; arrays of another length become null."""
     head = _list(arrays[0])
     if head is None:
         return [None] * len(arrays)

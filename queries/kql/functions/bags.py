@@ -31,7 +31,7 @@ def _bag_pack(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return bag_of(parts)
 
 
-# .NET's custom letters that Kusto documents, as strftime says them; None where strftime has no such spelling.
+# .NET's custom format letters that Kusto documents, in strftime's spelling; None if strftime has none.
 def _bag_pack_columns(c: Binder, node: ast.Call, scope: Scope) -> Value:
     parts = []
     for arg in node.args:
@@ -71,7 +71,7 @@ Json = Any
 
 
 def bag_merge(*bags: Json) -> dict[str, Json] | None:
-    """All properties; the leftmost bag that has a key decides."""
+    """All properties; for a duplicate key the leftmost bag wins."""
     out: dict[str, Json] = {}
     given = [b for b in bags if isinstance(b, dict)]
     for bag in given:
@@ -84,7 +84,7 @@ _ABSENT = object()
 
 
 def _inside(value: Any, way: list[str | int]) -> Any:
-    """What lies at the end of a path, or _ABSENT."""
+    """The value at the end of a path, or _ABSENT."""
     for step in way:
         if isinstance(value, dict) and step in value:
             value = value[step]
@@ -96,7 +96,7 @@ def _inside(value: Any, way: list[str | int]) -> Any:
 
 
 def bag_remove_keys(bag: Json, keys: Json) -> Json:
-    """Without these properties; `$.a.b` reaches inside."""
+    """Without these properties; `$.a.b` removes a nested one."""
     if not isinstance(bag, dict) or not isinstance(keys, list):
         return None
     for key in keys:
@@ -108,7 +108,7 @@ def bag_remove_keys(bag: Json, keys: Json) -> Json:
 
 
 def bag_set_key(bag: Json, key: str, value: Json) -> Json:
-    """With one property set; `$.a.b` reaches inside and makes what is missing."""
+    """With one property set; `$.a.b` sets a nested one and creates what is missing."""
     if not isinstance(bag, dict):
         return None
     *way, last = path_of(key)
@@ -123,8 +123,10 @@ def bag_set_key(bag: Json, key: str, value: Json) -> Json:
 
 
 def bag_zip(keys: Json, values: Json) -> dict[str, Json] | None:
-    """A bag of keys and values by place; keys that are no text are left out, missing values are null: all of them where
-    the values are no array."""
+    """A bag of keys and values by index.
+
+    Keys that are not text are left out. Missing values are null: all of them if the values are not an array.
+    """
     if not isinstance(keys, list):
         return None
     values = values if isinstance(values, list) else []
@@ -132,12 +134,12 @@ def bag_zip(keys: Json, values: Json) -> dict[str, Json] | None:
 
 
 def bag_has_key(bag: Json, key: str) -> bool | None:
-    """Whether a property exists; `$.a.b` reaches inside."""
+    """Does a property exist? `$.a.b` checks a nested one."""
     return _inside(bag, path_of(key)) is not _ABSENT
 
 
 def treepath(value: Json) -> list[str]:
-    """Paths of all properties and places below a dynamic value."""
+    """Paths of all properties and indices below a dynamic value."""
     out: list[str] = []
 
     def walk(node: Json, path: str) -> None:

@@ -9,12 +9,12 @@ from queries.kql.functions.arguments import fit
 from queries.kql.functions.declaration import Body, Function, Template
 from queries.kql.values import Value, sql
 
-#: How a body in Python is called in SQL: the function's name and the place among its overloads.
+#: The prefix of a body in Python in SQL, followed by the function's name and the index among its overloads.
 BODY_PREFIX = "kqlpy_"
 
 
 def call(function: Function, args: list[Value], node: ast.Call) -> Value:
-    """The value of a call. Raises ``KqlBindError`` with the first reason where no overload fits."""
+    """The value of a call. Raises ``KqlBindError`` with the first reason if no overload fits."""
     problem = ""
     for place, overload in enumerate(function.overloads):
         fitted, why = fit(overload.arguments.split(), args)
@@ -45,7 +45,7 @@ def _of_body(
 
 
 def _spread(made: Value, name: str, body: Body, args: list[Value]) -> Value:
-    """A body that gives several values: each is a column of its own when nobody names it."""
+    """A body that gives several values: each is a column of its own if no name is given."""
     parts = []
     base = args[0].name or ""
     for place, (label, kind) in enumerate(body.parts):
@@ -56,7 +56,7 @@ def _spread(made: Value, name: str, body: Body, args: list[Value]) -> Value:
 
 
 def _as_type(item: Value, kind: str) -> Value:
-    """A dynamic item as the type its body promised."""
+    """A dynamic item as the type that its body declared."""
     if kind == "dynamic":
         return item
     return sql(f"TRY_CAST(json_extract_string({{0}}, '$') AS {PHYSICAL[kind]})", kind, item, nullable=True)

@@ -1,16 +1,16 @@
-"""How a function of the language is declared: once, with everything that is known of it.
+"""How a function of the language is declared: once, with everything that is known about it.
 
 A function's value comes from one of three things: a :class:`Template` of SQL, a :class:`Body` in Python, or ``bind``, a
-function that binds the call itself where the SQL depends on the arguments. The first two stand with the kinds of their
-arguments, one for each way to call it; the first that fits is taken.
+function that binds the call itself if the SQL depends on the arguments. The first two come with the kinds of their
+arguments, one for each overload; the first that fits is used.
 
-**Kinds of arguments**, one letter each, with blanks between: ``s`` string, ``S`` any type as text, ``z`` string and
+**Kinds of arguments**, one letter each, separated by blanks: ``s`` string, ``S`` any type as text, ``z`` string and
 nothing else, ``x`` a regular expression, ``l`` long, ``n`` number, ``r`` real, ``i`` int, ``m`` decimal, ``b`` bool,
-``t`` datetime, ``p`` timespan, ``g`` guid, ``d`` dynamic, ``D`` any type as dynamic, ``h`` what hash() looks at, ``a`` any
-type as it is. ``k?`` may be missing, ``k*`` repeats.
+``t`` datetime, ``p`` timespan, ``g`` guid, ``d`` dynamic, ``D`` any type as dynamic, ``h`` the input of hash(), ``a``
+any type unchanged. ``k?`` may be missing, ``k*`` repeats.
 
-**Result**: a KQL type, or ``0`` for the type of the first argument. ``!`` behind the type of a template: it may be null
-though no argument is.
+**Result**: a KQL type, or ``0`` for the type of the first argument. ``!`` after the type of a template: it may be null
+although no argument is.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
 class Cost(enum.Enum):
-    """What a call may cost, from which the wall around queries decides where a statement runs."""
+    """What a call may cost, by which the wall around queries decides where a statement runs."""
 
-    LINEAR = "linear"  #: time and answer in proportion to the arguments: a statement of nothing else may run beside the store
-    WALL = "wall"  #: anything else: in a process of its own, which is killed at its limits
+    LINEAR = "linear"  #: proportional to the arguments in time and answer: may run beside the store
+    WALL = "wall"  #: anything else: in its own process, which is killed at its limits
 
 
 LINEAR = Cost.LINEAR
@@ -49,16 +49,16 @@ LINEAR = Cost.LINEAR
 class Kind(enum.Enum):
     """Where a function can be called."""
 
-    SCALAR = "scalar"  #: wherever a value may stand
-    AGGREGATE = "aggregate"  #: of the rows of a group: in summarize and the like
+    SCALAR = "scalar"  #: wherever a value is allowed
+    AGGREGATE = "aggregate"  #: of the rows of a group: in summarize and similar
     ROW = "row"  #: of a row among the rows in their order: in extend and project
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A way to call a function that SQL can say, in the spelling of ``engines/spelling.py``: ``lower({0})``.
+    """An overload that SQL can express, in the spelling of ``engines/spelling.py``: ``lower({0})``.
 
-    The arguments stand in the holes ``{0}``, ``{1}``, ... and ``{*}``. What an engine spells differently is a word of its
+    The arguments are in the holes ``{0}``, ``{1}``, ... and ``{*}``. What an engine spells differently is a word of its
     table (``queries/kql/engines/``); what its table lacks, it refuses by name.
     """
 
@@ -69,7 +69,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A way to call a function whose body is Python. DuckDB calls it; engines that cannot refuse it by name.
+    """An overload whose body is Python. DuckDB calls it; engines that cannot refuse it by name.
 
     Dynamics arrive as Python values and leave as them; timespans are ticks of 100 ns, datetimes naive in UTC. A null
     argument gives null and the body is not called, unless ``nulls`` is set. ``parts`` are the names and types of the
@@ -85,7 +85,7 @@ class Body:
 
 
 class Function:
-    """One function: its name, what it does in a sentence, the ways to call it, what it costs."""
+    """One function: its name, what it does in a sentence, its overloads, its cost."""
 
     def __init__(
         self,
@@ -98,11 +98,14 @@ class Function:
         aliases: tuple[str, ...] = (),
         internal: bool = False,
     ) -> None:
-        """``aliases``: other names of the same function. ``internal``: a part of other functions or of an operator, which
-        no query can call. Raises ``ValueError`` for a declaration that cannot work."""
+        """``aliases``: other names of the same function. Raises ``ValueError`` for a declaration that cannot work.
+
+        ``internal``: used by other functions or by an operator; no query can call it.
+        """
         self.name, self.doc, self.overloads, self.bind = name, doc, overloads, bind
         self.cost, self.kind, self.aliases, self.internal = cost, kind, aliases, internal
-        #: What the templates call, in lower case: a statement of linear functions may hold these words beside the store.
+        #: What the templates call, in lower case: a statement of linear functions may contain these words beside the
+        #: store.
         self.words = frozenset(
             word.lower() for o in overloads if isinstance(o, Template) for word in _CALLED.findall(o.sql)
         )
@@ -124,7 +127,7 @@ class Function:
 
 
 def _wrong(overload: Template | Body) -> str:
-    """Why a way to call a function cannot work; empty where it can."""
+    """Why an overload cannot work; empty if it can."""
     kinds = overload.arguments.split()
     for kind in kinds:
         if not _ARGUMENT.fullmatch(kind):

@@ -63,7 +63,7 @@ def signed(value: int) -> int:
 
 
 def to_bytes(value: Any) -> bytes:
-    """What is hashed: text as UTF-8, whole numbers and ticks as 8 bytes, reals as IEEE 754, little endian."""
+    """The input of the hash: text as UTF-8, whole numbers and ticks as 8 bytes, reals as IEEE 754, little endian."""
     if isinstance(value, bool):
         return bytes([value])
     if isinstance(value, int):
@@ -100,7 +100,7 @@ def base64_encode_fromarray(values: Any) -> str | None:
 
 
 def base64_decode_tostring(text: str) -> str | None:
-    """The text behind base64; null when it is not UTF-8."""
+    """The text decoded from base64; null if it is not UTF-8."""
     raw = _unbase64(text)
     try:
         return None if raw is None else raw.decode()
@@ -109,7 +109,7 @@ def base64_decode_tostring(text: str) -> str | None:
 
 
 def base64_decode_toguid(text: str) -> str | None:
-    """The text of a guid behind base64."""
+    """The text of a guid from base64."""
     made = base64_decode_tostring(text)
     try:
         return str(uuid.UUID(made)) if made else None
@@ -167,17 +167,17 @@ def _escapes(text: str) -> list[str]:
 
 
 def url_decode(text: str) -> str:
-    """The text behind %xx and +."""
+    """The decoded text of %xx and +."""
     return unquote_plus(text)
 
 
 def punycode_from_string(text: str) -> str:
-    """Punycode of one label, without the xn-- before it."""
+    """Punycode of one label, without the xn-- prefix."""
     return text.encode("punycode").decode()
 
 
 def punycode_to_string(text: str) -> str | None:
-    """The label behind punycode."""
+    """The decoded label."""
     try:
         return text.encode("ascii").decode("punycode")
     except (UnicodeError, ValueError):
@@ -185,7 +185,7 @@ def punycode_to_string(text: str) -> str | None:
 
 
 def punycode_domain_from_string(text: str) -> str:
-    """Each label of a domain in punycode where it needs it."""
+    """Each label of a domain in punycode if it needs it."""
     return ".".join(p if p.isascii() else "xn--" + punycode_from_string(p) for p in text.split("."))
 
 

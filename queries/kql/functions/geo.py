@@ -7,7 +7,7 @@ from typing import Any
 
 from queries.kql.functions.declaration import Body, Function
 
-EARTH_RADIUS_M = 6_371_010.0  # the sphere of the S2 library, which Kusto measures on
+EARTH_RADIUS_M = 6_371_010.0  # the sphere of the S2 library, on which Kusto measures
 
 _LETTERS = "0123456789bcdefghjkmnpqrstuvwxyz"
 
@@ -26,7 +26,7 @@ def distance(lon1: float, lat1: float, lon2: float, lat2: float) -> float | None
 
 
 def point_in_circle(lon: float, lat: float, centre_lon: float, centre_lat: float, radius: float) -> bool | None:
-    """Whether a point lies within a radius in metres."""
+    """Is a point within a radius in metres?"""
     made = distance(lon, lat, centre_lon, centre_lat)
     return None if made is None else made <= radius
 

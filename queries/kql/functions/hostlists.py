@@ -1,6 +1,7 @@
 """Slurm's host lists in queries: extensions of Faultline, not part of Kusto's language.
 
-- ``expand_nodes("gx[01-03]")``: the hosts of a list as a dynamic array; an array of lists gives all their hosts, each once.
+- ``expand_nodes("gx[01-03]")``: the hosts of a list as a dynamic array; an array of lists gives all their hosts, each
+  once.
 - ``nodeset(dynamic(["gx01", "gx02"]))``: hosts as one list, as Slurm writes it: ``gx[01-02]``.
 """
 

@@ -29,7 +29,7 @@ _LENGTH = "coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32)"
 
 
 def _address(value: Value) -> Value:
-    """The address alone as a number, whatever prefix follows it."""
+    """The bare address as a number, whatever prefix follows it."""
     return sql(PARSE_IPV4, "long", sql("split_part({0}, '/', 1)", "string", value), nullable=True)
 
 
@@ -38,7 +38,7 @@ def _valid(value: Value) -> Value:
 
 
 def _masked(first: Value, second: Value, prefix: Value | None) -> tuple[Value, Value]:
-    """Both addresses under the shortest of the prefixes: what ipv4_compare and ipv4_is_match look at."""
+    """Both addresses under the shortest of the prefixes, for ipv4_compare and ipv4_is_match."""
     lengths = [sql(_LENGTH, "long", v) for v in (first, second)] + ([prefix] if prefix else [])
     size = sql("least({*})", "long", *lengths)
     shift = "shift_right({0}, 32 - {1})"
@@ -79,7 +79,7 @@ _MAPPED = 0xFFFF << 32
 
 
 def ipv4(text: str) -> tuple[int, int] | None:
-    """The number and prefix length of `a.b.c.d[/n]`; octets may lack digits, not places."""
+    """The number and prefix length of `a.b.c.d[/n]`; octets may have fewer digits, but all four are required."""
     found = re.fullmatch(r"\s*(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?:/(\d{1,2}))?\s*", text)
     if not found or any(int(o) > 255 for o in found.groups()[:4]) or int(found[5] or 32) > 32:
         return None
@@ -158,19 +158,19 @@ def ipv6_compare(first: str, second: str, prefix: int = 128) -> int | None:
 
 
 def ipv6_is_match(first: str, second: str, prefix: int = 128) -> bool | None:
-    """Whether two addresses agree under the shortest of the prefixes."""
+    """Are two addresses equal under the shortest of the prefixes?"""
     pair = _both6(first, second, prefix)
     return None if pair is None else pair[0] == pair[1]
 
 
 def ipv6_is_in_range(address: str, network: str) -> bool | None:
-    """Whether an address lies in a network."""
+    """Is an address in a network?"""
     one, two = ipv6(address), ipv6(network)
     return None if not one or not two else _mask6(one[0], two[1]) == _mask6(*two)
 
 
 def ipv4_is_in_range(address: str, network: str) -> bool | None:
-    """Whether an address lies in a network."""
+    """Is an address in a network?"""
     one, two = ipv4(address), ipv4(network)
     return None if not one or not two else _mask4(one[0], two[1]) == _mask4(*two)
 
@@ -187,12 +187,12 @@ def _any_of(test: Callable[[str, str], bool | None]) -> Callable[..., bool | Non
 
 
 def format_ipv4(address: Any, prefix: int = 32) -> str | None:
-    """Dotted text of an address or a number under a prefix; empty when it is none."""
+    """Dotted text of an address or a number under a prefix; empty if it is none."""
     return _formatted(address, prefix, False)
 
 
 def format_ipv4_mask(address: Any, prefix: int = 32) -> str | None:
-    """As format_ipv4, with the prefix behind it."""
+    """Like format_ipv4, followed by the prefix."""
     return _formatted(address, prefix, True)
 
 
@@ -208,14 +208,14 @@ def _formatted(address: Any, prefix: int, with_prefix: bool) -> str | None:
 
 
 def has_ipv4(text: str, address: str) -> bool:
-    """Whether the text holds this valid address, with no letter or digit beside it."""
+    """Does the text contain this valid address, with no letter or digit beside it?"""
     if not ipv4(address) or "/" in address:
         return False
     return bool(re.search(r"(?<![0-9A-Za-z])" + re.escape(address) + r"(?![0-9A-Za-z])(?!\.\d)", text))
 
 
 def has_ipv4_prefix(text: str, prefix: str) -> bool:
-    """Whether the text holds a valid address that begins so; the prefix is an address or ends in a dot."""
+    """Does the text contain a valid address with this prefix? The prefix is an address or ends in a dot."""
     if not prefix.endswith(".") and not ipv4(prefix):
         return False
     found = re.findall(r"(?<![0-9A-Za-z])\d{1,3}(?:\.\d{1,3}){3}(?![0-9A-Za-z])", text)

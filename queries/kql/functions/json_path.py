@@ -8,7 +8,7 @@ _STEP = re.compile(r"\.([^.\[]+)|\[\s*(?:'([^']*)'|\"([^\"]*)\"|(\d+))\s*\]")
 
 
 def path_of(text: str) -> list[str | int]:
-    """The steps of `$.a['b'][0]`; a name alone is one step."""
+    """The steps of `$.a['b'][0]`; a bare name is one step."""
     if not text.startswith("$"):
         return [text]
     return [int(m[4]) if m[4] else (m[1] or m[2] or m[3] or "") for m in _STEP.finditer(text)]

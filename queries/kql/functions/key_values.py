@@ -1,6 +1,6 @@
-"""Bodies of ``parse-kv``: keys and values in text, parted by delimiters, by anything that is no word, or by a regex.
+"""Bodies of ``parse-kv``: keys and values in text, separated by delimiters, by non-word characters, or by a regex.
 
-The first value of a key counts; white space around keys and values does not; both may stand in quotes.
+The first value of a key counts; white space around keys and values does not; both may be quoted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass
 class _Scanner:
-    """Reads a text from left to right."""
+    """Scans a text from left to right."""
 
     text: str
     quotes: dict[str, str]  # opening -> closing
@@ -30,7 +30,7 @@ class _Scanner:
         return self.place >= len(self.text)
 
     def quoted(self) -> str | None:
-        """What stands in the quotes that open here; None when none do."""
+        """The content of the quotes that open here; None if none do."""
         close = self.quotes.get(self.text[self.place]) if not self.over else None
         if close is None:
             return None
@@ -45,7 +45,7 @@ class _Scanner:
         return "".join(made)
 
     def until(self, *marks: str) -> tuple[str, str]:
-        """The text before the nearest of the marks, which is passed over, and that mark; "" at the end."""
+        """The text before the nearest of the marks, which is consumed, and that mark; "" at the end."""
         found = [(at, -len(mark), mark) for mark in marks if (at := self.text.find(mark, self.place)) >= 0]
         if not found:
             rest, self.place = self.text[self.place :], len(self.text)
@@ -55,7 +55,7 @@ class _Scanner:
         return head, mark
 
     def skip_space(self, but: str) -> None:
-        """White space that is not the beginning of a mark."""
+        """Skips white space that is not the beginning of a mark."""
         while not self.over and self.text[self.place].isspace() and not self.text.startswith(but, self.place):
             self.place += 1
 
@@ -86,7 +86,7 @@ def _words(scanner: _Scanner) -> Iterator[str]:
 
 
 def _greedy(text: str, pair: str, kv: str) -> Iterator[tuple[str, str]]:
-    """Values run on until the next key: a pair delimiter not followed by `key=` belongs to the value."""
+    """Values continue until the next key: a pair delimiter not followed by `key=` belongs to the value."""
     key, value = "", ""
     for piece in text.split(pair):
         head, mark, rest = piece.partition(kv)

@@ -36,7 +36,7 @@ def _case(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 def _coalesce(c: Binder, node: ast.Call, scope: Scope) -> Value:
     values = unify(arguments(c, node, scope, 1, 64), "coalesce()", to_type)
-    if values[0].type == "string":  # R1: an empty string is what a missing one is
+    if values[0].type == "string":  # R1: an empty string is a missing one
         holes = ", ".join(f"nullif({{{i}}}, '')" for i in range(len(values)))
         return sql(f"coalesce({holes}, '')", "string", *values)
     return sql("coalesce({*})", values[0].type, *values, nullable=all(v.nullable for v in values))

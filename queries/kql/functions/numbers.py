@@ -55,7 +55,8 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
         if unit:  # the same moment, and half the work
             return sql(f"CAST(date_trunc('{unit}', {{0}}) AS TIMESTAMP)", "datetime", value, nullable=True)
         if size.is_constant and (step := (size.constant or 0) // 10) > 0:
-            # Counted from a multiple of the step before the year 1, division has no sign to mind: a third of the work.
+            # Counted from a multiple of the step before the year 1, division need not consider a sign: a third of the
+            # work.
             before = (_YEAR_1 // step + 1) * step
             template = f"make_timestamp((epoch_us({{0}}) + {before}) // {step} * {step} - {before})"
             return sql(template, "datetime", value, nullable=True)
@@ -98,7 +99,7 @@ def _rand(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _bin_auto(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """bin_at() with the size and origin that `set query_bin_auto_size` and `..._at` gave."""
+    """bin_at() with the size and origin from `set query_bin_auto_size` and `..._at`."""
     size = c.settings.get("query_bin_auto_size")
     if size is None:
         raise KqlBindError("bin_auto() needs 'set query_bin_auto_size=...' before the query", node.span)

@@ -14,7 +14,7 @@ from queries.kql.functions.declaration import Body, Function
 _URL = re.compile(r"^(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?#]*))?(?P<path>[^?#]*)"
                   r"(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?$", re.S)  # fmt: skip
 
-_VERSION_PART = 10**8  # each of the four parts has eight decimal digits
+_VERSION_PART = 10**8  # each of the four components has eight decimal digits
 
 
 def _query_bag(text: str) -> dict[str, str]:
@@ -27,7 +27,7 @@ def _query_bag(text: str) -> dict[str, str]:
 
 
 def parse_url(text: str) -> dict[str, Any]:
-    """The parts of a URL; nothing is decoded."""
+    """The components of a URL; nothing is decoded."""
     found = _URL.match(text)
     part = {k: v or "" for k, v in found.groupdict().items()} if found else {}
     authority = part.get("authority", "")

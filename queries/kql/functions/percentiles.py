@@ -17,7 +17,7 @@ Json = Any
 
 
 def weighted_rank(values: Json, weights: Json, share: float) -> float | None:
-    """The least value at which the weights so far reach a share, in percent."""
+    """The least value at which the cumulated weight reaches a share, in percent."""
     pairs = sorted((v, w) for v, w in zip(values, weights, strict=True) if v is not None and w and w > 0)
     reached, total = 0, sum(w for _, w in pairs)
     for value, weight in pairs:
@@ -69,7 +69,7 @@ def percentile_of(value: Value, wanted: Value, node: ast.Call) -> Value:
 
 
 def weighted_of(value: Value, weight: Value, wanted: Value, node: ast.Call) -> Value:
-    """The nearest rank where each value counts as often as its weight says."""
+    """The nearest rank where each value counts as often as its weight."""
     value = _ranked(value, node)
     if weight.type not in ("int", "long"):
         raise KqlBindError(f"{node.name}() needs whole numbers as weights, not {weight.type}", node.span)

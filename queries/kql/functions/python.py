@@ -1,4 +1,4 @@
-"""Bodies in Python, given to DuckDB when a statement calls them.
+"""Bodies in Python, registered with DuckDB when a statement calls them.
 
 ClickHouse cannot call Python, so there such functions are refused.
 """
@@ -22,7 +22,7 @@ from queries.kql.functions.calling import BODY_PREFIX
 from queries.kql.functions.declaration import Body
 from queries.kql.functions.registry import registry
 
-#: A call of a body in a statement: its function, and the place among the overloads.
+#: A call of a body in a statement: its function, and the index among the overloads.
 USED = re.compile(rf"\b{BODY_PREFIX}(\w+?)_(\d+)(?:\(|$)")
 _GIVING = threading.Lock()
 
@@ -33,7 +33,7 @@ class _Wrapped:
 
     body: Body
     decoded: Callable[[int, int], bool]
-    site: str = ""  #: the function's name, where an installed package declares it
+    site: str = ""  #: the function's name, if an installed package declares it
 
     def __call__(self, *cells: Any) -> Any:
         """One row."""
@@ -53,7 +53,7 @@ class _Wrapped:
 
 
 def to_json(value: Any) -> str:
-    """JSON text; numbers JSON lacks become the words Kusto shows."""
+    """JSON text; numbers that JSON lacks become the words Kusto shows."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
@@ -71,7 +71,7 @@ def _finite(value: Any) -> Any:
 
 
 def _decoded(kinds: list[str]) -> Callable[[int, int], bool]:
-    """Whether the cell at a place is JSON."""
+    """Is the cell at an index JSON?"""
 
     def test(place: int, count: int) -> bool:
         kind = kinds[min(place, len(kinds) - 1)]
@@ -81,12 +81,12 @@ def _decoded(kinds: list[str]) -> Callable[[int, int], bool]:
 
 
 def prepare() -> None:
-    """Finds all bodies, those of installed packages as well, so that a process that is forked later need not."""
+    """Finds all bodies, including those of installed packages, so that a process that is forked later need not."""
     registry()
 
 
 def _body(name: str, place: int) -> Body | None:
-    """The body that a word of a statement stands for."""
+    """The body of a word in a statement."""
     function = registry().functions.get(name)
     overload = function.overloads[place] if function is not None and place < len(function.overloads) else None
     return overload if isinstance(overload, Body) else None
@@ -101,9 +101,9 @@ def _wrapped(name: str, place: int) -> Any:
 
 
 def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Register the bodies a statement calls; the registration lasts as long as the database is open.
+    """Registers the bodies that a statement calls, for as long as the database is open.
 
-    A cursor of its own does it: a name that is there already would end the caller's transaction.
+    Uses its own cursor: an existing name would end the caller's transaction.
     """
     wanted = {(name, int(place)) for name, place in USED.findall(statement) if _body(name, int(place)) is not None}
     if not wanted:
@@ -119,4 +119,4 @@ def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:
                     side_effects=body.volatile,
                 )  # fmt: skip
             except (duckdb.CatalogException, duckdb.NotImplementedException):
-                continue  # given before
+                continue  # registered before

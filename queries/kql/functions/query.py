@@ -47,7 +47,7 @@ def _new_guid(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _ingestion_time(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """When the store took the row, where the table keeps it."""
+    """When the store received the row, if the table keeps it."""
     arguments(c, node, scope, 0)
     found = scope.columns.get("ReceivedTime")
     if found is None:

@@ -1,8 +1,8 @@
-"""Every function there is, by name: those of Faultline and those that installed packages declare.
+"""All functions by name: those of Faultline and those that installed packages declare.
 
-Both come through one door, :func:`_admit`. A package's functions are entry points of the group
-``faultline.kql_functions``, each a :class:`declaration.Function` or a tuple of them (docs/extending.md shows one). A package
-cannot take a name that is there already, in whatever case; what does not load is left out and named in the log.
+Both go through one function, :func:`_admit`. A package's functions are entry points of the group
+``faultline.kql_functions``, each a :class:`declaration.Function` or a tuple of them (docs/extending.md shows one). A
+package cannot take an existing name, in whatever case; what does not load is left out and named in the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SUBJECTS: tuple[ModuleType, ...] = (
 
 @dataclass(frozen=True)
 class Registry:
-    """Functions by name. One name can be an aggregate and a function of another kind: which, the place of the call says."""
+    """Functions by name. One name can be an aggregate and a function of another kind; the context of the call decides."""
 
     functions: dict[str, Function] = field(default_factory=dict)  # scalar, of rows, and internal ones
     aggregates: dict[str, Function] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Registry:
     site: dict[str, Function] = field(default_factory=dict)  # those of installed packages
 
     def name_of(self, name: str) -> str:
-        """The name that another name of a function stands for."""
+        """The canonical name of a function."""
         return self.aliases.get(name, name)
 
     def callable(self) -> dict[str, Function]:
@@ -64,14 +64,14 @@ class Registry:
         return {name: function for name, function in self.functions.items() if not function.internal}
 
     def names(self, kind: Kind) -> list[str]:
-        """The names of one kind that a query can call, without other names of the same."""
+        """The names of one kind that a query can call, without aliases."""
         found = self.aggregates if kind is Kind.AGGREGATE else self.callable()
         return [name for name, function in found.items() if function.kind is kind]
 
 
 @cache
 def registry() -> Registry:
-    """All functions; found once, because asking what is installed reads files."""
+    """All functions; found once, because listing what is installed reads files."""
     made = Registry()
     for module in SUBJECTS:
         _admit(made, module.FUNCTIONS)
@@ -86,7 +86,7 @@ def registry() -> Registry:
 
 
 def _functions_in(found: object) -> tuple[Function, ...]:
-    """What an entry point names. Raises ``TypeError``."""
+    """The functions of an entry point. Raises ``TypeError``."""
     several = found if isinstance(found, (tuple, list)) else (found,)
     for one in several:
         if not isinstance(one, Function):
@@ -95,7 +95,7 @@ def _functions_in(found: object) -> tuple[Function, ...]:
 
 
 def _admit(into: Registry, functions: Iterable[Function]) -> None:
-    """All of these or none. Raises ``ValueError`` where a name is taken; SQL knows no upper and lower case."""
+    """Adds all of these or none. Raises ``ValueError`` if a name is taken; SQL ignores case."""
     functions = tuple(functions)
     taken = {name.casefold() for name in (*into.functions, *into.aliases)}
     taken_aggregates = {name.casefold() for name in (*into.aggregates, *into.aliases)}

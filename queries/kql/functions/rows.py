@@ -1,4 +1,4 @@
-"""Functions of rows in a settled order, of the row's neighbours and of all rows so far."""
+"""Functions of serialized rows, of the row's neighbours and of all rows so far."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _row_cumsum(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _rank(dense: bool) -> Bind:
-    """A rank that grows when the value changes: by one when dense, else to the number of the row."""
+    """A rank that rises when the value changes: by one if dense, else to the number of the row."""
 
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         order = _order(c, node, scope)
@@ -105,7 +105,7 @@ def _rank(dense: bool) -> Bind:
 
 
 def _row_window_session(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """The first moment of the session a row belongs to: a fold over the rows of each restart group."""
+    """The first moment of the session that a row belongs to: a fold over the rows of each restart group."""
     order = _order(c, node, scope)
     _expect(node, 3, 4)
     moment = c.hoist(scope, c.expr(node.args[0], scope))
@@ -128,8 +128,10 @@ def _row_window_session(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _session_gap(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """session_gap(Time, 5m, Host, ...), an extension of ours: the number of a row's session, from 1, for each key; a new
-    session begins when the row before is longer ago than the gap. The order of the rows does not matter."""
+    """session_gap(Time, 5m, Host, ...), an extension of ours: the number of a row's session, from 1, for each key.
+
+    A new session begins if the row before is longer ago than the gap. The order of the rows does not matter.
+    """
     if scope.stage is None or not scope.windowed or len(node.args) < 2:
         raise KqlBindError("session_gap(Time, gap, key, ...) works in extend and project", node.span)
     moment, gap, *keys = (c.expr(arg, scope) for arg in node.args)

@@ -16,7 +16,7 @@ from queries.kql.functions.series_items import Json, number, numbers
 
 
 def _pairs(first: Json, second: Json) -> list[tuple[Any, Any]] | None:
-    """Item by item; a scalar stands at every place, a missing item is null."""
+    """Item by item; a scalar applies to every index, a missing item is null."""
     if not isinstance(first, list) and not isinstance(second, list):
         return None
     width = max(len(v) for v in (first, second) if isinstance(v, list))
@@ -66,7 +66,7 @@ def _log(a: float) -> float:
 
 
 def _exact(values: Json) -> list[float] | None:
-    """All items as numbers, or null when one is not."""
+    """All items as numbers, or null if one is not."""
     found = numbers(values)
     return None if found is None or any(v is None for v in found) else [float(v) for v in found if v is not None]
 
@@ -90,7 +90,7 @@ def series_magnitude(values: Json) -> float | None:
 
 
 def series_dot_product(first: Json, second: Json) -> float | None:
-    """Sum of products, place by place."""
+    """Sum of products, index by index."""
     pairs = _pairs(first, second)
     if pairs is None or any(a is None or b is None for a, b in pairs):
         return None
@@ -108,7 +108,7 @@ def series_cosine_similarity(
 
 
 def series_pearson_correlation(first: Json, second: Json) -> float | None:
-    """Pearson's coefficient; null where a series is constant or an item is missing."""
+    """Pearson's coefficient; null if a series is constant or an item is missing."""
     one, two = _exact(first), _exact(second)
     if one is None or two is None or len(one) != len(two) or len(one) < 2:
         return None
@@ -131,7 +131,7 @@ def _stats(values: Json, ignore: bool) -> tuple[list[float], list[int]] | None:
 
 
 def series_stats(values: Json, ignore_nonfinite: bool = False) -> list[Any] | None:
-    """min, its place, max, its place, mean, standard deviation and variance (of a sample)."""
+    """min, its index, max, its index, mean, standard deviation and variance (of a sample)."""
     found = _stats(values, ignore_nonfinite)
     if found is None:
         return None
@@ -168,8 +168,10 @@ def _bounded(steps: int, name: str) -> None:
 
 
 def series_fir(values: Json, taps: Json, normalize: bool | None = None, center: bool = False) -> list[Any] | None:
-    """Finite impulse response: a weighted sum over the window; what lies before the series counts as 0. Weights are made to
-    add up to 1 unless `normalize` is false or one is negative."""
+    """Finite impulse response: a weighted sum over the window; values before the series count as 0.
+
+    Weights are normalised to a sum of 1 unless `normalize` is false or one is negative.
+    """
     found, weights = numbers(values), _exact(taps)
     if found is None or not weights:
         return None
@@ -212,12 +214,12 @@ def _hole(value: Json, mark: Json) -> bool:
 
 
 def series_fill_const(values: Json, constant: Json = 0, mark: Json = None) -> list[Json] | None:
-    """Holes become a constant."""
+    """Gaps become a constant."""
     return [constant if _hole(v, mark) else v for v in values] if isinstance(values, list) else None
 
 
 def series_fill_forward(values: Json, mark: Json = None) -> list[Json] | None:
-    """Holes take the value before them; holes at the start stay."""
+    """Gaps take the value before them; gaps at the start stay."""
     if not isinstance(values, list):
         return None
     out: list[Json] = []
@@ -227,14 +229,16 @@ def series_fill_forward(values: Json, mark: Json = None) -> list[Json] | None:
 
 
 def series_fill_backward(values: Json, mark: Json = None) -> list[Json] | None:
-    """Holes take the value after them; holes at the end stay."""
+    """Gaps take the value after them; gaps at the end stay."""
     made = series_fill_forward(values[::-1], mark) if isinstance(values, list) else None
     return made[::-1] if made is not None else None
 
 
 def series_fill_linear(values: Json, mark: Json = None, edges: bool = True, constant: Json = 0) -> list[Json] | None:
-    """Holes lie on the line between their neighbours, cut to whole numbers in a series of whole numbers; at the edges the
-    nearest value; nothing but holes is a constant."""
+    """Gaps are interpolated between their neighbours, truncated to whole numbers in a series of whole numbers.
+
+    Gaps at the ends take the nearest value; a series without values becomes a constant.
+    """
     if not isinstance(values, list):
         return None
     known = [i for i, v in enumerate(values) if not _hole(v, mark) and number(v) is not None]

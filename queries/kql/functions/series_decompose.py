@@ -1,9 +1,9 @@
 """Season, trend and outliers of a series, as Kusto documents them.
 
-The season is the median of the points of one phase, the trend the mean or line of what the season leaves, the
-baseline their sum, the score of an anomaly Tukey's fence over the residuals. Two things Kusto does not publish:
-how a period is found (here: the first peak of the autocorrelation above the threshold) and how percentiles of the
-fence are interpolated (here: linearly). Flags agree where the data is clear; scores may differ in the last places.
+The season is the median of the points of one phase, the trend the mean or line of the remainder, the baseline their
+sum, the score of an anomaly Tukey's fence over the residuals. Two things Kusto does not publish: how a period is found
+(here: the first peak of the autocorrelation above the threshold) and how percentiles of the fence are interpolated
+(here: linearly). Flags agree where the data is clear; scores may differ in the last digits.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from queries.kql.functions.series_items import Json, numbers
 
 PARTS = (("baseline", "dynamic"), ("seasonal", "dynamic"), ("trend", "dynamic"), ("residual", "dynamic"))
 ANOMALY_PARTS = (("ad_flag", "dynamic"), ("ad_score", "dynamic"), ("baseline", "dynamic"))
-# A normal sample has P90-P10 = 2.5631 sigma and Q3-Q1 = 1.3490 sigma; with this a fence of either kind means the same.
+# A normal sample has P90-P10 = 2.5631 sigma and Q3-Q1 = 1.3490 sigma; this makes fences of both kinds equivalent.
 _CUSTOM_TO_QUARTILE = 1.3490 / 2.5631
-#: Autocorrelations are at most about 1, and the Fourier transform errs by far less than this.
+#: Autocorrelations are at most about 1, and the error of the Fourier transform is far below this.
 _AS_GOOD_AS_EQUAL = 1e-9
 
 
 def _filled(values: Json) -> list[float] | None:
-    """The series with its holes on the line between their neighbours."""
+    """The series with its gaps interpolated linearly between their neighbours."""
     found = numbers(values)
     if not found:
         return None
@@ -54,7 +54,7 @@ def _quantile(values: list[float], share: float) -> float:
 def outliers(
     values: Json, kind: str = "ctukey", ignored: Json = None, low: float = 10.0, high: float = 90.0
 ) -> list[float] | None:
-    """How far each point lies beyond the fence, in spans between the quartiles; 0 within."""
+    """How far each point is beyond the fence, in interquartile ranges; 0 within."""
     found = numbers(values)
     if not found:
         return None
@@ -77,7 +77,7 @@ def outliers(
 
 
 def _period(y: list[float], threshold: float) -> int:
-    """The shift at which the series is most like itself, 0 when nothing passes the threshold."""
+    """The shift at which the series is most similar to itself, 0 if nothing passes the threshold."""
     count = len(y)
     mean = statistics.fmean(y)
     centred = [v - mean for v in y]
@@ -92,14 +92,14 @@ def _period(y: list[float], threshold: float) -> int:
         overlap = math.fsum(a * b for a, b in zip(centred, centred[shift:], strict=False))
         return overlap / whole * count / (count - shift)
 
-    # All shifts at once by Fourier, right to many digits; where two scores are as good as equal, the exact sums decide.
+    # All shifts at once by Fourier, exact to many digits; if two scores are nearly equal, the exact sums decide.
     spectrum = np.fft.rfft(centred, 2 * count)
     shifts = np.arange(count // 2 + 1)
     overlaps = np.fft.irfft(spectrum * spectrum.conj(), 2 * count)[: len(shifts)]
     rough = (overlaps / whole * count / (count - shifts)).tolist()
 
     def above(one: int, other: int, share: float = 1.0) -> float:
-        """How far a score lies above a share of another."""
+        """How far a score is above a share of another."""
         far = rough[one] - share * rough[other]
         return far if abs(far) > _AS_GOOD_AS_EQUAL else exact(one) - share * exact(other)
 

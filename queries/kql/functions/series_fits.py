@@ -1,4 +1,4 @@
-"""Least-squares fits of a series over its places: one line, two lines, a polynomial."""
+"""Least-squares fits of a series over its indices: one line, two lines, a polynomial."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _series(values: Json) -> list[float] | None:
 
 
 def line_through(y: list[float], start: int = 0) -> tuple[float, float]:
-    """Slope and the value at place 0 of the least-squares line. Kusto counts places from 1 in `interception`."""
+    """Slope and the value at index 0 of the least-squares line. Kusto counts indices from 1 in `interception`."""
     count = len(y)
     middle, mean = start + (count - 1) / 2, statistics.fmean(y)
     spread = count * (count * count - 1) / 12
@@ -54,7 +54,7 @@ def _variance(y: list[float]) -> float:
 
 
 def _quality(y: list[float], fit: list[float]) -> tuple[float, float, float]:
-    """R², variance of the data, variance of what the fit leaves over."""
+    """R², variance of the data, variance of the residuals."""
     left = [a - b for a, b in zip(y, fit, strict=True)]
     whole, rest = _variance(y), _variance(left)
     return (1 - rest / whole if whole else 1.0), whole, rest
@@ -86,8 +86,11 @@ def _side(y: list[float], start: int) -> tuple[dict[str, float], list[float]]:
 
 
 def _promising(y: list[float]) -> list[int]:
-    """Where to split, without the places that are clearly worse than the best. What two lines leave over is known at
-    every place from running sums, which err a little: the exact sums decide among those that are near."""
+    """Where to split, without the indices that are clearly worse than the best.
+
+    The residuals of two lines are known at every index from running sums, which are slightly inexact: the exact sums
+    decide among the close ones.
+    """
     places = np.arange(2, len(y) - 1)
     centred = np.array(y) - statistics.fmean(y)
     along = np.arange(len(y)) - (len(y) - 1) / 2
@@ -119,7 +122,7 @@ def _two(values: Json) -> tuple[list[float], int, dict[str, float], dict[str, fl
         if best is None or error < best[0] - 1e-12:
             best = (error, split)
         if best[0] <= 1e-12:
-            break  # none can be better by more
+            break  # no other can be better by more
     assert best is not None
     left_side, left = _side(y[: best[1]], 0)
     right_side, right = _side(y[best[1] :], best[1])
@@ -148,12 +151,12 @@ def two_lines_bag(values: Json) -> dict[str, Any] | None:
 
 
 def poly_degree(values: Json, degree: int) -> list[Any] | None:
-    """A polynomial over the places."""
+    """A polynomial over the indices."""
     return poly(values, None, degree)
 
 
 def poly(values: Json, over: Json = None, degree: int = 5) -> list[Any] | None:
-    """A polynomial over x, or over the places; coefficients from the highest power down."""
+    """A polynomial over x, or over the indices; coefficients from the highest power down."""
     y = _series(values)
     x = _series(over) if over is not None else (None if y is None else [float(i) for i in range(len(y))])
     if y is None or x is None or len(x) != len(y) or not 1 <= degree <= MAX_DEGREE or len(y) <= degree:

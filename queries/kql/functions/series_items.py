@@ -9,7 +9,7 @@ _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-in
 
 
 def number(value: Json) -> int | float | None:
-    """The item as a number, or null; JSON has no NaN, so its word stands for it."""
+    """The item as a number, or null; JSON has no NaN, so its name as text represents it."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -18,5 +18,5 @@ def number(value: Json) -> int | float | None:
 
 
 def numbers(values: Json) -> list[int | float | None] | None:
-    """All items as numbers, or null when this is no array."""
+    """All items as numbers, or null if this is not an array."""
     return [number(v) for v in values] if isinstance(values, list) else None

@@ -43,7 +43,7 @@ def _split(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _translate(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """The last replacement letter serves all searched letters beyond it; none at all removes them."""
+    """The last replacement letter is used for all searched letters beyond it; without any, they are removed."""
     old, new, text = arguments(c, node, scope, 3)
     if not (old.is_constant and new.is_constant):
         raise NotImplementedYet("translate() needs constant lists of letters", node.span)

@@ -1,4 +1,4 @@
-"""Finding, extracting and replacing parts of a text."""
+"""Finding, extracting and replacing substrings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _extract_all(c: Binder, node: ast.Call, scope: Scope) -> Value:
     groups = list(range(1, count + 1)) if len(rest) == 1 else _chosen_groups(str(pattern.constant), rest[0], node)
     if not groups or max(groups) > count:
         return constant(None, "dynamic")
-    # A group that took no part in a match is empty.
+    # A group that did not participate in a match is empty.
     parts = (f"regexp_extract_all({{0}}, {{1}}, {g})" for g in groups)
     every = ", ".join(f"list_transform({part}, lambda kx: coalesce(kx, ''))" for part in parts)
     made = every if len(groups) == 1 else f"list_rows({every})"
@@ -78,8 +78,10 @@ def _chosen_groups(pattern: str, wanted: Value, node: ast.Call) -> list[int]:
 
 
 def _indexof_regex(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """The place of the n-th match within a part of the text, -1 where there is none; matches do not overlap. What stands
-    before each match is captured with it, so that the places are sums of lengths."""
+    """The index of the n-th match within a section of the text, -1 if there is none; matches do not overlap.
+
+    The text before each match is captured with it, so that the indices are sums of lengths.
+    """
     args = arguments(c, node, scope, 2, 5)
     check_regex(args[1], node.args[1].span)
     text, pattern = text_of(args[0]), text_of(args[1])
@@ -131,7 +133,7 @@ Json = Any
 
 
 def has_any_index(text: str, values: Json) -> int:
-    """The place of the first value that the text holds as a whole term, or -1."""
+    """The index of the first value that the text contains as a whole term, or -1."""
     for place, value in enumerate(values if isinstance(values, list) else []):
         needle = str(value)
         before = r"(?<![^\W_])" if needle[:1].isalnum() else ""
@@ -142,12 +144,12 @@ def has_any_index(text: str, values: Json) -> int:
 
 
 def indexof(text: str, what: str, start: int = 0, length: int = -1, occurrence: int = 1) -> int | None:
-    """R10: the place of the n-th hit, -1 when there is none; a negative start counts from the end."""
+    """R10: the index of the n-th hit, -1 if there is none; a negative start counts from the end."""
     if length < -1 or occurrence < 1:
         return None
     place = max(len(text) + start, 0) if start < 0 else start
     while True:
-        # Kusto measures the length anew from each hit.
+        # Kusto applies the length again from each hit.
         end = len(text) if length == -1 else min(place + length, len(text))
         place = text.find(what, place, end) if place <= len(text) else -1
         if place < 0 or occurrence == 1:
@@ -156,10 +158,10 @@ def indexof(text: str, what: str, start: int = 0, length: int = -1, occurrence: 
 
 
 def replace_strings(text: str, old: Json, new: Json) -> str | None:
-    """Each lookup by its replacement, in one pass from the left; what was put in is not looked at again."""
+    """Replaces each lookup, in one pass from the left; replaced text is not searched again."""
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return None
-    # A lookup whose replacement is no text is found and stays.
+    # A lookup whose replacement is not text is found and stays.
     pairs = {o: n if isinstance(n, str) else o for o, n in zip(old, new, strict=True) if isinstance(o, str) and o}
     if not pairs:
         return text

@@ -1,4 +1,4 @@
-"""Dates and spans: parts, borders, arithmetic, formats and time zones."""
+"""Dates and spans: components, borders, arithmetic, formats and time zones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _ago(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return arithmetic("-", constant(c.now, "datetime"), span, node.span)
 
 
-# What one unit of datetime_diff, datetime_add and datetime_part is; a week starts on Sunday (R7).
+# The size of one unit of datetime_diff, datetime_add and datetime_part; a week starts on Sunday (R7).
 _PARTS = {
     "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})", "weekofyear": "week({0})",
     "day": "day({0})", "dayofyear": "dayofyear({0})", "hour": "hour({0})", "minute": "minute({0})",
@@ -65,7 +65,7 @@ def _datetime_part(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _datetime_diff(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """How many borders of a unit lie between two moments."""
+    """The number of borders of a unit between two moments."""
     unit, later, earlier = arguments(c, node, scope, 3)
     later, earlier = _moment(later, node), _moment(earlier, node)
     word = _word(unit, node, "minute").rstrip("s")
@@ -195,7 +195,7 @@ def _zones(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def utc_to_local(moment: datetime, zone: str) -> datetime | None:
-    """UTC as the wall clock of a zone; null for a zone nobody knows."""
+    """UTC as the wall clock of a zone; null for an unknown zone."""
     found = find(zone)
     return wall_of(moment, found) if found else None
 
@@ -218,8 +218,10 @@ def _start(unit: str) -> str:
 
 
 def _borders(unit: str, starts: str) -> tuple[Function, Function]:
-    """startof... and endof... of a unit; ``starts`` says which day that is. R7: endof... is the last tick inside, and the
-    seventh digit is lost (R9)."""
+    """startof... and endof... of a unit; ``starts`` gives the day.
+
+    R7: endof... is the last tick inside, and the seventh digit is lost (R9).
+    """
     start = _start(unit)
     zero, after, next_zero = start.replace("{1}", "0"), start.replace("{1}", "({1} + 1)"), start.replace("{1}", "1")
     return (

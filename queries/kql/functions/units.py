@@ -57,7 +57,7 @@ VOLUME = _prefixed("Liter", 1e-3, "Nano Micro Milli Centi Deci Deca Hecto Kilo M
 ANGLE = _prefixed("Degree", math.pi / 180, "Nano Micro Milli") | _prefixed("Radian", 1.0, "Nano Micro Milli Centi Deci") | {
     "Arcminute": math.pi / 10800, "Arcsecond": math.pi / 648000, "Gradian": math.pi / 200, "Revolution": 2 * math.pi,
 }  # fmt: skip
-# Temperatures have an origin of their own: (kelvins per step, kelvins at zero).
+# Temperatures have their own origin: (kelvins per step, kelvins at zero).
 TEMPERATURE = {
     "Kelvin": (1.0, 0.0), "DegreeCelsius": (1.0, 273.15), "DegreeFahrenheit": (5 / 9, 459.67 * 5 / 9),
     "DegreeRankine": (5 / 9, 0.0), "DegreeReaumur": (1.25, 273.15), "MillidegreeCelsius": (1e-3, 273.15),
@@ -86,7 +86,7 @@ _BYTES = ("Bytes", "KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def format_bytes(size: float, digits: float = 0, unit: str = "") -> str | None:
-    """A size in the unit that fits, or in the one asked for; zeros behind the point are left out."""
+    """A size in the unit that fits, or in the requested one; trailing zeros are left out."""
     if unit and unit not in _BYTES:
         return None
     step = _BYTES.index(unit) if unit else 0

@@ -125,7 +125,7 @@ def dcount_intersect(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> 
 
 
 def rows_near(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """Rows for which a condition holds, with so many rows before and after each."""
+    """Rows for which a condition holds, with this many rows before and after each."""
     if len(call.args) < 2:
         raise KqlBindError("rows_near takes a condition and a number of rows", call.span)
     ordered = c.serialized(stage)

@@ -22,7 +22,7 @@ def _lateral(c: TableBinder, outer: Stage, items: list[Any], inner: Sql, alias: 
 
 
 def mv_apply(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The subquery over the items of arrays, one row at a time; R13: several arrays are walked in step."""
+    """The subquery over the items of arrays, one row at a time; R13: several arrays are iterated in parallel."""
     body, stage = node.parts["body"], c.serialized(stage)
     expanded = expanded_items(c, stage, node, env)
     alias = c.alias("o")
@@ -48,7 +48,7 @@ def mv_apply(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stag
 
 
 def _in_order(c: TableBinder, stage: Stage, counted: bool) -> Stage:
-    """The rows of a join as its left side and then the subquery had them; a join keeps no order by itself."""
+    """The rows of a join in the order of its left side and then of the subquery; a join keeps no order by itself."""
     assert stage.order is not None
     keys = [stage.order.value().sql, *([Col("t", IN_SUBQUERY)] if counted else [])]
     items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns if v is not stage.order]
@@ -61,7 +61,7 @@ def _in_order(c: TableBinder, stage: Stage, counted: bool) -> Stage:
 def _items(
     stage: Stage, node: ast.Operator, made: list[Expanded], length: Value, alias: str
 ) -> tuple[Any, tuple[StageColumn, ...]]:  # fmt: skip
-    """The rows the subquery sees: every column of the outer row beside one item of each array."""
+    """The rows that the subquery sees: every column of the outer row beside one item of each array."""
     place = Value(Sql('"n"."k"'), "long", False)
     values: dict[str, Value] = {v.name: v.value(alias) for v in stage.visible}
     for part in made:
@@ -77,13 +77,13 @@ def _items(
 
 
 def partition(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The subquery for each value of a column, the results one under the other."""
+    """The subquery for each value of a column, the results one below the other."""
     key = c.expr(node.parts["by"], scope_of(stage, env))
     if key.type == "dynamic":
         raise KqlBindError("partition needs a column that is not dynamic", node.parts["by"].span)
     alias = c.alias("k")
     keys = c.add(select(key.sql.label(quoted("$key"))).select_from(relation(stage.relation)).distinct())
-    if "query" in node.parts:  # with a source of its own, in which the column is one value
+    if "query" in node.parts:  # with its own source, in which the column is one value
         name = node.parts["by"].name
         value = Value(Col(alias, "$key"), key.type, key.nullable, name=name)
         inside, inner = c.nested(lambda: c.table(node.parts["query"], Env({name: value}, env)))

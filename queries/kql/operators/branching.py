@@ -16,7 +16,7 @@ Tables = list[tuple[str, Stage]]
 
 
 def fork(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Tables:
-    """A table for each branch, in their order; its name is the one before the branch, or what `as` at its end says."""
+    """A table for each branch, in order; it is named before the branch, or by `as` at its end."""
     out: Tables = []
     branches: tuple[Any, ...] = node.parts["branches"]
     for name, body in branches:
@@ -26,7 +26,7 @@ def fork(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Tables:
 
 
 def facet(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Tables:
-    """The rows that `with` chooses, where it is there; then for each column its values and how many rows have each."""
+    """The rows that `with` selects, if given; then for each column its values and the number of rows with each."""
     body = node.node("body")
     out: Tables = [("", c.apply(stage, body.operators, env))] if isinstance(body, ast.Pipeline) else []
     row = scope_of(stage, env)

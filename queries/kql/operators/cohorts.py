@@ -1,6 +1,6 @@
-"""Plugins that follow who comes back: activity_metrics, new_activity_metrics, active_users_count.
+"""Plugins about returning ids: activity_metrics, new_activity_metrics, active_users_count.
 
-Time is cut into slots from the start on, the end not included; an id counts once in a slot.
+Time is divided into slots from the start on, the end not included; an id counts once in a slot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RATE = "CASE WHEN coalesce({1}, 0) = 0 THEN 'NaN'::DOUBLE ELSE CAST({0} AS DOUB
 
 
 def _parted(count: int, first: int, order: str = "") -> str:
-    """OVER (...) by `count` holes from `first` on."""
+    """OVER (...) partitioned by `count` holes from `first` on."""
     by = ", ".join(f"{{{first + n}}}" for n in range(count))
     return f"OVER ({f'PARTITION BY {by} ' if count else ''}{f'ORDER BY {order}' if order else ''})"
 
@@ -45,8 +45,10 @@ def _positions(count: int) -> list[Any]:
 
 
 def activity_metrics(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """Per slot: different ids, how many of them were not there in the slot before, and which shares of that slot's ids
-    came back and stayed away."""
+    """Per slot: the number of different ids, and of those that were not in the slot before.
+
+    Also the shares of the former slot's ids that returned and that stayed away.
+    """
     rows = window(c, stage, call, env)
     seen = _seen(c, rows)
     row = row_of(seen)
@@ -72,7 +74,7 @@ def activity_metrics(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> 
 
 
 def new_activity_metrics(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """The ids first seen in one slot (the cohort), and how many of them are there in it and in each later slot."""
+    """The ids first seen in one slot (the cohort), and how many of them are in it and in each later slot."""
     plain, cohort, known = _cohort_arguments(c, stage, call, env)
     if known is not None:
         stage = _without(c, stage, call, known, env)
@@ -122,7 +124,7 @@ def _compared(c: TableBinder, rows: Window, pairs: Stage, seen: Stage) -> Stage:
 def _cohort_arguments(
     c: TableBinder, stage: Stage, call: ast.Call, env: Env
 ) -> tuple[ast.Call, Value | None, Stage | None]:  # fmt: skip
-    """The call without its cohort (a moment behind the step) and without the table of known ids at its end."""
+    """The call without its cohort (a moment after the step) and without the table of known ids at its end."""
     args, cohort, known = list(call.args), None, None
     columns = {v.name for v in stage.visible}
     if len(args) > 5 and not (isinstance(args[-1], ast.Name) and args[-1].name in columns):
@@ -137,7 +139,7 @@ def _cohort_arguments(
 
 
 def _only(rows: Window, first: Value, cohort: Value) -> Value:
-    """Whether a first slot is the one that a moment lies in."""
+    """Is a first slot the one that contains a moment?"""
     return sql("({0} = (epoch_us({1}) - epoch_us({2})) // ({3} // 10))", "bool", first, cohort, rows.start, rows.step)
 
 
@@ -153,8 +155,10 @@ def _without(c: TableBinder, stage: Stage, call: ast.Call, known: Stage, env: En
 
 
 def active_users_count(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """Per step: different ids that, at one of their appearances in it, had been there in at least so many periods of the
-    time looked back on, which ends with the appearance and does not include its own beginning."""
+    """Per step: different ids that, at one of their appearances in it, had been present in enough periods before.
+
+    The periods are those of the lookback time, which ends with the appearance and does not include its own beginning.
+    """
     if len(call.args) < 8:
         raise KqlBindError(
             "active_users_count takes an id, a time, start, end, the time to look back, a period, a number of periods and a step",

@@ -1,4 +1,4 @@
-"""Operators that bring tables together: join, lookup, union, mv-expand, invoke."""
+"""Operators that combine tables: join, lookup, union, mv-expand, invoke."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
 KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
          "anti", "leftantisemi", "rightantisemi")  # fmt: skip
 
-#: Tables of one union; with wildcards it may name each of the store's.
+#: The maximum number of tables in one union; with wildcards it may name each of the store's.
 MOST_PARTS = 500
 
-# What SQL calls a join, and its kind here.
+# SQL's names of joins, and the kinds here.
 _SQL_KINDS = {"left": "leftouter", "right": "rightouter", "full": "fullouter", "outer": "fullouter", "semi": "leftsemi"}
 
 
 def is_innerunique(node: ast.Operator) -> bool:
-    """Whether a join drops all but one left row of each key."""
+    """Does a join drop all but one left row of each key?"""
     return node.name == "join" and str(getattr(node.settings.get("kind"), "value", "innerunique")) == "innerunique"
 
 
@@ -105,7 +105,7 @@ def _dedupe(c: TableBinder, stage: Stage, keys: list[Value]) -> Stage:
 
 
 def join(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """R4: innerunique by default; keys of the right side come again as Key1."""
+    """R4: innerunique by default; keys of the right side are repeated as Key1."""
     return _join(c, stage, node, env, _kind(node, "innerunique", KINDS), repeat=True)
 
 
@@ -211,7 +211,7 @@ def union(c: TableBinder, stage: Stage | None, node: ast.Operator, env: Env) -> 
 
 
 def stack(c: TableBinder, parts: list[tuple[str, Stage]], kind: str, tag: str | None) -> Stage:
-    """Tables one under the other; `tag` names a column that says from which each row comes."""
+    """Tables one below the other; `tag` names a column with the source of each row."""
     columns = _superset([s for _, s in parts], kind)
     tick(len(columns) * len(parts))
     selects = []
@@ -261,14 +261,14 @@ def union_source(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """One column of mv-expand or mv-apply: its name, its array, and the type its items become."""
+    """One column of mv-expand or mv-apply: its name, its array, and the type of its items."""
 
     name: str
     array: Value
     type: str | None
 
     def item(self, place: Value, array: Value | None = None) -> Value:
-        """The item at a place, from 0; null past the end."""
+        """The item at an index, from 0; null past the end."""
         made = sql(
             "nullif(list_extract({0}, {1} + 1), 'null'::JSON)", "dynamic", array or self.array, place, nullable=True
         )
@@ -282,7 +282,7 @@ _PAIRS = {"bag": "json_object", "array": "json_array"}
 def expanded_items(
     c: TableBinder, stage: Stage, node: ast.Operator, env: Env, scope: Scope | None = None
 ) -> list[Expanded]:  # fmt: skip
-    """The arrays to walk through, as SQL lists."""
+    """The arrays to iterate over, as SQL lists."""
     if set(node.settings) - {"with_itemindex", "bagexpansion", "kind"}:
         raise NotImplementedYet(f"this setting of {node.name} is not implemented yet", node.span)
     chosen = node.settings.get("bagexpansion") or node.settings.get("kind")
@@ -303,12 +303,12 @@ def expanded_items(
 
 
 def walk_length(parts: list[Expanded]) -> Value:
-    """How many rows one row becomes: the longest array decides."""
+    """The number of rows that one row becomes: the longest array decides."""
     return sql("greatest({*})", "long", *(sql("len({0})", "long", p.array) for p in parts))
 
 
 def mv_expand(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """R13: several columns are walked in step; null gives one row, an empty array none."""
+    """R13: several columns are iterated in parallel; null gives one row, an empty array none."""
     parts = expanded_items(c, stage, node, env)
     base = everything(stage) + [(f"$x{i}", p.array) for i, p in enumerate(parts)] + [("$len", walk_length(parts))]
     wide = c.emit(stage, base)
@@ -319,7 +319,7 @@ def mv_expand(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Sta
     for number, part in enumerate(parts):
         made[part.name] = part.item(row["$i"], row[f"$x{number}"])
     index = node.settings.get("with_itemindex")
-    if index is not None:  # R6: it steps aside for a column that is there
+    if index is not None:  # R6: it is renamed if the column exists
         made[fresh(str(getattr(index, "value", "")), made)] = row["$i"]
     limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
     return c.emit(

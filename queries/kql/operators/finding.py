@@ -18,7 +18,7 @@ TAG, SOURCE, PACK = "$table", "source_", "pack_"
 
 
 def _term(value: Value, text: str, sensitive: bool, span: Any) -> Value:
-    """`"abc"` is a term, `"abc*"`, `"*abc"`, `"*abc*"` its start, end or any part, `"a*c"` a pattern."""
+    """`"abc"` is a term, `"abc*"`, `"*abc"`, `"*abc*"` its start, end or any substring, `"a*c"` a pattern."""
     suffix = "_cs" if sensitive else ""
     inner = text.strip("*")
     if "*" in inner:
@@ -32,7 +32,7 @@ def _term(value: Value, text: str, sensitive: bool, span: Any) -> Value:
 
 
 def _anywhere(scope: Scope, text: str, sensitive: bool, span: Any) -> Value:
-    """The term in any column that reads as text."""
+    """The term in any column with text."""
     tests = [
         _term(text_of(v), text, sensitive, span)
         for v in scope.columns.values()
@@ -46,7 +46,7 @@ def _anywhere(scope: Scope, text: str, sensitive: bool, span: Any) -> Value:
 
 
 def condition(c: TableBinder, node: ast.Node, scope: Scope, sensitive: bool) -> Value:
-    """A predicate in which a text alone is a term, and a column the table lacks makes its comparison false."""
+    """A predicate in which a bare text is a term, and a comparison with a column that the table lacks is false."""
     if isinstance(node, ast.Star):
         return constant(True, "bool")
     if isinstance(node, ast.Literal) and node.type == "string":
@@ -63,7 +63,7 @@ def condition(c: TableBinder, node: ast.Node, scope: Scope, sensitive: bool) -> 
             try:
                 tests.append(c.condition(replace(node, left=ast.Name(value.name or "")), scope))
             except KqlBindError:
-                continue  # this column's type does not compare with the value
+                continue  # this column's type is not comparable with the value
         return sql("(" + " OR ".join(f"coalesce({{{i}}}, false)" for i in range(len(tests))) + ")", "bool", *tests) \
             if tests else constant(False, "bool")  # fmt: skip
     if isinstance(node, ast.Binary) and node.op == ":":
@@ -77,7 +77,7 @@ def condition(c: TableBinder, node: ast.Node, scope: Scope, sensitive: bool) -> 
 
 
 def names_in(node: Any) -> set[str]:
-    """Every plain name an expression reads."""
+    """Every plain name in an expression."""
     if isinstance(node, ast.Name):
         return {node.name}
     found: set[str] = set()
@@ -145,7 +145,7 @@ def find_in(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage
 
 
 def find(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
-    """As search, with chosen columns; else those all tables have or the condition names, the rest packed."""
+    """Like search, with chosen columns; else those that all tables have or the condition names, the rest packed."""
     return _found(c, node, _tables(c, node, env), env)
 
 

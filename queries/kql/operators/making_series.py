@@ -144,7 +144,7 @@ def _fill(
 
 
 def _slots(axis: _Axis, slot: Value) -> Value:
-    """The numbers of the slots of one series: to the ends given, else to its own first and last."""
+    """The numbers of the slots of one series: up to the ends given, else to its own first and last."""
     first = sql("0", "long", nullable=False) if axis.start else sql("min({0})", "long", slot)
     if axis.stop is None:
         return sql("range({0}, max({1}) + 1)", "dynamic", first, slot)

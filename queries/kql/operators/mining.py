@@ -1,9 +1,9 @@
 """basket, autocluster and diffpatterns: the patterns of values that describe a table, or distinguish two halves of it.
 
-What Kusto publishes is followed: parameters, columns, which patterns are frequent, the score of autocluster. Which of
-the good patterns autocluster and diffpatterns show is not published in full (Kusto starts its search at random rows);
-here it is a rule: those that no pattern with one value more or one value fewer outdoes. That is where a search that
-goes from neighbour to neighbour ends, found from every start instead of some.
+This follows what Kusto publishes: parameters, columns, which patterns are frequent, the score of autocluster. Which of
+the good patterns autocluster and diffpatterns show is not published in full (Kusto starts its search at random rows).
+Here it is a rule: those without a better pattern of one value more or one value fewer. That is where a search from
+neighbour to neighbour ends, applied from every start instead of some.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ THRESHOLD, MAX_DIMENSIONS = 0.05, 5
 SIZE_WEIGHT, NUM_SEEDS = 0.5, 25
 LEAST_THRESHOLD = 0.015  # and its documented limit
 MAX_SEEDS = 200
-DEFAULT = "~"  # an argument that is left at its default
+DEFAULT = "~"  # an argument left at its default
 
 
 class _Arguments:
-    """Arguments by place; `'~'` stands for the default."""
+    """Arguments by position; `'~'` is the default."""
 
     def __init__(self, c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> None:
         self.c, self.stage, self.call, self.env = c, stage, call, env
 
     def given(self, place: int) -> ast.Node | None:
-        """The argument at a place, unless it is left out."""
+        """The argument at a position, unless it is left out."""
         node = self.call.args[place] if place < len(self.call.args) else None
         return None if isinstance(node, ast.Literal) and node.value == DEFAULT else node
 
@@ -59,7 +59,7 @@ class _Arguments:
         return int(found) if node is not None or fallback else None
 
     def weight(self, place: int) -> tuple[Value, tuple[str, ...]]:
-        """What a row counts, and the column that says so."""
+        """The weight of a row, and the column that gives it."""
         node = self.given(place)
         if node is None:
             return constant(1, "long"), ()
@@ -76,7 +76,7 @@ class _Arguments:
         return self.c.expr(node, scope_of(self.stage, self.env))
 
     def wildcards(self, place: int) -> dict[str, Value]:
-        """Type -> the value that stands for any value, from this place on."""
+        """Type -> the value that represents any value, from this position on."""
         out: dict[str, Value] = {}
         for at in range(place, len(self.call.args)):
             node = self.given(at)
@@ -100,8 +100,10 @@ def _percent(name: str, weight: str, total: str) -> Figure:
 
 
 def basket(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """All frequent patterns. One whose rows agree in more columns has their values as well, and stands once; what says
-    most comes first, rows times values."""
+    """All frequent patterns, ordered by rows times values.
+
+    A pattern whose rows agree in more columns has their values as well, and is listed once.
+    """
     given = _Arguments(c, stage, call, env)
     share = given.number(0, "Threshold", THRESHOLD, LEAST_THRESHOLD, 1)
     weight, column = given.weight(1)
@@ -113,8 +115,10 @@ def basket(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
 
 
 def autocluster(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """The patterns whose score no neighbour's exceeds: coverage^SizeWeight x (values / columns)^(1 - SizeWeight). One in
-    NumSeeds of the rows is the least a pattern has, and at most NumSeeds are shown."""
+    """The patterns whose score no neighbour's exceeds: coverage^SizeWeight x (values / columns)^(1 - SizeWeight).
+
+    One in NumSeeds of the rows is the least that a pattern has, and at most NumSeeds are shown.
+    """
     given = _Arguments(c, stage, call, env)
     balance = given.number(0, "SizeWeight", SIZE_WEIGHT, 0, 1)
     weight, column = given.weight(1)
@@ -132,8 +136,10 @@ def autocluster(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage
 
 
 def diffpatterns(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """The patterns whose shares of the two halves differ by at least Threshold, and by more than those of any neighbour
-    that differs in the same direction."""
+    """The patterns whose shares of the two halves differ by at least Threshold.
+
+    They must also differ by more than any neighbour that differs in the same direction.
+    """
     if len(call.args) < 3:
         raise KqlBindError("diffpatterns takes a column and the two values that split the rows", call.span)
     given = _Arguments(c, stage, call, env)

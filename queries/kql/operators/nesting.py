@@ -108,7 +108,7 @@ def _others(
 
 
 def _joined(c: TableBinder, kept: Stage, found: Stage, depth: int) -> Stage:
-    """The levels above beside this one; the row of the others has nothing below it."""
+    """The levels above joined with this one; the row of the others has nothing below it."""
     above = [v for v in kept.columns if v.name != "$o"]
     own = [v for v in found.columns if v.name in (f"$k{depth}", f"$a{depth}")]
     columns = named_columns([(v.name, v.value()) for v in (*above, *own)])
@@ -132,7 +132,7 @@ def _named(holes: str, columns: tuple[StageColumn, ...]) -> str:
 
 
 def top_hitters(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The values that come up most, or weigh most; counted exactly here."""
+    """The most frequent values, or those with the highest weight; counted exactly here."""
     limit = limit_of(c, node.parts["limit"], env)
     row = scope_of(stage, env)
     ((name, value),) = named_values(c, (node.parts["of"],), row)

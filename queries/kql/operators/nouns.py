@@ -42,7 +42,7 @@ def _arguments(name: str, args: Sequence[ast.Node], low: int, high: int, node: a
 
 
 def during_job(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
-    """Rows on the nodes of a job between its start and its end; of a running job, up to now."""
+    """Rows on the nodes of a job between its start and its end; for a running job, up to now."""
     _arguments("during_job", args, 1, 2, node)
     time, host = _column(stage, TIMES, "datetime", node), _column(stage, HOSTS, "string", node)
     wanted = [c.expr(arg, Scope(env)) for arg in args]
@@ -89,7 +89,7 @@ def within(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Nod
 
 
 def followed_by(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
-    """Rows that something followed, with when and how much later."""
+    """Rows with a later row in the other table, with when and how much later."""
     time, host = _column(stage, TIMES, "datetime", node), _column(stage, HOSTS, "string", node)
     span, other, other_time, other_host = _span_and_table(c, "followed_by", args, node, env)
     after = Value(Sql('"o"."at"'), "datetime", False)

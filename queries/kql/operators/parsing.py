@@ -18,8 +18,8 @@ from queries.kql.values import Value, constant, plain, sql
 
 KINDS = ("simple", "regex", "relaxed")
 FLAGS = "imsU"
-# How a typed hole reads; a string hole takes anything. Dates and spans have many spellings: they take all up to the
-# next text and are judged afterwards.
+# The pattern of a typed hole; a string hole matches anything. Dates and timespans have many spellings: they match
+# everything up to the next text and are converted afterwards.
 _WHOLE, _REAL = r"[-+]?\d+", r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _HOLES = {"int": _WHOLE, "long": _WHOLE, "real": _REAL, "decimal": _REAL, "bool": r"(?:true|false|True|False|0|1)",
           "guid": r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"}  # fmt: skip
@@ -35,7 +35,7 @@ def _hole(capture: ast.Capture, kind: str, last: bool) -> str:
 
 
 def _groups(text: str) -> int:
-    """Groups a piece of a user's regular expression opens itself."""
+    """The number of groups in a user's regular expression."""
     bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", "", text)
     return len(re.findall(r"\((?!\?)|\(\?P?<\w", bare))
 
@@ -76,7 +76,7 @@ def _kind(node: ast.Operator) -> tuple[str, str]:
 
 
 def parse(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Holes between texts: simple fills all of them or none, relaxed each by itself, regex takes patterns between."""
+    """Holes between texts: simple fills all of them or none, relaxed each by itself, regex allows patterns between."""
     kind, flags = _kind(node)
     source = to_type(c.expr(node.parts["value"], scope_of(stage, env)), "string")
     pattern, captures = _pattern(node, kind, flags)
@@ -91,7 +91,7 @@ def parse(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         if capture.type != "string" and kind != "relaxed":
             matched.append(sql("({0} IS NOT NULL)", "bool", value, nullable=False))
     whole = sql("(" + " AND ".join(f"{{{i}}}" for i in range(len(matched))) + ")", "bool", *matched, nullable=False)
-    strict = len(matched) > 1 and kind == "simple"  # in the simple mode one bad hole empties them all
+    strict = len(matched) > 1 and kind == "simple"  # in simple mode one bad hole empties them all
     for capture, value in holes:
         kept = sql("CASE WHEN {0} THEN {1} END", capture.type, whole, value, nullable=True) if strict else value
         merged[capture.name] = kept
@@ -143,7 +143,10 @@ def _by_delimiters(source: Value, names: list[str], node: ast.Operator, c: Table
 
 
 def _by_regex(source: Value, names: list[str], pattern: str, node: ast.Operator) -> Value:
-    """The value of each name, or null: the pattern's first two groups are key and value, and a key's first value counts."""
+    """The value of each name, or null.
+
+    The pattern's first two groups are key and value; the first value of a key counts.
+    """
     check_regex(constant(pattern, "string"), node.span)
     if group_count(pattern) < 2:
         raise KqlBindError("parse-kv needs a regular expression with two groups: key and value", node.span)

@@ -1,9 +1,9 @@
-"""Patterns of values that many rows share: what basket, autocluster and diffpatterns look for.
+"""Patterns of values that many rows share: what basket, autocluster and diffpatterns search for.
 
 A pattern gives values to some columns and leaves the others open (a wildcard). Only values that enough rows have can be
-part of one, so each column is first reduced to the numbers of its frequent values, in the order of their texts, and
-rows that are then alike are one cell with a weight. All combinations of columns are tried on the cells: the answer is
-exact, and neither the order of rows nor chance changes it.
+in one, so each column is first reduced to the numbers of its frequent values, in the order of their texts, and rows
+that are then equal are one cell with a weight. All combinations of columns are tried on the cells: the answer is exact,
+and depends neither on the order of rows nor on chance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_COMBINATIONS = 16_384  # of columns: 14 of them, or 18 of which at most five
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows to look at. ``weights`` are one number per row and side: one side, or A and B."""
+    """The rows to examine. ``weights`` are one number per row and side: one side, or A and B."""
 
     stage: Stage
     columns: tuple[StageColumn, ...]
@@ -36,8 +36,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """What was found: a relation with n0, n1 (weights), size (how many values) and g0, g1, ... (the numbers of values,
-    0 for a wildcard); the relations of each column's values by number, and the whole weight of each side as SQL."""
+    """The result.
+
+    It holds a relation with n0, n1 (weights), size (the number of values) and g0, g1, ... (the numbers of values, 0 for
+    a wildcard), the relations of each column's values by number, and the whole weight of each side as SQL.
+    """
 
     relation: str
     values: tuple[str, ...]
@@ -55,7 +58,7 @@ class Figure:
 
 
 def rows_of(stage: Stage, call: ast.Call, weights: Sequence[Value], without: Sequence[str] = ()) -> Rows:
-    """The columns that can be part of a pattern: all but the named ones."""
+    """The columns that can be in a pattern: all except the named ones."""
     columns = tuple(v for v in stage.visible if v.name not in without)
     dynamic = next((v.name for v in columns if v.type == "dynamic"), None)
     if dynamic:
@@ -66,8 +69,10 @@ def rows_of(stage: Stage, call: ast.Call, weights: Sequence[Value], without: Seq
 
 
 def find(c: TableBinder, rows: Rows, share: float, most: int | None = None, *, whole: bool = False) -> Patterns:
-    """Every pattern that on some side has at least this share of the weight, of at most so many values. ``whole``: a
-    column in which all of a pattern's rows agree is given that value, too; it says nothing that the others do not say."""
+    """Every pattern of at most this many values that has at least this share of the weight on some side.
+
+    ``whole``: a column in which all of a pattern's rows agree is given that value, too; it adds no information.
+    """
     width = len(rows.columns)
     most = min(most or width, width)
     if sum(comb(width, size) for size in range(1, most + 1)) > MAX_COMBINATIONS:
@@ -78,7 +83,8 @@ def find(c: TableBinder, rows: Rows, share: float, most: int | None = None, *, w
     flat = _flat(c, rows)
     sides = range(len(rows.weights))
     totals = tuple(f'(SELECT sum(w{s}) FROM "{flat}")' for s in sides)
-    # Reals summed in another order differ in their last digits, which must not decide about what is just at the limit.
+    # Reals summed in another order differ in their last digits, which must not decide about a pattern just at the
+    # limit.
     least = ", ".join(f"{{0}} * sum(w{s}) AS l{s}" for s in sides)
     limits = c.add(Sql(f'SELECT {least} FROM "{flat}"', bound(share - 1e-12, "real")), materialized=True)
     often = " OR ".join(f'(n{s} > 0 AND n{s} >= (SELECT l{s} FROM "{limits}"))' for s in sides)
@@ -88,7 +94,7 @@ def find(c: TableBinder, rows: Rows, share: float, most: int | None = None, *, w
 
 
 def _flat(c: TableBinder, rows: Rows) -> str:
-    """Each column's text and value, and the weights; what counts nothing is no row."""
+    """Each column's text and value, and the weights; a row without weight is dropped."""
     items = [text_of(v.value()).sql.label(quoted(f"t{i}")) for i, v in enumerate(rows.columns)]
     items += [v.value().sql.label(quoted(f"v{i}")) for i, v in enumerate(rows.columns)]
     items += [w.sql.label(quoted(f"w{s}")) for s, w in enumerate(rows.weights)]
@@ -98,7 +104,7 @@ def _flat(c: TableBinder, rows: Rows) -> str:
 
 
 def _frequent(c: TableBinder, flat: str, i: int, sides: int, often: str) -> str:
-    """The values of a column that can be part of a pattern, numbered from 1 in the order of their texts."""
+    """The values of a column that can be in a pattern, numbered from 1 in the order of their texts."""
     sums = ", ".join(f"sum(w{s}) AS n{s}" for s in range(sides))
     grouped = c.add(Sql(f'SELECT t{i} AS k, any_value(v{i}) AS v, {sums} FROM "{flat}" GROUP BY t{i}'))
     numbered = f'SELECT row_number() OVER (ORDER BY k) AS code, k, v FROM "{grouped}" WHERE {often}'
@@ -106,7 +112,7 @@ def _frequent(c: TableBinder, flat: str, i: int, sides: int, often: str) -> str:
 
 
 def _cells(c: TableBinder, flat: str, values: Sequence[str], sides: int) -> str:
-    """Rows with the numbers of their values, -1 for a rare one; rows that are alike once, with their weight."""
+    """Rows with the numbers of their values, -1 for a rare one; equal rows are merged, with their weight."""
     codes = ", ".join(f"coalesce(d{i}.code, -1) AS c{i}" for i in range(len(values)))
     joins = " ".join(f'LEFT JOIN "{v}" AS d{i} ON d{i}.k = f.t{i}' for i, v in enumerate(values))
     weights = ", ".join(f"f.w{s} AS w{s}" for s in range(sides))
@@ -147,8 +153,10 @@ def scored(c: TableBinder, found: Patterns, score: Sql, side: str = "0") -> Patt
 
 
 def peaks(c: TableBinder, found: Patterns) -> Patterns:
-    """The patterns that no neighbour of the same side outdoes: one value more or one value fewer. Of two that score the
-    same the one with more values stays."""
+    """The patterns with no better neighbour of the same side: one value more or one value fewer.
+
+    Of two with the same score, the one with more values is kept.
+    """
     width = range(len(found.columns))
     mine = ", ".join(f"g{i} AS k{i}" for i in width)
     opened = [", ".join(("0" if i == j else f"g{j}") + f" AS p{j}" for j in width) for i in width]
@@ -174,7 +182,7 @@ def peaks(c: TableBinder, found: Patterns) -> Patterns:
 
 
 def at_least(c: TableBinder, found: Patterns, score: float) -> Patterns:
-    """The patterns that score so much."""
+    """The patterns with at least this score."""
     kept = c.add(Sql(f'SELECT * FROM "{found.relation}" WHERE score >= round({{0}}, 9)', bound(score, "real")))
     return Patterns(kept, found.values, found.totals, found.columns)
 

@@ -25,7 +25,7 @@ Plugin = Callable[[TableBinder, Stage, ast.Call, Env], Stage]
 
 
 def evaluate(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Look the plugin up and run it; a declared schema fixes the columns."""
+    """Looks the plugin up and runs it; a declared schema fixes the columns."""
     call: ast.Call = node.parts["call"]
     schema = node.parts.get("schema")
     if call.name == "bag_unpack" and schema is not None:
@@ -51,7 +51,7 @@ def evaluate(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stag
 
 
 def _as_declared(c: TableBinder, stage: Stage, schema: ast.Schema) -> Stage:
-    """Exactly the declared columns: missing ones are null, `*` stands for those not named."""
+    """Exactly the declared columns: missing ones are null, `*` includes those not named."""
     named = {n for n, _ in schema.columns}
     found = dict(everything(stage))
     out: list[tuple[str, Value]] = []
@@ -64,7 +64,7 @@ def _as_declared(c: TableBinder, stage: Stage, schema: ast.Schema) -> Stage:
 
 
 def options(c: TableBinder, call: ast.Call, env: Env, names: tuple[str, ...]) -> dict[str, Value]:
-    """Arguments by place or by name."""
+    """Arguments by position or by name."""
     out: dict[str, Value] = {}
     for place, arg in enumerate(call.args):
         if isinstance(arg, ast.Named):
@@ -123,7 +123,7 @@ def _bag_options(c: TableBinder, call: ast.Call, env: Env) -> tuple[str, str, li
 
 
 def _kind_of(types: set[str]) -> str:
-    """The column type of the JSON types met under one key."""
+    """The column type for the JSON types found under one key."""
     types = types - {"NULL"}
     if types <= {"BIGINT", "UBIGINT"} and types:
         return "long"
@@ -168,7 +168,7 @@ def pivot(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
 
 
 def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: ast.Schema | None = None) -> Stage:
-    """`pivot`; with all columns declared the data need not be asked which values there are."""
+    """`pivot`; with all columns declared, the data need not be queried for the values."""
     if not call.args or not isinstance(call.args[0], ast.Name):
         raise KqlBindError("pivot needs a column", call.span)
     row = scope_of(stage, env)
@@ -207,7 +207,7 @@ def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: a
 def _pivot_keys(
     c: TableBinder, stage: Stage, rest: list[ast.Node], row: Scope, used: set[str]
 ) -> list[tuple[str, Value]]:
-    """The columns that make a row: those named after the aggregate, or all that are not used."""
+    """The columns that make a row: those named after the aggregate, or all unused ones."""
     if not rest:
         return [(n, v) for n, v in everything(stage) if n not in used]
     keys = [(n.name, c.expr(n, row)) for n in rest if isinstance(n, ast.Name)]
@@ -217,7 +217,7 @@ def _pivot_keys(
 
 
 def narrow(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """Every cell a row of its own: the row's number, the column's name, the value as text."""
+    """One row per cell: the row's number, the column's name, the value as text."""
     ordered = c.serialized(stage)
     assert ordered.order is not None
     names = [constant(v.name, "string") for v in ordered.visible]
@@ -233,19 +233,19 @@ def narrow(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
 
 
 def identity(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """The rows as they are."""
+    """The rows unchanged."""
     return stage
 
 
 def estimate_rows_count(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """How many rows there are; exact here."""
+    """The number of rows; exact here."""
     return c.emit(
         stage, [("EstimatedRowsCount", sql("count(*)", "long", nullable=False))], keep_hidden=False, is_sorted=False
     )
 
 
 def ip_lookup(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """Rows joined with the networks of a table that hold their address."""
+    """Rows joined with the networks of a table that contain their address."""
     if len(call.args) < 3:
         raise KqlBindError(f"{call.name} takes a table, an address and a network column", call.span)
     plain_args = [a for a in call.args if not isinstance(a, ast.Named)]

@@ -1,4 +1,4 @@
-"""render: the rows stay as they are; what is to be drawn of them goes with the answer."""
+"""render: the rows stay unchanged; the chart to draw of them goes with the answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queries.kql.errors import KqlBindError, Span, nearest
 from queries.kql.stages import Env, Stage, StageColumn
 from queries.kql.values import NUMERIC
 
-#: Charts of which the horizontal axis is time, where a column of times is there.
+#: Charts with time on the horizontal axis, if there is a column of times.
 OVER_TIME = ("timechart", "anomalychart", "areachart", "linechart", "stackedareachart", "timepivot")
 #: The language's kinds of charts; ``table`` is the rows themselves.
 KINDS = (
@@ -48,7 +48,7 @@ def render(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
 
 
 def _properties(nodes: Sequence[ast.Node]) -> Iterator[tuple[str, list[ast.Node]]]:
-    """Each property with its values: what has no name of its own goes on with the list before it."""
+    """Each property with its values: an unnamed value continues the list before it."""
     name, values = "", list[ast.Node]()
     for node in nodes:
         if not isinstance(node, ast.Named):
@@ -89,7 +89,7 @@ def _value(name: str, nodes: Sequence[ast.Node]) -> Any:
 
 
 def _axis(kind: str, columns: Sequence[StageColumn]) -> StageColumn:
-    """The first column, where time is drawn the first of times; the axis of ``make-series`` is its last column."""
+    """The first column, or the first of times for charts over time; the axis of ``make-series`` is its last column."""
     if kind not in OVER_TIME:
         return columns[0]
     times = [column for column in columns if column.type in ("datetime", "timespan")]

@@ -14,7 +14,7 @@ from queries.kql.values import Value, sql
 
 
 def where(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Keep the rows for which the condition is true."""
+    """Keeps the rows for which the condition is true."""
     scope = scope_of(stage, env, windowed=True)
     test = c.condition(node.parts["value"], scope)
     assert scope.stage is not None
@@ -109,13 +109,13 @@ def sample_distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) 
 
 
 def consume(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """All rows are computed and none is given. A hash over them is null only where there are none anyway."""
+    """Computes all rows and returns none. A hash over them is null only if there are none anyway."""
     read = Sql(f'(SELECT bit_xor(hash("k")) FROM "{stage.relation}" AS "k") IS NULL')
     return c.emit(stage, everything(stage), refine=lambda q: q.where(read))
 
 
 def same(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """`as` leaves the rows as they are."""
+    """`as` leaves the rows unchanged."""
     return stage
 
 

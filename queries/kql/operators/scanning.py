@@ -1,8 +1,8 @@
 """scan: a state machine over the rows in order, as a recursive CTE that takes one row at a time.
 
-For each row the steps are asked from the last to the first. A row that fits step k while step k-1 has a state
-promotes that state (check 1); else it may continue the state of step k itself, or begin a new sequence at the first
-step (check 2). Each step's state holds, for every step up to it, the columns that conditions and assignments name.
+For each row the steps are tried from the last to the first. A row that fits step k while step k-1 has a state promotes
+that state (check 1). Otherwise it may continue the state of step k itself, or begin a new sequence at the first step
+(check 2). Each step's state holds, for every step up to it, the columns that conditions and assignments name.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Machine:
         return sql("coalesce({0}, false)", "bool", self.c.condition(self.steps[step].when, scope), nullable=False)
 
     def layer(self, inner: Sql, items: list[tuple[str, Any]]) -> Sql:
-        """One more SELECT over the layer below, with named columns added."""
+        """Adds a SELECT over the layer below, with named columns added."""
         made = ", ".join(f'{{{i + 1}}} AS "{n}"' for i, (n, _) in enumerate(items))
         return Sql(f'SELECT "t".*, {made} FROM ({{0}}) AS "t"', inner, *(e for _, e in items))
 

@@ -12,8 +12,11 @@ from queries.kql.values import Value, sql
 
 
 def sequence_detect(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """A row for each different run of moments, one for each condition in turn: each later than the one before, no step
-    longer than the first timespan and the whole no longer than the second."""
+    """A row for each different sequence of moments, one for each condition in turn.
+
+    Each moment is later than the one before, no step is longer than the first timespan, and the whole no longer than
+    the second.
+    """
     if len(call.args) < 4:
         raise KqlBindError(
             "sequence_detect takes a time, the longest step, the longest sequence, conditions and dimensions", call.span
@@ -52,7 +55,7 @@ def _timespan(c: TableBinder, node: ast.Node, env: Env) -> Value:
 def _conditions(
     c: TableBinder, call: ast.Call, row: Scope
 ) -> tuple[list[tuple[str, Value]], list[tuple[str, Value]]]:  # fmt: skip
-    """Conditions by their names; what is no condition is a dimension."""
+    """Conditions by their names; other arguments are dimensions."""
     tests: list[tuple[str, Value]] = []
     dimensions: list[tuple[str, Value]] = []
     for arg in call.args[3:]:

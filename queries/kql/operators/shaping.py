@@ -27,7 +27,7 @@ def named_values(
 
 
 def is_column(name: str, value: Value, scope: Scope) -> bool:
-    """Whether a value is a column of the row as it is; so is tolong() of a long."""
+    """Is a value a column of the row, unchanged? tolong() of a long is."""
     return name in scope.columns and scope.columns[name].sql is value.sql
 
 
@@ -84,13 +84,13 @@ def project_away(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> 
 
 
 def project_keep(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Only these, in the order they had."""
+    """Only these, in their existing order."""
     kept = {n for part in node.nodes("columns") for n in _matching(stage, part)}
     return c.emit(stage, [(n, v) for n, v in everything(stage) if n in kept])
 
 
 def project_by_names(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The columns that constant texts and arrays name, wildcards included; unknown names are passed over."""
+    """The columns that constant texts and arrays name, wildcards included; unknown names are ignored."""
     order: list[str] = []
     for part in node.nodes("columns"):
         value = c.expr(part, Scope(env))
@@ -106,7 +106,7 @@ def project_by_names(c: TableBinder, stage: Stage, node: ast.Operator, env: Env)
 
 
 def project_rename(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """New names in the old places."""
+    """New names in the old positions."""
     renamed: dict[str, str] = {}
     for part in node.nodes("columns"):
         assert isinstance(part, ast.Named)
@@ -127,7 +127,7 @@ def project_reorder(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) 
         assert isinstance(part, ast.SortKey)
         found = _matching(stage, part.value)
         if part.ascending is not None:
-            # As people sort names: Host between gpu and job, not before both.
+            # In natural order, ignoring case: Host between gpu and job, not before both.
             found = sorted(found, key=lambda n: (n.casefold(), n.swapcase()), reverse=not part.ascending)
         order += [n for n in found if n not in order]
     values = dict(everything(stage))
@@ -135,7 +135,7 @@ def project_reorder(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) 
 
 
 def serialize(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Fix the order of rows. Unlike extend, a computed column never replaces one: it steps aside (Host1)."""
+    """Fixes the order of rows. Unlike extend, a computed column never replaces one: it is renamed (Host1)."""
     made = c.serialized(stage)
     if not node.nodes("columns"):
         return made
@@ -152,7 +152,7 @@ def serialize(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Sta
 
 
 def assert_schema(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The rows as they are, if their columns are the declared ones."""
+    """The rows unchanged, if their columns are the declared ones."""
     wanted = [(n, k) for n, k in node.parts["schema"].columns if n != "*"]
     found = [(v.name, v.type) for v in stage.visible]
     if found[: len(wanted)] != wanted or (len(found) > len(wanted) and ("*", "") not in node.parts["schema"].columns):

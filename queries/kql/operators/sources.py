@@ -1,4 +1,4 @@
-"""Tables that a query makes itself: print, range, datatable."""
+"""Tables that a query creates itself: print, range, datatable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CELLS = 20_000
 
 
 def print_(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
-    """One row. R6: unnamed values are print_0, print_1 by place."""
+    """One row. R6: unnamed values are print_0, print_1 by position."""
     scope = Scope(env)
     columns: list[tuple[str, Value]] = []
     names = Names()
@@ -36,7 +36,7 @@ def print_(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
 
 
 def range_(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
-    """An arithmetic run, both ends included."""
+    """An arithmetic sequence, both ends included."""
     scope = Scope(env)
     start, stop, step = (c.expr(node.parts[k], scope) for k in ("from", "to", "step"))
     name = node.parts["name"]

@@ -1,4 +1,4 @@
-"""Cuts one statement in two: cheap steps that read the store, and what is made of their rows elsewhere."""
+"""Cuts one statement in two: cheap steps that read the store, and the processing of their rows elsewhere."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from queries.kql.budget import look
 from queries.kql.errors import KqlBindError
 from queries.kql.wall.judging import MOST_TEXT, cheap
 
-#: The name of a step where it is read; what must not stand before it is looked for behind the quote, since a search for a
-#: fixed letter is many times as fast.
+#: A reference to a step. What must not precede it is tested after the quote: a search for a fixed letter is many times
+#: as fast.
 _STEP = re.compile(r'"(?<![.\w]")(?<!AS ")(\w+)"')
-#: Where one of these reads a step, it may read it more than once.
+#: If one of these reads a step, it may read it more than once.
 _AGAIN = re.compile(r"\b(?:LATERAL|RECURSIVE|EXISTS|ASOF)\b")
-#: So often the engine may have to read the steps of one query; each doubling ``union`` doubles that.
+#: The maximum number of step reads in one query; each doubling ``union`` doubles it.
 MOST_READS = 4_000
-#: Streams of one statement: each needs a thread and reads the store by itself.
+#: The maximum number of streams in one statement: each needs a thread and reads the store by itself.
 MOST_STREAMS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSql:
-    """SQL and its parameters. ``linear``: every function that it calls is declared as ``Cost.LINEAR``; ``words``: what the
-    templates of those call."""
+    """SQL and its parameters.
+
+    ``linear``: every function that it calls is declared as ``Cost.LINEAR``; ``words``: the words that their templates
+    call.
+    """
 
     sql: str
     parameters: list[Any]
@@ -35,7 +38,7 @@ class BoundSql:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows that the part beside the store gives: the step's name, its statement, and whether it is read only once."""
+    """Rows that the half beside the store produces: the step's name, its statement, and whether it is read only once."""
 
     name: str
     statement: BoundSql
@@ -44,33 +47,33 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A statement in two parts."""
+    """A statement cut in two: the streams beside the store, and the rest."""
 
     near: tuple[Stream, ...]
     far: BoundSql
 
 
 Step = tuple[str, Any, bool]
-#: The text around steps: a hole for each of them, and one for what reads them.
+#: The text around steps: a hole for each of them, and one for their reader.
 Template = Callable[[Sequence[Step]], str]
 
 
 class Parts(Protocol):
-    """What a whole statement was compiled to (``queries.kql.parts``)."""
+    """The compiled pieces of a whole statement (``queries.kql.parts``)."""
 
     @property
     def last(self) -> BoundSql:
-        """What reads the steps, without them."""
+        """The final reader of the steps, without them."""
 
     def alone(self, name: str) -> BoundSql:
         """One step, without those that it reads."""
 
     def together(self, template: str, steps: Sequence[Step], reader: str | None = None) -> BoundSql:
-        """Steps, and ``reader`` or what reads them in the whole statement."""
+        """Steps, and ``reader`` or the final reader of the whole statement."""
 
 
 def parts_of(whole: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
-    """The text of each step in a whole statement of ours, and of what reads them last."""
+    """The text of each step in a whole statement of ours, and of their final reader."""
     places = []
     at = 0
     for name in names:
@@ -83,8 +86,11 @@ def parts_of(whole: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
 
 
 def reads_of(texts: dict[str, str], once: Collection[str], last: str) -> tuple[int, dict[str, list[str]]]:
-    """How many steps the engine sees, since it writes each out at every place that reads it (but those of ``once``, which
-    are materialized), and whom each step reads, as often as it does. Raises ``KqlBindError`` beyond ``MOST_READS``."""
+    """The number of steps that the engine sees, and the steps that each step reads, as often as it does.
+
+    The engine writes a step out at every place that reads it, except those of ``once``, which are materialized. Raises
+    ``KqlBindError`` beyond ``MOST_READS``.
+    """
     reads: dict[str, list[str]] = {}
     cost: dict[str, int] = {}
     most = 0
@@ -110,7 +116,7 @@ def is_cheap(whole: BoundSql, names: Sequence[str], once: Collection[str]) -> bo
 
 
 def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Template) -> Cut:
-    """``stored``: the steps that read the store's tables."""
+    """Cuts a statement. ``stored``: the steps that read the store's tables."""
     statements = {name: parts.alone(name) for name, _, _ in steps}
     texts = {name: one.sql for name, one in statements.items()}
     last = parts.last.sql
@@ -183,7 +189,7 @@ def _stream(
 
 
 def _once(name: str, far: Sequence[Step], reads: dict[str, list[str]], last: Sequence[str]) -> bool:
-    """Whether the far part reads the step at one place only, by one way. ``last``: the steps that are read at the end."""
+    """Does the far half read the step at one place only, by one path? ``last``: the steps that the final reader uses."""
     ways = {n: last.count(n) for n in (*(step[0] for step in far), name)}
     for other, _, _ in reversed(far):
         for n in reads[other]:

@@ -1,8 +1,8 @@
 """Behind the wall: a process (``main``) waits for statements on a socket and forks for each.
 
-The process that waits has everything imported, runs no thread and opens no database, so that a fork is safe and takes
-milliseconds. What it forks runs one statement in a database of its own, and ends. It is killed at will: nothing is in it
-that anybody else needs.
+The waiting process has everything imported, runs no thread and opens no database, so that a fork is safe and takes
+milliseconds. Its child runs one statement in its own database, and exits. It may be killed at any time: it holds
+nothing that anything else needs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-#: A frame on the socket of one statement: what it is and how long.
+#: A frame on the socket of one statement: its type and length.
 HEAD = struct.Struct("!cQ")
 PID, DATA, END, ERROR = b"P", b"D", b"E", b"X"
 MOST_FDS = 64
-#: Rows of an answer that are handed on together: the row and byte budgets are looked at behind each.
+#: Rows of an answer that are sent together: the row and byte budgets are checked after each batch.
 ROWS_AT_ONCE = 2_048
 _PDEATHSIG = 1
 
@@ -39,7 +39,7 @@ def serve(listening: socket.socket) -> None:
 
     python.prepare()
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exit statuses are not needed
     while True:
         message, control, _, _ = listening.recvmsg(16, socket.CMSG_SPACE(MOST_FDS * 4))
         fds = array.array("i")
@@ -55,7 +55,7 @@ def serve(listening: socket.socket) -> None:
 
 
 def _alone(fds: list[int]) -> None:
-    """One statement, from its question to the end of the process."""
+    """One statement, from its request to the end of the process."""
     code = 1
     try:
         _die_with_parent()
@@ -78,7 +78,7 @@ def _send(asker: socket.socket, kind: bytes, payload: Any) -> None:
 
 
 def _question(asker: socket.socket) -> dict[str, Any]:
-    """The parent is trusted: it is the service."""
+    """Receives the request. The parent is trusted: it is the service."""
     with asker.makefile("rb") as file:
         (length,) = struct.unpack("!Q", file.read(8))
         found: dict[str, Any] = pickle.loads(file.read(length))
@@ -127,7 +127,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
         _send(asker, ERROR, json.dumps({"kind": "KqlRuntimeError", "message": asked["too_much"]}).encode())
     except duckdb.Error as problem:
         error = engine_error(problem, False, None)
-        if "MemoryError" in str(problem):  # of a body in Python
+        if "MemoryError" in str(problem):  # from a body in Python
             error = KqlRuntimeError(asked["too_much"])
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
     except KqlError as error:
@@ -137,7 +137,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
 
 
 def _limit(memory: int) -> None:
-    """What the process may allocate on top of what it was forked with; the kernel refuses more, whoever asks."""
+    """The memory that the process may allocate beyond what it had when forked; the kernel refuses more."""
     data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     most = data + memory
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -159,10 +159,10 @@ def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int]) -> dic
         }
     )  # fmt: skip
     con.execute("SET TimeZone = 'UTC'")
-    con.execute("SET enable_progress_bar = false")  # drawn for who sits before a prompt, as which "python -c" counts
+    con.execute("SET enable_progress_bar = false")  # drawn in an interactive session, as which "python -c" counts
     for (name, once), fd in zip(asked["streams"], streams, strict=True):
         _take(con, name, once, fd)
-    # The folder of temporary files is opened when it is first needed, which no external access would forbid.
+    # The folder of temporary files is opened at first use, which would fail without external access.
     con.execute("SET allowed_directories = ?", [[asked["folder"]]])
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
@@ -186,7 +186,7 @@ def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int]) -> dic
 
 
 def _take(con: Any, name: str, once: bool, fd: int) -> None:
-    """The rows of a step that ran beside the store, under its name and with its types."""
+    """Registers the rows of a step that ran beside the store, under its name and with its types."""
     import pyarrow as pa
 
     file = os.fdopen(fd, "rb", buffering=2**16)
@@ -204,5 +204,5 @@ def _quoted(name: str) -> str:
 
 
 def main(fd: int) -> None:
-    """The process that forks, on the socket of this number."""
+    """Runs the forking process, on the socket of this number."""
     serve(socket.socket(fileno=fd))

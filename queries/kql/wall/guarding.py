@@ -1,8 +1,9 @@
-"""Watches the memory of statements that run beside the store, and interrupts one whose memory is over.
+"""Watches the memory of statements that run beside the store, and interrupts one that exceeds its share.
 
-What such a statement takes grows from chunk to chunk (groups of ``summarize``, the smaller side of a join, a sort), and between
-two chunks it can be interrupted. The engine counts memory for all its connections together, so what is measured is what the
-process has grown by since the statement began, less the pages of tables that the engine keeps as long as there is room.
+The memory of such a statement rises from chunk to chunk (groups of ``summarize``, the smaller side of a join, a sort),
+and between two chunks it can be interrupted. The engine counts memory for all its connections together. So the guard
+measures the growth of the process since the statement began, without the pages of tables that the engine caches as long
+as there is room.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import duckdb
 
 from queries.kql.wall.memory import STRIKE, anonymous, memory_budget
 
-#: How often memory is looked at; a statement that ends sooner is not.
+#: How often memory is checked, seconds; a statement that ends sooner is not checked.
 LOOK_S = 0.02
 _KEPT = "BASE_TABLE", "METADATA", "EXTERNAL_FILE_CACHE", "OBJECT_CACHE", "ART_INDEX", "IN_MEMORY_TABLE", "TRANSACTION"
 
 
 def taken(con: duckdb.DuckDBPyConnection) -> int:
-    """Bytes of this process that are no pages of tables."""
+    """Bytes of this process that are not pages of tables."""
     with con.cursor() as beside:
         held = beside.execute(
             "SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag IN ?", [list(_KEPT)]
@@ -68,7 +69,7 @@ _GUARD = _Guard()
 
 
 class Guarded:
-    """Around one statement of ``con``, which may take ``share`` bytes (None: what a query may take)."""
+    """A context for one statement of ``con``, which may take ``share`` bytes (None: the limit of a query)."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, share: int | None = None) -> None:
         self.struck = False
@@ -85,8 +86,11 @@ class Guarded:
         return self
 
     def look(self) -> None:
-        """Interrupts the statement when its memory is over. The engine is only asked for the pages of tables when the process
-        has grown by so much, since asking costs as much as a small statement."""
+        """Interrupts the statement when it exceeds its share.
+
+        The engine is queried for the pages of tables only if the process has gained that much memory, because the query
+        costs as much as a small statement.
+        """
         with self._lock:
             if self._con is None or time.monotonic() - self._began < LOOK_S:
                 return

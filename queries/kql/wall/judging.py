@@ -1,6 +1,6 @@
 """Which SQL may run beside the store: what costs time and memory in proportion to the rows and bytes that it reads.
 
-The list says what may, never what may not. A statement that holds any other word goes behind the wall.
+The list names what is allowed, never what is not. A statement with any other word goes behind the wall.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-#: Words before a parenthesis that are no calls.
+#: Words before a parenthesis that are not calls.
 _GRAMMAR = (
     "AS IN VALUES OVER AND OR NOT FROM WHERE WHEN THEN ELSE ON BY SELECT WITH FILTER EXISTS HAVING ALL CASE BETWEEN USING "
     "MATERIALIZED UNION JOIN LIMIT IS END v DECIMAL"
 )
-#: Functions whose answer is no longer than their arguments (but for a constant factor) and takes one pass over them.
+#: Functions whose answer is no longer than their arguments (up to a constant factor) and takes one pass over them.
 _CHEAP = (
     "CAST TRY_CAST TRY coalesce nullif greatest least error isnan isinf isfinite "
     "lower upper length strlen contains starts_with ends_with prefix suffix instr substr left right split_part trim "
@@ -30,38 +30,42 @@ _CHEAP = (
 _MAY = frozenset(f"{_GRAMMAR} {_CHEAP}".lower().split())
 _QUOTED = re.compile(r"\"[^\"]*(?:\"\"[^\"]*)*\"|'[^']*(?:''[^']*)*'")
 _CALLED = re.compile(r"(?<![A-Za-z_])([A-Za-z_]\w*)\s*\(")
-#: Words that multiply rows, loop, or build lists; brackets build and read lists.
+#: Words that multiply rows, loop, or build lists; brackets build and index lists.
 _DEAR = re.compile(r"\b(?:LATERAL|RECURSIVE|ASOF|CROSS|unnest|lambda|GROUPING|EXISTS)\b|\[", re.IGNORECASE)
-#: Words of steps that keep rows until the last one was read; others hand each chunk on.
+#: Words of steps that keep rows until the last one was read; others pass each chunk on.
 _KEEPS = re.compile(r"\b(?:GROUP BY|ORDER BY|DISTINCT|JOIN|OVER|MATERIALIZED|UNION(?! ALL))\b", re.IGNORECASE)
 _JOIN = re.compile(r"\bJOIN\b", re.IGNORECASE)
-#: A statement with more than this takes the engine long to read and plan, and nothing interrupts that.
+#: A longer statement takes the engine long to parse and plan, and nothing interrupts that.
 MOST_TEXT = 30_000
-#: Texts put together so often: each may double its argument, and lines are up to 4 MiB long.
+#: The maximum number of text concatenations: each may double its argument, and lines are up to 4 MiB long.
 MOST_JOINED = 2
 MOST_JOINS = 2
-#: Steps as the engine sees them, who reads a step twice makes two of it.
+#: The maximum number of steps as the engine sees them; a step that is read twice counts twice.
 MOST_READ = 60
-#: A pattern longer than this, or one that counts or names a class of Unicode, can be a large automaton.
+#: A longer pattern, or one that counts or names a class of Unicode, can be a large automaton.
 MOST_PATTERN = 200
 _LARGE = re.compile(r"\{\s*\d+|\\[pP]")
-#: The edge of a word, as `has` says it at either end of a text: no other automaton is as small for its class.
+#: The edge of a word, which `has` puts at either end of a text: no other automaton is as small for its class.
 _EDGE = "[^\\p{L}\\p{N}]"
 #: The key of a member of a dynamic, as an engine's table spells it for a constant: a path of one step.
 _KEY = re.compile(
     r"CASE WHEN (CAST\(\$\d+ AS VARCHAR\)) IN \('', ''\) THEN '' \|\| \1 ELSE '' \|\| "
     r"replace\(replace\(\1, '', ''\), '', ''\) \|\| '' END"
 )
-#: The segments in which a search can match, as the text index names them: one membership in a bound list for each row.
+#: The segments in which a search can match, as the text index names them: one membership test in a bound list for each
+#: row.
 _SEGMENTS = re.compile(r"IN(?<=\bIN) \(SELECT unnest\(CAST\(\$\d+ AS INTEGER\[\]\)\)\)")
 _REGEX = re.compile(r"\bregexp_\w+\(")
-#: How a pattern of the query stands in a statement of ours: bound, with flags or fences of ours around it.
+#: The form of a query's pattern in a statement of ours: bound, with flags or anchors of ours around it.
 _CONSTANT = re.compile(r"(?:\s|\|\||\(|\)|CAST|AS|VARCHAR|\$\d+|''|\?)*$")
 
 
 def cheap(sql: str, parameters: Sequence[Any], reads: int = 1, words: frozenset[str] = frozenset()) -> bool:
-    """Whether a statement of ours may run beside the store. ``reads``: how many steps the engine makes of it; ``words``, in
-    lower case: what functions of installed packages call that are declared as linear."""
+    """Whether a statement of ours may run beside the store.
+
+    ``reads``: how many steps the engine makes of it. ``words``, in lower case: what functions of installed packages
+    call that are declared as linear.
+    """
     if len(sql) > MOST_TEXT or reads > MOST_READ:
         return False
     bare = _SEGMENTS.sub("IN ($1)", _KEY.sub("$1", _QUOTED.sub("''", sql)))
@@ -73,7 +77,7 @@ def cheap(sql: str, parameters: Sequence[Any], reads: int = 1, words: frozenset[
 
 
 def keeps_rows(sql: str) -> bool:
-    """Whether the memory of a cheap statement grows with the rows that it reads."""
+    """Does the memory of a cheap statement grow with the rows that it reads?"""
     return _KEEPS.search(_QUOTED.sub("''", sql)) is not None
 
 

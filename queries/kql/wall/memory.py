@@ -1,4 +1,4 @@
-"""What memory one query may take, how its two parts share it, and what a process has taken."""
+"""The memory limit of one query, how its two halves share it, and the memory used by a process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from queries.kql.errors import KqlRuntimeError
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-#: A statement beside the store is interrupted at this part of its share: between two looks it goes on taking.
+#: A statement beside the store is interrupted at this fraction of its share: between two checks it goes on allocating.
 STRIKE = 0.8
-#: What may be left of the budget: pages that a forked process shares until it writes to them, and what two looks miss.
+#: The reserve in the budget: for pages that a forked process shares until it writes to them, and for what two checks
+#: miss.
 SPARE = 0.1
-#: With less not even the engine of a forked process could start.
+#: With less, not even the engine of a forked process could start.
 LEAST = 256 * 10**6
-#: The engine needs about so much for each of its threads (its own advice); stacks of threads are reserved, hardly used.
+#: The engine needs about this much for each of its threads (its own advice); stacks of threads are reserved, hardly
+#: used.
 THREAD_BYTES = 125 * 10**6
 STACK_BYTES = 8 * 2**20
 
@@ -37,10 +39,10 @@ def memory_budget() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How a statement behind the wall divides its budget, in bytes. They add up to ``1 - SPARE`` of it.
+    """How a statement behind the wall divides its budget, in bytes. The shares add up to ``1 - SPARE`` of it.
 
-    ``answer`` is held by the service until the answer is whole, ``near`` is what the steps beside the store may take, and
-    ``far`` is what the kernel lets the forked process have on top of what it was forked with.
+    ``answer`` is held by the service until the answer is whole, ``near`` is for the steps beside the store, and ``far``
+    is the kernel's limit for the forked process beyond what it had when forked.
     """
 
     answer: int
@@ -49,16 +51,21 @@ class Shares:
 
     @classmethod
     def of(cls, memory: int, most_bytes: int | None, is_near_growing: bool) -> Shares:
-        """``most_bytes``: of the answer, if they are limited. ``is_near_growing``: whether the steps beside the store keep
-        rows, as groups and sorts do; a filter keeps none."""
+        """``most_bytes``: the limit of the answer, if any.
+
+        ``is_near_growing``: whether the steps beside the store keep rows, as groups and sorts do; a filter keeps none.
+        """
         answer = min(memory // 8, most_bytes or memory // 8)
         near = memory // 3 if is_near_growing else 0
         return cls(answer, near, int((1 - SPARE) * memory) - answer - near)
 
     @property
     def engine(self) -> int:
-        """What the engine in the forked process may hold before it writes to disk. Its allocator reserves more than it
-        uses (200 MB more in a sort), and what it does not count (rows on their way, bodies in Python) comes on top."""
+        """What the engine in the forked process may hold before it writes to disk.
+
+        Its allocator reserves more than it uses (200 MB more in a sort), and uncounted memory (rows in transit, bodies
+        in Python) comes on top.
+        """
         return self.far // 2
 
     @property
@@ -67,7 +74,7 @@ class Shares:
 
     @property
     def limit(self) -> int:
-        """For the kernel: the share, and stacks, which count as used when a thread starts."""
+        """The kernel's limit: the share, plus stacks, which count as used when a thread starts."""
         soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
         return self.far + self.threads * (STACK_BYTES if soft == resource.RLIM_INFINITY else soft)
 
@@ -77,8 +84,10 @@ def too_much(memory: int) -> str:
 
 
 def anonymous(pid: int | str = "self") -> int:
-    """Resident bytes of a process that are no file's, those shared with the process it was forked from among them; 0 when
-    it is gone. One short read."""
+    """Resident bytes of a process that no file backs, including those shared with its parent; 0 if it is gone.
+
+    One short read.
+    """
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except (OSError, ValueError):

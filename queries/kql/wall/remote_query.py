@@ -1,4 +1,4 @@
-"""Asks behind the wall: a process for one statement, fed by the store, watched, and killed when its time or memory is over."""
+"""Runs a statement behind the wall: in one process, fed by the store, watched, and killed at its time or memory limit."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from queries.kql.wall.memory import Shares, memory_budget, too_much
 
 log = structlog.get_logger()
 _ROOT = Path(__file__).parents[3]
-#: How often time and client of a process are looked after; its memory is the kernel's to limit.
+#: How often the time limit and the client of a process are checked, seconds; the kernel limits its memory.
 LOOK_S = 0.01
-#: Rows that a stream hands over together: a chunk of the engine, so that of long lines no more are held than need be.
+#: Rows that a stream sends together: a chunk of the engine, so that no more long lines are held than necessary.
 ROWS_AT_ONCE = 2_048
-#: Temporary files of one query: so many times its memory.
+#: Temporary files of one query: this many times its memory.
 DISK_SHARE = 4
-#: A process that was forked says its number at once; one that does not is not there.
+#: A forked process sends its number at once; one that does not within this has failed.
 START_S = 10.0
 
 
@@ -64,7 +64,7 @@ class Forker:
             self._socket.close()
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         env = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-        env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a pool of threads would not outlive the fork
+        env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a pool of threads would not survive the fork
         env |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # others reserve a gigabyte at once, which a limit would count
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from queries.kql.wall.forking import main; main({its.fileno()})"],
@@ -75,7 +75,7 @@ class Forker:
         return mine
 
     def send(self, fds: list[int]) -> None:
-        """Has a process forked that gets these."""
+        """Forks a process that receives these."""
         with self._lock:
             try:
                 socket.send_fds(self._started(), [b"fork"], fds)
@@ -123,7 +123,7 @@ class _Feeder(threading.Thread):
         except duckdb.Error as problem:
             self.problem = KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
         except (OSError, pa.ArrowException):
-            pass  # nobody reads on
+            pass  # the reader is gone
 
     def stop(self) -> None:
         for _ in range(250):
@@ -139,7 +139,7 @@ class _Feeder(threading.Thread):
 
 
 class _Frames:
-    """The answer's bytes as they came, a file that Arrow reads; what is read is held no longer."""
+    """The answer's bytes as they arrive, a file that Arrow reads; what was read is released."""
 
     closed = False
 
@@ -191,7 +191,7 @@ class Asked:
         self._frames = _Frames()
 
     def answer(self) -> tuple[pa.Table, str | None]:
-        """The rows, and what they were cut at ("rows", "bytes"). Raises ``KqlError``, and ``duckdb.Error`` of the store."""
+        """The rows, and where they were cut ("rows", "bytes"). Raises ``KqlError``, and ``duckdb.Error`` of the store."""
         folder = tempfile.mkdtemp(prefix="faultline-query-")
         mine, its = socket.socketpair()
         try:
@@ -243,7 +243,7 @@ class Asked:
             elif kind == forking.DATA:
                 self._frames.add(payload)
             elif kind == forking.END:
-                self._pid = 0  # it ends by itself, and its number may soon be another's
+                self._pid = 0  # it exits by itself, and its number may be reused
                 self._problem_of_feeders()
                 found: dict[str, Any] = json.loads(payload)
                 return found
@@ -252,7 +252,7 @@ class Asked:
                 raise self._error(json.loads(payload))
 
     def _read(self, mine: socket.socket, length: int) -> bytearray:
-        """So many bytes; until they are there the limits are looked after."""
+        """Reads this many bytes; checks the limits while it waits."""
         wanted = bytearray(length)
         view, at = memoryview(wanted), 0
         while at < length:
@@ -285,7 +285,7 @@ class Asked:
             raise KqlRuntimeError("the query was cancelled")
 
     def _kill(self) -> None:
-        """The process is no child of this one; as long as its socket was not closed its number is its own."""
+        """The process is not a child of this one; as long as its socket is open, its number is its own."""
         if self._pid:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, 9)
