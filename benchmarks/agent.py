@@ -1,11 +1,11 @@
-"""What the node agent costs: memory, CPU share and wake-ups at 0, 20 and 1,000 lines a second; a stream of 50,000 a second;
-how fast it catches up.
+"""The cost of the node agent.
 
     python benchmarks/agent.py [--seconds 30] [--catch-up 500000]
 
-All sources that this host has are on (devices it lacks are looked for once a minute). The service is a stand-in in a
-process of its own that answers every batch with 200. CPU and wake-ups are the kernel's counts for the agent and its
-children; one core is 100 %.
+Measures memory, CPU share and wake-ups at 0, 20 and 1,000 lines a second; a stream of 50,000 a second; how fast it
+catches up. All sources that this host has are on (missing devices are searched for once a minute). The service is a
+stub in its own process that answers every batch with 200. CPU and wake-ups are the kernel's counts for the agent and
+its children; one core is 100 %.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Sink(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        # Lines of the benchmark, counted without reading the records: each is in exactly one.
+        # Lines of the benchmark, counted without parsing the records: each is in exactly one.
         self.seen.value += zstandard.ZstdDecompressor().decompress(body, max_output_size=1 << 28).count(MARK)
         text = b'{"status": "stored", "duplicate": false}'
         self.send_response(200)
@@ -121,7 +121,7 @@ def measured(agent: subprocess.Popen[bytes], log: Path, rate: float, seconds: fl
 
 
 def kept_up(agent: subprocess.Popen[bytes], log: Path, seen: Any, rate: float, seconds: float) -> dict[str, float]:
-    """A stream of so many lines a second: how far behind the service is when it ends, and for how long."""
+    """A stream of this many lines a second: how far behind the service is when it ends, and for how long."""
     time.sleep(3.0)  # what was written before has arrived
     before, cpu, began = seen.value, cpu_s(agent.pid), time.monotonic()
     written = write_lines(log, rate, seconds)
@@ -137,12 +137,12 @@ def kept_up(agent: subprocess.Popen[bytes], log: Path, seen: Any, rate: float, s
 
 
 def caught_up(agent: subprocess.Popen[bytes], log: Path, seen: Any, lines: int) -> dict[str, float]:
-    """A burst: ``lines`` lines are there at once; until the service has acknowledged the last."""
+    """A burst: ``lines`` lines are there at once; timed until the service has acknowledged the last."""
     batch = log.with_suffix(".burst")
     append(batch, 0, lines)
     before, cpu = seen.value, cpu_s(agent.pid)
     batch.rename(log.with_name("burst.log"))
-    while seen.value == before:  # the folder is looked at once a second
+    while seen.value == before:  # the folder is polled once a second
         time.sleep(0.005)
     began, peak = time.monotonic(), 0.0
     while seen.value - before < lines and time.monotonic() - began < 300:
@@ -176,7 +176,7 @@ def main() -> int:
             "rescan_s = 1.0\n[sources.journald]\neven_with_syslog = true\n"
         )
         agent = subprocess.Popen([sys.executable, "-m", "faultline.entry", "agent", "--config", str(config)])
-        time.sleep(8.0)  # start, first looks of all sources, the kernel's backlog
+        time.sleep(8.0)  # start, first poll of all sources, the kernel's backlog
         try:
             rows = [measured(agent, log, rate, given.seconds) for rate in (0, 20, 1000)]
             stream = kept_up(agent, log, seen, 50_000, 10.0)

@@ -1,9 +1,10 @@
-"""What a closed day costs on disk, what closing it costs, and how questions do over it.
+"""What a closed day costs on disk, what closing it costs, and how fast queries over it are.
 
     python benchmarks/archive.py [--rows 1000000] [--runs 5]
 
-Made-up lines of one day (benchmarks/simulators/query_store.py) lie in closed segments; the same questions are asked, then the day is
-archived and they are asked again. ``benchmarks/ingest.py --close`` archives the more varied lines that it sent.
+Synthetic lines of one day (benchmarks/simulators/query_store.py) are in closed segments; the same queries are timed,
+then the day is archived and they are timed again. ``benchmarks/ingest.py --close`` archives the more varied lines that
+it sent.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ QUESTIONS = {
 
 
 def close(data: Path, raw: int) -> None:
-    """Archives every day of the store in ``data`` and weighs it against ``raw``, the bytes that were sent. In a process of its
-    own: the most memory that was used can only be told of a process that has used no more before."""
+    """Archives every day of the store in ``data`` and compares its size with ``raw``, the bytes that were sent.
+
+    Runs in its own process: peak memory is only meaningful for a process that has not used more before.
+    """
     worker = get_context("spawn").Process(target=_close, args=(data, raw))
     worker.start()
     worker.join()
@@ -79,7 +82,7 @@ def _close(data: Path, raw: int) -> None:
 
 
 def _peak_kb() -> int:
-    """Most memory of this process so far. (``ru_maxrss`` would be that of the process which started it.)"""
+    """Peak memory of this process so far. (``ru_maxrss`` would be that of the process which started it.)"""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1])
 

@@ -3,8 +3,8 @@
     python benchmarks/calibration.py [--cases 4000] [--feedback answers.ndjson] [--write]
 
 Half of the seeds are for fitting, the other half for the printed reliability. ``--write`` replaces
-``correlator/evidence/calibration.toml`` and the diagram of docs/correlation.md. ``--feedback`` counts operators' answers as cases to
-fit as well (``GET /api/v1/feedback?format=ndjson``), and says what they are and what they change.
+``correlator/evidence/calibration.toml`` and the diagram of docs/correlation.md. ``--feedback`` counts operators'
+answers as cases to fit as well (``GET /api/v1/feedback?format=ndjson``), and prints their number and effect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DIAGRAM = ROOT / "docs" / "reliability.svg"
 
 
 def cases(seeds: range) -> tuple[list[tuple[str, float, bool]], Counter[str]]:
-    """(category, raw confidence, right) per situation, and what was wrong how often."""
+    """(category, raw confidence, right) per situation, and the number of each kind of error."""
     edges, _ = edge_files.load()
     found, wrong = [], Counter[str]()
     for seed in seeds:
@@ -54,7 +54,7 @@ def cases(seeds: range) -> tuple[list[tuple[str, float, bool]], Counter[str]]:
 
 
 def draw(rows: list[Bin]) -> str:
-    """The diagram as SVG: confidence to the right, share that was right upwards, the area of a dot its cases."""
+    """The diagram as SVG: confidence to the right, share that was right upwards; a dot's area is its number of cases."""
     most = max((r.count for r in rows), default=1)
     dots = "".join(
         f'<circle cx="{30 + 250 * r.stated:.1f}" cy="{270 - 250 * r.right:.1f}" r="{3 + 9 * (r.count / most) ** 0.5:.1f}" fill="#3b82f6" fill-opacity=".65">'
@@ -72,7 +72,7 @@ def draw(rows: list[Bin]) -> str:
 def with_answers(
     made: dict[str, list[tuple[float, bool]]], path: Path, before: dict[str, Line]
 ) -> dict[str, list[tuple[float, bool]]]:
-    """Made cases and those that operators answered, and in print what the answers change."""
+    """Simulated cases and those that operators answered; prints what the answers change."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     reported = answered(standing(rows))
     both = {family: [*made.get(family, ()), *reported.get(family, ())] for family in sorted({*made, *reported})}

@@ -1,12 +1,13 @@
-"""How right and how fast the correlator is.
+"""How accurate and how fast the correlator is.
 
-    python benchmarks/correlation.py --scenarios ../shared/scenarios     right: simulated clusters with their truth
-    python benchmarks/correlation.py --generate 1 2 3 [--hard]          right: made clusters (simulators/scenario.py, simulators/hard_scenario.py), the same metrics
-    python benchmarks/correlation.py [--lines 10000000]                  fast: a made cluster day, then ticks
+    python benchmarks/correlation.py --scenarios ../shared/scenarios     accuracy: simulated clusters with their truth
+    python benchmarks/correlation.py --generate 1 2 3 [--hard]          accuracy: generated clusters, the same metrics
+    python benchmarks/correlation.py [--lines 10000000]                  speed: a simulated cluster day, then ticks
 
-The first ingests every scenario (``logs.tar.xz`` beside ``truth.json``) and prints what ``score.py`` beside them says.
-The second makes a day of 1,000 nodes and 20,000 jobs, one line in a hundred an event, and times a full pass over the
-stored lines and ticks of ten seconds of 100,000 lines/s each. Times are wall and CPU seconds of one process.
+The first ingests every scenario (``logs.tar.xz`` beside ``truth.json``) and prints the output of ``score.py`` beside
+them. The second does the same with clusters from simulators/scenario.py and simulators/hard_scenario.py. The third
+makes a day of 1,000 nodes and 20,000 jobs, one line in a hundred an event, and times a full pass over the stored lines
+and ticks of ten seconds of 100,000 lines/s each. Times are wall and CPU seconds of one process.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from store.changes import Change
 from store.duckdb.segments import SEGMENT_ROWS, insert_sealed
 from store.duckdb.store import DuckStore, coded, insert
 
-#: Lines over which other programs are measured in the same run: their figures say how fast the machine is, now.
+#: Lines over which other programs are measured in the same run: their figures show the machine's present speed.
 PEER_LINES = 300_000
 SEC = "SEC, three rules"
 
-#: Goals that the table holds the measurements against.
+#: Goals that the table compares the measurements with.
 GOALS = {
     "COMPOSITE": 0.92,
     "culprit_precision": 0.97,
@@ -57,11 +58,11 @@ GOALS = {
     "benign_incidents_blamed": 0,
 }
 
-#: Memory of the database while speed is measured, unless FAULTLINE_MEMORY says otherwise. More keeps pages that no tick
-#: asks for again; ticks take as long with 350 MB, 500 MB and 14 GB.
+#: Memory of the database while speed is measured, unless FAULTLINE_MEMORY sets it. More keeps pages that no tick reads
+#: again; ticks take as long with 350 MB, 500 MB and 14 GB.
 DATABASE_MEMORY = "256MB"
 
-#: Where the scenarios lie beside a checkout, with the script that judges.
+#: The scenarios beside a checkout, with the script that scores results.
 SCENARIOS = Path(__file__).resolve().parents[2] / "shared" / "scenarios"
 
 START = datetime(2026, 3, 2)
@@ -72,7 +73,7 @@ NODES = [f"gpu-{n:04d}" for n in range(1000)]
 
 
 def score(folder: Path, truth: Path, archive: Path) -> dict[str, Any]:
-    """Ingests one scenario into a store of its own and lets the scenarios' own script judge the result."""
+    """Ingests one scenario into its own store and lets the scenarios' script score the result."""
     with tempfile.TemporaryDirectory(prefix="faultline-bench-") as scratch:
         place = Path(scratch)
         with tarfile.open(archive) as packed:
@@ -81,7 +82,7 @@ def score(folder: Path, truth: Path, archive: Path) -> dict[str, Any]:
 
 
 def judged(folder: Path, truth: Path, place: Path) -> dict[str, Any]:
-    """What ``score.py`` in ``folder`` says of the logs in ``place/logs``."""
+    """The output of ``score.py`` in ``folder`` for the logs in ``place/logs``."""
     with open_store(place / "store") as store:
         begun = time.perf_counter()
         Ingest(store).run([place / "logs"])
@@ -106,7 +107,7 @@ def scenarios(folder: Path) -> int:
 
 
 def generated(folder: Path, seeds: list[int], hard: bool) -> int:
-    """The same for made clusters, whose truth is written when they are broken."""
+    """The same for generated clusters, whose truth is written when they are broken."""
     if not (folder / "score.py").exists():
         sys.stderr.write(f"{folder}: no score.py here; give the scenarios' folder with --scenarios\n")
         return 2
@@ -132,7 +133,7 @@ def table(columns: dict[str, dict[str, Any]]) -> int:
 
 
 class Day:
-    """Makes rows as the parsers would have: a share of job lines, noise, and faults with their consequences."""
+    """Makes rows as the parsers would: a share of job lines, noise, and faults with their consequences."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -194,7 +195,7 @@ class Day:
         })  # fmt: skip
 
     def noise(self, at: float) -> None:
-        """An event that harmed nobody."""
+        """An event without consequences."""
         rng, host = self.random, self.random.choice(NODES)
         event, source, text, entities = rng.choice((
             ("pcie.aer", "kernel", "pcieport: AER: Corrected error received", {"pci": f"0000:{rng.randrange(8):02x}:00.0", "severity": "Corrected"}),
@@ -206,7 +207,7 @@ class Day:
         self.say(at, host, source, event, text, **entities)
 
     def fault(self, at: float) -> None:
-        """Something broke; one in four ends a job."""
+        """A fault; one in four ends a job."""
         rng, place = self.random, self.random.randrange(len(NODES) - 32)
         host = NODES[place]
         kind = rng.choice(("flap", "flap", "xid", "down", "storage", "switch"))
@@ -250,7 +251,7 @@ class Day:
         self.say(at + seconds, host, "kernel", "nic.link_up", f"mlx5_core 0000:53:00.0 {port}: Link up", port=port)
 
     def fill(self, low: float, high: float, jobs: int, events: int) -> None:
-        """Rows of [low, high): so many jobs, and noise and faults (1 in 40) until there are ``events`` rows more."""
+        """Rows of [low, high): this many jobs, and noise and faults (1 in 40) until there are ``events`` rows more."""
         goal = len(self.logs) + events
         for _ in range(jobs):
             self.job(low, high)
@@ -266,8 +267,10 @@ class Day:
 
 
 def plain_lines(store: DuckStore, count: int, low: float, high: float) -> None:
-    """Lines that mean nothing: only their number matters to the correlator. In transactions of a segment each, as the
-    service stores them and tells of them."""
+    """Lines without events: only their number matters to the correlator.
+
+    Stored in transactions of a segment each, and announced as by the service.
+    """
     each = (high - low) / max(count, 1)
     for first in range(0, count, SEGMENT_ROWS):
         size = min(SEGMENT_ROWS, count - first)
@@ -297,7 +300,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def make(folder: Path, lines: int, jobs: int) -> None:
-    """Writes a made day into a store: in a process of its own, so that its memory is not the correlator's."""
+    """Writes a simulated day into a store, in its own process, so that its memory is not the correlator's."""
     with open_store(folder) as store:
         day = Day(7)
         day.fill(0, 86_400, jobs, lines // 100)
@@ -312,7 +315,7 @@ def make(folder: Path, lines: int, jobs: int) -> None:
 
 
 def make_bursts(folder: Path, ticks: int, separate: float) -> None:
-    """Writes the rows of each tick as Parquet: in a process of its own, so that its memory is not the correlator's."""
+    """Writes the rows of each tick as Parquet, in its own process, so that its memory is not the correlator's."""
     day = Day(8)
     day.job_id = 10_000_000
     for number in range(ticks):
@@ -328,7 +331,7 @@ def speed(lines: int, jobs: int, ticks: int, separate: float) -> int:
         folder = Path(scratch)
         made = ["--lines", str(lines), "--jobs", str(jobs), "--ticks", str(ticks), "--apart", str(separate)]
         subprocess.run([sys.executable, __file__, "--make", folder, *made], check=True)
-        # What the database may keep: more only keeps pages in memory that no tick asks for again.
+        # The database's cache limit: more only keeps pages in memory that no tick reads again.
         limit = os.environ.setdefault("FAULTLINE_MEMORY", DATABASE_MEMORY)
         with open_store(folder) as store:
             ticker = Ticker(store)
@@ -366,15 +369,15 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-#: The bursts of ten seconds lie so far apart: a tick looks back over an hour, and is to meet one of them, not all.
-#: ``--apart 10`` shows what a rate of 1,000 events a second costs when it lasts.
+#: The bursts of ten seconds are this far from each other: a tick looks back over an hour, and is to meet one of them,
+#: not all. ``--apart 10`` shows the cost of a sustained rate of 1,000 events a second.
 BURSTS_APART_S = 7_200.0
 
 
 def tick_times(
     store: DuckStore, ticker: Ticker, made: Path, ticks: int, separate: float
 ) -> list[tuple[float, float, float]]:
-    """Of each tick wall and CPU seconds, and the CPU seconds of storing its events before."""
+    """For each tick wall and CPU seconds, and the CPU seconds of storing its events before."""
     rows = []
     for number in range(ticks):
         low = 86_400 + separate * (number + 1)

@@ -1,12 +1,12 @@
-"""How many agents one service serves: each with a connection of its own, and a small batch a second.
+"""How many agents one service can serve: each with its own connection, and a small batch a second.
 
     python benchmarks/fleet.py [--agents 1000,3000,5000] [--lines 20] [--every 1.0] [--seconds 30] [--workers 1]
 
-benchmarks/ingest.py asks how many lines come in where few senders have much to say; here many senders have little. Every
-agent sends what ``faultline agent`` sends: its facts, some lines of its syslog, now and then its counters and its state. All
-open their connections in the same second, as after a restart of the service, and wait for one answer before the next
-batch; what their nodes say meanwhile goes into the next one (docs/agent.md). Printed are batches a second, how long answers take, and what the service needs for it; at the end every line that was
-acknowledged is counted in the store.
+benchmarks/ingest.py has few senders with many lines; here many senders have few. Every agent sends what ``faultline
+agent`` sends: its facts, some lines of its syslog, now and then its counters and its state. All open their connections
+in the same second, as after a restart of the service, and wait for one answer before the next batch; what their nodes
+log meanwhile goes into the next one (docs/agent.md). The output is batches a second, how long answers take, and what
+the service needs for it; at the end every acknowledged line is counted in the store.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ PORTS, COUNTERS = 9, 12
 
 @dataclass
 class Told:
-    """What all agents saw. Seconds: ``waits`` until a batch was acknowledged, ``connects`` until a connection was open, ``behind``
-    between the last line's time and its acknowledgement."""
+    """The measurements of all agents, in seconds.
+
+    ``waits``: until a batch was acknowledged. ``connects``: until a connection was open. ``behind``: between the last
+    line's time and its acknowledgement.
+    """
 
     waits: list[float] = field(default_factory=list)
     connects: list[float] = field(default_factory=list)
@@ -95,11 +98,11 @@ def counters(sequence: int) -> str:
 
 
 async def agent(node: Node, port: int, options: argparse.Namespace, reported: Told) -> None:
-    """Sends what its node says for as long as it is asked to; a batch that is refused goes again when the service said."""
+    """Sends its node's lines until the end; a refused batch is sent again at the time that the service named."""
     begun = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     reported.connects.append(time.perf_counter() - begun)
-    # Up to when the node's lines are sent: in the beginning each node is somewhere else in its second.
+    # The time up to which the node's lines are sent: at the start each node is at another point of its second.
     sent, until, sequence = begun - random.random() * options.every, begun + options.seconds, 0
     while sent + options.every < until:
         await asyncio.sleep(max(0.0, sent + options.every - time.perf_counter()))
@@ -120,7 +123,7 @@ async def agent(node: Node, port: int, options: argparse.Namespace, reported: To
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[str, float]:
-    """Status, and what Retry-After says, seconds."""
+    """The status, and the seconds of Retry-After."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     fields = dict(line.partition(":")[::2] for line in head.split("\r\n")[1:] if line)
     await reader.readexactly(int(fields["content-length"]))
@@ -128,7 +131,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[str, float]:
 
 
 def fleet(agents: int, port: int, lines: list[str], options: argparse.Namespace, answers: Any) -> None:
-    """All agents, in a process of their own."""
+    """All agents, in their own process."""
     reported, used = Told(), time.process_time()
     nodes = [Node(number, lines) for number in range(agents)]
 
@@ -154,7 +157,7 @@ def run(agents: int, lines: list[str], options: argparse.Namespace) -> None:
 
 
 def measure(agents: int, service: Service, watched: Watched, lines: list[str], options: argparse.Namespace) -> None:
-    """Lets all agents send, counts what is stored, and prints what it took."""
+    """Lets all agents send, counts what is stored, and prints the cost."""
     warm_up(service)
     context = get_context("fork")
     answers = context.Queue()

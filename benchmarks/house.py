@@ -1,4 +1,4 @@
-"""The shape of the code in figures: size, import cycles, long files and functions, how far a kind of fact is spread, SQL texts.
+"""The shape of the code in figures: size, import cycles, long files and functions, spread of a kind of fact, SQL texts.
 
     python benchmarks/house.py                  this checkout
     python benchmarks/house.py --root DIR       another one, such as a worktree of an earlier commit
@@ -19,13 +19,13 @@ from pathlib import Path
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
 #: Longer than this, a function is usually two things.
 LONG_FUNCTION = 60
-#: How a text begins that an SQL engine is to run.
+#: The beginning of a text that an SQL engine is to run.
 _SQL = re.compile(
     r"\s*(?:WITH\s+\w+\s+AS\b|SELECT\s|INSERT\s+(?:OR\s+\w+\s+)?INTO\s|UPDATE\s+\w|DELETE\s+FROM\s"
     r"|CREATE\s+(?:OR\s+REPLACE\s+|TEMP\s+)*(?:TABLE|VIEW|MACRO|INDEX|SCHEMA|SEQUENCE)\s|DROP\s+(?:TABLE|VIEW)\s"
     r"|ALTER\s+TABLE\s|ATTACH\s|COPY\s|CHECKPOINT\b|PRAGMA\s)"
 )
-#: How a kind of fact is written: `Kind("gpu.xid", ...)` in its declaration (`Fact("gpu.xid", ...)` in a detector, as it was),
+#: The form of a kind of fact: `Kind("gpu.xid", ...)` in its declaration (`Fact("gpu.xid", ...)` in earlier detectors),
 #: `cause = ["gpu.xid"]` in an edge.
 _KIND = re.compile(r"^[a-z_]+\.[a-z_]+$")
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def figures(root: Path, trees: dict[Path, ast.Module]) -> list[tuple[str, object]]:
-    """What is printed, in order."""
+    """The figures in the order of the output."""
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in trees}
     largest = max(lines, key=lambda path: lines[path])
     functions = long_functions(trees)
@@ -107,7 +107,7 @@ def module_name(root: Path, path: Path) -> str:
 
 
 def components(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Strongly connected components (Tarjan), those that import come after what they import."""
+    """Strongly connected components (Tarjan); importing components come after the imported ones."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -138,7 +138,7 @@ def components(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def floors(graph: dict[str, set[str]]) -> int:
-    """How many modules stand on each other at most; a cycle is one floor."""
+    """The number of modules in the longest import path; a cycle counts as one."""
     groups = components(graph)
     of = {name: number for number, group in enumerate(groups) for name in group}
 

@@ -1,8 +1,8 @@
-"""What the incident page asks of a service, timed while lines come in and while nothing does.
+"""Times the requests of the incident page while lines come in and while none do.
 
-The same questions about the same incidents are asked in both cases: incidents of lines that were stored, concluded about
-and left in peace before the first question. Else the two would differ by what is asked for: of a store that grows, an
-incident in the middle of the list is another one each time, with more lines around it.
+Both cases send the same requests about the same incidents: those of lines that were stored, concluded about and left
+alone before the first request. Otherwise the two would differ by what is requested: in a growing store, an incident in
+the middle of the list changes each time, with more lines around it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
-#: Questions of one incident, in the order in which the page asks them.
+#: Requests about one incident, in the order in which the page sends them.
 ASKED = ("list", "incident", "axis", "lines")
-#: So many incidents take turns, from all over the list.
+#: This many incidents take turns, from all over the list.
 INCIDENTS = 7
-#: Rounds (one incident each) that the idle service is asked, before lines come in and again behind them. The first
-#: ``UNTIMED`` find cold caches.
+#: Rounds (one incident each) on the idle service, before lines come in and again after them. The first ``UNTIMED`` run
+#: with cold caches.
 IDLE_ROUNDS = 28
 UNTIMED = INCIDENTS
-#: Between two rounds, seconds: a person, or a page that looks again by itself.
+#: Between two rounds, seconds: a person, or a page that reloads by itself.
 PAUSE_S, IDLE_PAUSE_S = 0.1, 0.02
-#: Lines of the page: so long before and after the incident's start, and so many.
+#: Lines of the page: the time before and after the incident's start, and their number.
 AROUND, MOST_LINES = timedelta(seconds=30), 120
 
 Times = dict[str, list[float]]
 
 
 class IncidentPage:
-    """``ask(method, path)`` gives a service's answer; the service is idle and has incidents. Seconds by question."""
+    """``ask(method, path)`` returns a service's answer; the service is idle and has incidents. Seconds by request."""
 
     def __init__(self, ask: Callable[[str, str], Any]) -> None:
         self.ask = ask
@@ -43,7 +43,7 @@ class IncidentPage:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def idle(self) -> None:
-        """Asks the idle service."""
+        """Sends the requests to the idle service."""
         if not self.asked:
             return
         for number in range(UNTIMED + IDLE_ROUNDS):
@@ -51,7 +51,7 @@ class IncidentPage:
             time.sleep(IDLE_PAUSE_S)
 
     def start(self) -> None:
-        """Asks again and again, beside what else is done, until ``stop``."""
+        """Repeats the requests, beside other work, until ``stop``."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -110,5 +110,5 @@ def _questions(incident: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _part(times: list[float], part: float) -> float:
-    """The time that this part of all is below."""
+    """The time below which this fraction of all is."""
     return sorted(times)[min(len(times) - 1, int(len(times) * part))]

@@ -1,15 +1,18 @@
-"""How fast lines come in: over syslog TCP, as NDJSON batches and as OTLP, until acknowledged and queryable with events extracted.
+"""How fast lines come in: over syslog TCP, as NDJSON batches and as OTLP, until acknowledged and queryable with their
+events.
 
     python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson,otlp,otlp-json] [--clients 4] [--workers 1] [--rate 0] [--pages] [--close]
 
-Lines come from benchmarks/simulators/log_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
-with its store in --folder; when it has started, the clock runs from the first byte sent until every line is committed and counted
-by KQL. CPU is that of the service and its workers together meanwhile (the senders' is shown, too, since they share the machine). RSS and PSS are the highest
-sums seen: RSS counts pages of libraries, which all processes share, once for each of them, PSS (a proportional share) once.
-``--pages``: the first ``FIRST`` lines are stored and concluded about before the clock starts, and what the incident page asks
-about them (the list, one incident, its time axis, the lines around its start) is timed when the service is idle, while all
-other lines come in, and when it is idle again (benchmarks/incident_page.py). ``--rate`` holds the senders to so many
-lines a second: for the latency of acknowledgements under a load that is not the highest possible. ``--close`` also closes
+Lines come from benchmarks/simulators/log_lines.py and are in memory before the clock starts. A run starts a fresh
+``faultline serve`` with its store in --folder. When it has started, the clock runs from the first byte sent until every
+line is committed and counted by KQL. CPU is that of the service and its workers together meanwhile (the senders' is
+shown, too, since they share the machine). RSS and PSS are the highest sums seen: RSS counts pages of libraries, which
+all processes share, once for each of them, PSS (a proportional share) once.
+
+``--pages``: the first ``FIRST`` lines are stored and concluded about before the clock starts. The incident page's
+requests about them (the list, one incident, its time axis, the lines around its start) are timed when the service is
+idle, while all other lines come in, and when it is idle again (benchmarks/incident_page.py). ``--rate`` limits the
+senders to this many lines a second: for the latency of acknowledgements below the maximum load. ``--close`` also closes
 the day (segments, checkpoint) and prints bytes on disk per raw byte.
 """
 
@@ -46,19 +49,22 @@ from benchmarks.peers import measured, told
 ROOT = Path(__file__).resolve().parents[1]
 #: Lines of a batch over HTTP, and of a write to the socket.
 BATCH = 5_000
-#: After the last line is stored conclusions are made and filters built. A service is idle when it has used less than so much
-#: of a core for ``RESTED_S``; after ``MOST_REST_S`` it never will be, and its pages are timed as it is.
+#: After the last line is stored, conclusions are made and filters built. A service is idle when it has used less than
+#: this much of a core for ``RESTED_S``; after ``MOST_REST_S`` it is not expected to be, and its pages are timed as it
+#: is.
 IDLE_CORE = 0.1
 RESTED_S, MOST_REST_S = 3.0, 90.0
-#: Other programs are measured over so many lines in the same run (benchmarks/peers.py): the machine is as fast as they are.
+#: Other programs are measured over this many lines in the same run (benchmarks/peers.py), as a measure of the machine's
+#: speed.
 PEER_LINES, PEERS = 300_000, ("SEC, three rules", "DuckDB, read_json")
-#: With --pages: lines that are there before the clock starts; a good part of them means something.
+#: With --pages: lines that are there before the clock starts; many of them are events.
 FIRST = 300_000
-#: How often memory is looked at: the kernel walks through all pages for it, which four times a second is a tenth of a core.
+#: How often memory is read: the kernel walks through all pages for it, which four times a second is a tenth of a core.
 MEMORY_S = 1.0
-#: How often the number of stored lines is asked for; 20 times a second it was a tenth of the service's work.
+#: How often the number of stored lines is queried; 20 times a second it was a tenth of the service's work.
 POLL_S = 0.25
-#: Between two single lines that are sent beside the others; so often that the slowest in a hundred are several in a run.
+#: Between two single lines that are sent beside the others; so often that the slowest in a hundred are several in a
+#: run.
 LONE_S = 0.05
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -88,8 +94,10 @@ def memory(pid: int) -> tuple[int, int]:
 
 
 class Watched:
-    """CPU seconds and memory of a process and its children. ``peak``: RSS, ``share``: PSS, ``own``: RSS of the process
-    alone when ``peak`` was seen, bytes."""
+    """CPU seconds and memory of a process and its children.
+
+    ``peak``: RSS, ``share``: PSS, ``own``: RSS of the process alone when ``peak`` was seen, bytes.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid, self.peak, self.share, self.own, self.ending = pid, 0, 0, 0, threading.Event()
@@ -160,7 +168,7 @@ class Service:
         return answer["rows"][0][0]
 
     def stored(self) -> int:
-        """Lines in the store; asked where it costs the service nothing."""
+        """Lines in the store, read where it costs the service nothing."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics", timeout=60) as answer:
             found = re.search(rb"^faultline_intake_stored_lines(?:_total)? (\S+)", answer.read(), re.M)
         return int(float(found[1])) if found else 0
@@ -202,8 +210,11 @@ def send_http(port: int, parts: list[tuple[str, dict[str, str], bytes]], rate: f
 
 
 class Lone:
-    """Single lines sent beside all others, each when the one before is acknowledged: what is taken in meanwhile goes to the same
-    disk by the same way, so that this is how long every sender waits. ``waits``: seconds."""
+    """Single lines sent beside all others, each when the one before is acknowledged.
+
+    Other data goes to the same disk by the same path meanwhile, so this is how long every sender waits. ``waits``:
+    seconds.
+    """
 
     def __init__(self, port: int) -> None:
         self.waits: list[float] = []
@@ -264,7 +275,7 @@ def otlp_requests(data: list[bytes], as_json: bool) -> Iterator[tuple[str, dict[
 
 
 def paced(parts: list[Any], rate: float) -> Iterator[Any]:
-    """Parts of ``BATCH`` lines (OTLP: of fewer), no faster than ``rate`` lines a second (0: as fast as they go)."""
+    """Batches of ``BATCH`` lines (OTLP: of fewer), at most ``rate`` lines a second (0: as fast as possible)."""
     begun = time.perf_counter()
     for at, part in enumerate(parts):
         if rate and (early := begun + at * BATCH / rate - time.perf_counter()) > 0:
@@ -273,7 +284,7 @@ def paced(parts: list[Any], rate: float) -> Iterator[Any]:
 
 
 def senders(way: str, data: list[bytes], service: Service, options: argparse.Namespace, answers: Any) -> list[Any]:
-    """The processes that send, not started yet; what they send is ready."""
+    """The sending processes, not started yet; their data is ready."""
     if way == "tcp":
         shares: list[Any] = [data]
         send, port = send_tcp, service.tcp
@@ -287,7 +298,7 @@ def senders(way: str, data: list[bytes], service: Service, options: argparse.Nam
 
 
 def warm_up(service: Service) -> None:
-    """One line, until it is stored: then the parser processes, which start side by side, have started."""
+    """Sends one line and waits until it is stored: then the parser processes, which start in parallel, have started."""
     service.ask("POST", "/api/v1/ingest", {"host": "loghost", "raw": "the first line"})
     while not service.stored():
         time.sleep(POLL_S)
@@ -295,7 +306,7 @@ def warm_up(service: Service) -> None:
 
 
 def rest(watched: Watched) -> None:
-    """Until the service is idle."""
+    """Waits until the service is idle."""
     until, used = time.monotonic() + MOST_REST_S, -1.0
     while time.monotonic() < until:
         before, used = used, sum(watched.cpu().values())
@@ -306,7 +317,7 @@ def rest(watched: Watched) -> None:
 
 
 def page_over(first: list[bytes], service: Service, watched: Watched) -> IncidentPage:
-    """The incident page of a service that has stored some lines and concluded about them; asked while it is idle."""
+    """The incident page of a service with some stored lines and conclusions; timed while it is idle."""
     send_tcp(service.tcp, first, 0.0)
     lines = sum(part.count(b"\n") for part in first)
     while service.stored() < lines + 1:
@@ -375,7 +386,10 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
 
 
 def report(lines: int, used: dict[int, float], service: Service, watched: Watched, collected: list[Any]) -> None:
-    """What it cost. ``collected``: of each sender the seconds until each batch was acknowledged, and its CPU seconds."""
+    """Prints the cost.
+
+    ``collected``: for each sender the seconds until each batch was acknowledged, and its CPU seconds.
+    """
     cpu, own = sum(used.values()), used.get(service.process.pid, 0.0)
     each = f"{lines / cpu:10,.0f} lines per CPU-second, {cpu / lines * 1e6:.1f} us each"
     print(
@@ -400,7 +414,7 @@ def told_waits(what: str, waits: list[float], unit: str) -> None:
 
 
 def close_day(data: Path, raw: int) -> None:
-    """Closes what is not closed, checkpoints, and weighs the store; then archives its days and weighs it again."""
+    """Closes what is not closed, checkpoints, and measures the store; then archives its days and measures it again."""
     from store import open_store
     from store.duckdb.segments import seal
 

@@ -1,13 +1,14 @@
-"""The same work on two checkouts, in turn, and the ratio of the CPU time that each needed.
+"""The same work on two checkouts, in turn, and the ratio of their CPU times.
 
     python benchmarks/paired.py OTHER [--what parsers,compile,queries,correlation,pages,start,ingest] [--pairs 5]
 
-OTHER is another checkout, a worktree of an earlier commit for instance. Each pair runs both checkouts one after the other,
-each in a process of its own, and every second pair begins with the other one, so that a machine that others use slows both.
-What is compared is CPU time, user and system, of the process and its children. A line is printed for each figure: the
+OTHER is another checkout, for instance a worktree of an earlier commit. Each pair runs both checkouts one after the
+other, each in its own process, and every second pair begins with the other one, so that other load on the machine slows
+both. CPU time is compared, user and system, of the process and its children. One line is printed for each figure: the
 medians of both, the median of the ratios of the pairs (above 1: this checkout needs more) and their range.
 
-Both read the same lines: the simulators of this checkout write them once. Each has stores of its own, made by its own code.
+Both read the same lines: the simulators of this checkout write them once. Each has its own stores, made by its own
+code.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
-#: Captures and scenarios beside the repository; a page has enough to show with the latter alone.
+#: Captures and scenarios beside the repository; the latter are enough for a page.
 SCENARIOS = HERE.parent / "shared" / "scenarios"
 
 PARSED_LINES, BATCH_LINES = 300_000, 100_000
@@ -40,10 +41,10 @@ INGESTED_LINES = 250_000
 WAYS = ("tcp", "ndjson", "otlp", "otlp-json")
 QUERIED_LINES = 1_000_000
 HISTORY_LINES, HISTORY_JOBS, TICKS = 1_000_000, 10_000, 6
-#: Each question is asked so often, and its first answer does not count.
+#: Each request is sent this many times, and its first answer does not count.
 ASKED = 12
 
-#: CPU seconds by what they were needed for.
+#: CPU seconds by purpose.
 Figures = dict[str, float]
 
 
@@ -117,7 +118,7 @@ def queries(root: Path, folder: Path) -> Figures:
 
 
 def correlation(root: Path, folder: Path) -> Figures:
-    """A full pass over a made day, and ticks behind it."""
+    """A full pass over a simulated day, and ticks after it."""
     from benchmarks import correlation as benchmark
     from store import open_store
 
@@ -140,7 +141,7 @@ def correlation(root: Path, folder: Path) -> Figures:
 
 
 def pages(root: Path, folder: Path) -> Figures:
-    """What pages ask, as HTML and through the API, over the scenarios."""
+    """The requests of pages, as HTML and through the API, over the scenarios."""
     made = folder / "scenarios"
     if not made.exists():
         store_of_scenarios(made)
@@ -172,7 +173,7 @@ def pages(root: Path, folder: Path) -> Figures:
 
 
 def start(root: Path, folder: Path) -> Figures:
-    """Short commands, and a service until it answers, without what its parser processes need."""
+    """Short commands, and a service until it answers, without its parser processes."""
     command = [sys.executable, "-m", "faultline.entry"]
 
     def ran(*arguments: str) -> None:
@@ -194,10 +195,10 @@ def start(root: Path, folder: Path) -> Figures:
 
 
 def ingest(root: Path, folder: Path) -> Figures:
-    """Lines until they can be asked for, by each way in; CPU of the service and its parser process."""
+    """Lines until they can be queried, by each way in; CPU of the service and its parser process."""
     from benchmarks import ingest as benchmark
 
-    # What a run spent is given to the function that prints it.
+    # The run's CPU time is passed to the function that prints it.
     given: list[float] = []
     benchmark.report = lambda lines, used, *rest: given.append(sum(used.values()))
     found: Figures = {}
@@ -224,19 +225,19 @@ MEASURED: dict[str, Callable[[Path, Path], Figures]] = {
 
 
 def repeated(ask: Callable[[], object]) -> float:
-    """The median of ``ASKED`` calls, after one that warms up."""
+    """The median of ``ASKED`` calls, after one to warm up."""
     ask()
     return median(cost(ask) for _ in range(ASKED))
 
 
 def own_cpu(pid: int) -> float:
-    """CPU seconds of a process that runs, without its children."""
+    """CPU seconds of a running process, without its children."""
     cells = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(cells[11]) + int(cells[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def store_of_scenarios(place: Path) -> None:
-    """Every scenario in one store, concluded about."""
+    """Every scenario in one store, with conclusions."""
     from collector.ingest import Ingest
     from correlator.engine import correlate
     from store import open_store
@@ -251,7 +252,7 @@ def store_of_scenarios(place: Path) -> None:
 
 @contextmanager
 def reading(store: Any) -> Iterator[Callable[[str], bytes]]:
-    """A function that gets a path from the service's pages, over one connection."""
+    """A function that requests a path from the service's pages, over one connection."""
     import http.client
     import threading
 
@@ -297,11 +298,11 @@ def write_lines(folder: Path) -> None:
 
 
 def figures(what: str, root: Path, folder: Path) -> Figures:
-    """One measurement in a process of a checkout. Raises ``CalledProcessError`` where it fails."""
+    """One measurement in a process of a checkout. Raises ``CalledProcessError`` if it fails."""
     folder.mkdir(exist_ok=True)
     own = root / ".venv" / "bin" / "python"
     command = [own if own.exists() else sys.executable, __file__, str(root), "--one", what, "--folder", str(folder)]
-    # Bytecode is kept, as it is where the program is installed; in a folder of its own, so that neither checkout is written to.
+    # Bytecode is cached, as in an installation, in its own folder, so that neither checkout is written to.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     answer = subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True)
@@ -338,8 +339,8 @@ def main() -> int:
     given = options.parse_args()
     root = given.other.resolve()
     if given.one:
-        sys.path[0] = str(root)  # in place of this folder, whose modules have names of rooms
-        sys.path.append(str(root / "benchmarks"))  # where benchmarks of earlier commits look for each other
+        sys.path[0] = str(root)  # in place of this folder, whose modules have the names of packages
+        sys.path.append(str(root / "benchmarks"))  # where benchmarks of earlier commits find each other
         print(json.dumps(MEASURED[given.one](root, given.folder)))
         return 0
     sys.path[0] = str(HERE)

@@ -2,10 +2,10 @@
 
     python benchmarks/parsers.py [--lines 2000000] [--patterns 20,100,300] [--ingest 10000000]
 
-Lines come from benchmarks/simulators/log_lines.py. The engine is given bytes and makes whole rows (times in UTC, host, program,
-severity, event, entities, raw line); the naive designs only split a header and look for the event, which favours them.
-CPU is that of all processes together. ``--ingest N`` runs `faultline ingest` on N lines and prints the peak memory of
-its processes.
+Lines come from benchmarks/simulators/log_lines.py. The engine receives bytes and produces whole rows (times in UTC,
+host, program, severity, event, entities, raw line); the naive designs only split a header and search for the event,
+which favours them. CPU is that of all processes together. ``--ingest N`` runs `faultline ingest` on N lines and prints
+the peak memory of its processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one process is one core here: what is measured is CPU
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one process is one core here: the measurement is CPU time
 
 import polars as pl  # noqa: E402
 
@@ -37,7 +37,7 @@ from parsers.pattern import Pattern  # noqa: E402
 from parsers.patterns import Catalogue, load  # noqa: E402
 from parsers.record import Origin  # noqa: E402
 
-#: As many lines as a piece of a file has in `faultline ingest`, or a busy second of a receiver.
+#: As many lines as a chunk of a file in `faultline ingest`, or a busy second of a receiver.
 BATCH = 100_000
 ORIGIN = Origin(reference=datetime(2026, 7, 1), received=datetime(2026, 7, 1))
 
@@ -54,7 +54,7 @@ _parser: LineParser | None = None
 def _prepare(catalogue: Catalogue | None = None) -> None:
     global _parser
     _parser = LineParser(catalogue or load())
-    # As many as the index chooses its keys by: what is measured is a process that has been at work for a second.
+    # As many as the index needs to choose its keys: the measurement is of a process that has been running for a second.
     _parser.parse(list(Cluster(_parser.catalogue).lines(10_000)), ORIGIN)
 
 
@@ -84,7 +84,7 @@ def _piece(path: Path, start: int, length: int) -> tuple[int, float]:
 
 
 def _two_processes(batches: list[bytes], count: int) -> None:
-    """Each process reads its pieces of one file itself, as they do in `faultline ingest`."""
+    """Each process reads its chunks of one file itself, as in `faultline ingest`."""
     # Not forked: Polars' threads do not survive a fork.
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -103,7 +103,10 @@ def _two_processes(batches: list[bytes], count: int) -> None:
 
 
 def _of_size(catalogue: Catalogue, size: int) -> Catalogue:
-    """``size`` patterns: a sample of the catalogue, or the catalogue and made ones that fit no line but cost as much."""
+    """``size`` patterns: a sample of the catalogue, or the catalogue plus synthetic ones.
+
+    The synthetic ones fit no line but cost as much.
+    """
     entries = list(catalogue.entries)
     if size <= len(entries):
         chosen = sorted(random.Random(1).sample(range(len(entries)), size))
@@ -118,7 +121,7 @@ def _of_size(catalogue: Catalogue, size: int) -> Catalogue:
 
 
 def _by_size(batches: list[bytes], sizes: list[int], catalogue: Catalogue) -> None:
-    """The same lines with growing catalogues, which find more and more events; then lines made so that all find as many."""
+    """The same lines with growing catalogues, which find more and more events; then lines of which all find as many."""
     some = batches[:3]
     print("the same lines: more patterns find more events")
     _compare(dict.fromkeys(sizes, some), catalogue)
@@ -136,8 +139,11 @@ def _compare(batches: dict[int, list[bytes]], catalogue: Catalogue) -> None:
 
 
 def _of_one_share(batches: list[bytes], sizes: list[int], catalogue: Catalogue) -> dict[int, list[bytes]]:
-    """For each size the lines that no catalogue of ``sizes`` finds anything in, and among them, as often as the largest
-    finds events in ``batches``, one that its own catalogue does: of equally many different lines for each."""
+    """For each catalogue size, lines with the same share of events.
+
+    They are the lines in which no catalogue of ``sizes`` finds anything. Among them, as often as the largest finds
+    events in ``batches``, is a line in which the size's own catalogue does, from equally many different lines for each.
+    """
     lines = [line for batch in batches for line in batch.split(b"\n")[:-1]]
     events: dict[int, list[int]] = {}
     for size in sizes:
@@ -165,7 +171,7 @@ def _sequential(text: str, entries: tuple[Pattern, ...]) -> Pattern | None:
 
 
 class _AhoCorasick:
-    """The textbook automaton in Python: one step a letter, then the regexes of the literals that were met."""
+    """The textbook automaton in Python: one step a letter, then the regexes of the literals found."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.table: dict[str, list[Pattern]] = {}
@@ -253,7 +259,7 @@ def _ingest(count: int, catalogue: Catalogue) -> None:
 
 
 def _family(pid: int) -> list[int]:
-    """The process and all below it."""
+    """The process and all its descendants."""
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):

@@ -1,15 +1,16 @@
-"""How fast other programs read the same lines on this machine, now: what our own figures are to be held against.
+"""How fast other programs read the same lines on this machine, now: the reference for our own figures.
 
     python benchmarks/peers.py [--lines 500000]
 
-Two machines differ by two and more, and so does one machine within an hour. The goals of these benchmarks were set
-beside the figures of programs that everybody can install; each is measured here again, in lines per CPU second:
+Two machines differ by a factor of two and more, and so does one machine within an hour. The goals of these benchmarks
+were set beside the figures of programs that everybody can install; each is measured here again, in lines per CPU
+second:
 
-- SEC with three rules that make one chain (link down, slurmd's error, the controller's word), single thread;
-- rsyslog from TCP into a file, without a look at the text;
+- SEC with three rules that make one chain (link down, slurmd's error, the controller's line), single thread;
+- rsyslog from TCP into a file, without parsing the text;
 - DuckDB's ``read_json`` of the same lines as NDJSON into a table.
 
-``ratio`` is this machine's figure by the known one. Where a program is not installed, it is said and left out.
+``ratio`` is this machine's figure by the known one. A program that is not installed is reported and left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 #: and rsyslog 8.2302 over 2 million lines of 122 bytes, DuckDB 2.0 over the same ones as NDJSON (191 bytes each).
 KNOWN = {"SEC, three rules": 224_000, "rsyslog, TCP to file": 521_000, "DuckDB, read_json": 548_000}
 
-#: The chain is said so often; SEC has to find each.
+#: The number of times that the chain occurs; SEC has to find each.
 CHAINS = 100
 
 _RULES = r"""type=Single
@@ -94,7 +95,7 @@ def of_children(work: Callable[[], None]) -> float:
 
 
 def sec(lines: list[bytes], folder: Path) -> float | None:
-    """CPU seconds that SEC takes; None where it is not installed."""
+    """CPU seconds that SEC takes; None if it is not installed."""
     program = shutil.which("sec")
     if program is None:
         return None
@@ -115,7 +116,7 @@ def sec(lines: list[bytes], folder: Path) -> float | None:
 
 
 def rsyslog(lines: list[bytes], folder: Path) -> float | None:
-    """CPU seconds that rsyslogd takes from TCP into a file; None where it is not installed."""
+    """CPU seconds that rsyslogd takes from TCP into a file; None if it is not installed."""
     program = shutil.which("rsyslogd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if program is None:
         return None
@@ -192,13 +193,13 @@ def measured(count: int, names: tuple[str, ...] = tuple(KNOWN)) -> dict[str, flo
 
 
 def ratio(rates: dict[str, float | None]) -> float | None:
-    """The speed of this machine by that of the one where the goals were set: the middle of the peers' ratios."""
+    """The speed of this machine by that of the one where the goals were set: the median of the peers' ratios."""
     ratios = [rate / KNOWN[name] for name, rate in rates.items() if rate]
     return median(ratios) if ratios else None
 
 
 def told(rates: dict[str, float | None]) -> list[str]:
-    """A line for each, and the middle of the ratios."""
+    """One line for each, and the median of the ratios."""
     rows = [
         f"{name:22s} {rate:>9,.0f} lines per CPU second here, {KNOWN[name]:,} where the goals were set: ratio {rate / KNOWN[name]:.2f}"
         if rate

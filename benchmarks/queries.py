@@ -1,14 +1,15 @@
-"""How long questions take over ten million log lines, through the API, beside a plain DuckDB scan in the same run.
+"""Times queries over ten million log lines, through the API, beside a plain DuckDB scan in the same run.
 
     python benchmarks/queries.py [--rows 10000000] [--data FOLDER] [--runs 5]
 
-Eight questions that an operator asks, each sent to ``POST /api/v1/query`` of a server in this process, over a connection
-that stays open; until the answer's JSON is read. Beside each stands the same question in SQL over a table of the same lines as they came: no order, no filters, no typed events. Wall
-time and CPU time (all threads) are medians of warm runs; the first run is printed too. FOLDER keeps the made-up store for
-the next time; without it a temporary one is made and removed.
+Eight queries of an operator are each sent to ``POST /api/v1/query`` of a server in this process, over a connection that
+stays open, and timed until the answer's JSON is read. Each is compared with the same query in SQL over a table of the
+same lines in order of arrival: no sorting, no filters, no typed events. Wall time and CPU time (all threads) are
+medians of warm runs; the first run is printed too. FOLDER keeps the synthetic store for the next time; without it a
+temporary one is made and removed.
 
-Before that, how long it takes to parse, bind and compile one query, nothing of it known from before: of the operator
-queries in ../shared where they are, else of the saved queries. ``--compile`` prints only that.
+Before that, it times how long it takes to parse, bind and compile one query without any cache: of the operator queries
+in ../shared if they exist, else of the saved queries. ``--compile`` prints only that.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ QUESTIONS = [
              " AND e.time BETWEEN d.time AND d.time + INTERVAL 60 SECOND WHERE contains(d.message, 'Link down')"
              " AND contains(e.message, 'unable to contact slurm controller')", 40),
 ]  # fmt: skip
-#: Asked of the lines, not of the typed events; no limit, for comparison.
+#: Queries of the lines, not of the typed events; no limit, for comparison.
 MORE = [
     Question("Xid by host, from the lines", r'Logs | where Message has "Xid" | extend Xid = tolong(extract(@"Xid \([^)]*\): (\d+)", 1, Message))'
              " | summarize count() by Host, Xid", QUESTIONS[4].sql, 0),
@@ -107,13 +108,13 @@ COMPILE_MS = 10  # the median that a query may take until it is SQL
 
 
 def written_queries() -> tuple[str, Catalog, list[str]]:
-    """Where the queries are from, the tables they may name, and the queries."""
+    """The source of the queries, the tables they may name, and the queries."""
     if not OPERATOR_QUERIES.exists():
         folder = ROOT / "queries" / "library"
         return "saved queries", CATALOG, [path.read_text() for path in sorted(folder.glob("*.kql"))]
     text = OPERATOR_QUERIES.read_text()
     tables = dict(CATALOG.tables)
-    # The file's head declares the tables its queries assume: // Xid(Time:datetime, Host:string, ...)
+    # The file's head declares the tables that its queries assume: // Xid(Time:datetime, Host:string, ...)
     for name, columns in re.findall(r"^//\s+(\w+)\(((?:\w+:\w+(?:, )?)+)\)", text, re.M):
         pairs = (column.split(":") for column in columns.split(", "))
         tables[name] = Table(name, tuple(Column(column, kind) for column, kind in pairs), f'kql."{name}"')
@@ -129,7 +130,7 @@ def compiling(runs: int) -> None:
     for text in texts:
         one: list[tuple[float, float]] = []
         for number in range(runs):
-            fresh = f"{text}\n// {number}"  # what was parsed is kept by its text
+            fresh = f"{text}\n// {number}"  # parsed queries are cached by their text
             wall, cpu = time.perf_counter(), time.process_time()
             compile_script(fresh, catalog)
             one.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
@@ -143,7 +144,7 @@ def compiling(runs: int) -> None:
 
 
 def prepare(store: DuckStore, rows: int) -> None:
-    """The lines in closed segments, and a plain copy of them in order of arrival."""
+    """Creates the lines in closed segments, and a plain copy of them in order of arrival."""
     began = time.process_time()
     fill(store, rows)
     with store.transaction() as connection:
@@ -167,7 +168,7 @@ def prepare(store: DuckStore, rows: int) -> None:
 
 @contextmanager
 def served(store: DuckStore) -> Iterator[Callable[[str], list[Any]]]:
-    """The service's API on a free port; gives a function that asks it and returns the rows."""
+    """The service's API on a free port; yields a function that sends a query and returns the rows."""
     config = uvicorn.Config(create_app(store), port=0, log_level="error", timeout_keep_alive=3600)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -194,7 +195,7 @@ def served(store: DuckStore) -> Iterator[Callable[[str], list[Any]]]:
 
 
 def compare(store: DuckStore, runs: int) -> None:
-    """Each question through the API and as a plain scan, one after the other."""
+    """Runs each query through the API and as a plain scan, one after the other."""
     plain = store.cursor()
     print(f"\nDuckDB {duckdb.__version__}; wall ms first / warm median, CPU ms; plain scan: warm median, CPU ms")
     print(

@@ -1,12 +1,13 @@
-"""What our own readers of bytes are worth: the whole way in with each of them, and with what would stand in its place.
+"""The value of our own byte readers: the whole way in with each of them, and with its replacement.
 
     python benchmarks/readers.py [--lines 20000] [--rounds 5] [--ways otlp-json,header-bsd,...]
 
-A way is one form in which lines come. Its requests are taken in, spooled, decoded, parsed and stored in a fresh store, once with
-our reader and once without it, in turn, in one process. In place of a compiled reader of headers stand the formats alone
-(parsers/formats), in place of the columns of collector/columnar the reader of single records with orjson or
-opentelemetry-proto. Printed is the CPU time of both in microseconds a line (medians) and the ratio of the rounds: median, least
-and most. Sockets and HTTP are left out, which favours our readers. A reader stays where the ratio is at least 1.3.
+A way is one form in which lines arrive. Its requests are received, spooled, decoded, parsed and stored in a fresh
+store, once with our reader and once without it, in turn, in one process. A compiled reader of headers is replaced by
+the formats alone (parsers/formats), the columns of collector/columnar by the reader of single records with orjson or
+opentelemetry-proto. The output is the CPU time of both in microseconds a line (medians) and the ratio of the rounds:
+median, minimum and maximum. Sockets and HTTP are left out, which favours our readers. A reader is kept if the ratio is
+at least 1.3.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Sent(NamedTuple):
 
 
 class Here:
-    """A worker of the pipeline that works in this process."""
+    """A worker of the pipeline that runs in this process."""
 
     connection = None
 
@@ -187,7 +188,7 @@ def as_text(lines: list[str]) -> Iterator[Sent]:
 
 
 class Line(NamedTuple):
-    """What a header is written around."""
+    """The values that a header is written around."""
 
     number: int
     at: datetime
@@ -224,7 +225,7 @@ HEADERS: dict[str, tuple[str, Callable[[Line], str]]] = {
 
 
 def of_header(name: str, lines: list[str]) -> Iterator[Sent]:
-    """As many lines as ``lines`` with one header, of texts that mean nothing."""
+    """As many lines as ``lines`` with one header, of texts that are no events."""
     who, written = HEADERS[name]
     stated = [text.replace("{n}", "7").replace("{m}", "4711").replace("{h}", "gpu-0007").replace("{x}", "3f2a") for text in templates(load())[0][who]]  # fmt: skip
     made = [

@@ -1,11 +1,11 @@
-"""What a checkout says about every capture and scenario, and where two checkouts differ.
+"""The answers of a checkout about every capture and scenario, and where two checkouts differ.
 
     python benchmarks/same_answers.py write OUT [--root DIR] [--only TEXT]    one JSON file a capture, of the checkout in DIR
     python benchmarks/same_answers.py compare OLD NEW                         exit code 1 where anything differs
 
-A rebuilding of the house must change no answer. `write` loads each capture and scenario into a store of its own in memory,
-concludes, and writes incidents and verdicts (corr-result/1), every report and the answers of the saved queries, in canonical
-form. `--root` may be a worktree of an earlier commit, whose code runs with its own imports. `compare` names what differs.
+A refactoring must change no answer. `write` loads each capture and scenario into its own store in memory, concludes,
+and writes incidents and verdicts (corr-result/1), every report and the answers of the saved queries, in canonical form.
+`--root` may be a worktree of an earlier commit, whose code runs with its own imports. `compare` names what differs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
-#: Saved queries ask "how long ago": all are asked at this moment, the day after the bundled captures.
+#: Saved queries contain "how long ago": all run at this moment, the day after the bundled captures.
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-#: Sections of one file, in the order in which a difference is named.
+#: Sections of one file, in the order in which a difference is reported.
 SECTIONS = ("verdicts", "incidents", "lemons", "queries", "reports")
 
 
@@ -52,7 +52,7 @@ def main() -> int:
         # The order of sets must not decide an answer, and may not make two runs of one checkout differ.
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": root}
         return subprocess.call([sys.executable, *sys.argv], env=environment)
-    sys.path[0] = root  # in place of this folder, whose modules have names of rooms
+    sys.path[0] = root  # in place of this folder, whose modules have the names of packages
     return write_folder(args.out, args.only, missing=args.missing)
 
 
@@ -74,7 +74,7 @@ def write_folder(out: Path, only: str, *, missing: bool = False) -> int:
 
 
 def captures() -> Iterator[tuple[str, Path]]:
-    """Name and place of each capture in the repository, then of those beside it where they are."""
+    """Name and place of each capture in the repository, then of those beside it, if any."""
     own = HERE / "tests" / "captures"
     for path in sorted(own.glob("*/truth.json")):
         yield path.parent.name, path.parent
@@ -98,7 +98,7 @@ def unpacked(path: Path, folder: Path) -> Path:
 
 
 def answers_of(tree: Path) -> dict[str, Any]:
-    """Everything that is said about one tree of logs."""
+    """All answers about one tree of logs."""
     from collector.ingest import Ingest
     from correlator.engine import correlate, result
     from queries import reports
@@ -127,7 +127,7 @@ def saved_names() -> list[str]:
 
 
 def answer_of(store: Any, name: str, found: dict[str, Any]) -> Any:
-    """Columns and rows of a saved query, its rows in a fixed order; the error's text where it is refused."""
+    """Columns and rows of a saved query, its rows in a fixed order; the error's text if it is refused."""
     from queries import saved
     from queries.kql import run
     from queries.kql.errors import KqlError
@@ -154,12 +154,12 @@ def answer_of(store: Any, name: str, found: dict[str, Any]) -> Any:
 
 
 def cursor_of(store: Any) -> Any:
-    """What a query is run on: a cursor of the engine."""
+    """The cursor that a query runs on."""
     return store.cursor()
 
 
 def compare_folders(old: Path, new: Path) -> int:
-    """Prints every section that differs, with the first differing place of each. Returns 1 where any does."""
+    """Prints every section that differs, with the first difference of each. Returns 1 if there is any."""
     names = sorted({path.name for folder in (old, new) for path in folder.glob("*.json")})
     if not names:
         print(f"{old}, {new}: no answers here; make them with `write`", file=sys.stderr)
@@ -181,7 +181,7 @@ def compare_folders(old: Path, new: Path) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One value that is not the same in both."""
+    """One value that differs between the two."""
 
     where: str
     before: Any
@@ -192,7 +192,7 @@ class Difference:
 
 
 def differences(before: Any, after: Any, where: str) -> Iterator[Difference]:
-    """Every place in which two JSON values differ; lists are compared place by place."""
+    """Every path at which two JSON values differ; lists are compared index by index."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
             yield from differences(before.get(key), after.get(key), f"{where}.{key}")

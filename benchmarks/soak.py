@@ -1,11 +1,11 @@
-"""Does a service that ticks for long say, byte for byte, what a full pass says in the end?
+"""Does a service that ticks for a long time reach the same result, byte for byte, as a full pass at the end?
 
     python benchmarks/soak.py [SEED...] [--ticks 30]
 
-Every seed is a made cluster (``simulators/scenario.py``) or, with ``--days``, a day of the speed benchmark's. Its rows are
-delivered piece by piece: a fifth of the lines up to an hour late, some hosts silent for a while and then all at once,
-some lines twice, and the service is stopped and started in the middle. Then everything stored in ``model`` is compared
-with what concluding about it anew stores there. Odd seeds compare every fifth tick, even ones at the end only.
+Every seed is a simulated cluster (``simulators/scenario.py``) or, with ``--days``, a day of the speed benchmark's. Its
+rows are delivered in pieces: a fifth of the lines up to an hour late, some hosts silent for a while and then all at
+once, some lines twice, and the service is stopped and started in the middle. Then everything stored in ``model`` is
+compared with the result of concluding anew. Odd seeds compare every fifth tick, even ones at the end only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LATE_S = (0.0, 60.0, 600.0, 3600.0)
 #: Shares of what is late, of what is delivered twice, and of what is there before the service starts.
 LATE, TWICE, BEFORE = 0.2, 0.05, 0.4
 
-#: What tells when a row of a table was written, the best first.
+#: The columns with the time at which a row was written, the best first.
 _WRITTEN = {"logs": ("time",), "jobs": ("end", "observed_at", "start", "submit"), "steps": ("end", "start"), "metrics": ("time",),
             "node_states": ("time",)}  # fmt: skip
 
@@ -53,8 +53,7 @@ Rows = Mapping[str, pl.DataFrame]
 
 @dataclass
 class Outcome:
-    """``partly``: how many of the ``ticks`` concluded about a part only. ``differs``: what stood otherwise, and after
-    which tick."""
+    """``partly``: how many of the ``ticks`` concluded about a time window only. ``differs``: the differences, by tick."""
 
     seed: int
     ticks: int = 0
@@ -65,7 +64,7 @@ class Outcome:
 
 
 def cluster_rows(seed: int) -> Rows:
-    """All rows of a made cluster, through the real parser. One seed in four has clocks that are minutes off."""
+    """All rows of a simulated cluster, through the real parser. One seed in four has clocks that are off by minutes."""
     with tempfile.TemporaryDirectory(prefix="faultline-soak-") as scratch, open_store(None) as store:
         scenario.make(seed, Path(scratch), clocks_off=seed % 4 == 3)
         Ingest(store).run([Path(scratch) / "logs"])
@@ -73,7 +72,7 @@ def cluster_rows(seed: int) -> Rows:
 
 
 def day_rows(seed: int, events: int = 6_000) -> Rows:
-    """Rows of a made day of 1,000 nodes, most of them in bursts."""
+    """Rows of a simulated day of 1,000 nodes, most of them in bursts."""
     day = correlation.Day(seed)
     day.fill(0, 40_000, events // 12, events // 2)
     for number in range(10):
@@ -84,9 +83,9 @@ def day_rows(seed: int, events: int = 6_000) -> Rows:
 
 
 def _arrivals(name: str, rows: pl.DataFrame, rng: random.Random) -> pl.Series:
-    """When each row comes in."""
+    """When each row arrives."""
     written = pl.coalesce(_WRITTEN.get(name, ())) if name in _WRITTEN else pl.lit(None, pl.Datetime("us"))
-    if name == "logs":  # what a program prints without a stamp comes with what it printed before
+    if name == "logs":  # output without a timestamp arrives with the output before it
         written = written.fill_null(strategy="forward").over("file")
     moments = rows.select(written.alias("at")).to_series()
     moments = moments.fill_null(moments.min() if moments.null_count() < len(moments) else datetime(2026, 1, 1))
@@ -104,7 +103,7 @@ def _arrivals(name: str, rows: pl.DataFrame, rng: random.Random) -> pl.Series:
 
 
 def deliveries(rows: Rows, seed: int, ticks: int) -> Iterator[tuple[datetime, dict[str, pl.DataFrame]]]:
-    """Pieces of the rows in the order in which they come in, each with the time at which it is complete."""
+    """Pieces of the rows in order of arrival, each with the time at which it is complete."""
     rng = random.Random(seed)
     timed = {}
     for name, table in rows.items():
@@ -127,7 +126,7 @@ def deliveries(rows: Rows, seed: int, ticks: int) -> Iterator[tuple[datetime, di
 
 
 def stored(store: DuckStore) -> dict[str, list[str]]:
-    """All that is concluded, as texts in an order. How many transactions that took (``commit_mark``, ``batches``) is no conclusion."""
+    """All conclusions, as texts in order. The number of transactions (``commit_mark``, ``batches``) is no conclusion."""
     counted = (mark.FACT, batches.BATCH, batches.INSTANCE)
     tables = {
         t: store.rows(f"SELECT * FROM model.{t}") for t in ("events", "runs", "incidents", "node_states", "facts")
@@ -147,7 +146,7 @@ def _differences(reported: Mapping[str, list[str]], whole: Mapping[str, list[str
 
 
 def soak(rows: Rows, seed: int, ticks: int) -> Outcome:
-    """Delivers the rows piece by piece to a service that is started anew in the middle."""
+    """Delivers the rows in pieces to a service that is restarted in the middle."""
     found = Outcome(seed)
     often = bool(seed % 2)
     with tempfile.TemporaryDirectory(prefix="faultline-soak-") as scratch:

@@ -1,9 +1,10 @@
-"""Draws who imports whom: a dot a module, a column a floor, circles of imports in red.
+"""Draws the import graph: a dot per module, a column per level, import cycles in red.
 
     python benchmarks/structure.py OUT.svg [--root DIR] [--room correlator]
 
-The columns are the floors of the import graph: a module stands to the right of all that it imports. Colours are the folders of
-the top level, or with ``--room`` the folders of one room. Read from the syntax trees as ``house.py`` does; nothing is run.
+The columns are the levels of the import graph: a module is to the right of everything that it imports. Colours are the
+top-level folders, or with ``--room`` the folders of one package. Read from the syntax trees as in ``house.py``; nothing
+is run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # in place of this folde
 from benchmarks import house  # noqa: E402
 
 COLUMN, ROW, MARGIN, HEAD = 34, 9, 24, 46
-#: Told apart by hue and by lightness, on white and on black; red is kept for circles.
+#: Distinguishable by hue and by lightness, on white and on black; red is reserved for cycles.
 COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#6a51a3", "#888888",
     "#1b4965", "#b5651d", "#7fc97f", "#5f3b52", "#3fd0c9", "#b8a1d9", "#4d4d00", "#c4b000",
@@ -45,10 +46,10 @@ def main() -> None:
 
 
 def floors(graph: dict[str, set[str]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Module -> its floor (0 imports nothing), and module -> the size of the circle that it stands in, 1 for none."""
+    """Module -> its level (0 imports nothing), and module -> the size of its cycle, 1 for none."""
     floor: dict[str, int] = {}
     size: dict[str, int] = {}
-    for group in house.components(graph):  # those that are imported come first
+    for group in house.components(graph):  # imported modules come first
         below = [floor[target] for name in group for target in graph[name] if target not in group]
         for name in group:
             floor[name] = 1 + max(below, default=-1)
@@ -57,7 +58,7 @@ def floors(graph: dict[str, set[str]]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def drawing(graph: dict[str, set[str]], depth: int) -> str:
-    """The picture as SVG text. ``depth``: which part of a module's name gives its colour."""
+    """The picture as SVG text. ``depth``: the component of a module's name that gives its colour."""
     floor, size = floors(graph)
     folders = sorted({folder(name, depth) for name in graph})
     colour = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(folders)}
@@ -100,7 +101,7 @@ def drawing(graph: dict[str, set[str]], depth: int) -> str:
 
 
 def folder(name: str, depth: int) -> str:
-    """The folder whose colour a module has; files that stand in no folder have that of the room."""
+    """The folder that gives a module its colour; files outside any folder have that of the package."""
     parts = name.split(".")
     return parts[depth] if len(parts) > depth + 1 or depth == 0 else parts[0]
 

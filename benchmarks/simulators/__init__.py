@@ -1,1 +1,4 @@
-"""Makes what benchmarks measure: log lines, clusters, faults and situations, the same ones for the same seed. Measures nothing."""
+"""Creates what benchmarks measure: log lines, clusters, faults and situations. Measures nothing.
+
+The output is the same for the same seed.
+"""

@@ -1,7 +1,8 @@
-"""A made cluster: racks, nodes, cables, a schedule of jobs, and the log files that such a site leaves on its log host.
+"""A simulated cluster: racks, nodes, cables, a schedule of jobs, and the log files that such a site has on its log
+host.
 
 Everything differs by seed: names, sizes, Slurm's timeouts and version, the syslog format and zone of each kind of node,
-drivers, switches, clocks; and how much of it was collected. ``faults`` breaks it and writes down what it broke.
+drivers, switches, clocks; and how much of it was collected. ``faults`` breaks it and records what it broke.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BUDGET_S = {t: 4.096e-6 * 2**t * 7 for t in (18, 20, 22)}
 
 @dataclass
 class Job:
-    """One job, as the schedule wants it; a fault may change ``state``, ``end`` and what it printed."""
+    """One job as scheduled; a fault may change ``state``, ``end`` and its output."""
 
     id: int
     nodes: list[str]
@@ -50,13 +51,13 @@ class Job:
 
     @property
     def pj(self) -> str:
-        """As slurmctld prints it."""
+        """The job id in slurmctld's notation."""
         return f"JobId={self.array[0]}_{self.array[1]}({self.id})" if self.array else f"JobId={self.id}"
 
 
 @dataclass(frozen=True)
 class Rack:
-    """Nodes of one rack: how they log, what drives their cards, which fabric they have."""
+    """Nodes of one rack: their log format, the driver of their NICs, their fabric."""
 
     name: str
     nodes: tuple[str, ...]
@@ -166,7 +167,7 @@ class Cluster:
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
     def schedule(self) -> None:
-        """Jobs one behind the other on every rack's nodes; a job lies within one rack."""
+        """Jobs one after the other on every rack's nodes; a job is within one rack."""
         r = self.random
         for rack in self.racks:
             free = dict.fromkeys(rack.nodes, BEGIN + r.uniform(60, 600))
@@ -188,7 +189,7 @@ class Cluster:
         return next((j for j in self.jobs if node in j.nodes and j.start <= at < j.end), None)
 
     def lifecycle(self, job: Job) -> None:
-        """What Slurm says of a job in any case: submitted, begun, ended."""
+        """What Slurm logs for every job: submission, start, end."""
         r = self.random
         if not job.attempt:
             self.ctl(
@@ -223,7 +224,7 @@ class Cluster:
         pace, at, step = r.uniform(0.4, 3.0), job.start + 20.0, 0
         folder = f"jobs/{job.id}" + (f"/restart-{job.attempt}" if job.attempt else "")
         offset = self.offset[job.nodes[0]]
-        # All ranks wait for one that is dead.
+        # All ranks wait for a dead one.
         end = min([job.end, *(since for node, since, _ in self.dead if node in job.nodes and job.start < since)])
         while at < end - 5:
             shown = pace * (r.uniform(2.0, 3.0) if job.slow_from is not None and at >= job.slow_from else 1.0)
@@ -238,7 +239,7 @@ class Cluster:
         self.lines[f"{folder}/stderr"] = [(job.end, line) for line in job.err]
 
     def noise(self) -> None:
-        """What every day's logs are full of."""
+        """Lines that every day's logs are full of."""
         r = self.random
         for node in self.nodes:
             for _ in range(int(HOURS * 17)):
@@ -253,8 +254,11 @@ class Cluster:
 
     # -- writing ------------------------------------------------------------------------------------------------------
     def write(self, folder: Path, drop: set[str], loss: float, doubled: float) -> None:
-        """Files under ``folder``; those whose path begins with one of ``drop`` were not collected, and a share of the
-        lines of daemons is lost or stands twice. Lines lie in the order in which they were written, not quite sorted."""
+        """Writes files under ``folder``; those whose path begins with one of ``drop`` were not collected.
+
+        A share of the daemons' lines is lost or duplicated. Lines are in the order in which they were written, not
+        quite sorted.
+        """
         r = self.random
         for node, since, until in self.dead:
             for name, stated in self.lines.items():

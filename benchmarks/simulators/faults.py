@@ -1,7 +1,7 @@
-"""Hardware and daemons that break under a job of a made cluster, and the truth about them.
+"""Hardware and daemons that break under a job of a simulated cluster, and the truth about them.
 
-The truth is written when a fault is made, in the form of the scenarios' ``score.py``. What is logged of a fault follows
-what is known of real lines and delays, not what the correlator looks for.
+The truth is written when a fault is made, in the form of the scenarios' ``score.py``. The logs of a fault follow real
+lines and delays, not what the correlator searches for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LINK = ["nic_link_flap", "nic_link_down"]
 ECC = ["gpu_xid_48", "gpu_xid_94", "gpu_xid_95", "gpu_xid_63", "gpu_xid_140", "gpu_ecc"]
 LOST = ["gpu_xid_79", "gpu_lost", "gpu_fallen_off_bus"]
 
-#: Long lines, as their programs print them.
+#: Long lines, as their programs write them.
 ICE_UP = (
     "ice 0000:81:00.0 eth0: NIC Link is up 100 Gbps Full Duplex, Requested FEC: RS-FEC, Negotiated FEC: RS-FEC, "
     "Autoneg Advertised: On, Autoneg Negotiated: True, Flow Control: None"
@@ -37,7 +37,10 @@ PANIC = (
 
 
 class Hardware:
-    """The truth so far, and what breaks under a job: links, GPUs, machines, daemons, disks. Each fault anchors itself at the job's planned end."""
+    """The truth so far, and what breaks under a job: links, GPUs, machines, daemons, disks.
+
+    Each fault is placed at the job's planned end.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed * 7919 + 1)
@@ -84,7 +87,10 @@ class Hardware:
 
     # -- links --------------------------------------------------------------------------------------------------------
     def link(self, node: str, rail: int | None, at: float, until: float, ends: int = 3) -> None:
-        """Carrier lost and found, as the driver and the switch tell; ``ends`` 1: the node only, 2: the switch only."""
+        """Carrier lost and regained, as the driver and the switch log it.
+
+        ``ends`` 1: the node only, 2: the switch only.
+        """
         rack = self.c.rack_of[node]
         if ends & 1:
             if rail is None:

@@ -1,5 +1,7 @@
-"""A made cluster that is broken in harder ways: many at once, several planes, runs that start again, stragglers, faults that
-overlap, more clocks that are wrong and more sources that are missing.
+"""A simulated cluster with harder faults.
+
+Many failures at once, several planes, runs that restart, stragglers, faults that overlap, more clocks that are wrong
+and more sources that are missing.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from benchmarks.simulators.scenario import Breaker
 POWER = ["node_power", "node_reboot", "node_unresponsive", "node_down"]
 HOT = "CPU{cpu}: Package temperature above threshold, cpu clock throttled (total events = {n})"
 
-#: Who is cut off without a switch's word is the whole cluster, once in so many made ones.
+#: The share of simulated clusters in which the whole cluster is cut off without a line from a switch.
 CONTROLLER_SHARE = 0.12
 
 
 class HardBreaker(Breaker):
-    """As ``Breaker``, with what ``scenario`` spares."""
+    """Like ``Breaker``, with the faults that ``scenario`` leaves out."""
 
     # -- several planes -----------------------------------------------------------------------------------------------
     def plane_port(self, job: Job) -> None:
@@ -47,7 +49,7 @@ class HardBreaker(Breaker):
         self.ends(job, "FAILED", "infra.network", reported)
 
     def leaf(self, rack: Rack) -> None:
-        """A leaf of the fabric: all rails of a rack, or one plane of it, which nobody dies of."""
+        """A leaf of the fabric: all rails of a rack, or one plane of it, which ends no run."""
         r = self.random
         at, plane = BEGIN + r.uniform(0.25, 0.75) * HOURS * 3600, r.randrange(4)
         rails = [plane] if rack.fabric == "planes" else list(range(4))
@@ -84,7 +86,7 @@ class HardBreaker(Breaker):
 
     # -- many at once -------------------------------------------------------------------------------------------------
     def rack_power(self, rack: Rack) -> None:
-        """A feed of a rack: its machines are gone in one moment, and back minutes later."""
+        """A power feed of a rack: its machines are gone at one moment, and back minutes later."""
         r = self.random
         nodes = list(rack.nodes)[: r.choice((5, 6, len(rack.nodes)))]
         at, delay = BEGIN + r.uniform(0.3, 0.8) * HOURS * 3600, self.down_delay()
@@ -116,7 +118,7 @@ class HardBreaker(Breaker):
             self.ends(job, "NODE_FAIL", "infra.node", reported)
 
     def controller_link(self) -> None:
-        """The controller hears nobody."""
+        """The controller receives no messages."""
         at, delay = BEGIN + 0.85 * HOURS * 3600, self.down_delay()
         jobs = self._cut_short(self.c.racks[0], at, lambda: delay, self.c.nodes)
         until = at + delay + 40
@@ -149,7 +151,7 @@ class HardBreaker(Breaker):
         self.ends(job, "TIMEOUT", "infra.gpu", reported)
 
     def straggler(self, job: Job) -> None:
-        """Slow to the end, and nothing that anybody collects tells why."""
+        """Slow to the end, and nothing collected shows why."""
         job.slow_from = job.start + self.random.uniform(0.3, 0.45) * (job.end - job.start)
         self._limit(job)
         self.ends(job, "TIMEOUT", "app.timeout", trap="straggler")
@@ -162,7 +164,7 @@ class HardBreaker(Breaker):
         )
 
     def quick_reboot(self, job: Job) -> None:
-        """Back before slurmctld misses it: noticed when slurmd registers."""
+        """Back before slurmctld notices: detected when slurmd registers."""
         node, r = self.random.choice(job.nodes), self.random
         off = min(self.c.timeout * 0.6, r.uniform(45, 150))
         at = job.end - off
@@ -218,7 +220,7 @@ class HardBreaker(Breaker):
             self.own_error(again, "second run")
 
     def ends_as_link_goes(self, job: Job) -> None:
-        """Its own error; a moment later its node's link goes, and the node with it."""
+        """Its own error; a moment later its node's link is lost, and the node with it."""
         node = self.random.choice(job.nodes)
         at = job.end + self.random.uniform(0.1, 2)
         delay = self.down_delay()
@@ -269,7 +271,7 @@ class HardBreaker(Breaker):
         self.touched.add(job.id)
 
     def gpu_beside_flap(self, job: Job) -> None:
-        """The louder one is innocent: another node's fabric link flaps while a GPU fails."""
+        """The conspicuous one is innocent: another node's fabric link flaps while a GPU fails."""
         other = self.random.choice(job.nodes)
         at = job.end - self.random.uniform(5, 40)
         rail = self.random.randrange(4)
@@ -333,7 +335,7 @@ class HardBreaker(Breaker):
             self.c.output(job)
 
     def _fit(self, job: Job) -> list[tuple[Callable[[Job], None], int]]:
-        """What may befall this job, and how often."""
+        """What may happen to this job, and how often."""
         planes = self.c.rack_of[job.nodes[0]].fabric == "planes"
         several = len(job.nodes) > 1
         found: list[tuple[Callable[[Job], None], int]] = [
@@ -360,7 +362,7 @@ class HardBreaker(Breaker):
         return found
 
 
-#: What was not collected, by chance: of the whole site, and of single nodes.
+#: What was not collected, at random: of the whole site, and of single nodes.
 MISSING = {
     "inventory": 0.3,
     "topology.conf": 0.3,
@@ -373,7 +375,7 @@ MISSING = {
 
 
 def missing(seed: int, nodes: list[str]) -> set[str]:
-    """Beginnings of paths that are not there."""
+    """Prefixes of paths that are missing."""
     r = random.Random(seed + 5)
     drop = {name for name, share in MISSING.items() if r.random() < share}
     if {"accounting", "controller"} <= drop:
@@ -382,7 +384,7 @@ def missing(seed: int, nodes: list[str]) -> set[str]:
 
 
 def make(seed: int, folder: Path) -> dict[str, Any]:
-    """Writes ``folder/logs`` and ``folder/truth.json``; gives the truth."""
+    """Writes ``folder/logs`` and ``folder/truth.json``; returns the truth."""
     made = HardBreaker(seed)
     made.break_things()
     r = random.Random(seed + 6)

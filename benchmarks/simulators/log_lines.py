@@ -1,8 +1,8 @@
-"""Log lines as a GPU cluster of 1,000 hosts writes them, made here: the same ones for the same seed.
+"""Synthetic log lines as a GPU cluster of 1,000 hosts writes them; the same ones for the same seed.
 
 Some 150 templates of ordinary lines and every example of the catalogue, in the framings that the sources really use.
-``MIX`` says how often each source speaks; two lines in a hundred mean something, and about every fourth holds a text
-that some pattern looks for, as on real log hosts.
+``MIX`` is the share of each source. Two lines in a hundred are events, and about every fourth contains a text that some
+pattern searches for, as on real log hosts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from parsers.patterns import Catalogue
 HOSTS = tuple(f"gpu-{number:04d}" for number in range(900)) + tuple(
     f"{kind}{number:02d}" for kind in ("login", "mgmt", "oss", "leaf") for number in range(25)
 )
-#: Share of lines that mean something (an example of the catalogue).
+#: Share of lines that are events (an example of the catalogue).
 EVENTS = 0.02
-#: Share of ordinary lines that are near an event: counter-examples of the catalogue and lines with its words.
+#: Share of ordinary lines that are similar to an event: counter-examples of the catalogue and lines with its words.
 NEAR = 0.22
-#: How often each source speaks.
+#: The share of lines of each source.
 MIX = {"node": 0.54, "kernel": 0.17, "slurmctld": 0.12, "slurmd": 0.08, "switch": 0.03, "fabric": 0.02, "job": 0.04}
 
 #: Ordinary lines as "program: text" ({n} a small number, {m} a large one, {h} a host, {x} hex).
@@ -170,7 +170,7 @@ _ORDINARY = {
     "node": _NODE, "kernel": _KERNEL, "slurmctld": _SLURMCTLD, "slurmd": _SLURMD, "stepd": _STEPD, "switch": _SWITCH,
     "fabric": _FABRIC, "job": _JOB,
 }  # fmt: skip
-#: Which source of ours speaks for a pattern's source.
+#: Which of our sources writes the lines of a pattern's source.
 _SPEAKERS = {
     "kernel": "kernel", "slurmctld": "slurmctld", "slurmdbd": "slurmctld", "sackd": "slurmctld", "slurmrestd": "slurmctld",
     "slurmd": "slurmd", "slurmstepd": "stepd", "switch": "switch", "job_stdout": "job", "job_stderr": "job",
@@ -180,7 +180,10 @@ _HOLE = re.compile(r"\{([nmhx])\}")
 
 
 def templates(catalogue: Catalogue) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, list[str]]]:
-    """Ordinary lines, near ones and events, by who says them. What the catalogue takes for an event is no other line."""
+    """Ordinary lines, similar ones and events, by source.
+
+    A line that the catalogue takes for an event is only among the events.
+    """
     ordinary = {who: texts.split("\n") for who, texts in _ORDINARY.items()}
     near: dict[str, list[str]] = {who: [] for who in ordinary}
     events: dict[str, list[str]] = {who: [] for who in ordinary}
@@ -197,13 +200,13 @@ def templates(catalogue: Catalogue) -> tuple[dict[str, list[str]], dict[str, lis
 
 
 class Cluster:
-    """Speaks lines in the order of time."""
+    """Writes lines in the order of time."""
 
     def __init__(self, catalogue: Catalogue, seed: int = 1) -> None:
         self._rng = random.Random(seed)
         self._ordinary, self._near, self._events = templates(catalogue)
         self._at = datetime(2026, 6, 1)
-        #: How many different texts there are.
+        #: The number of different texts.
         self.count = sum(len(t) for kind in (self._ordinary, self._near, self._events) for t in kind.values())
         self._frames: dict[str, Callable[[str, str], str]] = {
             "node": self._syslog, "kernel": self._kernel, "slurmctld": self._slurm, "slurmd": self._slurm,
@@ -254,7 +257,7 @@ class Cluster:
         })  # fmt: skip
 
     def _kernel(self, host: str, text: str) -> str:
-        # Every host booted at a moment of its own.
+        # Every host booted at its own time.
         uptime = (self._at - datetime(2026, 5, 1)).total_seconds() - zlib.crc32(host.encode()) % 86_400
         kind = self._rng.random()
         if kind < 0.75:

@@ -1,8 +1,8 @@
-"""Made-up cluster logs in bulk, written straight into a store: the data of ``benchmarks/queries.py``.
+"""Synthetic cluster logs in bulk, written straight into a store: the data of ``benchmarks/queries.py``.
 
 A day of a 1,000-node cluster, in order of arrival, 2 % of the lines late by up to 5 s. DuckDB makes the rows itself, so
-that ten million take about a minute. Planted, per million rows: 2,500 Xid lines, 37 GPUs that fell off the bus, 100 link
-downs followed by a slurmd error on the same host within 60 s, 200 lone link downs, 200 lone slurmd errors.
+that ten million take about a minute. Planted, per million rows: 2,500 Xid lines, 37 GPUs that fell off the bus, 100
+link downs followed by a slurmd error on the same host within 60 s, 200 lone link downs, 200 lone slurmd errors.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ERROR = (0, "slurmd", "slurmd", "daemon", "error", "slurm.comm_error",
 
 
 def _hole(letter: str, place: int) -> str:
-    """SQL for one hole, different for every row and place."""
+    """SQL for one hole, different for every row and position."""
     h = f"(h{1 + (place - 1) % 3} // {1 if place < 4 else 100_003})"
     return {
         "n": f"({h} % 65521)::VARCHAR", "x": f"printf('%08x', {h} % 4294967296)", "j": f"(800000 + {h} % 20000)::VARCHAR",

@@ -1,4 +1,4 @@
-"""Breaks a made cluster in ways that happen, beside traps that look like it, and writes down what was broken.
+"""Breaks a simulated cluster in realistic ways, beside misleading coincidences, and records what was broken.
 
 python benchmarks/simulators/scenario.py SEED FOLDER      writes FOLDER/logs and FOLDER/truth.json
 """
@@ -29,7 +29,7 @@ OWN_ERRORS = (
     ["Fatal Python error: Segmentation fault", "Current thread 0x00007f1 (most recent call first):"],
 )  # fmt: skip
 
-#: Long lines, as their programs print them.
+#: Long lines, as their programs write them.
 MMU_FAULT = (
     "NVRM: Xid (PCI:{pci}): {code}, pid={pid}, name=python3, Ch 00000008, intr 00000000. "
     "MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f2e_00000000"
@@ -49,9 +49,9 @@ CONNECTION_LOST = (
 
 
 class Breaker(Hardware):
-    """Chooses what befalls which job."""
+    """Chooses which fault happens to which job."""
 
-    #: Whether some nodes' clocks are minutes off.
+    #: Are some nodes' clocks off by minutes?
     clocks_off = True
 
     # -- what users do and Slurm does on purpose ----------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Breaker(Hardware):
         self.ends(job, "FAILED", "app.error", trap=trap)
 
     def own_crash(self, job: Job) -> None:
-        """A wild pointer on the GPU: an Xid of the application, which no repair mends."""
+        """A wild pointer on the GPU: an Xid of the application, which no repair fixes."""
         node, r = job.nodes[0], self.random
         line = MMU_FAULT.format(pci=r.choice(self.c.pci[node]), code=r.choice((31, 13)), pid=r.randrange(2000, 90000))
         self.c.kernel(job.end - r.uniform(0.5, 4), node, line)
@@ -116,13 +116,13 @@ class Breaker(Hardware):
         self.ends(job, "PREEMPTED", "sched.preempt")
 
     def nobody_knows(self, job: Job) -> None:
-        """Peers are lost, and nothing of ours was broken."""
+        """Peers are lost, although nothing of the cluster was broken."""
         job.err += [RETRIES.format(host=job.nodes[0], gpu=0, hca="mlx5_3"), *self.srun(job, job.nodes[0])]
         self.ends(job, "FAILED", "unknown", trap="network words only")
 
     # -- traps: something louder beside an innocent end -----------------------------------------------------------------
     def trap(self, job: Job) -> None:
-        """The job ends by its own doing, and something happens on its nodes that has nothing to do with it."""
+        """The job ends by its own doing, and something unrelated happens on its nodes."""
         node = self.random.choice(job.nodes)
         near = job.end - self.random.uniform(2, 50)
         kind = self.random.choice(tuple(TRAPS))
@@ -146,7 +146,7 @@ class Breaker(Hardware):
                   "Row Remapper: New row marked for remapping, reset gpu to activate.")  # fmt: skip
 
     def _other_gpu(self, job: Job, node: str, near: float) -> None:
-        """A GPU is lost on a node where nothing runs."""
+        """A GPU is lost on an idle node."""
         idle = [n for n in self.c.nodes if n not in job.nodes and self.c.runs_on(n, near) is None]
         other = self.random.choice(idle or [""])
         if not other:
@@ -171,7 +171,10 @@ class Breaker(Hardware):
 
     # -- faults of many ---------------------------------------------------------------------------------------------------
     def _cut_short(self, rack: Rack, at: float, late: Callable[[], float], nodes: list[str]) -> list[Job]:
-        """Jobs that a fault at ``at`` ends; those that would end meanwhile end before it, those that would begin, do not."""
+        """Jobs that a fault at ``at`` ends.
+
+        Those that would end meanwhile end before it; those that would begin do not.
+        """
         hit: list[Job] = []
         for job in list(self.c.jobs):
             if not set(job.nodes) & set(nodes) or job.id in self.touched:
@@ -304,19 +307,22 @@ class Breaker(Hardware):
         }
 
 
-#: What happens beside an innocent end, by the name that the truth gives it; a cancelled job has a flap beside it.
+#: What happens beside an innocent end, by its name in the truth; a cancelled job has a flap beside it.
 TRAPS: dict[str, Callable[[Breaker, Job, str, float], None]] = {
     "flap": Breaker._flap, "management flap": Breaker._management_flap, "xid 63": Breaker._remapped_row,
     "other GPU": Breaker._other_gpu, "corrected": Breaker._corrected, "after": Breaker._flap_after,
     "edac": Breaker._edac, "scancel": Breaker._flap,
 }  # fmt: skip
 
-#: What was not collected, by chance: of the whole site, and of single nodes.
+#: What was not collected, at random: of the whole site, and of single nodes.
 MISSING = ("inventory", "topology.conf", "slurm.conf", "/env", "switches", "accounting")
 
 
 def make(seed: int, folder: Path, *, clocks_off: bool = True) -> dict[str, Any]:
-    """Writes ``folder/logs`` and ``folder/truth.json``; gives the truth. Without ``clocks_off`` all nodes keep time."""
+    """Writes ``folder/logs`` and ``folder/truth.json``; returns the truth.
+
+    Without ``clocks_off`` all clocks are correct.
+    """
     made = Breaker(seed)
     made.clocks_off = clocks_off
     made.break_things()

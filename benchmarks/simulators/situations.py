@@ -1,4 +1,4 @@
-"""Situations with known causes, by chance: what broke (or did not), what was logged of it, and what happened beside it."""
+"""Random situations with known causes: what broke (or did not), what was logged about it, and what happened beside it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def gpu_fault(r: random.Random, host: str) -> Situation:
 
 
 def nvlink(r: random.Random, host: str) -> Situation:
-    """An NVLink error kills about half of the runs that see it; the others end for reasons of their own, at any time."""
+    """An NVLink error kills about half of the runs that see it; the others end for other reasons, at any time."""
     late = r.uniform(1, 20)
     return Situation(
         "nvlink",
@@ -148,7 +148,7 @@ def storage(r: random.Random, host: str) -> Situation:
 
 
 def own_error(r: random.Random, host: str) -> Situation:
-    """The program's own fault: it says so, or it only dies; sometimes the other ranks then lose their peer."""
+    """The program's own fault: it logs it, or it only dies; sometimes the other ranks then lose their peer."""
     late = r.uniform(1, 60)
     reported = (
         [_out(late, "job.exit_error" if "fault" not in (text := r.choice(OWN)) else "job.segfault", text)]
@@ -161,7 +161,7 @@ def own_error(r: random.Random, host: str) -> Situation:
 
 
 def lost_peers(r: random.Random, host: str) -> Situation:
-    """The output tells of the network only, and nothing of ours was broken."""
+    """The output reports only network errors, although nothing of the cluster was broken."""
     late = r.uniform(1, 60)
     return Situation("lost_peers", ("unknown", None), "FAILED", late + 1, [_peers(late)])
 
@@ -177,7 +177,7 @@ def _slowed(r: random.Random) -> list[tuple[float, float]]:
 
 
 def unseen_slowness(r: random.Random, host: str) -> Situation:
-    """A node holds the run back (heat, a bad link, a slow disk), and no telemetry of it is collected."""
+    """A node slows the run down (heat, a bad link, a slow disk), and no telemetry of it is collected."""
     return Situation("unseen_slowness", ("infra.gpu", host), "TIMEOUT", 1600, [], _slowed(r))
 
 
@@ -187,7 +187,7 @@ def own_slowness(r: random.Random, host: str) -> Situation:
 
 
 def reset_together(r: random.Random, host: str) -> Situation:
-    """Power of many nodes; the job's nodes are among them."""
+    """Many nodes lose power, the job's nodes among them."""
     late = r.uniform(205, 505)
     reported = [
         event("slurm.node_reboot", late + 300 + i, "ctl", f"Node {n} unexpectedly rebooted", source="slurmctld", nodes=[n], boot_time=T0 + late + 260 + i,
@@ -197,7 +197,7 @@ def reset_together(r: random.Random, host: str) -> Situation:
 
 
 def _beside_it(r: random.Random, late: float, hit: float) -> tuple[list[Run], list[Event]]:
-    """Other runs on several nodes, of which each is hit with a probability of ``hit``."""
+    """Other runs on several nodes, each hit with a probability of ``hit``."""
     runs, reported = [], []
     for job in range(2, 2 + r.choice((1, 2, 3, 5, 8))):
         nodes = r.sample(NODES, 2)
@@ -212,7 +212,10 @@ def _beside_it(r: random.Random, late: float, hit: float) -> tuple[list[Run], li
 
 
 def shared_link_loss(r: random.Random, host: str) -> Situation:
-    """A leaf switch takes the rail of all nodes, or of most: it ends all that lose their peers by it, or each with some luck."""
+    """A leaf switch takes down the rail of all nodes, or of most.
+
+    It ends all runs that lose their peers by it, or each with some probability.
+    """
     late = r.uniform(30, 125)
     lost = [n for n in NODES if n == host or r.random() < 0.9]
     links = [e for n in lost for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + 200, 1)]
@@ -228,7 +231,7 @@ def shared_link_loss(r: random.Random, host: str) -> Situation:
 
 
 def absorbed_link_loss(r: random.Random, host: str) -> Situation:
-    """A leaf switch is gone for a while and traffic takes another way: nobody is hurt, and one run ends by itself meanwhile."""
+    """A leaf switch is gone for a while and traffic is rerouted: no run is hurt, and one ends by itself meanwhile."""
     late = r.uniform(30, 125)
     links = [e for n in NODES for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + r.uniform(5, 200), 1)]
     others, _ = _beside_it(r, late, 0.0)
@@ -237,7 +240,7 @@ def absorbed_link_loss(r: random.Random, host: str) -> Situation:
 
 
 def absorbed_switch_loss(r: random.Random, host: str) -> Situation:
-    """The same of the switch that carries Slurm's messages, while one node falls silent for a reason of its own."""
+    """The same with the switch that carries Slurm's messages, while one node falls silent for another reason."""
     late = r.uniform(205, 505)
     links = [e for n in NODES for e in _link(r, n, "eth0", r.uniform(0, 1.0), late + r.uniform(5, 200), 1)]
     others, _ = _beside_it(r, late, 0.0)
@@ -257,7 +260,7 @@ def absorbed_switch_loss(r: random.Random, host: str) -> Situation:
     )
 
 
-#: How often each happens among runs that did not end well: users' own errors dominate (correlation.md, section 1).
+#: The share of each among runs that did not end well: users' own errors dominate (correlation.md, section 1).
 SHARES: dict[Callable[[random.Random, str], Situation], float] = {
     own_error: 0.38, long_run: 0.12, lost_peers: 0.08, fabric_loss: 0.1, management_loss: 0.07, gpu_fault: 0.11, nvlink: 0.02, panic: 0.04,
     heat: 0.03, storage: 0.05, unseen_slowness: 0.02, own_slowness: 0.02, reset_together: 0.02, shared_link_loss: 0.03,
@@ -266,7 +269,7 @@ SHARES: dict[Callable[[random.Random, str], Situation], float] = {
 
 
 def beside(r: random.Random, hosts: list[str]) -> list[Event]:
-    """What goes on anyway: short flaps, remapped rows, corrected bus errors, an NVLink error that nobody minds."""
+    """Routine events: short flaps, remapped rows, corrected bus errors, an NVLink error without effect."""
     found: list[Event] = []
     for _ in range(r.choice((0, 1, 1, 2, 3))):
         host, at = r.choice(hosts), r.uniform(-1500, 900)
@@ -290,8 +293,11 @@ def beside(r: random.Random, hosts: list[str]) -> list[Event]:
 
 
 def make(seed: int) -> tuple[Situation, World]:
-    """One situation and the world that its logs tell: some lines lost, clocks a little apart; of some sites a source is
-    missing altogether: Slurm's configuration, the inventory of links, the runs' output, the logs of some or many hosts."""
+    """One situation and the world of its logs: some lines lost, clocks slightly different.
+
+    On some sites a source is missing altogether: Slurm's configuration, the inventory of links, the runs' output, the
+    logs of some or many hosts.
+    """
     r = random.Random(seed)
     nodes = r.sample(NODES, r.choice((1, 2, 2, 4, 6)))
     situation = r.choices(list(SHARES), weights=list(SHARES.values()))[0](r, nodes[0])
@@ -309,10 +315,10 @@ def make(seed: int) -> tuple[Situation, World]:
         "throttling": situation.hot,
         "reporting_hosts": frozenset(n for n in NODES if n not in mute),
     }
-    # One that shared the very node or its rail would have been ended with it.
+    # A run on the same node or its rail would have ended with it.
     separate = [n for n in NODES if n != nodes[0]]
     others = situation.others or [run(2, r.sample(separate, 2), -3000, 3000, "COMPLETED")]
-    # A day of quiet around it: base rates need exposure.
+    # A quiet day around it: base rates need exposure.
     quiet = [event("sys.service_started", at, "ctl", "chrony", source="syslog") for at in (-43200.0, 43200.0)]
     settings = {"SlurmdTimeout": 300} if r.random() < 0.9 else {"KillWait": 30}
     links = LINKS if r.random() < 0.9 else []

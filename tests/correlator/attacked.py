@@ -1,7 +1,7 @@
-"""A small cluster on which a user writes whatever he likes into every place that he can write to.
+"""A small cluster on which a user writes arbitrary text to every place that users can write to.
 
-alice's job 41 runs on gx01, together with frank's. Elsewhere bob's program fails by itself, nobody knows why erin's did, dave's
-is fine, and carol's ends with the link of its node. What alice writes must change none of that.
+alice's job 41 runs on gx01, together with frank's. Elsewhere bob's program fails by itself, the cause of erin's failure
+is unknown, dave's is fine, and carol's ends with the link of its node. What alice writes must change none of that.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ _TREE = {
 
 @dataclass(frozen=True)
 class Channel:
-    """A way for alice's words. ``place``: a file of the tree, or a receiver; ``line`` makes of a text and a moment what she writes."""
+    """A channel for alice's texts.
+
+    ``place``: a file of the tree, or a receiver; ``line`` makes what she writes from a text and a moment.
+    """
 
     name: str
     place: str
@@ -84,7 +87,7 @@ def _journal(text: str, at: str, **more: str) -> str:
 
 
 def _as_logs() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """Lines as logs of hosts hold them."""
+    """Lines as in logs of hosts."""
     yield "plain", lambda x, at: x
     yield "stamped", lambda x, at: f"{at.replace('T', ' ')},123 - ERROR - {x}"
     yield "kernel:", lambda x, at: f"kernel: {x}"
@@ -122,7 +125,7 @@ def _as_logs() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _as_records() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """Lines as shippers of logs wrap them."""
+    """Lines as log shippers wrap them."""
     yield "docker", lambda x, at: _json(log=f"{_bsd(at)} {VICTIM} kernel: {x}\n", stream="stderr", time=f"{at}Z")
     yield "container", lambda x, at: f"{at}.123456789Z stderr F {_bsd(at)} {VICTIM} kernel: {x}"
     yield "console", lambda x, at: f"[{at}+00:00] [ 9123.456789] {x}"
@@ -215,14 +218,17 @@ def _as_launched() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """What a job can print: anything that any reader of lines knows."""
+    """What a job can print: anything that any line parser recognises."""
     yield from _as_logs()
     yield from _as_records()
     yield from _as_launched()
 
 
 def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """What ``logger`` leaves. rsyslog's traditional format keeps neither facility nor process id of ``logger -t kernel``."""
+    """What ``logger`` writes.
+
+    rsyslog's traditional format keeps neither facility nor process id of ``logger -t kernel``.
+    """
     for tag in (
         "kernel",
         "alice",
@@ -282,7 +288,7 @@ def _over_tcp() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _as_account() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """What journald notes of a process of alice's, by whatever name and facility it asks for."""
+    """What journald records of a process of alice's, under any name and facility."""
     stated = {"_HOSTNAME": "gx01", "_PID": "77", "_TRANSPORT": "journal"}
     units = {
         "account": {"_UID": "1001"}, "session": {"_SYSTEMD_UNIT": "session-3.scope"},
@@ -300,7 +306,7 @@ def _as_account() -> Iterator[tuple[str, Callable[[str, str], str]]]:
         )
 
 
-#: A name of a job may hold what stands between columns, and the end of a line with a whole row of another job behind it.
+#: A job name may contain the column separator, and the end of a line followed by a whole row of another job.
 _OWN_ROW = "41|41|alice|1001|{}|FAILED|1:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx01|1|c"
 _OTHERS_ROW = "45|45|erin|1005|y|NODE_FAIL|0:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx02|1|c"
 
@@ -313,7 +319,7 @@ def _in_names() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _in_environment() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """A hook's file for each text. The names that are alice's to give; a task prolog's environment is hers altogether."""
+    """A hook's file for each text, with the names that alice can set; a task prolog's environment is entirely hers."""
     own = {
         "FAULTLINE_EVENT": "epilogslurmctld", "FAULTLINE_HOST": "ctl", "SLURM_JOB_ID": "41", "SLURM_JOB_UID": "1001",
         "SLURM_JOB_USER": "alice", "SLURM_CLUSTER_NAME": "c", "SLURM_JOB_NODELIST": "gx01", "SLURM_JOB_RESTART_COUNT": "0",
@@ -358,7 +364,7 @@ _JOB = re.compile(r"(?i)\b(JobId=|StepId=|job |JOB |STEP )\d+")
 
 @cache
 def words() -> tuple[str, ...]:
-    """Every example of every pattern, as it is and about another user's node and job."""
+    """Every example of every pattern, unchanged and about another user's node and job."""
     found: dict[str, None] = {}
     for entry in load().entries:
         for example in entry.examples:
@@ -368,7 +374,7 @@ def words() -> tuple[str, ...]:
 
 
 def written(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) -> dict[str, list[str]]:
-    """What alice writes, by place: each text in each way (or one of ``share``, in turn), at one of the moments by turns."""
+    """What alice writes, by place: each text in each way (or one of ``share``, in turn), at alternating moments."""
     found: dict[str, list[str]] = {}
     for place, channel in enumerate(channels):
         for number, text in enumerate(texts[place % share :: share]):
@@ -381,7 +387,7 @@ _HER_FILE = "/home/alice/slurm-41.out"
 
 
 def _received(place: str, lines: list[str]) -> Decoded:
-    """What a receiver makes of them: from alice's node, of her job's file, or as packets of her own."""
+    """The rows that a receiver makes of them: from alice's node, from her job's file, or as her own packets."""
     into, at = Decoded(), micros("2026-02-28T10:20:05Z")
     known: dict[str, Any] = {"received": at, "peer": "10.0.0.1", "form": "json"}
     text, nanos = "\n".join(lines), str(_epoch("2026-02-28T10:19:57", 10**9))

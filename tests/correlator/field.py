@@ -1,4 +1,4 @@
-"""Situations as their logs tell them, through parser, store and correlator. The truth of each was written before anything was asked."""
+"""Situations from their logs, through parser, store and correlator. Each truth was written before the correlator ran."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Situation:
-    """``lines``: "OFFSET HOST SOURCE: TEXT"; ``{0}`` is the number of the first job. ``true``: of each job category, event and host
-    (alternatives with "|"; None: no verdict); ``at_most``: how surely the last one's may be told; ``not_told``: root causes that no incident may have."""
+    """``lines``: "OFFSET HOST SOURCE: TEXT"; ``{0}`` is the number of the first job.
+
+    ``true``: for each job category, event and host (alternatives with "|"; None: no verdict). ``at_most``: the highest
+    confidence of the last one's verdict. ``not_told``: root causes that no incident may have.
+    """
 
     name: str
     lines: tuple[str, ...]
@@ -115,12 +118,12 @@ def _case(reported: Situation, number: int) -> run.Case:
     return run.read("test", EDGES[0], number, table)
 
 
-#: What tests of edges say of a job; other fields of a job are columns of accounting.
+#: The keys of a job in tests of edges; other fields of a job are columns of accounting.
 CASE_KEYS = frozenset({"nodes", "start", "end", "state", "exit_code", "signal", "env"})
 
 
 def _accounted(reported: list[Situation], jobs: pl.DataFrame) -> pl.DataFrame:
-    """The rows of accounting with what the situations say of them besides."""
+    """The rows of accounting, with the additional columns of the situations."""
     rows = {(row["cluster"], row["job_id"]): row for row in jobs.to_dicts()}
     for number, situation in enumerate(reported):
         for n, job in enumerate(situation.jobs):
@@ -140,12 +143,12 @@ XID48 = "NVRM: Xid (PCI:0000:17:00): 48, pid=4242, name=python, DBE (double bit 
 
 
 def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation:
-    """One in which the kernel log of every node was collected."""
+    """A situation in which the kernel log of every node was collected."""
     return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
 def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
-    """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in their order."""
+    """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in order."""
     reported = list(reported)
     made = [_case(s, n) for n, s in enumerate(reported)]
     rest = {}
@@ -167,7 +170,7 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
 
 
 def wrong(reported: Situation, found: Conclusions, verdicts: list[Any]) -> list[str]:
-    """What is said otherwise than it was; empty where all is right."""
+    """The differences from the truth; empty if there are none."""
     stated = []
     for number, (true, verdict) in enumerate(zip(reported.true, verdicts, strict=True)):
         if true is None or verdict is None:

@@ -1,4 +1,4 @@
-"""Small worlds for tests: events, runs and what surrounds them, with only the fields that matter named."""
+"""Small worlds for tests: events, runs and their context, with only the relevant fields given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T0 = 1770393600.0
 
 
 def event(kind: str, at: float, host: str | None = None, message: str = "", **more: Any) -> Event:
-    """An event ``at`` seconds after T0; entities by name, ``source``, ``job_id`` and ``sigma`` as they are."""
+    """An event ``at`` seconds after T0; entities by name, ``source``, ``job_id`` and ``sigma`` unchanged."""
     source = more.pop("source", "kernel")
     job, sigma, received = more.pop("job_id", None), more.pop("sigma", 0.001), more.pop("received", None)
     count, last = more.pop("count", 1), more.pop("last", at)

@@ -1,4 +1,4 @@
-"""Two faults near each other in time, on overlapping nodes or jobs: what logs say of them, in few words."""
+"""Two faults close in time, on overlapping nodes or jobs: short forms of their log lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.correlator.field import (
     heard,
 )
 
-#: What goes on everywhere and means nothing.
+#: Routine lines that occur everywhere and mean nothing.
 EVERYDAY = (
     "-1900s gpu06 kernel: EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x3d7 offset:0x0 grain:32 syndrome:0x0)",
     "-705s gpu05 kernel: pcieport 0000:64:00.0: AER: Corrected error received: 0000:65:00.0",
@@ -98,7 +98,7 @@ def restarted_controller(at: float) -> tuple[str, ...]:
 
 
 def rebooted(at: float, host: str, registered: float) -> tuple[str, ...]:
-    """A machine boots ``at``, and slurmctld finds so when its slurmd registers."""
+    """A machine boots ``at``, and slurmctld notices when its slurmd registers."""
     beginning = 1772532000
     return (
         f"{at}s {host} kernel: {BOOT}",

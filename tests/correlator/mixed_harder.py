@@ -1,4 +1,4 @@
-"""Two faults of which the wrong one lies nearer. Every truth was written before anything was asked."""
+"""Two faults, of which the wrong one is nearer. Every truth was written before the correlator ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two faults of which one takes a node or its network away. Every truth was written before anything was asked."""
+"""Two faults, one of which takes down a node or its network. Every truth was written before the correlator ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two faults of which one only hurts runs. Every truth was written before anything was asked."""
+"""Two faults, one of which only hurts runs. Every truth was written before the correlator ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored rows taken out of one store and given to another, in another order, twice, late, or with another clock."""
+"""Stored rows of one store, delivered to another in another order, twice, late, or with another clock."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from tests.line_parser import line_parser
 
 CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))
 
-#: Captures of some ways to die: what holds whatever the fault was is shown with these by ``make test``, and with all of them
-#: by ``make test-long``.
+#: Captures of some kinds of failure: ``make test`` uses these for what holds whatever the fault was, and ``make
+#: test-long`` uses all of them.
 FEW = ("job_faults", "mgmt_flap_requeue")
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in CAPTURES]
 
 
 @cache
 def rows_of(folder: Path) -> dict[str, pl.DataFrame]:
-    """All rows that ingesting a capture gives."""
+    """All rows that ingesting a capture produces."""
     with open_store(None) as store:
         Ingest(store, parser=line_parser()).run([folder])
         return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
 
 
 def answer(store: DuckStore) -> str:
-    """The result as text; when a service said it first is not part of what is concluded."""
+    """The result as text, without the time when a service first published it, which is not part of the conclusions."""
     found = result(store)
     for incident in found["incidents"]:
         incident["detected_at"] = None
@@ -48,7 +48,7 @@ def answer(store: DuckStore) -> str:
 
 @contextmanager
 def concluded(folder: Path) -> Iterator[DuckStore]:
-    """A store with a capture's rows and what a full pass says of them."""
+    """A store with a capture's rows and the result of a full pass over them."""
     with open_store(None) as store:
         store.add(rows_of(folder))
         correlate(store)
@@ -94,7 +94,7 @@ def lossy(logs: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
 
 
 def slices(rows: dict[str, pl.DataFrame], parts: int) -> list[dict[str, Any]]:
-    """Rows in as many deliveries; what is not log lines comes with the last but one."""
+    """Rows in this many deliveries; rows other than log lines come with the last but one."""
     logs = rows["logs"]
     cuts = [logs.height * n // parts for n in range(parts + 1)]
     found: list[dict[str, Any]] = [{"logs": logs[a:b]} for a, b in itertools.pairwise(cuts)]

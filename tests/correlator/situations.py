@@ -1,4 +1,4 @@
-"""Small situations for tests: what logs say of them, in few words, and what is concluded."""
+"""Small situations for tests: short forms of log lines, and the conclusions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def unlaunched(at: float, why: str) -> list[Any]:
 
 
 def returned(reported: list[Any]) -> World:
-    """A second run of the job, on the same nodes, in the moment that its lost node is back; it is judged as job 1."""
+    """A second run of the job, on the same nodes, at the moment that its lost node is back; it is judged as job 1."""
     first = run(1, ["n1", "n2"], -900, 350, "NODE_FAIL")
     first.key = "1@first"
     again = run(1, ["n1", "n2"], 700, 706, "FAILED")
@@ -137,7 +137,7 @@ def one(end: float, state: str = "FAILED", nodes: tuple[str, ...] = ("n1", "n2")
 
 
 def conclude(folder: Path) -> dict[str, Any]:
-    """What ``faultline incidents`` says of a folder of logs."""
+    """The output of ``faultline incidents`` for a folder of logs."""
     with open_store(None) as store:
         Ingest(store, parser=line_parser()).run([folder])
         correlate(store)

@@ -1,4 +1,4 @@
-"""Every edge earns its place: a small situation in which it decides, and what is said without it."""
+"""Every edge is necessary: a small situation in which it decides, and the result without it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def set_down_by_check(at: float, reason: str) -> list[Any]:
             event("slurm.node_down", at + 0.001, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"], actor="admin")]  # fmt: skip
 
 
-#: What a run's output alone says of hardware accuses no machine: the edge decides that it is said at all.
+#: A run's output alone accuses no machine of a hardware fault: the edge decides whether it is mentioned at all.
 REPORTED, OF_OUTPUT = ("unknown", None, None), ("E56", "E57", "E58")
 
 CASES = [
@@ -221,7 +221,7 @@ CASES = [
          REPORTED),
 ]  # fmt: skip
 
-#: Edges that take blame away: with them job 1 is ``expected``, without them somebody innocent is blamed.
+#: Edges that take blame away: with them job 1 is ``expected``, without them an innocent cause is blamed.
 BLOCKING = [
     Case("E33", lambda: world([*down(0, "n1", "ib0", 400), event("kernel.boot", 100, "n1", "Linux version 6.1"), *lost_peers(60)], [one(62)]),
          ("unknown", None, None)),

@@ -1,4 +1,4 @@
-"""What ``sacct`` and its like printed in another zone than slurmctld writes: an export from a laptop."""
+"""Accounting files of ``sacct`` and similar in another zone than slurmctld's log: an export from a laptop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def begun(job: int, at: float, file: str = "sacct.txt", source: str = "sacct") -
 
 @dataclass(frozen=True)
 class Case:
-    """``hours`` that each file is ahead; ``epochs``: quarters of an hour by which epoch seconds are ahead of slurmctld's log."""
+    """``hours`` that each file is ahead.
+
+    ``epochs``: quarters of an hour by which epoch seconds are ahead of slurmctld's log.
+    """
 
     name: str
     rows: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""A list that shares all but its end with the one before says what a list would."""
+"""A list that shares all but its end with the previous one behaves like a list."""
 
 from __future__ import annotations
 
@@ -41,4 +41,4 @@ def test_what_is_made_from_it_shares_its_full_blocks() -> None:
     before = AppendOnlyList(range(10))
     after = before.but(9, [90, 91])
     assert [a is b for a, b in zip(before._blocks, after._blocks, strict=False)] == [True, True, False]
-    assert list(after.but(10, [100])) == [*range(9), 90, 100]  # a change behind a change
+    assert list(after.but(10, [100])) == [*range(9), 90, 100]  # a change after a change

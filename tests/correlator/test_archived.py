@@ -1,4 +1,4 @@
-"""Verdicts rest on lines wherever they lie: a day that was archived says what it said before."""
+"""Verdicts do not depend on where lines are stored: a day has the same verdicts after it was archived."""
 
 from __future__ import annotations
 

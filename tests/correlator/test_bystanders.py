@@ -1,4 +1,4 @@
-"""What goes on beside a fault: errors of the program's own, other jobs' trouble, people who act meanwhile."""
+"""Events beside a fault: the program's own errors, other jobs' failures, people's actions."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_the_shipped_lines_rise():
 
 
 def test_answers_of_operators_are_cases_to_fit():
-    """A verdict said with 0.9 that people keep calling wrong makes the line say less there, and only there."""
+    """A verdict with 0.9 that people keep calling wrong lowers the line there, and only there."""
     made = [(0.95, True)] * 300 + [(0.75, i % 5 > 0) for i in range(300)]
     row = {
         "said_category": "infra.network",

@@ -1,7 +1,7 @@
-"""Every fault of a real mini cluster, told from its logs: the right cause, and nobody else blamed.
+"""Every fault of a real mini cluster, concluded from its logs: the right cause, and no other one blamed.
 
 The truth of a capture says what was injected; this table says what Faultline must answer. Captures beside the
-repository (``../shared/captures``) are judged by the same table where they exist.
+repository (``../shared/captures``) are judged by the same table if they exist.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.j
 #: Faults that overlap, hide or look like another one (tests/cluster/entangled*.py), and those of a site's daily life or
 #: under other settings (further.py): logs only, one archive each.
 ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests" / "captures" / kind).glob("*.tar.xz"))
-#: Those for what holds whatever the fault was; `make test-long` takes all.
+#: Captures for what holds whatever the fault was; `make test-long` takes all.
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in BUNDLED]
-#: One of each way to fail, for ``make test``; ``make test-long`` takes all.
+#: One of each kind of failure, for ``make test``; ``make test-long`` takes all.
 QUICK = {
     "cancelled_in_flap", "clock_jumps", "controller_restart_in_fault", "gpu_lost", "munge_key_wrong", "power_lost", "rank_raises",
     "stepd_killed", "two_faults", "cgroups_read_only", "controller_failover", "deadline_and_limit", "flap_storm", "launcher_lost",
@@ -39,17 +39,17 @@ BESIDE = sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/
 #: The interface of each of the mini cluster's networks.
 DEVICES = {"mgmt": "eth0", "hsn": "hsn0"}
 LINK = {"nic.link_down", "nic.link_flap"}
-#: Honest answers where nothing says more: nobody is blamed.
+#: Honest answers if nothing shows more: no cause is blamed.
 UNSAID = frozenset({"unknown", "app.error"})
-#: What may stand behind an incident that hurt nobody.
+#: Severities of an incident without victims.
 HARMLESS = ("benign", "degraded")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the verdict on a run must say. ``events`` empty: the run is its own cause, no incident is blamed.
+    """The required verdict on a run. ``events`` empty: the run is its own cause, no incident is blamed.
 
-    ``or_else``: categories that are as honest, where logs do not say what happened; then no incident is blamed either.
+    ``or_else``: categories that are as honest if logs do not show what happened; then no incident is blamed either.
     """
 
     category: str
@@ -60,7 +60,7 @@ class Expected:
 
 
 def expected(cause: str) -> Expected:
-    """The answer to the words of a truth file: "link_down gpu02 mgmt", "own exit code", ..."""
+    """The answer for the words of a truth file: "link_down gpu02 mgmt", "own exit code", ..."""
     words = cause.split()
     match words:
         case ["link_down", host, network]:
@@ -90,10 +90,10 @@ def expected(cause: str) -> Expected:
         case ["prolog", "exit", _, host] | ["prolog", "hang", host]:
             return Expected("infra.scheduler", frozenset({"slurm.prolog_failure"}), host)
         case ["disk", "full", host]:
-            # the job's own output says that there is no room, and nobody says who took it
+            # the job's own output says that there is no space, and nothing shows what used it up
             return Expected("infra.node", frozenset({"node.disk_full"}), host, or_else=UNSAID)
         case ["cgroups", _]:
-            # the node could not launch the job and cancelled it; no root cause of the list is that
+            # the node could not launch the job and cancelled it; no root cause of the list fits
             return Expected("infra.node", or_else=frozenset({"unknown"}))
         case ["names", "lost", _]:
             return Expected("app.error", or_else=UNSAID)
@@ -104,7 +104,7 @@ def expected(cause: str) -> Expected:
         case ["own", "memory"]:
             return Expected("app.oom")
         case ["own", "deadlock"]:
-            return Expected("app.error", or_else=frozenset({"unknown"}))  # its ranks say only that they lost each other
+            return Expected("app.error", or_else=frozenset({"unknown"}))  # its ranks log only that they lost each other
         case ["own" | "own:", *_]:
             return Expected("app.error")
         case ["time", "limit"]:
@@ -138,14 +138,14 @@ def check_capture(folder: Path) -> None:
     ours = {str(j["id"]) for j in truth["jobs"]}
     to_blame: dict[str, Expected] = {}
     for job in truth["jobs"]:
-        # of an array's task, whose number Slurm does not show, the note says how it is shown
+        # for an array's task, whose number Slurm does not show, the note gives its name
         names = {str(job["id"]), job["note"]}
         runs = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] in names}
         if job["cause"] is None or job["expected"] == "COMPLETED":
             assert not runs, f"job {job['id']} ended well and has a verdict"
             continue
         assert runs, f"job {job['id']} ({job['cause']}) has no verdict"
-        # the causes of runs of one job, in their order, stand behind ";"
+        # the causes of runs of one job, in order, are separated by ";"
         causes = [expected(cause) for cause in job["cause"].split("; ")]
         for place, (key, verdict) in enumerate(sorted(runs.items())):
             wanted = causes[min(place, len(causes) - 1)]
@@ -215,7 +215,7 @@ def test_ingesting_twice_changes_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", EACH)
 def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
-    """Files in reverse, each with an ingest and a verdict of its own kind of state in between: the same bytes."""
+    """Files in reverse order, each with an ingest and its own interim verdict: the same bytes."""
     parts = sorted((p for p in folder.iterdir() if p.name != "truth.json"), reverse=True)
     with open_store(None) as forward, open_store(None) as backward:
         for store, paths in ((forward, parts[::-1]), (backward, parts)):
@@ -234,7 +234,7 @@ def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
     ],
 )
 def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> None:
-    """Node by node, controller last, a verdict after each: what was concluded early leaves no trace."""
+    """Node by node, controller last, a verdict after each: early conclusions leave no trace."""
     folder = ROOT / "tests/captures" / name
     parts = [
         *sorted((folder / "hosts").iterdir(), reverse=True),

@@ -1,4 +1,4 @@
-"""Clocks that were off: found only where two signs agree or the time daemon says so, and only as long as they were."""
+"""Clocks that were off: found only if two signs agree or the time daemon reports it, and only for as long as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of lines that tell one moment by two clocks, each kind by itself, and what looks like one of them."""
+"""Pairs of lines about one moment by two clocks, each kind by itself, and what looks like one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = 86400.0
 
 
 def ends(host: str, at: float, length: float, off: float = 0.0, far: float | None = None) -> list[Any]:
-    """An outage as the host (whose clock is ``off``) and the switch tell it."""
+    """An outage as the host (whose clock is ``off``) and the switch log it."""
     port, far = f"Ethernet{HOSTS.index(host)}", length if far is None else far
     return [
         *down(at + off, host, "eth0", at + length + off),
@@ -45,20 +45,20 @@ def accounting(begun: Mapping[int, float]) -> Known:
 
 
 def live(host: str, lags: list[float], each: float = 200.0) -> list[Any]:
-    """Lines that arrived ``lags`` seconds after their stamps, written ``each`` seconds apart."""
+    """Lines that arrived ``lags`` seconds after their timestamps, written ``each`` seconds from one another."""
     return [event("sys.service_started", n * each, host, f"unit {n}", source="syslog", received=n * each + lag) for n, lag in enumerate(lags)]  # fmt: skip
 
 
 PROMPT = [e for h in HOSTS[1:] for e in live(h, [0.1, 0.2, 0.1, 0.3, 0.1])]
 RIGHT = [e for h in HOSTS[1:] for e in ends(h, 0, 90)]
-#: Jobs 10 to 19: accounting says when they began, and slurmctld's log is not there.
+#: Jobs 10 to 19: accounting gives their starts, and slurmctld's log is missing.
 BEGUN = accounting({job: 1000.0 * job for job in range(10, 20)})
 OTHERS = [e for job in (10, 11, 12, 13) for e in launch(job, 1000.0 * job, HOSTS[1 + job % 3], 0.0)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """``off``: by how much n1's clock was off, as it must be concluded; None: nothing may be."""
+    """``off``: the offset of n1's clock that must be concluded; None: none may be."""
 
     name: str
     events: list[Any]

@@ -1,4 +1,4 @@
-"""Whose stamps are right: slurmctld's log, nodes' zone-less stamps, a log host's or a switch's in another zone."""
+"""Whose timestamps are correct: slurmctld's log, nodes' zone-less ones, a log host's or a switch's in another zone."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def stamped(zoned: bool, event: Any) -> Any:
 
 @dataclass(frozen=True)
 class Site:
-    """By how many hours each kind of stamps is ahead: slurmctld's log, slurmds' logs, system logs, switches'. ``zoned``: nodes whose
-    system logs name their zone."""
+    """By how many hours each kind of timestamp is ahead: slurmctld's log, slurmds' logs, system logs, switches'.
+
+    ``zoned``: nodes whose system logs name their zone.
+    """
 
     log: float = 0.0
     slurmd: float = 0.0
@@ -56,7 +58,7 @@ class Site:
         return found
 
     def _loss(self, at: float, host: str) -> list[Any]:
-        """A link that goes and comes, both ends of its cable, and what slurmctld makes of it."""
+        """A link that goes down and up, on both ends of its cable, and slurmctld's reaction."""
         port, length = f"Ethernet{NODES.index(host)}", 200.0 + at % 90
         system, switch, log = self.system * HOUR, self.switch * HOUR, self.log * HOUR
         reported = [

@@ -1,4 +1,7 @@
-"""A clock that is known to be off costs no look at everything: what later lines tell of it is judged with what was told before."""
+"""A known clock offset does not cause full passes.
+
+Evidence from later lines is judged together with the earlier evidence.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def daemon(at: float, host: str, seconds: float) -> Any:
 
 BEFORE = [*launches(1, 0.0, "n1", -90.0), *launches(11, 0.0, "n2", 0.0), *launches(21, 0.0, "n3", 0.0)]
 
-#: From here on is what a tick brings.
+#: A tick brings what follows from here on.
 NEW = 2_000.0
 
 
@@ -41,7 +44,7 @@ NEW = 2_000.0
 class Case:
     name: str
     more: list[Any]
-    #: What is known then: (host, seconds) of each stretch; None: everything has to be looked at.
+    #: The known offsets then: (host, seconds) of each period; None: a full pass is needed.
     off: list[tuple[str, float]] | None
 
 
@@ -58,7 +61,7 @@ CASES = [
 
 
 def told(before: list[Event], more: list[Event]) -> tuple[Clocks, Clocks | None, Clocks]:
-    """What was known, what it becomes with the latest events, and what all of them tell together."""
+    """The clocks known before, those after the latest events, and those from all events together."""
     known = compared(sorted(before, key=order))
     since = min(e.time for e in more) - known.furthest
     events = sorted([*before, *more], key=order)
@@ -93,12 +96,12 @@ def test_an_event_is_shown_as_its_clock_had_it() -> None:
     assert moved.time == xid.time + 89.0 and as_shown(moved).time == xid.time and as_shown(xid) is xid
 
 
-#: One node of the made day has a clock that is four minutes behind.
+#: One node of the simulated day has a clock that is four minutes behind.
 BEHIND_S, HOST, OTHER = -240.0, 7, 8
 
 
 def wrong_clock(day: Any) -> None:
-    """Runs are launched on a node all the while by its wrong clock; its link flaps; another one of it ends a run."""
+    """Runs are launched on a node with a wrong clock all the time; its link flaps; another of its links ends a run."""
     host, other = benchmark().NODES[HOST], benchmark().NODES[OTHER]
     low = len(day.logs)
     for number, at in enumerate(range(-3_000, 9_000, 600)):
@@ -117,7 +120,7 @@ def wrong_clock(day: Any) -> None:
 
 
 def set_right(day: Any) -> None:
-    """The same, but an hour and a half after the beginning its clock is right again."""
+    """The same, but an hour and a half after the beginning its clock is correct again."""
     wrong_clock(day)
     host = benchmark().NODES[HOST]
     for row in day.logs:

@@ -1,4 +1,4 @@
-"""What stands beside the end of a run without having caused it, and what caused it."""
+"""Events beside the end of a run that did not cause it, and what did."""
 
 from __future__ import annotations
 

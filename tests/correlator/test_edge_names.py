@@ -1,4 +1,4 @@
-"""An edge that names a kind of fact that nothing concludes is an error with a suggestion: it would never hold."""
+"""An edge that names a kind of fact that no detector concludes is an error with a suggestion: it would never hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests that edges carry: every built-in edge has some that mean something, and one that is broken is told precisely."""
+"""The tests that edges carry: every built-in edge has meaningful ones, and a broken one is reported precisely."""
 
 from __future__ import annotations
 
@@ -54,19 +54,20 @@ def test_every_built_in_edge_is_tested_inside_and_outside_its_window_and_with_tw
     assert {case.holds for case in lags} == {True, False}
     if edge.because:
         assert len({tuple(case.settings.items()) for case in lags if case.settings}) >= 2
-    # A bound that somebody moves far away, or a window that shrinks to nothing, is noticed by one of them.
+    # A bound that is moved far away, or a window that shrinks to nothing, makes one of them fail.
     for window in ("[-1000d, 1000d]", "[999d, 1000d]", "[-1000d, -999d]"):
         assert failures([replace(case, edge=replace(edge, window=window)) for case in lags])
-    if edge.because:  # so is one that forgets the configuration
+    if edge.because:  # so does one that ignores the configuration
         low, high = (
             f(case.lag for case in lags if case.holds and case.lag is not None) for f in (min, max)
-        )  # spans all that holds
+        )  # includes all that holds
         assert failures([replace(case, edge=replace(edge, window=f"[{low}s, {high}s]")) for case in lags])
 
 
-#: Facts behind these come of telemetry, of many reported steps or of Slurm's list of controllers: more than a few lines.
+#: Facts behind these come from telemetry, from many reported steps or from Slurm's list of controllers: more than a few
+#: lines.
 UNTOLD = {"E03C", "E09", "E14D", "E15", "E16", "E28", "E29", "E31D", "E31L", "E31N", "E31P", "E31Q", "E43", "E64"}
-#: No application's Xid asks for a reboot: the other requirement speaks first.
+#: No application's Xid requires a reboot: the other requirement fails first.
 COVERED = {("E26R", "hardware xid")}
 
 
@@ -110,7 +111,7 @@ DOWN = '"250s ctl slurmctld: error: Nodes gpu01 not responding, setting DOWN"'
 @pytest.mark.parametrize(
     ("tests", "says"),
     [
-        # What fails: which test, what was expected, what was found.
+        # Failures: which test, what was expected, what was found.
         ('[{ settings = { SlurmdTimeout = 300 }, lag = "20s", holds = true }]',
          "test 1 (lag 20s, SlurmdTimeout=300): expected to hold, but does not: 20 s lies outside 200 to 510 s"),
         ('[{ lag = "250s", holds = true }, { settings = { SlurmdTimeout = "24s" }, lag = "36s", holds = false }]',
@@ -123,7 +124,7 @@ DOWN = '"250s ctl slurmctld: error: Nodes gpu01 not responding, setting DOWN"'
         (f"[{{ lines = [{LOST.replace('gpu01', 'gpu02')}, {DOWN}], holds = true }}]", "related by the scope 'same node'"),
         (f"[{{ lines = [{LOST}], holds = false }}]", "its lines tell of no node.down, only of link.outage: the edge was not tried"),
         (f"[{{ lines = [{DOWN.replace('250s', '9h')}, {LOST}], holds = true }}]", "came 32400.0 s after link lost (eth0 of gpu01), far from"),
-        # What cannot be read: where, and what was probably meant.
+        # Syntax errors: where, and what was probably meant.
         ('[{ lagg = "20s", holds = true }]', "test 1: unknown key 'lagg'; did you mean 'lag'?"),
         ('[{ lag = "20s" }]', "test 1: a test needs holds"),
         ('[{ lag = "20s", holds = "yes" }]', "holds must be true or false, not 'yes'"),
@@ -160,7 +161,7 @@ def test_a_test_that_fails_or_cannot_be_read_is_reported_with_what_was_expected_
 
 
 def test_what_stands_is_tested_with_the_sites_own_patterns(tmp_path: Path) -> None:
-    """An edge of the site replaces one and its tests; a line may be of an event that only the site knows."""
+    """A site's edge replaces one and its tests; a line may be of an event that only the site's patterns know."""
     pattern = tmp_path / "patterns.toml"
     pattern.write_text(
         '[[pattern]]\nid = "site-nic"\nevent = "nic.link_down"\nliteral = "cable out"\nregex = "(?P<port>\\\\w+): cable out"\nexample = "eth0: cable out"\n'

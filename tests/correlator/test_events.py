@@ -1,4 +1,4 @@
-"""Copies of one line are one event, and neither order nor repetition changes what is seen."""
+"""Copies of one line are one event, and neither order nor repetition changes the result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def coalesce(found: list[dict[str, Any]]) -> list[Event]:
 
 
 def distinct(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per place: a line of a file says one thing."""
+    """One row per place: a line of a file has one content."""
     return list({(r["file"], r["line"], r["host"]): r for r in found}.values())
 
 

@@ -1,4 +1,4 @@
-"""Windows over the site's configuration: arithmetic of intervals, units, and errors that say where."""
+"""Windows over the site's configuration: interval arithmetic, units, and errors with positions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ KNOWN = {
         ("[0, 8h]", 0, 28800),
         ("[500ms, 1.5s]", 0.5, 1.5),
         ("[2*SlurmdTimeout/3, 5*SlurmdTimeout/3 + MessageTimeout]", 16, 50),
-        # A short SlurmdTimeout: ping rounds wait for MessageTimeout, not for SlurmdTimeout/3 (seen: DOWN 40.7 s after the loss at 15 s).
+        # A short SlurmdTimeout: ping rounds wait for MessageTimeout, not for SlurmdTimeout/3 (observed: DOWN 40.7 s
+        # after the loss at 15 s).
         ("[0, max(5*15s/3 + MessageTimeout, 15s + 2*MessageTimeout + 6s)]", 0, 41),
         ("[SlurmdTimeout - MessageTimeout - 4s, (SlurmdTimeout + MessageTimeout) * 2]", 10, 68),
         ("[0, max(SlurmdTimeout, MessageTimeout)]", 0, 24),
@@ -78,7 +79,7 @@ intervals = st.tuples(st.floats(-1000, 1000), st.floats(0, 1000)).map(lambda p: 
 def test_a_window_holds_every_value_that_its_settings_may_have(
     a: Value, b: Value, at: float, bt: float, sign: str
 ) -> None:
-    """Whatever the true values inside their ranges are, the true bound lies inside the computed one."""
+    """Whatever the true values inside their ranges are, the true bound is inside the computed one."""
     true_a, true_b = a.low + at * (a.high - a.low), b.low + bt * (b.high - b.low)
     truth = {"+": true_a + true_b, "-": true_a - true_b, "*": true_a * true_b}[sign]
     low, high, _ = window(f"[A {sign} B, A {sign} B]", {"A": a, "B": b})

@@ -1,4 +1,4 @@
-"""An operator's answer is kept with what was said, counted, and changes no verdict."""
+"""An operator's answer is kept with the verdict that was shown, counted, and changes no verdict."""
 
 from __future__ import annotations
 

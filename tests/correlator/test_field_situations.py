@@ -1,5 +1,7 @@
-"""Situations of real sites, as their logs tell them, through parser, store and correlator. Each truth was written down before
-anything was asked."""
+"""Situations of real sites, from their logs, through parser, store and correlator.
+
+Each truth was written before the correlator ran.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ ANY = "any of several"
 
 @dataclass(frozen=True)
 class Situation:
-    """``lines``: "OFFSET HOST SOURCE: TEXT", as tests of edges have them. ``true``: category, event and host that the last of the
-    jobs is told to have ended by; ``not_told``: root causes that no incident may have."""
+    """``lines``: "OFFSET HOST SOURCE: TEXT", as in tests of edges.
+
+    ``true``: category, event and host of the verdict on the last of the jobs; ``not_told``: root causes that no
+    incident may have.
+    """
 
     name: str
     lines: tuple[str, ...]

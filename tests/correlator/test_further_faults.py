@@ -1,4 +1,4 @@
-"""What a real mini cluster showed under other settings (tests/cluster/further.py), each in the fewest lines that tell it."""
+"""Findings from a real mini cluster under other settings (tests/cluster/further.py), in the fewest lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPOLOGY = "SwitchName=leaf01 Nodes=gpu[01-04]\n"
 
 
 def told(tmp_path: Path, **files: str) -> dict[str, Any]:
-    """What is concluded from a log tree; each argument is the text of one of its files."""
+    """The result of a log tree; each argument is the text of one of its files."""
     paths = {
         "slurmctld": "controller/slurmctld.log", "slurmd": "nodes/gpu03/slurmd.log", "sacct": "accounting/sacct.txt",
         "conf": "slurm.conf", "topology": "topology.conf", "node_syslog": "nodes/gpu02/syslog", "switch": "switches/leaf01/syslog",
@@ -41,7 +41,7 @@ def told(tmp_path: Path, **files: str) -> dict[str, Any]:
 def test_lines_of_one_second_are_read_in_their_order(
     tmp_path: Path, stamp: str, word: str, category: str | None
 ) -> None:
-    """``WEXITSTATUS 1`` and ``done`` carry one stamp where a site logs whole seconds: the job failed all the same."""
+    """``WEXITSTATUS 1`` and ``done`` have one timestamp if a site logs whole seconds: the job failed all the same."""
     lines = ("sched: Allocate JobId=12 NodeList=gpu[01-02] #CPUs=4 Partition=gpu", f"_job_complete: JobId=12 {word}",
              "_job_complete: JobId=12 done")  # fmt: skip
     text = "".join(f"[{stamp.format(at)}] {line}\n" for at, line in zip(("01", "41", "41"), lines, strict=True))
@@ -72,7 +72,7 @@ BY_ROOT = "9|alice|20001|CANCELLED by 0|0:0|2026-11-22T19:04:17|2026-11-22T19:04
     ],
 )
 def test_a_launch_that_slurmd_gives_up_is_cancelled_by_slurmd(tmp_path: Path, given_up: str, category: str) -> None:
-    """slurmd cancels as root: no administrator did it, and no user."""
+    """slurmd cancels as root: neither an administrator nor a user did it."""
     found = told(tmp_path, slurmctld=CANCELLED, slurmd=LAUNCH + given_up, sacct=SACCT + BY_ROOT)
     verdict = found["verdicts"]["9"]
     assert verdict["category"] == category, verdict["summary"]
@@ -87,7 +87,7 @@ def test_a_launch_that_slurmd_gives_up_is_cancelled_by_slurmd(tmp_path: Path, gi
     ],
 )
 def test_a_launcher_that_fell_silent_is_no_time_limit(tmp_path: Path, line: str, category: str) -> None:
-    """InactiveLimit ends what srun or salloc started once that no longer answers: accounting says TIMEOUT, too."""
+    """InactiveLimit ends what an srun or salloc started that no longer answers: accounting says TIMEOUT, too."""
     log = f"[2026-11-22T19:06:35.100] sched: Allocate JobId=9 NodeList=gpu[01-02] #CPUs=2 Partition=gpu\n[2026-11-22T19:07:34.200] {line}\n"
     row = "9|alice|20001|TIMEOUT|0:0|2026-11-22T19:06:35|2026-11-22T19:06:35|2026-11-22T19:07:34|gpu[01-02]|gpu|10\n"
     verdict = told(tmp_path, slurmctld=log, sacct=SACCT + row)["verdicts"]["9"]
@@ -118,7 +118,7 @@ def test_a_log_server_that_writes_whole_names_makes_no_second_switch(tmp_path: P
 
 
 def test_one_boot_in_several_lines_is_one_reboot(tmp_path: Path) -> None:
-    """At level verbose slurmctld tells a boot twice when the node registers; two boots within minutes stay two."""
+    """At level verbose slurmctld logs a boot twice when the node registers; two boots within minutes stay two."""
     boots = ((1795374469, 1795374400, "19:07:54"), (1795374649, 1795374600, "19:10:54"))
     log = "".join(
         f"[2026-11-22T{clock}] Node gpu04 rebooted 5 secs ago\n[2026-11-22T{clock}] Node gpu04 now responding\n"
@@ -130,7 +130,7 @@ def test_one_boot_in_several_lines_is_one_reboot(tmp_path: Path) -> None:
 
 
 def test_slurmd_shows_when_the_machine_had_gone_and_accounting_that_it_booted(tmp_path: Path) -> None:
-    """Without slurmctld's log: the boot that accounting tells of came after the node was given up, its death before."""
+    """Without slurmctld's log: the boot that accounting reports came after the node was given up, its death before."""
     events = (
         "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"
         "c|gpu03|2026-11-22T19:05:31|2026-11-22T19:05:52|DOWN*|Not responding|slurm(64030)\n"
@@ -154,8 +154,10 @@ def test_slurmd_shows_when_the_machine_had_gone_and_accounting_that_it_booted(tm
 def test_a_boot_of_which_only_its_age_is_reported_reaches_back_to_the_last_line(
     tmp_path: Path, order: str, event: str, severity: str
 ) -> None:
-    """Where ReturnToService=2, slurmctld says no more of a boot than "rebooted 5 secs ago": the machine had gone before that,
-    and took its job with it; unless it was told to reboot, and its job was over."""
+    """With ReturnToService=2, slurmctld logs no more about a boot than "rebooted 5 secs ago".
+
+    The machine had gone before that, and took its job with it, unless the reboot was ordered and its job was over.
+    """
     ends = "_job_complete: JobId=7 WEXITSTATUS 0" if order else "Killing JobId=7 on failed node gpu03"
     lines = {
         "19:40:16": "sched: Allocate JobId=7 NodeList=gpu[03-04] #CPUs=4 Partition=gpu", "19:40:20": order, "19:40:45": ends,
@@ -189,11 +191,11 @@ def test_a_slurmd_that_cannot_start_again_is_away_from_its_stop_on(tmp_path: Pat
 @pytest.mark.parametrize(
     ("asked", "ended", "code", "category"),
     [
-        ("12:00:43.751", "143", "143:0", "user.cancel"),  # her script's own exit code
-        ("12:00:43.751", "143", "15:0", "user.cancel"),  # as sacct of 22.05 cuts it
-        ("12:00:20.000", "143", "143:0", "user.cancel"),  # it heeded the signal for a while
+        ("12:00:43.751", "143", "143:0", "user.cancel"),  # the script's own exit code
+        ("12:00:43.751", "143", "15:0", "user.cancel"),  # as sacct of 22.05 truncates it
+        ("12:00:20.000", "143", "143:0", "user.cancel"),  # it handled the signal for a while
         ("12:00:43.751", "1", "1:0", "app.error"),  # an error of its own
-        ("12:00:43.751", "134", "134:0", "app.error"),  # nobody sends SIGABRT
+        ("12:00:43.751", "134", "134:0", "app.error"),  # SIGABRT is not sent on purpose
         ("12:00:01.000", "143", "143:0", "app.error"),  # long before: a signal for a checkpoint
     ],
 )

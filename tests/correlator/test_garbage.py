@@ -1,4 +1,4 @@
-"""The collector of cyclic garbage around a tick: what stays is looked through once, and no garbage stays for ever."""
+"""The collector of cyclic garbage around a tick: what stays is scanned once, and no garbage stays for ever."""
 
 import gc
 import math
@@ -33,7 +33,7 @@ def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_n
         kept = weakref.ref(Ring())
         set_aside(everything=False)
         gc.collect()
-        assert kept() is not None  # out of sight
+        assert kept() is not None  # frozen
         set_aside(everything=True)
         assert kept() is None
 
@@ -44,7 +44,7 @@ def test_a_cycle_set_aside_that_turned_garbage_is_found_when_everything_is_looke
     set_aside(everything=False)
     del ring
     gc.collect()
-    assert seen() is not None  # the collector does not look at what was set aside
+    assert seen() is not None  # the collector does not scan frozen objects
     set_aside(everything=True)
     assert seen() is None
 

@@ -1,4 +1,4 @@
-"""What is heard of rows while they are stored is what the database would answer, and ticks say the same by either."""
+"""The inbox collects the same rows as a query returns, and ticks have the same result with either."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def test_old_parts_are_let_go_and_what_they_covered_is_not_known_any_more() -> N
 
 
 def grew(logs: int = 0, jobs: int = 0, amended: int = 0) -> Changes:
-    """By how many rows the tables grew since the last tick."""
+    """By how many rows the tables have gained since the last tick."""
     tables = {"logs": Change(logs, amended), "jobs": Change(jobs)}
     return Changes(Mark("store", 1), tables, {"logs": logs, "jobs": jobs})
 
 
 def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
-    """As the way in stores lines."""
+    """Stores lines as the receiving side does."""
     lines = coded(logs_for_storage(rows))
     with store.transaction() as connection:
         insert_sealed(connection, lines, filters=False)
@@ -158,7 +158,7 @@ def test_only_what_is_all_is_taken(changes: Changes, whole: bool) -> None:
         store.add({"logs": rows})
         found = listening.take(begun, listening.mark(), changes)
         assert (found is not None) == whole
-        # What was not taken is not given the next time.
+        # What was not taken is not returned the next time.
         store.add({"logs": rows})
         assert listening.take(begun, listening.mark(), grew(4)) is None
 
@@ -199,7 +199,7 @@ def unannounced(store: DuckStore, part: list[Any]) -> None:
 
 
 def rewritten(store: DuckStore, part: list[Any]) -> None:
-    """Lines without a moment that get one later."""
+    """Lines without a time that get one later."""
     add(store, part)
     ids = "SELECT max(rowid) - 20 FROM raw.logs"
     with store.transaction() as connection:
@@ -208,7 +208,7 @@ def rewritten(store: DuckStore, part: list[Any]) -> None:
 
 
 def besides(store: DuckStore, part: list[Any]) -> None:
-    """Some from another thread."""
+    """Some are added from another thread."""
     thread = threading.Thread(target=add, args=(store, part[::2]))
     thread.start()
     add(store, part[1::2])
@@ -216,7 +216,7 @@ def besides(store: DuckStore, part: list[Any]) -> None:
 
 
 def sealed(store: DuckStore, part: list[Any]) -> None:
-    """Between them all loose lines are put into segments: they are moved."""
+    """Between them all loose lines are put into segments, that is, moved."""
     add(store, part[::2])
     assert seal(store, least=1).lines
     add(store, part[1::2])
@@ -316,11 +316,11 @@ def attributes(node: ast.AST) -> set[str]:
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
 
 
-#: SQL that changes rows of a table that somebody follows, or of one that is named beside it.
+#: SQL that changes rows of a table with a follower, or of one that is named beside it.
 CHANGES_ROWS = re.compile(
     r"(?:UPDATE|DELETE FROM|INSERT INTO) (?:raw\.(?!archive|batches|files|log_segments|log_words)|(?:raw\.)?$)|^DELETE $"
 )
-#: Who tells the caller how many rows that were, who says so.
+#: Functions that return the number of changed rows to a caller that announces it.
 TELLS_CALLER = {"archive.py:_gather_rests", "writing.py:insert"}
 
 
@@ -335,7 +335,7 @@ def in_words_of_the_engine() -> list[tuple[str, ast.FunctionDef]]:
 
 
 def updates_of_rows(node: ast.AST, questions: Collection[str]) -> bool:
-    """Whether an expression is an update in Core of other rows than those that only the service itself keeps."""
+    """Is an expression an update in Core of rows other than those that only the service itself keeps?"""
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
         named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if named in questions:

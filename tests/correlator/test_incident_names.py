@@ -1,4 +1,4 @@
-"""Names of incidents: stable, and no two of a large cluster's year alike."""
+"""Ids of incidents: stable, and unique over a large cluster's year."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which share of a kind of fact stands there innocently: counted from answers, in force only by a file that somebody names."""
+"""The share of a kind of fact that caused nothing.
+
+It is counted from answers, and applied only from a file that is loaded explicitly.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def by_kind(store: DuckStore) -> dict[str, tuple[int, int, int, int]]:
 
 
 def many(store: DuckStore, reported: Answer, count: int) -> None:
-    """So many incidents of the past, with one answer each."""
+    """This many incidents of the past, with one answer each."""
     for hour in range(count):
         give(store, "15", replace(reported, author=f"{reported.answer}{hour}"), NOW + timedelta(hours=hour))
     with store.transaction() as connection:
@@ -138,7 +141,7 @@ def test_a_proposal_changes_nothing_until_its_file_is_named(store: DuckStore, tm
     def chance(paths: tuple[Path, ...]) -> float:
         (found,) = now_concluded(store, paths)
         assert found.rates is not None
-        return found.rates.of("link.outage", found.last + 7200.0)  # the capture lasts minutes: its hour has to be full
+        return found.rates.of("link.outage", found.last + 7200.0)  # the capture lasts minutes: its hour has to be over
 
     reported, exposure = now_concluded(store)[0].rates.counted("link.outage", now_concluded(store)[0].last + 7200.0)  # type: ignore[union-attr]
     assert reported and chance((path,)) == rate_of(0.25 * reported, exposure) < chance(()) == rate_of(

@@ -1,4 +1,4 @@
-"""What an interface carries, by its name, its driver and the site's own word; what is left open stays open."""
+"""What an interface carries, by its name, its driver and the site's configuration; an undecided role stays unknown."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING, inter
 from faultline.config import validate
 
 TABLE = [
-    # names that say it
+    # names that decide
     ("ib0", None, "fabric"), ("hsn3", None, "fabric"), ("mlx5_2", None, "fabric"), ("rdma7", None, "fabric"), ("ibp65s0", None, "fabric"),
     ("eth0", None, "management"), ("eth0.100", None, "management"), ("eno8303", None, "management"), ("em1", None, "management"),
     ("bond0", None, "management"), ("mgmt0", None, "management"),
-    # names by place: a card of one slow port, or one of a fast adapter
+    # names by position: a card of one slow port, or one of a fast adapter
     ("enp1s0", None, "management"), ("ens3", None, "management"), ("enp65s0f1", None, "management"),
     ("enp157s0np0", None, "unknown"), ("ens2f1np1", None, "unknown"), ("enp65s0f0", "mlx5_core", "unknown"),
     ("ens2f0np0", "igb", "management"), ("p1p1", None, "unknown"), ("p1p1", "tg3", "management"),
-    # clouds and RoCE count on
+    # clouds and RoCE continue the numbering
     ("eth1", None, "unknown"), ("eth12", None, "unknown"), ("bond3", None, "unknown"), ("eth1", "virtio_net", "management"),
-    # a driver does not speak against a name
+    # a driver does not contradict a name
     ("hsn0", "igb", "fabric"), ("eno1np0", "mlx5_core", "management"),
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """A verdict is a function of the set of rows: order, copies, lateness and restarts change no byte of it.
 
-And of what is true, not of clocks: small skew and a few lost lines change hardly a category.
+It depends on what is true, not on clocks: small skew and a few lost lines change hardly any category.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def test_ten_minutes_of_disorder_and_a_restart_in_the_middle(folder: Path) -> No
         assert answer(store) == wanted(folder)
 
 
-#: Which clocks are ahead and which lines are lost is chance: several draws of each, and both at once.
+#: Which clocks are ahead and which lines are lost is random: several draws of each, and both at once.
 DRAWS = {"skew": (11, 12), "loss": (11,), "both": (13,)}
 
 
 def same_categories(folder: Path, what: str, seed: int) -> tuple[int, int]:
-    """How many verdicts of a capture kept their category, and of how many."""
+    """The number of verdicts of a capture that kept their category, and the number of all."""
     rows = rows_of(folder)
     before = {k: v["category"] for k, v in json.loads(wanted(folder))["verdicts"].items()}
     logs = rows["logs"] if what == "loss" else skewed(rows["logs"], 2.0, seed)

@@ -1,4 +1,4 @@
-"""What a tick keeps up beside the conclusions is what would be gathered from all of them."""
+"""The indexes that a tick updates equal those built from all conclusions."""
 
 from __future__ import annotations
 

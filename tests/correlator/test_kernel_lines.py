@@ -1,6 +1,7 @@
-"""What a kernel's line is worth that stands where any user of the host can write one.
+"""The value of a kernel line at a place where any user of the host can write one.
 
-erin's job 45 fails on gx02, and nothing tells why. What ``logger -t kernel`` leaves in /var/log/syslog must not decide that.
+erin's job 45 fails on gx02, and nothing shows why. What ``logger -t kernel`` writes to /var/log/syslog must not decide
+that.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def bsd(clock: str, text: str) -> str:
 
 
 def uptime(clock: str, boot: str = "08:00:00") -> str:
-    """What the kernel of a host that booted then writes before its words."""
+    """The uptime that the kernel of a host booted at that time puts before its messages."""
     hours, minutes, seconds = (int(a) - int(b) for a, b in zip(clock.split(":"), boot.split(":"), strict=True))
     return f"[{hours * 3600 + minutes * 60 + seconds}.000100]"
 
@@ -44,13 +45,16 @@ WITH_UPTIMES = "".join(stamped(f"09:4{n}:00", QUIET) for n in range(4))
 WITHOUT = "".join(bsd(f"09:4{n}:00", f"kernel: {QUIET}") for n in range(4))
 BARE = bsd("10:19:55", f"kernel: {XID}")
 FITTING = stamped("10:19:55", XID)
-#: dmesg -T of a time before and behind.
+#: dmesg -T of a time before and after.
 RING_ALIVE = "".join(f"[Sat Feb 28 {clock} 2026] {QUIET}\n" for clock in ("09:40:00", "10:22:00"))
 
 
 class Case(NamedTuple):
-    """``files``: what is added to the small cluster; ``at_most``: the confidence that a GPU is blamed with, None where none is;
-    ``doubt``: what is said of it."""
+    """``files``: what is added to the small cluster; ``at_most``: the confidence that a GPU is blamed with, None if
+    none is.
+
+    ``doubt``: the doubt in the verdict.
+    """
 
     files: dict[str, str]
     at_most: float | None
@@ -98,7 +102,7 @@ CASES = {
 
 
 def concluded(files: dict[str, str], live: bool = False) -> dict[str, Any]:
-    """What is concluded of the small cluster with these files; ``live``: line by line of them, with a tick after each."""
+    """The conclusions about the small cluster with these files; ``live``: line by line, with a tick after each."""
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
         for name, text in {**_TREE, **({} if live else {n: _TREE.get(n, "") + t for n, t in files.items()})}.items():
@@ -163,7 +167,7 @@ def test_who_else_reports_it_takes_the_doubt_away(more: dict[str, str], sure: bo
 
 
 def test_slurmctld_s_record_of_what_followed_takes_the_doubt_away() -> None:
-    """carol's job 43: the link of gx03 stands in syslog only, and slurmctld gave the node up a minute later."""
+    """carol's job 43: the link of gx03 is in syslog only, and slurmctld gave the node up a minute later."""
     verdict = concluded({})["verdicts"]["43"]
     assert verdict["category"] == "infra.network" and verdict["confidence"] > 0.9
     assert "can write" not in " ".join(verdict["doubts"])

@@ -1,4 +1,4 @@
-"""A kind of fact has a home: what is special to it stands in one declaration, and its name nowhere else."""
+"""A kind of fact has a home: one declaration has all that is special to it, and its name is written nowhere else."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def test_a_text_from_outside_is_no_template() -> None:
     assert fill(literal("by {host} {"), fact) == "by {host} {"
 
 
-#: Names that are not of a kind only: the catalogue's events, the contract's root causes and categories have them as well.
+#: Names that are not of a kind only: the catalogue's events, the contract's root causes and categories use them as
+#: well.
 SHARED = (
     {row["event"] for path in (ROOT / "parsers/catalogue").glob("*.toml")
      for row in tomllib.loads(path.read_text())["pattern"] if "event" in row}
@@ -103,7 +104,7 @@ def test_a_kinds_name_is_written_in_its_home_only() -> None:
 
 
 def read_attributes() -> set[str]:
-    """Names by which attributes of facts are read or written anywhere: ``fact.attrs["code"]``, ``fact.attrs.get("code")``."""
+    """Names by which attributes of facts are read or written: ``fact.attrs["code"]``, ``fact.attrs.get("code")``."""
     found = set()
     for path in (ROOT / "correlator").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -117,7 +118,7 @@ def test_every_attribute_that_is_read_is_declared() -> None:
 
 
 def required(declared: type) -> set[str]:
-    """The attributes that each fact has. (With postponed annotations ``__required_keys__`` holds all.)"""
+    """The attributes that each fact has. (With postponed annotations ``__required_keys__`` contains all.)"""
     hints = get_type_hints(declared, include_extras=True)
     return {name for name, hint in hints.items() if declared.__total__ and get_origin(hint) is not NotRequired}
 
@@ -128,7 +129,7 @@ RECORDED = ["fabric_flap_long", "job_faults", "munge_dies", "node_reboot", "swit
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Facts are frozen; what lies in their attributes is compared with what it was when each detector had concluded it."""
+    """Facts are frozen; their attributes are compared with those right after each detector concluded them."""
     made: dict[int, tuple[Fact, str]] = {}
     conclude = World.conclude
 

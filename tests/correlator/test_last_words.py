@@ -1,4 +1,4 @@
-"""Runs whose end nobody tells but the slurmstepd of their batch script."""
+"""Runs whose end only the slurmstepd of their batch script reports."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ def test_slurmctld_and_accounting_know_better() -> None:
 def test_of_several_runs_each_has_its_own_word() -> None:
     lines = [began(0), stepd(300, "slurm.job_requeue", " DUE TO JOB REQUEUE"), began(500), stepd(900, "slurm.job_timeout", " DUE TO TIME LIMIT")]  # fmt: skip
     assert ends(lines) == [("7", "REQUEUED", 300.0), ("7#1", "TIMEOUT", 900.0)]
-    assert ends(lines[1:]) == [("7", "TIMEOUT", 900.0)]  # of what was before the first allocation nothing is known
+    assert ends(lines[1:]) == [("7", "TIMEOUT", 900.0)]  # nothing is known from before the first allocation

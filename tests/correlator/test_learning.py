@@ -1,4 +1,4 @@
-"""What answers say of priors: counted by incident, proposed in a file that a site can use, never used by itself."""
+"""Priors from answers: counted by incident, proposed in a file that a site can use, never applied automatically."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_edges_of_the_chain_are_judged_once_for_an_incident(store: DuckStore
     assert any(one.edge.prior < MOST for one in found)
     give(
         store, "15", Answer("wrong", "infra.gpu", author="bob"), NOW + timedelta(hours=1)
-    )  # whoever differs has looked
+    )  # disagreement is based on more knowledge
     again = learned(store, EDGES).edges
     assert {(one.confirmed, one.wrong) for one in again} == {(0, 1)}
     assert all(one.prior < one.edge.prior for one in again)
@@ -81,7 +81,7 @@ def test_the_file_is_a_sites_edges_and_changes_nothing_but_priors(tmp_path: Path
 
 def test_the_command_proposes_and_the_back_test_shows_what_that_would_change(store: DuckStore, tmp_path: Path) -> None:
     path, before = tmp_path / "priors.toml", answer(store)
-    for hour in range(30):  # thirty incidents of the past in which it was something else
+    for hour in range(30):  # thirty incidents of the past with another cause
         give(store, "15", Answer("wrong", "infra.gpu", author=f"op{hour}"), NOW + timedelta(hours=hour))
     with store.transaction() as connection:
         connection.execute("UPDATE kept.feedback SET incident_id = concat('INC-', author)")

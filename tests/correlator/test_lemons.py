@@ -1,4 +1,4 @@
-"""A lemon is a node on which one kind of trouble comes back more often than chance explains."""
+"""A lemon is a node on which one kind of fault recurs more often than chance explains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run printed long before its end, or outlived: it does not explain the end."""
+"""Output that a run wrote long before its end, or survived, does not explain the end."""
 
 from __future__ import annotations
 

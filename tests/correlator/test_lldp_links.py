@@ -1,4 +1,4 @@
-"""What LLDP tells of the cables joins a switch's words with a node's, and names the switch that took its links down."""
+"""LLDP's cables join a switch's lines with a node's, and identify the switch that took its links down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from correlator.engine import correlate, result
 from store import open_store
 from tests.line_parser import line_parser
 
-#: Node -> the port of leaf03 that it hangs on, and of leaf04 with its other NIC.
+#: Node -> its port on leaf03, and on leaf04 for its other NIC.
 PORTS = {f"gpu0{n}": n for n in range(1, 6)}
 DOWN, UP = "2026-03-01T10:00:00.0+00:00", "2026-03-01T10:01:30.2+00:00"
 
@@ -26,7 +26,7 @@ def put(root: Path, name: str, text: str) -> None:
 
 
 def of_hosts(root: Path) -> None:
-    """``lldpctl -f json`` of every node; the switches call themselves by their full names."""
+    """``lldpctl -f json`` of every node; the switches announce their full names."""
     for node, port in PORTS.items():
         received = [
             {device: {"via": "LLDP", "chassis": {f"{leaf}.fabric.example": {"id": {"type": "mac", "value": "0c:29:ef:aa:00:10"}}},
@@ -45,7 +45,7 @@ def of_switches(root: Path) -> None:
 
 
 def lost(root: Path, leaf: str, node: str, device: str | None) -> None:
-    """A link goes for 90 s: the switch tells of its port and, where ``device`` is named, the node of its NIC."""
+    """A link is lost for 90 s: the switch logs its port and, if ``device`` is given, the node its NIC."""
     for moment, state in ((DOWN, "down"), (UP, "up")):
         put(root, f"switches/{leaf}/syslog", f"{moment} {leaf} Ebra: %LINEPROTO-5-UPDOWN: Line protocol on Interface Ethernet{PORTS[node]}, changed state to {state}\n")  # fmt: skip
         if device:
@@ -70,7 +70,7 @@ def test_both_ends_of_a_link_are_one_outage(told: Any, tmp_path: Path) -> None:
     first, second = sorted(concluded(tmp_path), key=lambda i: str(i["root_cause"]["host"]))
     assert (first["root_cause"]["host"], first["root_cause"]["device"]) == ("gpu02", "ens1np0")
     assert {e["host"] for e in first["events"]} == {"gpu02", "leaf03"}
-    # Only the switch spoke, and its neighbours tell who hangs there.
+    # Only the switch logged it, and its neighbours show which node is connected.
     assert (second["root_cause"]["host"], second["root_cause"]["device"]) == ("gpu04", "ens2np0")
     assert {e["host"] for e in second["events"]} == {"leaf04"}
 
@@ -97,7 +97,7 @@ def test_the_switch_that_took_the_links_is_named(told: Any, tmp_path: Path) -> N
 
 
 def test_a_port_that_logged_nobody_is_no_spare(tmp_path: Path) -> None:
-    """LLDP tells what answered: InfiniBand and silent switches are cabled all the same."""
+    """LLDP lists what answered: InfiniBand and silent switches are cabled all the same."""
     of_hosts(tmp_path)
     for moment, state in ((DOWN, "down"), (UP, "up")):
         put(tmp_path, "nodes/gpu02/syslog", f"{moment} gpu02 kernel: mlx5_core 0000:5e:00.0 ens9np0: Link {state}\n")

@@ -1,4 +1,4 @@
-"""A port or a switch of one plane: bandwidth is lost, not the run, and no more of it than its share."""
+"""A port or a switch of one plane: it costs bandwidth in proportion to its share, not the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_a_lost_plane_costs(lines: list[Any], more: dict[str, Any], expecte
 
 
 def test_others_that_kept_their_pace_speak_against_the_port() -> None:
-    """Five other runs spread over the planes of this node as well, and none of them became slower."""
+    """Five other runs use the planes of this node as well, and none of them became slower."""
     others = [run(i, ("n1", f"n{i}"), -2000, 3000, "COMPLETED") for i in range(3, 8)]
     lone, beside = (judged(over_planes(LOST, others=o))["1"] for o in (None, others))
     assert lone.root is not None and beside.root is None and beside.category == "app.timeout"

@@ -1,4 +1,4 @@
-"""A made cluster of one seed, through the real parser: nobody innocent is blamed, and what was broken is found."""
+"""A simulated cluster of one seed, through the real parser: no innocent cause is blamed, and what was broken is found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.simulators import scenario
 from tests.correlator.situations import conclude
 
-#: A seed with 13 runs that ended badly; ``benchmarks/correlation.py --generate`` scores as many as one likes.
+#: A seed with 13 runs that ended badly; ``benchmarks/correlation.py --generate`` scores any number of seeds.
 SEED = 6
 
 

@@ -1,4 +1,4 @@
-"""Sources that were not collected: what the rest still tells, and what it does not."""
+"""Missing sources: what the others still show, and what they do not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-#: Anybody can print such words: they clear nobody, and accuse no machine.
+#: Any user can print such lines: they clear nobody, and accuse no machine.
 REPORTED = "the program reports that {}; no line of a node confirms it"
 
 
@@ -106,7 +106,10 @@ def test_a_run_may_say_that_a_file_is_gone_without_any_outage() -> None:
 
 
 def test_retries_that_ran_out_blame_nobody() -> None:
-    """A peer whose process died gives the same completion error as a broken link: without a log of either, nobody knows."""
+    """A peer whose process died gives the same completion error as a broken link.
+
+    Without a log of either, the cause is unknown.
+    """
     assert said(judged(world(lost_peers(5), [one(7)]))["1"]) == ("unknown", None, None)
 
 
@@ -261,7 +264,10 @@ def test_the_last_words_of_a_job_make_a_run_where_slurm_is_not_logged(tmp_path: 
 
 
 def test_output_without_stamps_lies_where_slurmctld_ends_the_job(tmp_path: Path) -> None:
-    """Without accounting, lines that no stamp surrounds would have no place, and the run's own error would be lost."""
+    """Without accounting, lines without neighbouring timestamps would have no place.
+
+    The run's own error would be lost.
+    """
     log = """[2026-03-02T10:00:00.000] sched: Allocate JobId=41 NodeList=gpu-001 #CPUs=8 Partition=gpu
 [2026-03-02T10:05:00.000] _job_complete: JobId=41 WEXITSTATUS 1
 [2026-03-02T10:05:00.001] _job_complete: JobId=41 done
@@ -275,7 +281,7 @@ def test_output_without_stamps_lies_where_slurmctld_ends_the_job(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["slurm.job_timeout", "slurm.job_node_fail"])
 def test_an_end_whose_beginning_was_lost_is_a_run(kind: str) -> None:
-    """The line of the allocation is older than the log, or was lost; the steps tell where the job was."""
+    """The line of the allocation is older than the log, or was lost; the steps show where the job was."""
     lines = [
         event("slurm.step_start", 1, "n1", "launch task StepId=7.0", source="slurmd", job_id=7),
         ctl(90, kind, "JobId=7", nodes=["n1"]),
@@ -301,7 +307,7 @@ def test_a_task_of_an_array_is_named_as_slurm_names_it() -> None:
 
 
 def test_output_without_a_stamp_does_not_follow_its_hosts_clock() -> None:
-    """It was put near the end of its run, which another clock told."""
+    """It was placed near the end of its run, which another clock gave."""
     placed = event("job.nccl_error", 0, "n1", "NCCL WARN", source="job_stderr", job_id=1, sigma=60.0)
     launches = [e for i in (1, 2, 3) for e in (
         event("slurm.job_start", -900 * i, "ctl", "Allocate", source="slurmctld", job_id=10 + i, nodes=["n1"]),
@@ -372,7 +378,7 @@ def test_the_far_end_alone_does_not_show_a_dead_machine_from_a_dead_link() -> No
 
 
 def test_all_links_at_once_without_a_word_of_the_machine_may_be_the_machine() -> None:
-    """It went on to write a minute later, without a line about a boot: neither is certain."""
+    """It logged again a minute later, without a line about a boot: neither is certain."""
     mine = event("switch.port_down", 0, "tor", "Ethernet1 down", source="switch", port="Ethernet1")
     other = event("switch.port_down", 0.4, "leaf", "Ethernet7 down", source="switch", port="Ethernet7")
     later = event("switch.port_down", 30, "leaf", "Ethernet7 down", source="switch", port="Ethernet7")
@@ -391,7 +397,7 @@ def test_all_links_at_once_without_a_word_of_the_machine_may_be_the_machine() ->
 
 
 def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> None:
-    """No inventory says which cable ends where; the switch that lost as many ports does."""
+    """No inventory lists where each cable ends; the switch that lost as many ports does."""
     lines = [e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "eth0", 900)]
     ports = [
         event("switch.port_down", 0.1 * i, "tor-7", f"Ethernet{i}", source="switch", port=f"Ethernet{i}")
@@ -449,7 +455,7 @@ EXITED = "srun: error: n1: task 0: Exited with exit code 1"
 def test_a_run_whose_exit_status_was_lost_ended_as_its_output_says(
     told: tuple[Any, ...], printed: float | None, expected: list[tuple[str, str]]
 ) -> None:
-    """slurmctld writes the status, and then that the job is done; a step that fails under a good script ends nothing."""
+    """slurmctld logs the status, and then that the job is done; a step that fails under a good script ends nothing."""
     lines = [ctl(0, "slurm.job_start", "sched: Allocate JobId=7 NodeList=n1", nodes=["n1"]), *told,
              ctl(900, "slurm.job_end", "_job_complete: JobId=7 done"), *(out(printed, "job.exit_error", EXITED, job=7) if printed else [])]  # fmt: skip
     assert [(r.key, r.state) for r in assemble([], [], lines)] == expected

@@ -1,4 +1,4 @@
-"""Two faults near each other in time, on overlapping nodes or jobs: each run is told to have ended by its own."""
+"""Two faults close in time, on overlapping nodes or jobs: each run's verdict names its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More traps, as real clusters set them: each was written down with its truth before anything was asked."""
+"""More traps from real clusters; each truth was written before the correlator ran."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GONE = out(61, "job.exit_error", "srun: error: n2: task 3: Exited with exit code
 
 @dataclass(frozen=True)
 class Trap:
-    """``true``: category, kind and host of the root of job 1; None where nothing of ours is to be blamed."""
+    """``true``: category, kind and host of the root of job 1; None if nothing of the cluster is to be blamed."""
 
     name: str
     make: Callable[[], World]
@@ -91,7 +91,7 @@ def _gpu_then_machine() -> World:
 
 
 def _own_memory_beside_a_flap() -> World:
-    """One rank outgrows its memory, the others lose it; another node's rail is down meanwhile."""
+    """One rank exceeds its memory, the others lose it; another node's rail is down meanwhile."""
     killed = event("kernel.oom_kill", 30, "n2", "Memory cgroup out of memory: Killed process 77 (python)", job_id=1)
     reported = out(31, "job.oom", "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.")
     return world([*down(-20, "n1", "ib0", 90), killed, *reported, *lost_peers(33)], [one(36)])
@@ -115,7 +115,7 @@ def _busy_before() -> World:
 
 
 def _flapper() -> World:
-    """A rail that goes for a minute again and again, which this very run never minded: it does not use it."""
+    """A rail that is lost for a minute repeatedly without affecting this run, which does not use it."""
     flaps = [e for n in range(5) for e in down(-1600.0 + 320 * n, "n1", "ib0", -1540.0 + 320 * n)]
     return world([*flaps, *down(0, "n1", "ib0", 60), *GONE], [one(62)])
 
@@ -126,14 +126,14 @@ def _refused(at: float, host: str) -> list[Any]:
 
 
 def _refused_today() -> World:
-    """Last week the controller had another key and refused everybody; today one node has."""
+    """Last week the controller had another key and refused all nodes; today one node has."""
     last_week = [e for i in range(1, 6) for e in _refused(-7 * 86400.0 + i, f"n{i}")]
     lines = [*last_week, *_refused(0, "n1"), *_refused(200, "n1"), *set_down(350, "n1"), *node_fail(350)]
     return world(lines, [one(350, "NODE_FAIL"), run(2, ["n3", "n4", "n5"], -900, 900, "COMPLETED")], links=LINKS)
 
 
 def _stopped_today() -> World:
-    """A month ago the node's clock was wrong; today somebody stops its slurmd and forgets it."""
+    """A month ago the node's clock was wrong; today an administrator stops its slurmd and forgets it."""
     expired = event("slurm.comm_error", -30 * 86400.0, "n1", "error: Munge decode failed: Expired credential", source="slurmd")  # fmt: skip
     stop = event("slurm.daemon_stop", 0, "n1", "Slurmd shutdown completing", source="slurmd")
     return world([expired, stop, *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")])
@@ -162,7 +162,7 @@ def _full_disk(path: str) -> World:
 
 
 def _other_file_system(name: str) -> World:
-    """A target of fs1 is lost, and the program met an error on a Lustre file system."""
+    """A target of fs1 is lost, and the program had an error on a Lustre file system."""
     reported = out(0, "job.exit_error", f"OSError: [Errno 5] Input/output error: '/lustre/{name}/x'")
     return world([*lustre(-100), *reported], [one(2)])
 

@@ -1,4 +1,4 @@
-"""A cable that was moved: every event is judged by the cabling that was believed in its moment."""
+"""A cable that was moved: every event is judged by the cabling that was believed at its time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AFTER = told(NEW, "n1", "eth0", "leaf2", "Ethernet7")
     "rows", list(permutations([BEFORE, AFTER, told(NEW + 60, "n1", "eth0", "leaf2", "Ethernet7")]))
 )
 def test_where_a_nic_was_plugged_in(rows: Any) -> None:
-    """Whatever order rows are read in."""
+    """Independent of the order of rows."""
     site = build_site("c", [], cabling(rows), [], ["n1"])
     assert site.far_end("leaf1", "Ethernet5", T0) == ("n1", "eth0"), "as was believed then"
     assert site.far_end("leaf1", "Ethernet5", NEW + 1) is None, "the port is empty now"
@@ -69,7 +69,7 @@ def test_what_a_later_word_denies(rows: Any, switches: set[str]) -> None:
 def test_a_port_that_another_node_was_plugged_into() -> None:
     found = cabling([BEFORE, AFTER, told(NEW + 10, "n7", "eth0", "leaf1", "Ethernet5")])
     assert [found.far_end("leaf1", "Ethernet5", t) for t in (T0, NEW + 20)] == [("n1", "eth0"), ("n7", "eth0")]  # fmt: skip
-    # Nobody says where the first one went: the last word about the port counts.
+    # No row says where the first one went: the last row about the port counts.
     found = cabling([BEFORE, told(NEW, "n7", "eth0", "leaf1", "Ethernet5")])
     assert [found.far_end("leaf1", "Ethernet5", t) for t in (T0, NEW)] == [("n1", "eth0"), ("n7", "eth0")]
 
@@ -86,7 +86,7 @@ CSV = "node,nic,switch,port\n"
 
 
 def test_a_later_inventory(tmp_path: Path) -> None:
-    """Two inventories, the second one after a cable was moved: the port's events before and after are of two nodes."""
+    """Two inventories, the second one after a cable was moved: the port's events before and after belong to two nodes."""
     for name, day, rows in (("first", 10, "n1,eth0,leaf1,Ethernet5\n"), ("second", 20, "n1,eth0,leaf2,Ethernet7\nn7,eth0,leaf1,Ethernet5\n")):  # fmt: skip
         place = tmp_path / name / "inventory" / "links.csv"
         place.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The noisy-OR: one candidate against the leak, several together, and what falls to each."""
+"""The noisy-OR: one candidate against the leak, several together, and the share of each."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEAKS = st.floats(0.08, 1.0)
     ("weights", "leak", "told"),
     [
         ((), 0.98, ()),
-        ((0.98,), 0.98, (0.5,)),  # as likely as not
+        ((0.98,), 0.98, (0.5,)),  # equal odds
         ((2.94,), 0.98, (0.75,)),
         (
             (0.98, 0.98),
             0.98,
             (0.375, 0.375),
-        ),  # one of two equal ones: neither is surer than the leak, together they are
+        ),  # one of two equal ones: neither outweighs the leak alone, together they do
         ((2.94, 0.98), 0.98, (0.875 * 0.75, 0.875 * 0.25)),
         ((0.0, 0.0), 0.98, (0.0, 0.0)),
     ],
@@ -68,7 +68,7 @@ def outage(host: str, device: str, start: float) -> Fact:
 
 
 def test_one_trouble_reported_twice_is_one_candidate() -> None:
-    """Two outages of one port do not make each other surer, as two witnesses would; that of another host is a second one."""
+    """Two outages of one port do not confirm each other, as two witnesses would; that of another host is a second one."""
     one, again, other = outage("gpu01", "eth0", 0.0), outage("gpu01", "eth0", 90.0), outage("gpu02", "eth0", 0.0)
     chains = [Chain(one, (), 0.4), Chain(again, (), 0.4), Chain(other, (), 0.8)]
     assert [root for root, _ in candidates(chains, 0.98)] == [one, other]

@@ -1,4 +1,4 @@
-"""What a real mini cluster showed of faults at other moments (tests/cluster/moments.py), each in the fewest lines that tell it."""
+"""Findings from a real mini cluster with faults at other moments (tests/cluster/moments.py), each in the fewest lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def launched(at: float) -> Any:
 
 # -- a prolog that another job's node tells of too late -----------------------------------------------------------------
 def test_a_run_that_is_killed_with_its_node_died_of_what_took_the_node() -> None:
-    """slurmd tells of an old job's prolog when its node is back, seconds after the node was given up."""
+    """slurmd reports an old job's prolog when its node is back, seconds after the node was given up."""
     lines = [*down(0, "n1", "eth0", 380), *set_down(350, "n1"), *node_fail(350), prolog_failed(354)]
     verdict = judged(world(lines, [run(1, ["n1", "n2"], 290, 350, "NODE_FAIL")]))["1"]
     assert said(verdict) == ("infra.network", "link.outage", "n1")
@@ -49,9 +49,9 @@ def test_a_node_that_started_the_runs_step_was_through_its_prolog(
     ("back", "settings", "root"),
     [
         (260.0, {"SlurmdTimeout": 300}, "link.outage"),
-        (240.0, {"SlurmdTimeout": 300}, "node.down"),  # a round before it had been asked again
+        (240.0, {"SlurmdTimeout": 300}, "node.down"),  # it was pinged again a round before
         (150.0, {"SlurmdTimeout": 300}, "node.down"),
-        (345.0, {}, "node.down"),  # nobody knows how long a round is
+        (345.0, {}, "node.down"),  # the length of a round is unknown
     ],
 )
 def test_a_link_that_is_back_since_the_last_ping_round_is_back_too_late(
@@ -70,7 +70,7 @@ def test_a_link_that_is_back_since_the_last_ping_round_is_back_too_late(
     ("error: Registered JobId=1 StepId=1.extern in state NODE_FAIL on node n1", "node.down"),
 ])  # fmt: skip
 def test_a_suspended_run_ends_with_its_node_whatever_accounting_says(text: str, root: str) -> None:
-    """slurmctld takes the moment of the suspension for the end: here 400 s before the node was given up."""
+    """slurmctld takes the moment of the suspension as the end: here 400 s before the node was given up."""
     killed = event("slurm.job_node_fail", 350, "ctl", text, source="slurmctld", job_id=1, nodes=["n1"])
     lines = [*down(0, "n1", "eth0", 900), *set_down(350, "n1"), killed]
     verdict = judged(world(lines, [run(1, ["n1"], -900, -50, "NODE_FAIL")]))["1"]
@@ -107,7 +107,7 @@ def test_srun_names_the_node_of_another_part() -> None:
 
 
 def test_an_earlier_runs_words_name_no_node_of_a_later_one() -> None:
-    """Both write into one file, without stamps."""
+    """Both write to one file, without timestamps."""
     lines = out(351, "job.node_failure", "srun: error: Node failure on n2", nodes=["n2"])
     first, again = run(1, ["n2"], -900, -500, "NODE_FAIL"), run(1, ["n1"], -300, 350, "NODE_FAIL")
     first.key = "1@first"
@@ -120,7 +120,7 @@ LEAVES = [{"kind": "node", "switch": s, "child": f"{s}{i}"} for s in ("a", "b") 
 
 
 def cut_off(*extra: Any, switches: str = "ab", reporting_hosts: frozenset[str] = frozenset()) -> World:
-    """The nodes of some switches are given up in one moment; one run on each switch."""
+    """The nodes of some switches are given up at one moment; one run on each switch."""
     nodes = [f"{s}{i}" for s in switches for i in range(5)]
     settings = [{"scope": "cluster", "name": n, "value": v, "source": "slurm.conf"} for n, v in
                 (("SlurmctldHost", "ctl(10.0.0.1)"), ("SlurmdTimeout", "300"))]  # fmt: skip
@@ -143,7 +143,7 @@ def cut_off(*extra: Any, switches: str = "ab", reporting_hosts: frozenset[str] =
 @pytest.mark.parametrize(("switches", "heard", "name"), [
     ("a", False, "a"),  # half of the cluster: what they share is their switch
     ("ab", False, None),  # all of it: the controller may have been cut off as well
-    ("a", True, None),  # they wrote on and lost no carrier: it was not their switch
+    ("a", True, None),  # they kept logging and lost no carrier: it was not their switch
 ])  # fmt: skip
 def test_the_switch_is_named_where_it_alone_explains_the_silence(switches: str, heard: bool, name: str | None) -> None:
     reporting_hosts = frozenset(r["child"] for r in LEAVES) if heard else frozenset()
@@ -166,14 +166,14 @@ ENDED = "error: *** STEP 1.0 ON n1 CANCELLED AT T DUE TO TIME LIMIT ***"
 
 
 @pytest.mark.parametrize(("source", "state", "limit", "category"), [
-    ("slurmd", "TIMEOUT", 3600, "unknown"),  # InactiveLimit: slurmstepd says the same of it
-    ("slurmctld", "TIMEOUT", 3600, "app.timeout"),  # who ended it says why
+    ("slurmd", "TIMEOUT", 3600, "unknown"),  # InactiveLimit: slurmstepd logs the same for it
+    ("slurmctld", "TIMEOUT", 3600, "app.timeout"),  # slurmctld, which ended it, says why
     ("slurmd", "TIMEOUT", 2000, "app.timeout"), ("slurmd", "TIMEOUT", None, "app.timeout"), ("slurmd", "DEADLINE", 3600, "app.timeout"),
 ])  # fmt: skip
 def test_a_run_that_ends_long_before_its_limit_did_not_reach_it(
     source: str, state: str, limit: int | None, category: str
 ) -> None:
-    host = "ctl" if source == "slurmctld" else "n1"  # nobody believes a node that speaks as slurmctld
+    host = "ctl" if source == "slurmctld" else "n1"  # a node that logs as slurmctld is not trusted
     lines = [event("slurm.job_timeout", 0, host, ENDED, source=source, job_id=1)]
     assert judged(world(lines, [one(0, state, time_limit_s=limit)]))["1"].category == category
 
@@ -184,7 +184,7 @@ RETRIED = "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)
 
 @pytest.mark.parametrize(("lost", "root"), [(-40.0, "link.outage"), (-12.0, None), (8.0, None), (60.0, None)])
 def test_a_link_that_is_lost_too_late_for_the_end_is_not_its_cause(lost: float, root: str | None) -> None:
-    """The line was printed before the run ended, wherever it was put; retries of 30 s had run out by then."""
+    """The line was written before the run ended, wherever it was placed; retries of 30 s had run out by then."""
     output = out(-0.5, "job.nccl_error", RETRIED, sigma=60.0)
     where = world([*output, *down(lost, "n1", "ib0", 900)], [one(0)])
     where.site.job_settings["1"] = {"NCCL_IB_TIMEOUT": "20"}
@@ -204,7 +204,7 @@ EXPIRED = "srun: error: Task launch for StepId=1.0 failed on node n1: Job creden
 def test_a_credential_that_is_over_at_once_reports_a_clock(
     nodes: list[str], expected: tuple[str, str | None, str | None]
 ) -> None:
-    """A link that goes a moment later is not why; where all refuse it, the controller's clock may be the wrong one."""
+    """A link lost a moment later is not the cause; if all nodes refuse it, the controller's clock may be the wrong one."""
     output = [e for n in nodes for e in out(3, "job.launch_error", EXPIRED.replace("n1", n), nodes=[n], sigma=60.0)]
     where = world([*output, *down(8, "n1", "eth0", 70)], [run(1, ["n1", "n2"], 0, 4)])
     verdict = judged(where)["1"]
@@ -216,8 +216,11 @@ def test_a_credential_that_is_over_at_once_reports_a_clock(
     [(False, [1], None), (True, [1], None), (False, [1, 2], -1800.0)],
 )
 def test_a_launch_before_its_allocation_may_be_another_runs(requeued: bool, jobs: list[int], off: float | None) -> None:
-    """The line of the first allocation was lost, or lies in an older file: its launches tell of no clock half an hour behind,
-    which munge would have refused, and may be in another zone: it is in doubt, and not moved. Two jobs that agree tell of one."""
+    """The line of the first allocation was lost, or is in an older file.
+
+    Its launches do not show a clock half an hour behind, which munge would have rejected. They may be in another zone:
+    that is doubtful, and nothing is moved. Two jobs that agree show it.
+    """
     lines = [e for job in jobs for e in (
         event("slurm.job_start", 9000 * job, "ctl", "Allocate", source="slurmctld", job_id=job),
         event("slurm.step_start", 9000 * job - 1799, "n1", f"Launching batch job {job} for UID 1", source="slurmd", job_id=job),

@@ -39,7 +39,7 @@ def incidents(where: World) -> list[Any]:
 
 
 def test_power_lost_longer_than_slurmd_timeout_is_reported_by_the_boot() -> None:
-    """Both ends of the link tell the loss; the machine was off, and booted only after it had been given up."""
+    """Both ends of the link log the loss; the machine was off, and booted only after it had been given up."""
     where = world([*down(0, "n1", "eth0", 890), *GIVEN_UP, rebooted(900, "n1", -40)], [one(350, "NODE_FAIL")], spoke=spoke(-30, 895))  # fmt: skip
     assert said(judged(where)["1"]) == ("infra.node", "node.reboot", "n1")
 
@@ -58,7 +58,7 @@ def test_a_node_that_fell_silent_to_slurm_only_was_not_rebooted_by_that() -> Non
 
 
 def refused(at: float, reader: str, peer: str, how: str) -> list[Any]:
-    """What a daemon writes when munge does not accept a message's credential."""
+    """What a daemon logs when munge rejects a message's credential."""
     source = "slurmctld" if reader == "ctl" else "slurmd"
     return [
         event("slurm.comm_error", at, reader, f"error: Munge decode failed: {how} credential", source=source),
@@ -73,7 +73,7 @@ def refused(at: float, reader: str, peer: str, how: str) -> list[Any]:
     ("Expired", "the clock of n1 was behind by more than munge allows"),
 ])  # fmt: skip
 def test_a_refused_credential_is_the_fault_of_the_odd_one_out(how: str, words: str) -> None:
-    """Controller and node refuse each other; the controller gets on with all others, so it is the node."""
+    """Controller and node refuse each other; the controller works with all others, so it is the node."""
     other = {"Invalid": "Invalid", "Rewound": "Expired", "Expired": "Rewound"}[how]
     lines = [e for at in range(0, 300, 100) for e in (*refused(at, "ctl", "n1", how), *refused(at + 1, "n1", "ctl", other))]  # fmt: skip
     where = world([*lines, *GIVEN_UP], [one(350, "NODE_FAIL", nodes=("n1", "n2", "n3"))])
@@ -101,7 +101,7 @@ def test_packets_lost_are_reported_from_a_hanging_slurmd_by_its_own_wait(both: b
 
 
 def test_two_nodes_cut_off_at_once_are_both_reported() -> None:
-    """slurmctld names one node as the job's killer; the other one was set DOWN as well, which is no small matter."""
+    """slurmctld names one node as the one that ended the job; the other one was set DOWN as well, which is significant."""
     lines = [*down(0, "n1", "eth0", 900), *down(0.1, "n2", "eth0", 900), *set_down(350, "n1", "n2"), *node_fail(350)]
     where = world(lines, [one(350, "NODE_FAIL", nodes=("n1", "n2", "n3"))])
     found = {i.root.host: i for i in incidents(where)}
@@ -111,7 +111,7 @@ def test_two_nodes_cut_off_at_once_are_both_reported() -> None:
 
 
 def test_a_node_lost_without_slurmctlds_log() -> None:
-    """Accounting alone says NODE_FAIL: the node of a run on one, or the one on which something happened."""
+    """Accounting alone says NODE_FAIL: the only node of a run, or the one on which something happened."""
     lines = down(0, "n1", "eth0", 900)
     assert said(judged(world(lines, [one(350, "NODE_FAIL", nodes=("n1",))]))["1"]) == ("infra.network", "link.outage", "n1")  # fmt: skip
     assert said(judged(world(lines, [one(350, "NODE_FAIL", nodes=("n1", "n2"))]))["1"]) == ("infra.network", "link.outage", "n1")  # fmt: skip
@@ -135,7 +135,10 @@ def test_a_run_cancelled_before_its_node_was_given_up() -> None:
 def test_a_rank_that_the_kernel_killed_for_memory_beside_a_lost_rail(
     job_id: int | None, uid: int, expected: str
 ) -> None:
-    """The node's memory was used up, beyond any limit of Slurm's; a daemon's death or another job's is none of this run's."""
+    """The node's memory was used up, beyond any limit of Slurm's.
+
+    A daemon's death or another job's is unrelated to this run.
+    """
     text = "Out of memory: Killed process 4242 (python3) total-vm:812345678kB"
     kill = event("kernel.oom_kill", 60, "n2", text, job_id=job_id, uid=uid)
     killed = out(61, "job.exit_error", "srun: error: n2: task 8: Killed", nodes=["n2"])

@@ -1,4 +1,7 @@
-"""Whose a run is: accounting's word, then root's hooks, never a user's; a contradiction makes it nobody's."""
+"""Which user a run belongs to: accounting decides, then root's hooks, never a user's word.
+
+A contradiction leaves it without an owner.
+"""
 
 from __future__ import annotations
 

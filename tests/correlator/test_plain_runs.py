@@ -1,4 +1,4 @@
-"""The shorter way from rows to runs says what the longer one says, whatever the rows and lines."""
+"""The fast path from rows to runs equals the general one, whatever the rows and lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def moment(seconds: float | None) -> datetime | None:
 
 
 def row(job: int, start: float | None, length: float | None, **changes: Any) -> dict[str, Any]:
-    """What accounting says of a run on n1."""
+    """Accounting's row about a run on n1."""
     base = {
         "job_id": job, "db_index": job, "name": "train", "user": "u1", "partition": "gpu", "state": "FAILED", "exit_code": 1,
         "submit": moment(-5.0), "start": moment(start), "end": moment(start + length if start is not None and length is not None else None),
@@ -76,7 +76,7 @@ def test_the_shorter_way_says_what_the_longer_one_says(found: list[dict[str, Any
     table = frame(found)
     long = described(assemble(stated_rows(table), steps, events))
     assert described(of_table(table, steps, events)) == long
-    # Also where the runs were made beforehand, of some of the rows.
+    # Also if the runs were prepared, from some of the rows.
     assert described(of_table(table, steps, events, prepared_runs(table[::2]))) == long
 
 

@@ -1,4 +1,4 @@
-"""Incidents of one device know each other; others do not."""
+"""Incidents of one device are linked to each other; others are not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The same faults of the real cluster at a site that calls its machines, interfaces and people otherwise: the same answers.
+"""The same faults of the real cluster at a site with other names for machines, interfaces and people: the same answers.
 
-What is read from a name alone would show here: every host, interface, user and cluster of a capture gets another name, in the
-logs as in the truth.
+This shows whatever is concluded from a name alone: every host, interface, user and cluster of a capture gets another
+name, in the logs as in the truth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import test_captures as captures
 
 from correlator.verdicts.judge import ROLELESS_SURE
 
-#: A site's names for the mini cluster's. Machines whose names are words of log lines; interfaces that say nothing of their use.
+#: A site's names for the mini cluster's. Machines whose names are words of log lines; interfaces whose names do not
+#: show their use.
 SITES = {
     "racks": {
         "gpu": "dgx-a100-", "ctl": "slurm-head", "leaf01": "sw-r12-t0", "eth0": "eno8303", "hsn0": "enp157s0np0",

@@ -1,4 +1,7 @@
-"""The repair list: both ends as one row, what others explain left out, the fleet as the measure, the urgent first."""
+"""The repair list: both ends as one row, the fleet as the reference, the urgent first.
+
+Outages with other causes are left out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from store import open_store
 from store.duckdb.store import DuckStore
 
 DAY = datetime(2026, 3, 1)
-#: Eight ports of a node, each on a plane of its own.
+#: Eight ports of a node, each on its own plane.
 PLANES = 8
 
 
@@ -121,7 +124,7 @@ def test_a_reboot_an_hour_before_explains_nothing(store: DuckStore) -> None:
 
 
 def test_the_fleet_is_the_measure(store: DuckStore) -> None:
-    """Two flaps on each of twelve ports are usual; fourteen on one are not."""
+    """Two flaps on each of twelve ports are normal; fourteen on one are not."""
     common = [e for n in range(12) for i in range(2) for e in flap(f"n{n}", "rdma0", 10 * n + 500 * i)]
     fill(store, [*common, *(e for i in range(14) for e in flap("n20", "rdma5", 7.0 + 40 * i))])
     first, *rest = repairs(store).repairs
@@ -240,7 +243,7 @@ def test_the_next_step_is_the_cheapest_that_the_signs_allow(fields: dict[str, An
 
 
 def test_what_a_site_reports_its_interfaces_is_known_to_the_list(store: DuckStore) -> None:
-    """Who makes a report has no configuration: what the correlator was told is kept beside what it concluded."""
+    """A report has no access to the configuration: the settings are stored beside what was concluded with them."""
     events = [*flap("n1", "ens2f0", 0), *flap("n2", "p1p1", 5)]
     fill(store, events, nodes=0)
     assert {one.device: one.role for one in repairs(store).repairs} == {"ens2f0": "management", "p1p1": "unknown"}
@@ -248,5 +251,5 @@ def test_what_a_site_reports_its_interfaces_is_known_to_the_list(store: DuckStor
     correlate(store, settings=settings)
     store.replace_model({"events": pl.DataFrame(events, infer_schema_length=None)})
     assert {one.device: one.role for one in repairs(store).repairs} == {"ens2f0": "fabric", "p1p1": "management"}
-    Ticker(store)  # a service that is told of none
+    Ticker(store)  # a service without these settings
     assert {one.device: one.role for one in repairs(store).repairs} == {"ens2f0": "management", "p1p1": "unknown"}

@@ -1,4 +1,4 @@
-"""The back-test says what other edges would have said, and writes nothing."""
+"""The back-test shows what other edges would have concluded, and writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BootTimes that Slurm tells: a tick concludes of them what a full pass does, and polls that say nothing new cost nothing."""
+"""BootTimes from Slurm: a tick concludes from them what a full pass does, and polls without news cost nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flaps on a fabric of several planes are everyday's work: no incident of their own, unless they hurt or take a whole NIC."""
+"""Flaps on a fabric of several planes are routine: no incident of their own, unless they hurt or take down a whole NIC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MRC = {"NCCL_MRC_PLANES": "4"}
 def incidents(
     events: list[Any], jobs: list[Any], environment: dict[str, dict[str, str]], **more: Any
 ) -> list[Incident]:
-    # Something stands before the flaps: what begins with the logs may have begun long before.
+    # There is an event before the flaps: what begins with the logs may have begun long before.
     where = world([event("sys.service_started", -4000, "n1"), *events], jobs, links=PORTS, **more)
     where.site.job_settings.update(environment)
     weigher = Weigher(where, EDGES)
@@ -38,11 +38,11 @@ def running(job: int = 1, nodes: tuple[str, ...] = ("n1", "n2"), state: str = "C
 
 @pytest.mark.parametrize(("devices", "until", "environment", "told"), [
     (("rdma1",), 3.0, {"1": MRC}, 0),
-    (("rdma1",), 3.0, {}, 1),  # a run that says nothing of planes may have waited: this did no harm
+    (("rdma1",), 3.0, {}, 1),  # a run without information about planes may have waited: this did no harm
     (("rdma1",), 3.0, {"9": MRC}, 1),  # the runs of others spread, this one does not
-    (("rdma1",), ROUTINE_S + 60, {"1": MRC}, 1),  # a port that stays away is told
+    (("rdma1",), ROUTINE_S + 60, {"1": MRC}, 1),  # a port that stays down is reported
     (("rdma1",), None, {"1": MRC}, 1),
-    (("eth0",), 3.0, {"1": MRC}, 0),  # a port that no cable is in
+    (("eth0",), 3.0, {"1": MRC}, 0),  # a port without a cable
     (("rdma0", "rdma1"), 3.0, {"1": MRC}, 1),
     (("rdma0", "rdma1", "rdma2", "rdma3"), 3.0, {"1": MRC}, 1),
     (("rdma0", "rdma1", "rdma2", "rdma3"), 3.0, {}, 1),

@@ -1,4 +1,4 @@
-"""What many nodes share, with and without a source that names it; and what only looks like it."""
+"""Causes that many nodes share, with and without a source that names them; and what only looks like one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_three_nodes_are_three_links() -> None:
 
 
 def test_links_that_go_with_their_machines_are_the_machines() -> None:
-    """Orderly reboots of empty nodes: slurmd ends first. No switch failed, and nobody lost power."""
+    """Orderly reboots of empty nodes: slurmd ends first. No switch failed, and no machine lost power."""
     stops = [event("slurm.daemon_stop", -5, host, "Slurmd shutdown completing", source="slurmd") for host in MANY]
     where = world([*stops, *lost_together(), *boots(200)], spoke=lambda host: [T0 - 5, T0 + 200])
     assert not facts(where, "switch.outage") and not facts(where, "power.outage")
@@ -95,7 +95,7 @@ def test_short_flaps_last_as_long_as_each_other_anyway() -> None:
 
 
 def test_all_rails_of_a_leaf_are_one_cause() -> None:
-    """One switch carries four rails of each node; other nodes' links of the same moment are another thing."""
+    """One switch carries four rails of each node; other nodes' links lost at the same moment are unrelated."""
     rails = [
         e
         for k in range(4)
@@ -219,7 +219,7 @@ def test_a_straggler_that_nothing_explains_is_reported_with_doubt() -> None:
 
 
 def test_a_run_that_ended_before_the_first_line_of_anything() -> None:
-    """A dump tells of runs of yesterday: their end names no node as broken, and nothing is known surely of them."""
+    """A dump has runs of yesterday: their end does not mark a node as broken, and nothing about them is certain."""
     yesterday = run(7, ["n1"], -90000, -86400, "NODE_FAIL")
     failed = run(8, ["n1"], -90000, -86400, "FAILED")
     where = world([event("sys.service_started", 0, "n1", "chronyd", source="syslog")], [yesterday, failed])
@@ -266,7 +266,7 @@ def under_tree(device: str, links: list[dict[str, str]]) -> World:
 
 
 @pytest.mark.parametrize(("device", "links", "host"), [
-    ("ib0", [], "ibleaf"), ("eth0", [], "ibleaf"),  # nothing speaks against it, and the page says that nothing else speaks for it
+    ("ib0", [], "ibleaf"), ("eth0", [], "ibleaf"),  # nothing contradicts it, and the page says that nothing else supports it
     ("eth0", [{"host": h, "device": "ib0", "switch": "ibleaf", "switch_port": h} for h in MANY], None),
     ("eth0", [{"host": h, "device": "eth0", "switch": "ibleaf", "switch_port": h} for h in MANY], "ibleaf"),
 ])  # fmt: skip

@@ -32,8 +32,10 @@ def shut(at: float, host: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Heat:
-    """``onsets``: when which node became hot; ``runs``: (start, nodes) of the runs that were going on. ``shared``: the nodes
-    that have one cause in common."""
+    """``onsets``: when each node became hot; ``runs``: (start, nodes) of the active runs.
+
+    ``shared``: the nodes that have one cause in common.
+    """
 
     name: str
     onsets: dict[str, float]

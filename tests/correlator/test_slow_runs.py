@@ -24,7 +24,7 @@ def _points(*paces, every=120.0):
         ((2.0, 2.1, 2.0, 9.0, 2.0, 2.1), None),  # one checkpoint
         ((2.0, 2.1, 2.0, 4.4, 4.5, 4.6, 2.0, 2.1), (3, 5)),
         ((1.7, 4.3, 4.2, 4.1, 4.2), (1, 4)),  # slow since its second report
-        ((1.7, 2.2, 2.2, 2.1, 2.2), None),  # too little to tell from one report
+        ((1.7, 2.2, 2.2, 2.1, 2.2), None),  # too small a change to see from one report
         ((), None),
     ],
 )

@@ -1,4 +1,4 @@
-"""A service that ticks, with late and repeated lines and a restart, ends at what a full pass says, byte for byte."""
+"""A service that ticks, with late and repeated lines and a restart, reaches the result of a full pass, byte for byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from correlator.live.ticker import Ticker
 from parsers.record import frame
 from store import open_store
 
-#: Seeds of made clusters; ``benchmarks/soak.py`` takes as many as one likes.
+#: Seeds of simulated clusters; ``benchmarks/soak.py`` takes any number.
 SEEDS = [int(s) for s in os.environ.get("FAULTLINE_SOAK", "1").split()]
 
 
@@ -37,7 +37,7 @@ def test_what_is_delivered_is_all_there_is_and_some_lines_twice() -> None:
 
 
 def test_output_of_a_job_that_no_run_is_known_of_stays_where_it_was_placed() -> None:
-    """It was told by slurmctld that the job was submitted, and by its output how it went on: nothing makes a run of it."""
+    """slurmctld logged that the job was submitted, and its output how it went on: neither makes a run of it."""
     begin = datetime(2026, 3, 2, 8, tzinfo=UTC).replace(tzinfo=None)
 
     def line(number: int, event: str, source: str, at: float | None, job: int | None, file: str) -> dict[str, object]:

@@ -1,4 +1,7 @@
-"""Stamps in another zone: nodes that write local time beside a slurmctld that writes UTC, all of them, some, and from some day on."""
+"""Timestamps in another zone: nodes that write local time beside a slurmctld that writes UTC.
+
+All of them do, or some, or from some day on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tests.correlator.making import T0, event
 
 HOUR = 3600.0
 HOSTS = [f"n{i}" for i in range(1, 7)]
-#: Seconds after T0 of the next whole hour but three.
+#: Seconds after T0 of the third whole hour after the next.
 CHANGE = 3 * HOUR
 
 
@@ -28,7 +31,7 @@ def unzoned(events: list[Any]) -> list[Any]:
 
 
 def launch(job: int, at: float, *hosts: str, off: float | Mapping[str, float] = 0.0, delay: float = 0.6) -> list[Any]:
-    """A job on ``hosts``, of which each is ``off`` seconds ahead of slurmctld."""
+    """A job on ``hosts``, each of which is ``off`` seconds ahead of slurmctld."""
     ahead = off if isinstance(off, Mapping) else dict.fromkeys(hosts, off)
     batch = f"Launching batch job {job} for UID 1"
     return unzoned([
@@ -52,7 +55,7 @@ TWO_H = launch(1, 0, "n1", "n2", off=2 * HOUR) + launch(2, 900, "n3", off=2 * HO
 
 @dataclass(frozen=True)
 class Case:
-    """``ahead``: seconds by host; ``doubt``: of which hosts it is not known."""
+    """``ahead``: seconds by host; ``doubt``: the hosts for which it is unknown."""
 
     name: str
     events: list[Any]

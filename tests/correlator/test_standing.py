@@ -1,5 +1,7 @@
-"""Who may say what: a user writes every text of the catalogue into every place that a user can write to, and changes nothing
-for anybody else; and which words count of those who may speak."""
+"""Who may report what: a user writes every text of the catalogue to every place that is writable by users.
+
+It changes nothing for anybody else. The tests also check which lines of trusted sources count.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def after(lies: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def harm(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) -> str:
-    """What these words changed for others, or did for their writer; nothing if they did nothing."""
+    """What these texts changed for others, or gained their writer; empty if nothing."""
     found, peace = after(written(channels, texts, share)), in_peace()
     reported = []
     for name, was in others(peace).items():
@@ -40,7 +42,7 @@ def harm(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) 
 
 
 def culprits(channels: tuple[Channel, ...], texts: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """The words that do harm, found by halving."""
+    """The texts that do harm, found by bisection."""
     if not harm(channels, texts):
         return []
     if len(channels) > 1:
@@ -60,9 +62,9 @@ def test_the_cluster_without_an_attack() -> None:
     assert not verdicts["45"]["category"].startswith("infra") and len(in_peace()["incidents"]) == 1
 
 
-#: Each text goes one way in so many here, and every way in ``make test-long``.
+#: Each text goes one way in this many here, and every way in ``make test-long``.
 SHARE = 8
-#: Of places with many ways that differ little from others, in one of so many.
+#: Places with many ways that differ little: only one in this many.
 _SELDOM = {"otlp": 128, "loki": 128, "elasticsearch": 128, "tcp": 64, "accounting/names.txt": 64, "hooks/*": 64}
 
 
@@ -112,7 +114,7 @@ def test_what_a_program_says_of_hardware_clears_nobody() -> None:
 
 
 def test_the_same_words_from_those_who_may_say_them_count() -> None:
-    """The rule is no deaf ear: a node's own kernel, and slurmctld in its own file, are heard."""
+    """The rule does not ignore legitimate lines: a node's own kernel, and slurmctld in its own file, count."""
     line = "Feb 28 10:19:55 gx02 kernel: [9543.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
     found = after({"nodes/gx02/syslog": [line]})
     assert found["verdicts"]["45"]["category"] == "infra.gpu"

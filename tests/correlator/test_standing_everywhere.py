@@ -1,4 +1,7 @@
-"""Who speaks as slurmctld and runs none moves no zone and no time, and makes no row of Events, whenever it becomes known who does."""
+"""A host without slurmctld that logs as slurmctld moves no zone and no time, and makes no row of Events.
+
+This holds whenever it becomes known which host runs slurmctld.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def accounting(jobs: range, day: str = "2026-02-28") -> str:
 CONFIGURATION = (
     "ClusterName=c\nSlurmctldHost=ctl\nNodeName=gx[01-04] NodeAddr=10.0.0.[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
 )
-#: What a true controller writes: jobs 11 to 14 begin as accounting has it.
+#: What a true controller writes: jobs 11 to 14 begin as in accounting.
 TRUE = {
     "slurm.conf": CONFIGURATION,
     "accounting/sacct.txt": accounting(range(11, 19)),
@@ -43,7 +46,7 @@ TRUE = {
 
 
 def forged(hour: int, jobs: range, words: str) -> str:
-    """What a user of gx01 leaves there with ``logger -t slurmctld -p daemon.err``."""
+    """What a user of gx01 writes there with ``logger -t slurmctld -p daemon.err``."""
     return "".join(f"Feb 28 {hour:02}:{job}:00 gx01 slurmctld[77]: {words.format(job=job)}\n" for job in jobs)
 
 
@@ -60,7 +63,7 @@ def ingest(store: DuckStore, folder: Path, tree: dict[str, str]) -> None:
 
 
 def rows(store: DuckStore, query: str) -> list[list[Any]]:
-    """What KQL answers; nothing can be stored behind the first question."""
+    """KQL's answer; nothing can be stored after the first query."""
     connection = store.cursor()
     try:
         return [list(row) for row in run(connection, query).rows]
@@ -69,7 +72,7 @@ def rows(store: DuckStore, query: str) -> list[list[Any]]:
 
 
 def test_a_node_that_speaks_as_slurmctld_moves_no_zone(tmp_path: Path) -> None:
-    """Five forged allocations, two hours before those that accounting tells, put a whole file of accounting two hours off."""
+    """Five forged allocations, two hours before those in accounting, put a whole file of accounting two hours off."""
     with open_store(None) as store:
         ingest(store, tmp_path, {**TRUE, "nodes/gx01/syslog": forged(8, range(14, 19), ALLOCATED)})
         correlate(store)
@@ -78,7 +81,10 @@ def test_a_node_that_speaks_as_slurmctld_moves_no_zone(tmp_path: Path) -> None:
 
 
 def test_a_node_that_speaks_as_slurmctld_sets_no_time_of_output(tmp_path: Path) -> None:
-    """Output without a stamp lies near the end of its job: whose end no accounting tells, by slurmctld's lines."""
+    """Output without a timestamp is placed near the end of its job.
+
+    Without accounting, that end is from slurmctld's lines.
+    """
     tree = {
         "slurm.conf": CONFIGURATION,
         "controller/slurmctld.log": "[2026-02-28T10:11:00.100] sched: Allocate JobId=11 NodeList=gx02 #CPUs=1 Partition=p\n"
@@ -96,7 +102,7 @@ def test_a_node_that_speaks_as_slurmctld_sets_no_time_of_output(tmp_path: Path) 
 @pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
 @pytest.mark.parametrize("known", ["before", "after"])
 def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known: str, live: bool) -> None:
-    """The lines stay in Logs. Where the controller is known only later, what was concluded before is taken back."""
+    """The lines stay in Logs. If the controller becomes known only later, earlier conclusions are withdrawn."""
     lies = {"nodes/gx01/syslog": forged(10, range(16, 17), DOWN) + "Feb 28 10:17:00 gx01 systemd[1]: Started x.\n"}
     says = "[2026-02-28T10:11:00.100] error: Nodes gx04 not responding, setting DOWN\n"
     true = {"slurm.conf": CONFIGURATION, "controller/slurmctld.log": says}
@@ -126,7 +132,7 @@ def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known
 
 
 def test_a_controller_that_is_found_later_is_logged_from_then_on(tmp_path: Path) -> None:
-    """Other way round: until slurm.conf names it nobody is known for the controller but a host that runs no job."""
+    """The other way round: until slurm.conf names it, only a host that runs no job counts as the controller."""
     says = {"nodes/ctl/syslog": "Feb 28 10:11:00 ctl slurmctld[77]: error: Nodes gx04 not responding, setting DOWN\n"}
     lies = {
         "nodes/gx01/syslog": forged(10, range(16, 17), DOWN),
@@ -144,7 +150,7 @@ def test_a_controller_that_is_found_later_is_logged_from_then_on(tmp_path: Path)
 
 
 def test_a_host_that_turns_out_to_run_slurmctld_has_its_events_back(tmp_path: Path) -> None:
-    """The mark is no sentence for ever: the lines were never changed."""
+    """The mark is not permanent: the lines were never changed."""
     lies = {"nodes/gx01/syslog": forged(10, range(16, 17), DOWN)}
     second = {"slurm.conf": CONFIGURATION.replace("SlurmctldHost=ctl\n", "SlurmctldHost=ctl\nSlurmctldHost=gx01\n")}
     asked = "Logs | where Source == 'slurmctld' and Host == 'gx01' | project Event"
@@ -159,7 +165,7 @@ def test_a_host_that_turns_out_to_run_slurmctld_has_its_events_back(tmp_path: Pa
 
 
 def test_what_a_node_sends_as_another_host_is_a_claim(tmp_path: Path) -> None:
-    """Over syslog the receiver notes the address: 10.0.0.2 is gx02's, and speaks for gx03."""
+    """Over syslog the receiver records the address: 10.0.0.2 is gx02's, and claims to be gx03."""
     text = "Feb 28 10:16:00 gx03 kernel: mlx5_core 0000:c4:00.0 eth0: Link down"
     with open_store(None) as store:
         ingest(

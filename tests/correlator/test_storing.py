@@ -40,7 +40,7 @@ def test_what_is_left_or_given_up_is_not_there() -> None:
         with Storing(store) as storing:
             storing.submit(say, "given up")
             storing.give_up()
-            store.set_fact("instead", "told")  # nothing holds others back
+            store.set_fact("instead", "told")  # no lock is left behind
         assert [store.fact(n) for n in ("left", "broken off", "given up", "instead")] == [None, None, None, "told"]
 
 

@@ -1,4 +1,4 @@
-"""Ticks say what a full pass says, row for row; early words are marked as such, and former ids lead on."""
+"""Ticks have the result of a full pass, row for row; early results are marked provisional, and former ids lead on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOURS = 7
 
 @cache
 def benchmark() -> ModuleType:
-    """The benchmark's maker of cluster days, over fewer nodes."""
+    """The benchmark's generator of cluster days, over fewer nodes."""
     place = Path(__file__).resolve().parents[2] / "benchmarks" / "correlation.py"
     spec = importlib.util.spec_from_file_location("made_days", place)
     assert spec is not None and spec.loader is not None
@@ -47,11 +47,11 @@ def benchmark() -> ModuleType:
 
 
 def made_rows(seed: int, events: int) -> list[tuple[datetime, str, dict[str, Any]]]:
-    """(time, table, row) of some hours of a made cluster: mostly well, some faults and what follows from them."""
+    """(time, table, row) of some hours of a simulated cluster: mostly well, some faults and what follows from them."""
     day = benchmark().Day(seed)
     day.fill(0, HOURS * 3600, events // 6, events)
     for row in day.logs:
-        if row["source"] in ("kernel", "syslog"):  # stamps without a year
+        if row["source"] in ("kernel", "syslog"):  # timestamps without a year
             row["time_quality"] = "inferred"
     return [(r["time"], "logs", r) for r in day.logs] + [(r["end"], "jobs", r) for r in day.jobs]
 
@@ -61,7 +61,7 @@ def add(store: DuckStore, part: list[tuple[datetime, str, dict[str, Any]]]) -> N
 
 
 def stored(store: DuckStore) -> dict[str, Any]:
-    """Everything in ``model`` but when it was first said."""
+    """Everything in ``model`` except when it was first published."""
     found = {t: store.rows(f"SELECT * FROM model.{t} ORDER BY ALL") for t in ("events", "runs")}
     reported = result(store)
     for incident in reported["incidents"]:
@@ -70,7 +70,7 @@ def stored(store: DuckStore) -> dict[str, Any]:
 
 
 def with_settings(store: DuckStore, strangers: int = 0) -> None:
-    """What a cluster that has been running for a while has told: its configuration, and a word of every node but some."""
+    """What a cluster that has been running for a while has logged: its configuration, and a line of nearly every node."""
     rows = [{"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}]
     store.add({"settings": frame("settings", rows)})
     with_voices(store, strangers)
@@ -90,7 +90,7 @@ def with_voices(store: DuckStore, strangers: int = 0) -> None:
 )  # fmt: skip
 @example(
     seed=9082, late=3000.0, again=True, strangers=30, ticks=6
-)  # a GPU complains again, longer after than any causal window
+)  # a GPU logs errors again, longer after than any causal window
 def test_any_split_of_any_order_of_arrival_ends_as_a_full_pass(seed: int, late: float, again: bool, strangers: int, ticks: int) -> None:  # fmt: skip
     rng = random.Random(seed)
     rows = made_rows(seed, 700)
@@ -109,7 +109,7 @@ def test_any_split_of_any_order_of_arrival_ends_as_a_full_pass(seed: int, late: 
         ticked = stored(store)
         correlate(store)
         assert ticked == stored(store)
-    assume(partly or strangers)  # an example in which no tick is partial says nothing; late lines may make it so
+    assume(partly or strangers)  # an example without a partial tick tests nothing; late lines may cause that
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_verdict_is_provisional_until_the_longest_window_is_over() -> None:
         assert "15" in report.provisional and not result(store)["verdicts"]["15"]["final"]
         assert {i["status"] for i in result(store)["incidents"]} == {"provisional"}
         assert not ticker.tick(end + timedelta(seconds=5)).worked
-        report = ticker.tick(end + timedelta(hours=3))  # nothing came: time alone makes it final
+        report = ticker.tick(end + timedelta(hours=3))  # nothing arrived: time alone makes it final
         assert "15" in report.final and result(store)["verdicts"]["15"]["final"]
         assert {i["status"] for i in result(store)["incidents"]} == {"final"}
         ticked = stored(store)

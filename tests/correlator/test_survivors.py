@@ -1,6 +1,6 @@
-"""Others that a cause reached and that ran on speak against it; those that it ended as well speak for it.
+"""Other runs that a cause reached and that ran on are evidence against it; those that it ended are evidence for it.
 
-Each situation says what is true before anything is asked. ``LEAF`` has ten runs on two nodes each behind it; run 1 is judged.
+Each truth was written before the correlator ran. ``LEAF`` has ten runs on two nodes each below it; run 1 is judged.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def paces(jobs: list[Run], slow: set[int]) -> dict[tuple[int, int], list[tuple[f
 
 @dataclass(frozen=True)
 class Situation:
-    """``true``: category and host of the root, None where no host is to be named; ``sure``: what the confidence may be."""
+    """``true``: category and host of the root, None if no host is to be named; ``sure``: the range of the confidence."""
 
     name: str
     make: Callable[[], World]
@@ -75,7 +75,7 @@ class Situation:
 
 
 def _world(lines: list[Any], runs: list[Run], **more: Any) -> World:
-    # A day of quiet around it: base rates need exposure.
+    # A quiet day around it: base rates need exposure.
     quiet = [event("sys.service_started", at, "ctl", "chrony", source="syslog") for at in (-43200.0, 43200.0)]
     return world([*lines, *quiet], runs, links=CABLES, **more)
 
@@ -188,7 +188,7 @@ SITUATIONS = [
 
 
 def verdicts(where: World, *, alone: bool = False) -> dict[str, Verdict]:
-    """``alone``: as if edges knew nothing of others."""
+    """``alone``: as if edges ignored other runs."""
     edges = [replace(e, shared=False) for e in EDGES] if alone else EDGES
     return {v.run.key: v for v in judge(where, Weigher(where, edges))}
 
@@ -210,7 +210,7 @@ def test_what_is_true(situation: Situation) -> None:
     "a node's rail is lost, the other run on it goes on",
 ])  # fmt: skip
 def test_those_that_ran_on_lower_the_weight(name: str) -> None:
-    """Without them the cause that they share would be blamed, or as surely as if it had ended them."""
+    """Without them the cause that they share would be blamed, or with the confidence as if it had ended them."""
     where = next(s for s in SITUATIONS if s.name == name).make()
     alone, found = verdicts(where, alone=True)["1"], verdicts(where)["1"]
     assert said(found) != said(alone) or found.confidence < alone.confidence - 0.05
@@ -259,7 +259,7 @@ def test_those_that_were_hit_are_reported_too() -> None:
 
 
 def test_who_still_runs_counts_once_a_minute_has_passed() -> None:
-    """Until then nobody knows whether they will be ended as well."""
+    """Until then it is unknown whether they will be ended as well."""
 
     def judged_until(last: float) -> Verdict:
         lines = [*lost(), *lost_peers(50), event("sys.service_started", last, "ctl", "chrony", source="syslog")]
@@ -301,7 +301,7 @@ def test_of_many_that_were_reached_some_are_looked_at_and_the_page_says_so() -> 
 
 
 def _flaps(count: int, length: float = 60.0) -> World:
-    """A rail that goes again and again, and in the end the run as well."""
+    """A rail that is lost repeatedly, and in the end the run as well."""
     earlier = [e for n in range(count) for e in down(-1700.0 + 320 * n, "n1", "ib0", -1700.0 + length + 320 * n)]
     return _world([*earlier, *down(0, "n1", "ib0", 60), *lost_peers(60)], [me()])
 

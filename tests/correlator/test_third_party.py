@@ -1,4 +1,7 @@
-"""Another package's folder adds a kind of fact (its pattern, detector, edge, words, lane and doc row), and nothing else is touched."""
+"""A package adds a kind of fact from one folder, and touches nothing else.
+
+The folder has its pattern, detector, edge, texts, lane and doc row.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from parsers import extensions
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).with_name("coolant_leak")
 
-#: Concludes about one situation and says what came of it, in a process that finds the package by its entry points only.
+#: Concludes about one situation and prints the result, in a process that finds the package by its entry points only.
 ASK = """
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A tick reads as far back as the causes of what it tells anew may lie, however long ago that is."""
+"""A tick reads as far back as the causes of what it publishes again may be, however long ago that is."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from store import open_store
 from store.duckdb.store import DuckStore
 from tests.correlator.test_streaming import HOURS, benchmark, stored, with_settings
 
-#: When the faults of these tests happen, seconds after the made day's midnight.
+#: When the faults of these tests happen, seconds after the simulated day's midnight.
 AT = 30_000.0
 
 
 def unanswered_munge(day: Any) -> None:
-    """munge dies; its node is deaf, is given up, comes back. Who is deaf is never told to be well again."""
+    """munge dies; its node is deaf, is given up, comes back. No line ends the deafness."""
     host = benchmark().NODES[7]
     for late, text in ((0.0, "Main process exited, code=killed, status=9/KILL"), (5.0, "Failed with result 'signal'.")):
         day.say(AT + late, host, "syslog", "sys.service_failed", f"munge.service: {text}", unit="munge.service")
@@ -39,8 +39,11 @@ def hanging_run(day: Any) -> None:
 
 
 def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, steps: Iterable[float]) -> Iterator[bool]:
-    """A day of which the service knows everything but the fault, and then what is told of it (a job record ``late`` seconds
-    after its end) by each of ``steps``, seconds after ``AT``. Each tick says what a full pass says; was it partial?"""
+    """A day of which the service knows everything but the fault; each of ``steps`` then delivers part of it.
+
+    ``steps`` are seconds after ``AT``; a job record comes ``late`` seconds after its end. Each tick must have the
+    result of a full pass. Returns for each whether it was partial.
+    """
     with_settings(store)
     day = benchmark().Day(4)
     day.fill(0, HOURS * 3600, 60, 300)
@@ -70,7 +73,7 @@ def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, ste
 def test_every_tick_after_a_fault_says_what_a_full_pass_says_then(break_it: Callable[[Any], None]) -> None:
     partly = 0
     with open_store(None) as store:
-        # What was said in the first half hour comes at once.
+        # Lines of the first half hour come at once.
         for partial in as_told(store, break_it, -AT, range(1_800, 9_400, 400)):
             partly += partial
         assert any(v["incident_id"] for k, v in result(store)["verdicts"].items() if k in ("900", "901")), (
@@ -98,13 +101,16 @@ def test_a_stretch_without_a_line_of_slurmctld_knows_the_controllers() -> None:
 
 
 def shared_rail(day: Any) -> None:
-    """A node's rail is lost for a minute. Of five runs on it one loses its peers, three go on for hours, one is not known
-    until accounting tells of its end, and one that seemed to go on is told late to have ended before."""
+    """A node's rail is lost for a minute.
+
+    Of five runs on it one loses its peers, three go on for hours, one is unknown until accounting reports its end, and
+    one that seemed to go on is reported late to have ended before.
+    """
     nodes = benchmark().NODES
     day.link(nodes[20], "ib0", AT, 70.0)
     day.say(AT + 40, nodes[21], "job_stdout", "job.nccl_error", "NCCL WARN NET/IB : Got completion from peer with status=12 opcode=0 len=0 vendor err 129", job=901)  # fmt: skip
     day._lifecycle(901, [nodes[20], nodes[21]], AT - 600, AT + 42, "FAILED")
-    day.logs = [row for row in day.logs if row["event"] != "job.exit_error"]  # it prints no error of its own
+    day.logs = [row for row in day.logs if row["event"] != "job.exit_error"]  # it logs no error of its own
     for job, end in ((902, 2_500.0), (903, 3_100.0), (904, 3_700.0), (905, 4_300.0), (906, 20.0)):
         lines = len(day.logs)
         day._lifecycle(job, [nodes[20], nodes[job - 880]], AT - 900.4, AT + end, "COMPLETED")

@@ -1,4 +1,4 @@
-"""What a tick takes in and hands over as columns: where something may have ended, and the rows of runs."""
+"""What a tick reads and writes as columns: hosts on which something may have ended, and the rows of runs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_stamps_have_microseconds(seconds: float | None, text: str | None) -> No
 
 
 def test_rows_of_runs_need_no_pandas() -> None:
-    """Its import takes longer than a tick, and much memory."""
+    """Importing it takes longer than a tick, and much memory."""
     program = (
         "import sys; from correlator.engine import Conclusions, run_table; from correlator.model.nouns import Run;"
         "run_table([Conclusions('c', runs=[Run('1', 1, 0, '', ('n1',), None, None, None, {})])]);"

@@ -1,4 +1,4 @@
-"""The traps of correlation, each by name: what looks like a cause and is none, and what is said instead."""
+"""The traps of correlation, each by name: what looks like a cause and is none, and the right verdict."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_flap_shorter_than_the_retry_budget() -> None:
 
 
 def test_a_bounce_beside_a_broken_gpu_is_absorbed_by_the_retries() -> None:
-    """Output has no stamps: when the peers were lost is known to a minute, how long the retries last is known to the second."""
+    """Output has no timestamps: the loss of peers is known to a minute, the duration of the retries to the second."""
     closed = out(
         5, "job.nccl_error", "NCCL WARN socketProgress: Connection closed by remote peer n1<50000>", sigma=45.0
     )
@@ -66,7 +66,10 @@ def test_a_flap_of_the_fabric_sets_no_node_down() -> None:
     (15, 40.7, "link.outage"), (15, 44, "node.down"), (24, 38.6, "link.outage"), (24, 55, "node.down"), (300, 505, "link.outage"), (300, 515, "node.down"),
 ])  # fmt: skip
 def test_ping_rounds_that_wait_for_each_other(timeout: int, lag: float, root: str) -> None:
-    """With a short SlurmdTimeout the rounds last as long as MessageTimeout; seen on a cluster of ours: DOWN after 40.7 s at 15 s."""
+    """With a short SlurmdTimeout the rounds last as long as MessageTimeout.
+
+    Observed on a cluster of ours: DOWN after 40.7 s at 15 s.
+    """
     lines = [*down(0, "n1", "eth0", lag + 60), *set_down(lag, "n1"), *node_fail(lag)]
     found = verdict(lines, one(lag, "NODE_FAIL"), settings={"SlurmdTimeout": timeout, "MessageTimeout": 10})
     assert found.root.kind == root
@@ -106,7 +109,7 @@ def test_a_scancel_right_after_a_flap() -> None:
     (lost_peers(35), None), (lost_peers(60), "link.outage"),
 ])  # fmt: skip
 def test_ranks_that_a_time_limit_ends_lose_their_peers_as_well(told: list[Any], root: str | None) -> None:
-    """A rail that goes half a minute before the limit costs half a minute; one that goes ten minutes before may be why."""
+    """A rail lost half a minute before the limit costs half a minute; one lost ten minutes before it may be the cause."""
     end = 41.0 if root is None else 700.0
     found = verdict([*down(0, "n1", "ib0", 800), *told], one(end, "TIMEOUT"))
     assert found.category == ("app.timeout" if root is None else "infra.network")

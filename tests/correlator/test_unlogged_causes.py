@@ -1,4 +1,4 @@
-"""Causes that only Slurm's answers, systemd, a bond or another part of a job tell of."""
+"""Causes that only Slurm's answers, systemd, a bond or another component of a job show."""
 
 from __future__ import annotations
 

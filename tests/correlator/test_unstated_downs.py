@@ -1,4 +1,4 @@
-"""A node of which only the end of a run tells, and one that never came up: how surely, and in which words."""
+"""A node that only a run's end shows as lost, and one that never came up: the confidence, and the wording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VOICES = frozenset({"n1", "n2"})
 
 
 def test_a_node_that_nobody_says_fell_silent_is_reported_with_more_doubt() -> None:
-    """Without slurmctld's log somebody may as well have set it DOWN."""
+    """Without slurmctld's log an administrator may as well have set it DOWN."""
     lost = run(1, ["n1"], -900, 350, "NODE_FAIL")
     where = world([event("kernel.mce", -600, "n1", "x")], [lost], reporting_hosts=VOICES)
     unsaid, silent = (

@@ -1,4 +1,4 @@
-"""What rests on a node's silence is told surely only when the node has spoken, or when nothing more can come."""
+"""A verdict that rests on a node's silence is certain only when the node has logged, or when nothing more can arrive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEAF = tuple(
 
 
 def tables(*lines: str) -> dict[str, Any]:
-    """What is stored of one run on gpu[01-02] that ended NODE_FAIL with gpu01."""
+    """The stored rows of one run on gpu[01-02] that ended NODE_FAIL with gpu01."""
     reported = Situation("", lines, (ended("NODE_FAIL"),), (None,), links=LEAF)
     return situations.tables_of([_case(reported, 0)])
 

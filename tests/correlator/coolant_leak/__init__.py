@@ -1,4 +1,4 @@
-"""Coolant that leaks into a node, as its rack's controller says: what another package brings, all of it in this folder."""
+"""Coolant leaks into a node, as reported by its rack's controller: an example of another package, all in this folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def leaks(world: World) -> list[Fact]:
 
 
 def still_wet(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A tray that was dried meanwhile did no harm."""
+    """Was the tray still wet? One that was dried meanwhile did no harm."""
     dried = [e for e in world.kinds("coolant.dried") if e.host == cause.host and cause.start < e.time < effect.start]
     return f"{cause.attrs['tray']} of {cause.host} was dry again" if dried else None
 
