@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from collector.exchange import Exchange, Packed
+from parsers import extensions
 from parsers.record import Origin, empty
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ class Worker:
         ours, theirs = context.Pipe()
         self._exchange = Exchange(ours)
         self.process = context.Process(
-            target=_serve, args=(theirs, self._make, self._patterns, os.getpid()), name="faultline parser", daemon=True
-        )
+            target=_serve, args=(extensions.Logged(), theirs, self._make, self._patterns, os.getpid()),
+            name="faultline parser", daemon=True,
+        )  # fmt: skip
         with _environment_lock, _environment():
             self.process.start()
         theirs.close()
@@ -154,7 +156,7 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: int) -> None:
+def _serve(_logged: None, pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: int) -> None:
     """The main loop of a worker: serves requests until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     _leave_with_parent(parent)
@@ -264,6 +266,8 @@ class ParserPool:
         self._all = [Worker(_pieces, patterns) for _ in range(self.workers)]
         for worker in self._all:
             self._free.put(worker)  # started on first use
+        if self.workers:
+            _load_extensions()
         self._closed = False
         self._threads = ThreadPoolExecutor(max(1, self.workers), thread_name_prefix="parser")
 
@@ -332,6 +336,15 @@ class ParserPool:
         worker.give((self._edition, pieces, counted))
         found: tuple[Packed, list[Counts]] = worker.take()
         return found
+
+
+def _load_extensions() -> None:
+    """Loads the extensions that parsers use, so that problems are logged here once and not by each worker."""
+    from parsers import patterns
+    from parsers.formats import all_formats
+
+    all_formats()
+    patterns.installed()
 
 
 class _Parsers:

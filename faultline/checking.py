@@ -14,6 +14,7 @@ from faultline.access import open_for_reading
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
 from faultline.failure import CommandError
+from parsers import extensions
 from store import is_store
 from store.cluster_names import names
 from store.questions import kernel_lines, sources
@@ -33,14 +34,14 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     wrong: list[str] = []
     settings = load(config)
     print(f"configuration  {config or 'defaults'}")
-    wrong += _extensions()
+    _extensions()
     catalogue = patterns.load(settings.patterns)
     problems = catalogue.check()
     wrong += [f"catalogue: {p}" for p in problems]
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
-    wrong += [text for text in installed.wrong() if text not in wrong]  # what failed as the edges were tried, too
+    wrong += extensions.problems()  # of patterns and edges too, which were tried
     barred, opened = _ways_in(settings, config)
     wrong += barred
     opened += unwritten(catalogue.entries)
@@ -105,16 +106,11 @@ def _some(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:NAMED]) + (f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else "")
 
 
-def _extensions() -> list[str]:
-    """Loads what installed packages bring."""
-    wrong = []
-    try:
-        installed.load_all()
-    except ValueError as error:  # kinds of facts of one name
-        wrong.append(f"extensions: {error}")
+def _extensions() -> None:
+    """Loads and counts what installed packages bring; what is wrong with them is asked for when everything was tried."""
+    installed.load_all()
     for line in installed.counted():
         print(f"extensions     {line}")
-    return wrong
 
 
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:
@@ -166,9 +162,9 @@ def _reports(scheduled: object) -> list[str]:
 
     names = [r.name for r in scheduled]  # type: ignore[attr-defined]
     return [
-        f"configuration: reports: {n!r} is not a report; known are {', '.join(sorted(reports.REPORTS))}"
+        f"configuration: reports: {n!r} is not a report; known are {', '.join(sorted(reports.all_reports()))}"
         for n in names
-        if n not in reports.REPORTS
+        if n not in reports.all_reports()
     ]
 
 

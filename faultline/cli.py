@@ -316,12 +316,12 @@ def report(
     from queries import reports
 
     if listing:
-        for known in reports.REPORTS.values():
+        for known in reports.all_reports().values():
             print(f"{known.name}\t{known.title}")
         return
-    if name is None or name not in reports.REPORTS:
-        near = _meant(name or "", reports.REPORTS)
-        raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.REPORTS))}{near}")
+    if name is None or name not in reports.all_reports():
+        near = _meant(name or "", reports.all_reports())
+        raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.all_reports()))}{near}")
     choice(format, ("html", "md", "json"))
     low, high = span(since, until)
     access = choose(data, server)

@@ -1,4 +1,4 @@
-"""What ``faultline check`` says of installed extensions: every group is loaded, counted by package, and what is wrong is named."""
+"""The extensions of all groups at once: they are loaded, so that what is wrong is named, and counted by package."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from parsers import extensions
 
 
 def load_all() -> None:
-    """Loads the extensions of all groups, as the parts that use them do. Raises ``ValueError`` where two packages declare one kind
-    of fact."""
+    """Loads the extensions of all groups, as the parts that use them do."""
     from collector.receivers import all_receivers
     from correlator.facts import registry as facts
     from faultline.notify import notifiers
@@ -22,13 +21,11 @@ def load_all() -> None:
     from web.rooms import all_pages
 
     loaders: tuple[Callable[[], object], ...] = (
-        all_formats, patterns.installed, facts.subjects, facts.detectors, all_receivers, notifiers, engines,
+        all_formats, documents.installed, patterns.installed, reports.all_reports, facts.subjects, facts.detectors, all_receivers, notifiers, engines,
         functions.registry, all_pages,
     )  # fmt: skip
     for load in loaders:
         load()
-    assert documents.INSTALLED is not None and reports.REPORTS  # both are loaded as they are imported
-    facts.kinds()
 
 
 def counted() -> list[str]:
@@ -40,12 +37,6 @@ def counted() -> list[str]:
         f"{package}: {', '.join(f'{count} {_plural(group, count)}' for group, count in counts.items())}"
         for package, counts in sorted(packages.items())
     ] or ["none installed"]
-
-
-def wrong() -> list[str]:
-    """What does not load, and what failed since then while it was tried."""
-    left_out = [str(one) for one in extensions.known() if one.problem]
-    return [*left_out, *(text for text in extensions.warnings() if text not in left_out)]
 
 
 def _plural(group: str, count: int) -> str:

@@ -322,7 +322,7 @@ def build_app(service: Service) -> Any:
 
     listing = [
         {"name": r.name, "title": r.title, "description": r.description, "href": f"/api/v1/reports/{r.name}"}
-        for r in reports.REPORTS.values()
+        for r in reports.all_reports().values()
     ]
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
                 "data": str(service.config.data.absolute())}  # fmt: skip
@@ -358,7 +358,7 @@ def build_app(service: Service) -> Any:
         try:
             text = reports.render(reports.run(service.store, name, since=low, until=high), format)
         except reports.ReportError as error:
-            status = 404 if name not in reports.REPORTS else 400
+            status = 404 if name not in reports.all_reports() else 400
             raise ProblemError(status, str(error), do="See /reports for what there is.") from error
         kind = {"html": "text/html", "md": "text/markdown", "json": "application/json"}[format]
         # A report is one file with its own style and no script: with the pages' policy it would be shown without its style.

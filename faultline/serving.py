@@ -22,7 +22,7 @@ import uvicorn
 
 from collector import supervised
 from collector.priority import go_first, lower_priority
-from faultline import exposure, first, private, tls
+from faultline import exposure, first, installed, private, tls
 from faultline.config import Config
 from faultline.connections import Server, connections_of
 from faultline.failure import CommandError
@@ -156,6 +156,7 @@ class _Parts:
     def begin(self, store: Door) -> None:
         self.service = Service(self.config, store, self.receiving, self.gate)
         pages = build_app(self.service)
+        installed.load_all()  # what is wrong is logged here once, and not by each worker
         gc.collect()
         gc.freeze()  # what is here now stays: looking through it again and again finds nothing
         release()

@@ -36,6 +36,7 @@ def _table(found: dict[str, Any]) -> None:
     _print_some(
         "set aside", [f"{row['id']} ({row['kind']} from {row['peer']}): {row['reason']}" for row in found["quarantine"]]
     )
+    _print_some("extension", found.get("extensions", []))  # a service of an older version says nothing of them
     if (intake := found["intake"]) and intake.get("trouble"):
         _print_some("trouble", [intake["trouble"]])
 

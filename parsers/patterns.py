@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from math import isfinite
@@ -70,6 +70,8 @@ class Catalogue:
 
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
+    #: Files of installed packages -> the name that messages give their entry points.
+    brought: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def literals(self) -> list[str]:
@@ -96,36 +98,45 @@ class Catalogue:
         ]  # fmt: skip
 
     def check(self) -> list[Problem]:
-        """Every problem of the catalogue: files that do not parse, and examples that fail."""
+        """Every problem of the catalogue: files that do not parse, and examples that fail. Problems that a package causes are
+        logged instead: the site cannot fix them, and its own files must not wait for that."""
         problems = list(self.problems)
         for entry in self.entries:
             for example in entry.examples:
-                reason = self._why_not(entry, example)
+                reason, taker = self._why_not(entry, example)
                 if reason:
-                    problems.append(Problem(entry.file, entry.id, reason))
+                    self._note(Problem(entry.file, entry.id, reason), taker, problems)
             for text in entry.counters:
                 if (
                     any(literal in text.lower() for literal in entry.literals)
                     and quoting.match(entry, text, None) is not None
                 ):
-                    problems.append(Problem(entry.file, entry.id, f"counter-example matches: {text!r}"))
+                    self._note(Problem(entry.file, entry.id, f"counter-example matches: {text!r}"), entry, problems)
         return problems
 
-    def _why_not(self, entry: Pattern, example: Example) -> str | None:
+    def _note(self, problem: Problem, taker: Pattern, problems: list[Problem]) -> None:
+        called = self.brought.get(problem.file) or self.brought.get(taker.file)
+        if called is None:
+            problems.append(problem)
+        else:
+            extensions.warn_once(f"{called}: {problem}")
+
+    def _why_not(self, entry: Pattern, example: Example) -> tuple[str | None, Pattern]:
+        """Why an example does not hold, and the pattern whose fault that is."""
         source = example.source or (sorted(entry.sources)[0] if entry.sources else None)
         if not any(literal in example.text.lower() for literal in entry.literals):
-            return f"example has none of the literals: {example.text!r}"
+            return f"example has none of the literals: {example.text!r}", entry
         if quoting.match(entry, example.text, source) is None:
-            return f"example does not match the regex: {example.text!r}"
+            return f"example does not match the regex: {example.text!r}", entry
         best = self.match(example.text, source)
         assert best is not None
         if best[0].event != entry.event:
-            return f"example is taken by {best[0].id} ({best[0].event}): {example.text!r}"
+            return f"example is taken by {best[0].id} ({best[0].event}): {example.text!r}", best[0]
         wanted, got = example.entities, best[1]
         for name, value in wanted.items():
             if got.get(name) != value:
-                return f"example gives {name}={got.get(name)!r}, not {value!r}: {example.text!r}"
-        return None
+                return f"example gives {name}={got.get(name)!r}, not {value!r}: {example.text!r}", best[0]
+        return None, entry
 
 
 def _texts(value: Any) -> list[str]:
@@ -222,15 +233,16 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
     return entries
 
 
-def installed() -> list[Path]:
-    """Pattern files of other packages: entry points of the group ``faultline.patterns``, each a list of paths."""
-    return [path for paths in extensions.load("faultline.patterns", _paths) for path in paths]
+def installed() -> list[tuple[str, list[Path]]]:
+    """Pattern files of other packages, with the name of the entry point in messages: the group ``faultline.patterns``, each
+    a list of paths."""
+    return extensions.load("faultline.patterns", _paths)
 
 
-def _paths(offered: object, extension: extensions.Extension) -> list[Path]:
+def _paths(offered: object, extension: extensions.Extension) -> tuple[str, list[Path]]:
     if not isinstance(offered, (list, tuple)) or not all(isinstance(path, (str, Path)) for path in offered):
         raise TypeError(f"is of type {type(offered).__name__}, not a list of paths")
-    return [Path(path) for path in offered]
+    return extension.called, [Path(path) for path in offered]
 
 
 @cache  # compiling these 1,300 regexes takes half a second; they never change within a process
@@ -244,18 +256,31 @@ def _built_in() -> tuple[tuple[Pattern, ...], frozenset[str], tuple[Problem, ...
 
 def load(extra_files: Sequence[Path] = ()) -> Catalogue:
     """The built-in catalogue, that of installed packages and site files (or folders of ``*.toml``). Broken entries are
-    skipped and reported by :meth:`Catalogue.check`. A site's entries are tried before built-in ones of the same
-    priority."""
+    skipped and reported by :meth:`Catalogue.check`, those of packages by the log. A site's entries are tried before
+    built-in ones of the same priority."""
     built_in, names, found = _built_in()
     seen, problems = set(names), list(found)
     site: list[Pattern] = []
-    for path in [*installed(), *extra_files]:
-        for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
-            site += _read(file, seen, problems)
+    brought: dict[str, str] = {}
+    for called, paths in installed():
+        broken: list[Problem] = []
+        for file in _files(paths):
+            site += _read(file, seen, broken)
+            brought[str(file)] = called
+        for problem in broken:
+            extensions.warn_once(f"{called}: {problem}; it is left out")
+    for file in _files(extra_files):
+        site += _read(file, seen, problems)
     ranked = sorted([*site, *built_in], key=lambda entry: -entry.priority)
     return Catalogue(
-        tuple(replace(entry, order=rank) for rank, entry in enumerate(ranked)), problems
+        tuple(replace(entry, order=rank) for rank, entry in enumerate(ranked)), problems, brought
     )  # fmt: skip
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    """The files among these, and those of the folders among them."""
+    for path in paths:
+        yield from sorted(path.glob("*.toml")) if path.is_dir() else [path]
 
 
 def dumps(entities: dict[str, Any]) -> str | None:

@@ -81,7 +81,7 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
 def _of_package(inner: PurePosixPath, text: str) -> str | None:
     """The kind that a family of an installed package claims; one that fails on a file is logged, and has not recognised
     it."""
-    for called, document in documents.INSTALLED.items():
+    for called, document in documents.installed().items():
         assert document.recognises is not None
         try:
             kind = document.recognises(inner, text)

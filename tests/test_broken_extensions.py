@@ -11,27 +11,32 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
 Python = Callable[[str], subprocess.CompletedProcess[str]]
+Points = Mapping[str, Mapping[str, str]]
+
+
+class Install(Protocol):
+    """Installs a package of one module with these entry points (group -> name -> attribute); gives what runs code beside it."""
+
+    def __call__(self, code: str, points: Points, name: str = ...) -> Python: ...
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Callable[[str, Mapping[str, Mapping[str, str]]], Python]:
-    """Installs a package of one module with these entry points (group -> name -> attribute); gives what runs code beside it."""
-
-    def install(code: str, points: Mapping[str, Mapping[str, str]]) -> Python:
-        (tmp_path / "harbour.py").write_text(code, encoding="utf-8")
-        info = tmp_path / "harbour_site-1.0.dist-info"
+def package(tmp_path: Path) -> Install:
+    def install(code: str, points: Points, name: str = "harbour") -> Python:
+        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+        info = tmp_path / f"{name}_site-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: harbour-site\nVersion: 1.0\n")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-site\nVersion: 1.0\n")
         lines = []
         for group, named in points.items():
-            lines += [f"[faultline.{group}]", *(f"{name} = {value}" for name, value in named.items()), ""]
+            lines += [f"[faultline.{group}]", *(f"{point} = {value}" for point, value in named.items()), ""]
         (info / "entry_points.txt").write_text("\n".join(lines))
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "FAULTLINE_SERVER": ""}
 
@@ -57,7 +62,7 @@ WRONG = {
     "reports": ("NUMBER", "is of type int, not Report"),
     "notifiers": ("NUMBER", "is of type int, not Notifier"),
     "receivers": ("NUMBER", "is of type int, not Receiver"),
-    "pages": ("INCIDENTS", "the name 'incidents' is taken"),
+    "pages": ("INCIDENTS", "the name 'incidents' is taken by a built-in one"),
 }
 
 MODULE = """
@@ -71,19 +76,13 @@ INCIDENTS = Page("incidents")
 GOOD = Function("harbour_tier", "The tier.", Body("s", "string", str.upper))
 """
 
-#: Without the tests of the edges: test_edge_tests.py runs them.
-CHECK = """
-import sys
-from faultline import checking
-from faultline.cli import run
-
-checking._edges = lambda *_: []
-sys.exit(run(["check"]))
-"""
+#: The tests of the built-in edges are not run here: tests/correlator/test_edge_tests.py does that.
+FEW_TESTS = "from correlator.selftest import situations; situations.outcomes_of_lines = lambda *_: iter(())"
+CHECK = f"{FEW_TESTS}; import sys; from faultline.cli import run; sys.exit(run(['check']))"
 
 
 def test_check_names_every_extension_that_does_not_load_whatever_its_group(
-    package: Callable[[str, Mapping[str, Mapping[str, str]]], Python],
+    package: Install,
 ) -> None:
     points: dict[str, dict[str, str]] = {
         group: {f"odd_{group}": f"harbour:{attribute}", f"gone_{group}": "harbour:GONE"}
@@ -170,7 +169,7 @@ print(json.dumps(found))
 
 
 def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
-    package: Callable[[str, Mapping[str, Mapping[str, str]]], Python],
+    package: Install,
 ) -> None:
     done = package(
         FAILING,
@@ -197,3 +196,131 @@ def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
         named,
     ):
         assert done.stderr.count(words) == 1, (words, done.stderr[-3000:])
+
+
+#: Two packages of this module bring the same names in every group; what is theirs says whose it is.
+TWIN = """
+from pathlib import Path
+from typing import TypedDict
+
+from fastapi import APIRouter
+from correlator.model.kinds import Kind, NoAttrs
+from faultline.notify.kind import Notifier
+from collector.receivers.base import Receiver
+from parsers.documents.document import Document
+from parsers.formats.base import Format, by_line
+from queries.kql.engines.engine import Engine
+from queries.kql.functions.declaration import Function, Template
+from queries.reports import Report
+from web.rooms import Page
+
+HERE = Path(__file__).parent
+NAME = __name__
+
+formats = Format("twin", NAME, "^TWIN", by_line(lambda text, origin: {"format": "twin", "source": NAME, "message": text}))
+documents = Document(("twin_list",), None, lambda path, text: None)
+patterns = [HERE / f"{NAME}_patterns.toml"]
+kql_functions = Function("twin", NAME, Template("", "string", f"'{NAME}'"))
+kql_engines = Engine("twin", None, {})
+reports = Report("twin", NAME, NAME, lambda reader: [])
+notifiers = Notifier("twin", NAME, {}, None)
+receivers = Receiver("twin", NAME, None)
+pages = Page("twin", APIRouter())
+KINDS = (Kind("twin.fact", "node", NAME, NoAttrs),)
+DETECTORS = []
+EDGES = [HERE / f"{NAME}_edges.toml"]
+"""
+
+TWIN_PATTERN = """
+[[pattern]]
+id = "twin"
+event = "twin.{name}"
+literal = "twin"
+regex = "^twin"
+example = "twin"
+"""
+
+TWIN_EDGE = """
+[[edge]]
+id = "TWIN{number}"
+cause = ["twin.fact"]
+effect = ["run.failed"]
+scope = "same node"
+window = "[0s, 1s]"
+prior = 0.5
+text = "text"
+tests = []
+"""
+
+#: Group -> what it says of the second package, whose entry point is called ``twin``.
+TAKEN = {
+    "format": "the name 'twin' is taken by format twin (alpha:formats) of alpha-site",
+    "document": "the kind 'twin_list' is taken by document twin (alpha:documents) of alpha-site",
+    "KQL functions": "the name 'twin' is taken by KQL functions twin (alpha:kql_functions) of alpha-site",
+    "KQL engine": "the name 'twin' is taken by KQL engine twin (alpha:kql_engines) of alpha-site",
+    "report": "the name 'twin' is taken by report twin (alpha:reports) of alpha-site",
+    "notifier": "the name 'twin' is taken by notifier twin (alpha:notifiers) of alpha-site",
+    "receiver": "the kind 'twin' is taken by receiver twin (alpha:receivers) of alpha-site",
+    "page": "the name 'twin' is taken by page twin (alpha:pages) of alpha-site",
+    "kinds of facts": "the declaration 'kind of fact twin.fact' is taken by kinds of facts twin (alpha) of alpha-site",
+}
+
+RUN = """
+import io, json
+from contextlib import redirect_stdout
+from pathlib import Path
+from faultline.cli import run
+
+found = {}
+for name, arguments in COMMANDS.items():
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = run(arguments)
+    found[name] = [code, out.getvalue()]
+print(json.dumps(found))
+"""
+
+
+def commands(python: Python, asked: Mapping[str, list[str]]) -> tuple[dict[str, tuple[int, str]], str]:
+    """Exit code and output of each command line, all in one process; and what that logged."""
+    done = python(f"COMMANDS = {dict(asked)!r}\n{FEW_TESTS}\n{RUN}")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, tuple[int, str]] = json.loads(done.stdout)
+    return found, done.stderr
+
+
+def test_of_two_packages_that_bring_one_name_the_first_is_used_and_no_command_stops(
+    package: Install, tmp_path: Path
+) -> None:
+    groups = [group for group in WRONG if group not in ("detectors", "facts")]
+    for name in ("beta", "alpha"):
+        points = {group: {"twin": f"{name}:{group}"} for group in groups} | {"facts": {"twin": name}}
+        python = package(TWIN, points, name)
+        (tmp_path / f"{name}_patterns.toml").write_text(TWIN_PATTERN.format(name=name), encoding="utf-8")
+        (tmp_path / f"{name}_edges.toml").write_text(TWIN_EDGE.format(number=1), encoding="utf-8")
+    (tmp_path / "lines").write_text("TWIN 1\n", encoding="utf-8")
+    found, logged = commands(
+        python,
+        {
+            "parse": ["parse", "lines"],
+            "ingest": ["ingest", "lines", str(ROOT / "faultline/capture/mgmt_flap_long"), "--data", "data"],
+            "why": ["why", "15", "--data", "data"],
+            "query": ["query", "print twin()", "--data", "data"],
+            "report": ["report", "twin", "--data", "data"],
+            "sources": ["sources", "--data", "data"],
+            "check": ["check"],
+        },
+    )
+    codes = {name: code for name, (code, _) in found.items()}
+    assert codes == dict.fromkeys(codes, 0) | {"check": 1}, logged[-3000:]
+    assert '"source": "alpha"' in found["parse"][1] and "alpha" in found["query"][1] and "alpha" in found["report"][1]
+    assert "Your job died because" in found["why"][1]
+    wrong = [line for line in found["check"][1].splitlines() if line.startswith("WRONG")]
+    for group, reason in TAKEN.items():
+        of_beta = f"{group} twin (beta"
+        assert [line for line in wrong if of_beta in line and reason in line], (group, wrong)
+        assert logged.count(f"{reason}; it is left out") == 1, group
+    assert len([line for line in wrong if "beta-site" in line]) == len(TAKEN) + 1
+    (pattern,) = (line for line in wrong if "beta_patterns.toml" in line)
+    assert "patterns twin (beta:patterns) of beta-site" in pattern and "an entry of this id exists already" in pattern
+    assert "extension: format twin (beta:formats) of beta-site: the name 'twin' is taken" in found["sources"][1]

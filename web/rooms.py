@@ -15,6 +15,8 @@ from fastapi import APIRouter
 
 from parsers import extensions
 
+GROUP = "faultline.pages"
+
 
 @dataclass(frozen=True)
 class Page:
@@ -39,20 +41,15 @@ def all_pages() -> tuple[Page, ...]:
 
     A page that does not load, or whose name is taken, is logged and left out: the others still show why a job died.
     """
-    found = {page.name: page for page in BUILT_IN}
+    return tuple(extensions.named(GROUP, Page, BUILT_IN, check=_check).values())
 
-    def admit(offered: object, extension: extensions.Extension) -> None:
-        page = extensions.expect(offered, Page)
-        if page.name in found:
-            raise ValueError(f"the name {page.name!r} is taken")
-        if page.router is not None:
-            extensions.expect(page.router, APIRouter)
-        if page.templates is not None and not Path(page.templates).is_dir():
-            raise ValueError(f"templates {page.templates}: no such folder")
-        found[page.name] = page
 
-    extensions.load("faultline.pages", admit)
-    return tuple(found.values())
+def _check(page: Page) -> None:
+    """Raises ``TypeError`` or ``ValueError`` for a page that the application could not take in."""
+    if page.router is not None:
+        extensions.expect(page.router, APIRouter)
+    if page.templates is not None and not Path(page.templates).is_dir():
+        raise ValueError(f"templates {page.templates}: no such folder")
 
 
 def names() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
+from parsers import extensions
 from store import run_names
 from store.errors import NoSuchTable
 from store.questions import sources as stream_questions
@@ -131,7 +132,7 @@ def document(
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
-        "disputed": run_names.disputed(read),
+        "disputed": run_names.disputed(read), "extensions": extensions.problems(),
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that never received anything has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}
@@ -157,7 +158,8 @@ def _after(rows: list[Row], cursor: str | None) -> int:
 def sources(
     request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None
 ) -> dict[str, Any]:
-    """Every stream: last seen, lag, rate, what could not be parsed; alerts, blind periods, batches set aside."""
+    """Every stream: last seen, lag, rate, what could not be parsed; alerts, blind periods, batches set aside; what is wrong with
+    installed extensions."""
     body = document(receiving_of(request), read, search=q, limit=limit, cursor=cursor)
     found: dict[str, Any] = wire({**body, "looking_since": pages.looking_since(request)})
     return found

@@ -11,6 +11,8 @@ from functools import lru_cache
 from collector.receivers.base import Receiver
 from parsers import extensions
 
+GROUP = "faultline.receivers"
+
 _BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_upload", "prometheus")
 
 
@@ -20,13 +22,4 @@ def all_receivers() -> dict[str, Receiver]:
     built_in: list[Receiver] = [
         importlib.import_module(f"collector.receivers.{name}").RECEIVER for name in _BUILT_IN
     ]  # fmt: skip
-    found = {receiver.kind: receiver for receiver in built_in}
-
-    def admit(offered: object, extension: extensions.Extension) -> None:
-        receiver = extensions.expect(offered, Receiver)
-        if receiver.kind in found:
-            raise ValueError(f"the kind {receiver.kind!r} is taken")
-        found[receiver.kind] = receiver
-
-    extensions.load("faultline.receivers", admit)
-    return found
+    return extensions.named(GROUP, Receiver, built_in, by="kind")

@@ -431,8 +431,8 @@ def _blind(period: dict[str, Any], received: int) -> dict[str, Any]:
 
 def _document(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
     kind = str(record["document"])
-    if kind not in documents.REGISTRY:
-        raise Poison(f"document {kind[:60]!r} is not known; known are {', '.join(sorted(documents.REGISTRY))}")
+    if kind not in documents.families():
+        raise Poison(f"document {kind[:60]!r} is not known; known are {', '.join(sorted(documents.families()))}")
     data = b"\n".join(_lines_of(record))
     host, where = _text(full, "host"), _text(full, "path") or _text(full, "stream") or kind
     read = micros(full.get("read")) or micros(full.get("time")) or payload.received

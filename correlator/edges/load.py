@@ -20,6 +20,7 @@ from correlator.facts.registry import kinds as kinds_of_facts
 from correlator.model.nouns import PRIOR_RUNS, Edge
 from correlator.model.subjects import edge_files
 from correlator.site import windows
+from parsers import extensions
 
 HERE = Path(__file__).parent
 
@@ -93,7 +94,8 @@ def load(extra: Sequence[Path] = ()) -> tuple[list[Edge], list[Problem]]:
 def rules(extra: Sequence[Path] = ()) -> tuple[Rules, list[Problem]]:
     """Built-in edges, those of installed packages and a site's files.
 
-    A later file replaces an edge of the same id, or disables it.
+    A later file replaces an edge of the same id, or disables it. A faulty entry of a package's file is logged and skipped,
+    and is not among the problems.
     """
     found, innocent, problems = _read(extra, tests=False)
     edges = [_edge(entry.path, entry.table) for _, entry in sorted(found.items())]
@@ -124,26 +126,66 @@ def _read(extra: Sequence[Path], *, tests: bool) -> tuple[dict[str, Entry], dict
     found: dict[str, Entry] = {}
     innocent: dict[str, float] = {}
     problems: list[Problem] = []
-    for path in [*sorted(HERE.glob("*.toml")), *edge_files(), *extra]:
-        tables, wrong = _tables(path, tests or path.parent != HERE)
-        problems += wrong
-        for table in tables["edge"]:
-            name = str(table.get("id", "?"))
-            if table.get("disabled"):
-                found.pop(name, None)
-                continue
-            if name in found and path.parent == HERE:
-                problems.append(Problem(path.name, name, "the id is used twice"))
-            wrong = _problems(path, name, table)
-            problems += wrong
-            if not wrong:
-                found[name] = Entry(path, table)
-        for table in tables["base_rate"]:
-            wrong = _rate_problems(path, table)
-            problems += wrong
-            if not wrong:
-                innocent[table["kind"]] = float(table["innocent"])
+    for path in sorted(HERE.glob("*.toml")):
+        problems += _add(path, found, innocent, tests)
+    _add_packages(found, innocent)
+    for path in extra:
+        problems += _add(path, found, innocent, True)
     return found, innocent, problems
+
+
+def _add_packages(found: dict[str, Entry], innocent: dict[str, float]) -> None:
+    """Adds the files of installed packages. No package replaces an entry of another: the first is used."""
+    firsts: dict[str, str] = {}
+    for path, called in edge_files().items():
+        mine: dict[str, Entry] = {}
+        rates: dict[str, float] = {}
+        try:
+            problems = _add(path, mine, rates, True, found)
+        except (ValueError, TypeError) as error:  # a value of a type that the checks do not expect
+            problems = [Problem(path.name, "-", extensions.described(error))]
+            mine, rates = {}, {}
+        for name in [name for name in mine if name in firsts]:
+            problems.append(Problem(path.name, name, f"the id is taken by {firsts[name]}"))
+            del mine[name]
+        for kind in [kind for kind in rates if f"rate {kind}" in firsts]:
+            problems.append(Problem(path.name, kind, f"there is one of {firsts[f'rate {kind}']}", "base rate of"))
+            del rates[kind]
+        together = [_edge(entry.path, entry.table) for entry in (found | mine).values()] if mine else []
+        if cycles := _cycles(together):
+            problems.append(Problem(path.name, "-", "; ".join(map(str, cycles))))
+            mine = {}
+        for problem in problems:
+            extensions.warn_once(f"{called}: {problem}; it is left out")
+        firsts |= dict.fromkeys([*mine, *(f"rate {kind}" for kind in rates)], called)
+        found |= mine
+        innocent |= rates
+
+
+def _add(
+    path: Path, found: dict[str, Entry], innocent: dict[str, float], tests: bool, others: dict[str, Entry] | None = None
+) -> list[Problem]:
+    """Adds the entries of a file to ``found`` and ``innocent``, and returns its problems. It may disable edges of ``others``
+    too."""
+    tables, problems = _tables(path, tests)
+    for table in tables["edge"]:
+        name = str(table.get("id", "?"))
+        if table.get("disabled"):
+            for entries in (found, others or {}):
+                entries.pop(name, None)
+            continue
+        if name in found and path.parent == HERE:
+            problems.append(Problem(path.name, name, "the id is used twice"))
+        wrong = _problems(path, name, table)
+        problems += wrong
+        if not wrong:
+            found[name] = Entry(path, table)
+    for table in tables["base_rate"]:
+        wrong = _rate_problems(path, table)
+        problems += wrong
+        if not wrong:
+            innocent[table["kind"]] = float(table["innocent"])
+    return problems
 
 
 #: The tests of an edge as written in the files here: most of their text, and unused by the service.

@@ -30,13 +30,15 @@ from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind, fill, undeclared
 from correlator.model.nouns import Fact, Revision
-from correlator.model.subjects import installed, packages
+from correlator.model.subjects import installed, packages, register
 from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
     links, munge, nodes, slurmd, control, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
 )  # fmt: skip
+
+register(kind for subject in BUILT_IN for kind in subject.KINDS)
 
 V = TypeVar("V")
 
@@ -76,7 +78,8 @@ def _several(offered: object, extension: extensions.Extension) -> tuple[str, tup
 def kinds() -> Mapping[str, Kind[Any]]:
     """All kinds of facts that any detector may conclude, by name: the names that edges may use.
 
-    Raises ``ValueError`` if two subjects declare the same one.
+    Raises ``ValueError`` if two built-in subjects declare the same one. A package that does so is skipped
+    (``correlator.model.subjects``).
     """
     found: dict[str, Kind[Any]] = {}
     for subject in subjects():
@@ -101,6 +104,9 @@ def vocabulary(name: str, built_in: Mapping[str, V]) -> Mapping[str, V]:
     Subjects add to the built-in ones and replace none of them.
     """
     found: dict[str, V] = {}
+    for called, module in packages().items():
+        for word in sorted(built_in.keys() & getattr(module, name, {}).keys()):
+            extensions.warn_once(f"{called}: {word!r} of its {name} is taken by a built-in one, which is used")
     for subject in subjects():
         found |= getattr(subject, name, {})
     return {**found, **built_in}

@@ -1,26 +1,56 @@
-"""Subjects of facts from other packages, which entry points of the group ``faultline.facts`` name."""
+"""Subjects of facts from other packages, which entry points of the group ``faultline.facts`` name.
+
+``correlator.facts.registry`` registers the built-in kinds when it is imported, because no package may declare one of them
+again. This module is below it, because ``correlator.gather`` needs the lanes of packages' events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from correlator.model.kinds import Kind, misplaced, unfilled
 from parsers import extensions
 
 GROUP = "faultline.facts"
 
+#: Attribute of a module with names for its edges -> the word for one of them.
+WORDS = {"CONDITIONS": "requirement", "SCOPES": "scope"}
+
+
+_built_in: frozenset[str] = frozenset()
+
+
+def register(built_in: Iterable[Kind[Any]]) -> None:
+    """Sets the built-in kinds of facts."""
+    global _built_in
+    _built_in = frozenset(kind.name for kind in built_in)
+    for cached in (packages, layers):
+        cached.cache_clear()
+
 
 @cache
 def packages() -> Mapping[str, ModuleType]:
     """The modules of installed packages, by the names that messages give their entry points.
 
-    Found once, because listing what is installed reads files. A module that cannot be used is named in the log and left
-    out as a whole.
+    Found once, because listing what is installed reads files. A module that cannot be used is logged and skipped as a
+    whole, because its edges and detectors need its kinds. That includes a module that declares a kind, requirement or
+    scope that already exists.
     """
-    return dict(extensions.load(GROUP, _admit))
+    taken = {f"kind of fact {name}" for name in _built_in}
+
+    def admit(offered: object, extension: extensions.Extension) -> tuple[str, ModuleType]:
+        called, module = _admit(offered, extension)
+        names = [f"kind of fact {kind.name}" for kind in module.KINDS]
+        names += [f"{word} {name}" for attribute, word in WORDS.items() for name in getattr(module, attribute, ())]
+        extensions.claim(extension, names, taken, "declaration")
+        taken.update(names)
+        return called, module
+
+    return dict(extensions.load(GROUP, admit))
 
 
 def installed() -> tuple[ModuleType, ...]:
@@ -48,10 +78,14 @@ def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Modul
 
 @cache
 def layers() -> Mapping[str, str]:
-    """Event -> layer, for the events that kinds of installed packages name as their own."""
-    return {event: kind.layer for module in installed() for kind in module.KINDS for event in kind.events}
+    """Event -> layer, for the events that kinds of installed packages name as their own; the first kind wins."""
+    found: dict[str, str] = {}
+    for kind in (kind for module in installed() for kind in module.KINDS):
+        found = dict.fromkeys(kind.events, kind.layer) | found
+    return found
 
 
-def edge_files() -> tuple[Path, ...]:
-    """The files of causal edges of installed packages (``EDGES`` of their modules)."""
-    return tuple(Path(path) for module in installed() for path in getattr(module, "EDGES", ()))
+def edge_files() -> Mapping[Path, str]:
+    """The files of causal edges of installed packages (``EDGES`` of their modules) -> the name of the entry point in
+    messages."""
+    return {Path(path): called for called, module in packages().items() for path in getattr(module, "EDGES", ())}

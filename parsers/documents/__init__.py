@@ -7,6 +7,9 @@ with a ``DOCUMENT`` and its name in ``_FAMILIES``. A third party's is an entry p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 from parsers import extensions
 from parsers.documents import (
     counters,
@@ -50,34 +53,42 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-#: Kind -> the family that reads it. Names of built-in kinds never change.
+GROUP = "faultline.documents"
+
+#: Kind -> the built-in family that reads it. Names of built-in kinds never change.
 REGISTRY: dict[str, Document] = {kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds}
 
 
-def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Document]:
-    """Validates a family of an installed package, and returns it with its name for messages. Raises ``TypeError`` and
-    ``ValueError``."""
-    document = extensions.expect(offered, Document)
-    if document.recognises is None:
-        raise ValueError("recognises no file: a document of a package needs recognises")
-    if isinstance(document.kinds, str) or not document.kinds:
-        raise ValueError("kinds must be a tuple of names")
-    for kind in document.kinds:
-        if kind in REGISTRY:
-            raise ValueError(f"the kind {kind!r} is taken")
-    REGISTRY.update(dict.fromkeys(document.kinds, document))
-    return extension.called, document
+@cache
+def installed() -> Mapping[str, Document]:
+    """Families of installed packages, by their names in messages. They are loaded on first use and not on import, because a
+    package's own module imports this one."""
+    taken = set(REGISTRY)
+
+    def admit(offered: object, extension: extensions.Extension) -> tuple[str, Document]:
+        document = extensions.expect(offered, Document)
+        if document.recognises is None:
+            raise ValueError("recognises no file: a document of a package needs recognises")
+        if isinstance(document.kinds, str) or not document.kinds:
+            raise ValueError("kinds must be a tuple of names")
+        extensions.claim(extension, document.kinds, taken, "kind")
+        taken.update(document.kinds)
+        return extension.called, document
+
+    return dict(extensions.load(GROUP, admit))
 
 
-#: Families of installed packages, by their names in messages.
-INSTALLED: dict[str, Document] = dict(extensions.load("faultline.documents", _admit))
+@cache
+def families() -> Mapping[str, Document]:
+    """Kind -> the family that reads it, installed packages included."""
+    return REGISTRY | {kind: document for document in installed().values() for kind in document.kinds}
 
 
 def read(kind: str, data: bytes, origin: Origin) -> Parsed:
     """Reads a whole document. Never raises on bad content: what cannot be parsed is listed in ``warnings`` and kept
     line by line in ``logs`` with the tag "unparsed". An unknown ``kind`` is a bug of the caller and raises KeyError.
     """
-    document = REGISTRY[kind]
+    document = families()[kind]
     try:
         return document.read(kind, data, origin)
     except Exception as error:  # any content may arrive; a failing reader must not lose the file

@@ -25,4 +25,12 @@ def register(built_in: tuple[Format, ...]) -> None:
 @lru_cache(maxsize=1)
 def all_formats() -> tuple[Format, ...]:
     """Every format in the order in which it is tried, those of installed packages first; the last accepts anything."""
-    return (*extensions.load("faultline.formats", guarded), *_built_in)
+    found: dict[str, Format] = {}
+
+    def admit(offered: object, extension: extensions.Extension) -> None:
+        form = guarded(offered, extension)
+        extensions.claim(extension, (form.name,), {*found, *(one.name for one in _built_in)})
+        found[form.name] = form
+
+    extensions.load("faultline.formats", admit)
+    return (*found.values(), *_built_in)

@@ -9,7 +9,9 @@ shows one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING
 
 from parsers import extensions
@@ -38,24 +40,23 @@ class ReportError(ValueError):
     """There is no such report or format; the text names the existing ones."""
 
 
-def _registered() -> dict[str, Report]:
-    """Built-in reports, then those of other packages. A broken package is named in the log and left out."""
+@cache
+def all_reports() -> Mapping[str, Report]:
+    """Every report by its name, built-in ones first. Packages are loaded on first use and not on import, because a package's
+    own module imports this one."""
     return extensions.named(GROUP, Report, BUILT_IN)
-
-
-REPORTS: dict[str, Report] = _registered()
 
 
 def listing() -> list[dict[str, str]]:
     """Name, title and description of every report."""
-    return [{"name": r.name, "title": r.title, "description": r.description} for r in REPORTS.values()]
+    return [{"name": r.name, "title": r.title, "description": r.description} for r in all_reports().values()]
 
 
 def run(store: Door, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Document:
     """Builds a report. Runs and incidents count if they ended at or after ``since`` and before ``until``."""
-    report = REPORTS.get(name)
+    report = all_reports().get(name)
     if report is None:
-        raise ReportError(f"no report {name!r}; there are: {', '.join(sorted(REPORTS))}")
+        raise ReportError(f"no report {name!r}; there are: {', '.join(sorted(all_reports()))}")
     start, end = as_utc(since), as_utc(until)
     if start is not None and end is not None and start >= end:
         raise ReportError(f"--since {start} is not before --until {end}")
@@ -72,7 +73,6 @@ def render(document: Document, format: str) -> str:
 
 __all__ = [
     "BUILT_IN",
-    "REPORTS",
     "Column",
     "Document",
     "Figure",
@@ -83,6 +83,7 @@ __all__ = [
     "Span",
     "Table",
     "Timeline",
+    "all_reports",
     "listing",
     "render",
     "run",

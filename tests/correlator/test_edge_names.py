@@ -11,12 +11,13 @@ from correlator.facts import registry
 from correlator.facts.world import World
 from correlator.selftest import situations
 from faultline.checking import check_all
+from parsers import extensions
 
 
-def site(tmp_path: Path, **change: object) -> Path:
+def site(tmp_path: Path, name: str = "site", **change: object) -> Path:
     edge = {"id": "SITE1", "cause": ["disk.error"], "effect": ["run.failed"], "scope": "same node", "window": "[0s, 60s]",
             "prior": 0.5, "text": "a test", **change}  # fmt: skip
-    path = tmp_path / "site.toml"
+    path = tmp_path / f"{name}.toml"
     path.write_text("[[edge]]\n" + "".join(f"{k} = {v!r}\n" for k, v in edge.items()))
     return path
 
@@ -101,3 +102,32 @@ def test_a_built_in_edge_that_is_disabled_is_not_replaced(tmp_path: Path) -> Non
     path = tmp_path / "site.toml"
     path.write_text('[[edge]]\nid = "E04"\ndisabled = true\n')
     assert load.replaced([path]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "used", "says"),
+    [
+        (
+            {"id": "THEIRS", "text": "another"},
+            {"THEIRS", "MINE"},
+            "edge THEIRS: the id is taken by package a; it is left out",
+        ),
+        ({"prior": "high"}, {"THEIRS"}, "second.toml: edge -: ValueError: could not convert string to float: 'high'"),
+        ({"scope": "same rack"}, {"THEIRS"}, "edge MINE: unknown scope 'same rack'; known: all its clients, "),
+        ({"cause": ["run.failed"], "effect": ["disk.error"]}, {"THEIRS"}, "the edges form a cycle; it is left out"),
+    ],
+)
+def test_what_is_wrong_in_a_packages_edges_is_left_out_and_stops_nobody(
+    change: dict[str, object], used: set[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = site(tmp_path, "first", id="THEIRS")
+    second = site(tmp_path, "second", **{"id": "MINE", **change})
+    if "id" in change:
+        second.write_text(second.read_text() + site(tmp_path, "third", id="MINE").read_text())
+    monkeypatch.setattr(extensions, "_warned", {})
+    monkeypatch.setattr(load, "edge_files", lambda: {first: "package a", second: "package b"})
+    found, problems = load.load()
+    edges = {edge.id: edge for edge in found}
+    assert problems == [] and edges.keys() & {"THEIRS", "MINE"} == used and edges["THEIRS"].text == "a test"
+    (warning,) = extensions.problems()
+    assert warning.startswith("package b: second.toml: edge ") and says in warning

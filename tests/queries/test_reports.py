@@ -195,7 +195,7 @@ def test_repeats_limits_and_blind_spots(small: DuckStore) -> None:
 
 
 def test_an_empty_store_gives_a_report_that_says_so(empty: DuckStore) -> None:
-    for name in reports.REPORTS:
+    for name in reports.all_reports():
         document = reports.run(empty, name)
         page, text, data = (reports.render(document, form) for form in ("html", "md", "json"))
         assert (
@@ -305,9 +305,10 @@ def test_reports_of_other_packages_join_and_broken_ones_do_no_harm(
                Entry("usage", reports.Report("usage", "x", "x", lambda reader: []))]  # fmt: skip
     monkeypatch.setattr(extensions, "_warned", {})
     monkeypatch.setattr(extensions, "_known", {})
+    monkeypatch.setattr(extensions, "_brought", {})
     monkeypatch.setattr(extensions, "entry_points", lambda group: entries if group == "faultline.reports" else [])
-    found = reports._registered()
-    assert found["mine"] is mine and found["usage"] is reports.REPORTS["usage"] and "broken" not in found
+    found = reports.all_reports.__wrapped__()
+    assert found["mine"] is mine and found["usage"] is reports.all_reports()["usage"] and "broken" not in found
     logged = capsys.readouterr().err
     assert all(word in logged for word in ("no such module", "of type int, not Report", "is taken"))
 
@@ -340,19 +341,19 @@ def test_a_column_that_is_in_no_row_is_named_with_those_that_are(
     shown = reports.Reader(empty, None, None).table("By host", [reports.Column(key, key) for key in columns], found)
     assert [column.key for column in shown.columns] == list(columns)
     says = f"table 'By host' of a report: column {absent} is in no row; there is host, runs"
-    assert extensions.warnings() == ([says] if absent else [])
+    assert extensions.problems() == ([says] if absent else [])
 
 
 def test_no_built_in_report_has_a_column_that_is_in_no_row(small: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_warned", {})
     for report in reports.BUILT_IN:
         reports.run(small, report.name)
-    assert extensions.warnings() == []
+    assert extensions.problems() == []
 
 
 def test_the_document_names_every_report_and_section(empty: DuckStore) -> None:
     text = (ROOT / "docs" / "reports.md").read_text()
-    for name in reports.REPORTS:
+    for name in reports.all_reports():
         assert f"`{name}`" in text
         for section in reports.run(empty, name).sections:
             assert f"`{section.key}`" in text, section.key

@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from parsers import extensions
 from queries.kql import KqlBindError, KqlError, run, validate
 from queries.kql.failures import engine_error
 from queries.kql.functions import python
@@ -106,6 +107,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
         registry.cache_clear()
 
     monkeypatch.syspath_prepend(str(tmp_path))
+    for kept in ("_known", "_warned", "_brought"):  # no other test of this process sees what is wrong here
+        monkeypatch.setattr(extensions, kept, {})
     yield add
     monkeypatch.undo()
     registry.cache_clear()

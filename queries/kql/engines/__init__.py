@@ -15,8 +15,7 @@ GROUP = "faultline.kql_engines"
 @cache
 def engines() -> dict[str, Engine]:
     """Every engine by name: ours and those of installed packages (entry points whose object is an `Engine`)."""
-    others = extensions.load(GROUP, lambda offered, extension: (extension.name, extensions.expect(offered, Engine)))
-    return {e.name: e for e in (DUCKDB, CLICKHOUSE)} | dict(others)
+    return extensions.named(GROUP, Engine, (DUCKDB, CLICKHOUSE))
 
 
 __all__ = ["CLICKHOUSE", "DUCKDB", "Engine", "engines"]

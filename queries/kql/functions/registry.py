@@ -79,6 +79,7 @@ def registry() -> Registry:
     def admit(offered: object, extension: extensions.Extension) -> None:
         found = _functions_in(offered)
         _admit(made, found)
+        extensions.claim(extension, (n.casefold() for one in found for n in (one.name, *one.aliases)), ())
         made.site.update({function.name: function for function in found})
 
     extensions.load(GROUP, admit)
@@ -103,7 +104,8 @@ def _admit(into: Registry, functions: Iterable[Function]) -> None:
         there = taken_aggregates if function.kind is Kind.AGGREGATE else taken
         for name in (function.name, *function.aliases):
             if name.casefold() in there:
-                raise ValueError(f"the name '{name}' is taken")
+                owner = extensions.brought_by(GROUP, name.casefold())
+                raise ValueError(f"the name '{name}' is taken" + (f" by {owner}" if owner else ""))
             there.add(name.casefold())
     for function in functions:
         of_kind = into.aggregates if function.kind is Kind.AGGREGATE else into.functions

@@ -35,8 +35,10 @@ def serve(listening: socket.socket) -> None:
     import pyarrow
     import pyarrow.compute  # noqa: F401
 
+    from parsers import extensions
     from queries.kql.functions import python
 
+    extensions.be_quiet()
     python.prepare()
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exit statuses are not needed
