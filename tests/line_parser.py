@@ -9,5 +9,5 @@ from parsers.engine import LineParser
 
 @cache
 def line_parser() -> LineParser:
-    """The built-in patterns. No batch changes what another one comes to."""
+    """The built-in patterns. No batch changes the result of another one."""
     return LineParser()

@@ -1,4 +1,4 @@
-"""The syntax trees of source files: each file is parsed once in a test process, however many tests look at it."""
+"""The syntax trees of source files: each file is parsed once in a test process, however many tests use it."""
 
 from __future__ import annotations
 

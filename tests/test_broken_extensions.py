@@ -1,6 +1,7 @@
-"""Packages with mistakes: each is named, with its entry point and the reason, and nothing else stops.
+"""Packages with mistakes: each is reported, with its entry point and the reason, and nothing else stops.
 
-The package is real: modules and metadata in a folder of the path, and another process that finds them by their entry points.
+The package is real: modules and metadata in a folder of the path, and another process that finds them by their entry
+points.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ Points = Mapping[str, Mapping[str, str]]
 
 
 class Install(Protocol):
-    """Installs a package of one module with these entry points (group -> name -> attribute); gives what runs code beside it."""
+    """Installs a package of one module with these entry points (group -> name -> attribute).
+
+    Returns a function that runs code with it.
+    """
 
     def __call__(self, code: str, points: Points, name: str = ...) -> Python: ...
 
@@ -50,7 +54,7 @@ def package(tmp_path: Path) -> Install:
     return install
 
 
-#: Group -> attribute of the module below that is wrong, and the reason that is given.
+#: Group -> attribute of the module below that is wrong, and the expected reason.
 WRONG = {
     "formats": ("NUMBER", "is of type int, not Format"),
     "documents": ("SILENT", "recognises no file"),
@@ -104,7 +108,7 @@ def test_check_names_every_extension_that_does_not_load_whatever_its_group(
     assert counted.startswith("extensions     harbour-site: ") and "3 kql functions" in counted and "2 pages" in counted
 
 
-#: Something that raises while it is used: what is done in a process beside it, and what comes of it.
+#: Something that raises while it is used: what another process does with it, and the result.
 FAILING = """
 from pathlib import Path
 from typing import TypedDict
@@ -198,7 +202,7 @@ def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
         assert done.stderr.count(words) == 1, (words, done.stderr[-3000:])
 
 
-#: Two packages of this module bring the same names in every group; what is theirs says whose it is.
+#: Two packages of this module use the same names in every group; their values show the package.
 TWIN = """
 from pathlib import Path
 from typing import TypedDict
@@ -252,7 +256,7 @@ text = "text"
 tests = []
 """
 
-#: Group -> what it says of the second package, whose entry point is called ``twin``.
+#: Group -> the message about the second package, whose entry point is called ``twin``.
 TAKEN = {
     "format": "the name 'twin' is taken by format twin (alpha:formats) of alpha-site",
     "document": "the kind 'twin_list' is taken by document twin (alpha:documents) of alpha-site",
@@ -282,7 +286,7 @@ print(json.dumps(found))
 
 
 def commands(python: Python, asked: Mapping[str, list[str]]) -> tuple[dict[str, tuple[int, str]], str]:
-    """Exit code and output of each command line, all in one process; and what that logged."""
+    """Exit code and output of each command line, all in one process; and its log."""
     done = python(f"COMMANDS = {dict(asked)!r}\n{FEW_TESTS}\n{RUN}")
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, tuple[int, str]] = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The documentation is held to the program: commands, links, examples and the generated page."""
+"""The documentation is compared with the program: commands, links, examples and the generated page."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_options_that_the_docs_show_are_known_to_their_command() -> None:
     known = set(re.findall(r'"(--[a-z-]+)"', source)) | {
         "--" + name.replace("_", "-") for name in re.findall(r"^    (\w+): (?:Annotated|Data|Server|Since|Until|Config)", source, re.M)
     }  # fmt: skip
-    # The agent's command has a parser of its own: it imports nothing of the server's.
+    # The agent's command has its own parser: it imports nothing of the server's.
     known |= set(re.findall(r'"(--[a-z-]+)"', text(ROOT / "collector" / "agent" / "commands.py")))
     used: set[str] = set()
     for page in (

@@ -1,7 +1,7 @@
 """docs/extending.md, performed: its examples are installed as a package, word for word, and each one is used.
 
-The package is real: modules and metadata in a folder of the path. Everything happens in one other process, which finds the
-examples by their entry points only.
+The package is real: modules and metadata in a folder of the path. Everything happens in one other process, which finds
+the examples by their entry points only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
-#: Sections of the page whose example comes by an entry point: section -> group.
+#: Sections of the page whose example uses an entry point: section -> group.
 GROUPS = {
     "A format": "formats", "A document": "documents", "A kind of fact": "facts", "A report": "reports",
     "A KQL function": "kql_functions", "A notifier": "notifiers", "A receiver": "receivers", "A page": "pages",
@@ -77,7 +77,7 @@ def blocks(title: str, language: str) -> list[str]:
 
 
 def entry_points(title: str) -> dict[str, str]:
-    """Name -> module and attribute, as the section shows them."""
+    """Name -> module and attribute, from the section."""
     found: dict[str, str] = {}
     for shown in re.findall(r"^    \[project\.entry-points.*?(?=\n\n)", section(title), re.MULTILINE | re.DOTALL):
         points = tomllib.loads(textwrap.dedent(shown))["project"]["entry-points"]
@@ -87,7 +87,7 @@ def entry_points(title: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What came of each example."""
+    """The result of each example."""
     folder = tmp_path_factory.mktemp("site")
     lines = []
     for title, group in GROUPS.items():

@@ -1,4 +1,4 @@
-"""The rules of the house: which room may import which, and that every extension is listed, sound and documented."""
+"""The rules of the code base: which package may import which, and that every extension is listed, sound and documented."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.syntax_trees import nodes_of, tree_of
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
 
-#: Who may import whom, as docs/architecture.md draws it.
+#: Allowed imports, as docs/architecture.md draws them.
 MAY_IMPORT: dict[str, set[str]] = {
     "parsers": set(),
     "store": {"parsers"},
@@ -35,10 +35,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "faultline": {"parsers", "store", "collector", "correlator", "queries", "web"},
 }
 
-#: What runs on compute nodes imports nothing of ours (the agent: nothing but itself).
+#: Code on compute nodes imports nothing of ours (the agent: nothing but itself).
 ALONE = ("collector/hooks.py", "collector/agent/")
 MAX_LINES = 600
-#: Files beside the detectors that detect nothing: what they share, and the list of them.
+#: Files beside the detectors that are not detectors: what they share, and their registry.
 SHARED_BY_DETECTORS = {"world", "registry", "power_saving", "link_tracks"}
 
 
@@ -75,14 +75,16 @@ def test_imports_point_one_way(room: str) -> None:
 
 
 def test_no_circle_of_imports() -> None:
-    """Imports under TYPE_CHECKING and inside functions included. ``make lint`` asks more: no folder may import a folder beside it
-    that imports it back (pyproject.toml)."""
+    """Imports under TYPE_CHECKING and inside functions included.
+
+    ``make lint`` is stricter: no folder may import a sibling folder that imports it back (pyproject.toml).
+    """
     trees = {path: tree_of(path) for path in sources()}
     assert not [sorted(group) for group in house.components(house.imports(ROOT, trees)) if len(group) > 1]
 
 
 def test_every_room_is_held_free_of_circles_by_make_lint() -> None:
-    """The contract of import-linter names all rooms and excepts nothing."""
+    """The contract of import-linter names all packages and has no exceptions."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -91,7 +93,10 @@ def test_every_room_is_held_free_of_circles_by_make_lint() -> None:
 
 
 def test_the_engine_of_the_store_is_named_where_a_store_is_opened_and_nowhere_else() -> None:
-    """Everybody else names the protocol (``store.door``), in types too; so a second engine is one more line in ``store``."""
+    """Everything else names the protocol (``store.door``), in types too.
+
+    So a second engine is one more line in ``store``.
+    """
     knows = {ROOT / "store" / "__init__.py", *(ROOT / "store" / "duckdb").glob("*.py")}
     wrong = {
         f"{path.relative_to(ROOT)} names {name}"
@@ -106,7 +111,7 @@ def test_the_engine_of_the_store_is_named_where_a_store_is_opened_and_nowhere_el
 
 
 def test_the_wall_around_queries_stands_in_no_circle_of_imports() -> None:
-    """``run`` asks it, and nothing that it imports imports ``run``."""
+    """``run`` imports it, and nothing that it imports imports ``run``."""
     places = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources()}
     for wall in [m for m in places if m.startswith("queries.kql.wall.") and not m.endswith("__init__")]:
         seen: set[str] = set()
@@ -130,12 +135,12 @@ def test_what_runs_on_compute_nodes_imports_nothing_of_ours() -> None:
     assert not wrong
 
 
-#: Who sets the log up, and alone deals with the standard library's ``logging``.
+#: The module that configures the log, and the only one that uses the standard library's ``logging``.
 LOG_SET_UP = "parsers/logs.py"
 
 
 def test_one_module_sets_the_log_up_and_all_log_with_structlog() -> None:
-    """From the syntax trees: an import of ``logging``, or more of structlog than ``get_logger``, stands in one file."""
+    """From the syntax trees: an import of ``logging``, or more of structlog than ``get_logger``, is in one file only."""
     wrong = set()
     for path in sources():
         place = path.relative_to(ROOT).as_posix()
@@ -174,7 +179,7 @@ def test_the_edges_are_clean() -> None:
 
 
 def test_a_broken_example_is_named_by_file_entry_and_reason(tmp_path: Path) -> None:
-    """Somebody edits a pattern and its example no longer holds."""
+    """A pattern was edited and its example no longer holds."""
     broken = tmp_path / "site.toml"
     broken.write_text(
         '[[pattern]]\nid = "site-pump"\nevent = "site.pump_stopped"\nliteral = "pump stopped"\n'
@@ -188,7 +193,7 @@ def test_a_broken_example_is_named_by_file_entry_and_reason(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", sorted(BUILT_IN.glob("*.toml")), ids=lambda p: p.stem)
 def test_breaking_a_built_in_example_is_noticed(path: Path, tmp_path: Path) -> None:
-    """The check really looks at each file: the first example with another text is found out."""
+    """The check really reads each file: the first example with another text is detected."""
     catalogue = catalogue_of()
     entry = next(e for e in catalogue.entries if Path(e.file).name == path.name and e.examples)
     text = path.read_text(encoding="utf-8")

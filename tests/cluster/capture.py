@@ -1,4 +1,4 @@
-"""One scenario's capture: the state before, what is polled meanwhile, every log as it grew, and the truth."""
+"""One scenario's capture: the state before, what is polled meanwhile, the new lines of every log, and the truth."""
 
 import datetime
 import glob
@@ -15,7 +15,7 @@ SCENARIOS = {}
 
 
 def scenario(f):
-    """A fault that `scenarios.py run NAME` can do, under its function's name."""
+    """A fault that `scenarios.py run NAME` can inject, under its function's name."""
     SCENARIOS[f.__name__] = f
     return f
 
@@ -156,7 +156,7 @@ class Capture:
         self.truth["synthetic_lines"].append({**x, "t": iso(x["t"])})
 
     def job(self, job, expect, affected, cause=None, note=None):
-        """Say what must become of a job: the end state, and whether the fault did it."""
+        """States what must become of a job: the end state, and whether the fault caused it."""
         self.truth["jobs"].append({"id": job, "expected": expect, "affected": affected, "cause": cause, "note": note})
         return job
 
@@ -174,7 +174,7 @@ class Capture:
 
     def wait_node(self, host, want, limit=200):
         if want == "idle" and str(c.load()["vars"]["RETURN_TO_SERVICE"]) == "0":
-            return "down"  # until somebody resumes it
+            return "down"  # until it is resumed
         end = time.time() + max(limit, scaled(limit))
         while time.time() < end:
             s = ctl("sinfo", "-h", "-N", "-p", "gpu", "-n", host, "-o", "%T").strip()
@@ -203,7 +203,7 @@ class Capture:
         print(f"   done in {time.time() - self.t0:.0f} s; not as expected: {bad}", flush=True)
 
     def save_accounting(self):
-        """What sacct and sacctmgr say of this capture's jobs and nodes."""
+        """Saves what sacct and sacctmgr report about this capture's jobs and nodes."""
         d = self.dir
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(self.t0))
         mine = [str(j["id"]) for j in self.truth["jobs"]]
@@ -235,7 +235,7 @@ class Capture:
         )
 
     def save_logs(self):
-        """What every log got since the start, and what the jobs wrote."""
+        """Saves the new lines of every log since the start, and the jobs' output."""
         d = self.dir
         for f in self.logs():
             at = self.marks.get(f, 0)
@@ -261,7 +261,7 @@ class Capture:
                 shutil.copy(f, d + "/jobs/")
 
     def compare(self):
-        """Writes what accounting says in the end next to what was expected."""
+        """Writes accounting's final states next to what was expected."""
         for j in self.truth["jobs"]:
             rows = [
                 x.split("|")

@@ -69,7 +69,7 @@ from spaces import (
 
 
 def with_settings(text, settings):
-    """slurm.conf's text with SETTINGS (name: value) in place of what it says, or at its end."""
+    """slurm.conf's text with SETTINGS (name: value) replaced, or appended at its end."""
     for name, value in settings.items():
         line = f"{name}={value}"
         text, changed = re.subn(rf"(?m)^{re.escape(name)}=.*$", lambda _, new=line: new, text)
@@ -116,7 +116,7 @@ def lay_out(st, hooks):
 
 
 def start_kmsgd(st):
-    """The reader that gives each host its own part of the kernel's lines."""
+    """Starts the reader that gives each host its own share of the kernel's lines."""
     log = open(os.path.join(RT, "kmsgd.out"), "ab")
     p = subprocess.Popen(
         [sys.executable, os.path.join(HERE, "cluster.py"), "_kmsgd"],
@@ -268,7 +268,7 @@ def port(host, net, up):
     return t
 
 
-# What the NIC drivers of real nodes write on a link change; the veth driver writes nothing.
+# What the NIC drivers of real nodes log on a link change; the veth driver logs nothing.
 NIC_LINES = {
     "mgmt": "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is {Updown}{igb_more}",
     "hsn": "mlx5_core 0000:17:00.0 hsn0: Link {updown}",
@@ -288,7 +288,8 @@ def nic_line(host, net, up):
 def flap(host, net="mgmt", down_for=5.0, count=1, gap=3.0, nic_lines=True):
     """COUNT times: port down, DOWN_FOR seconds, port up, GAP seconds.
 
-    Returns the times, and (with nic_lines) the synthetic driver lines written for them."""
+    Returns the times, and (with nic_lines) the synthetic driver lines written for them.
+    """
     times = []
     for i in range(count):
         d = port(host, net, False)
@@ -311,7 +312,7 @@ def kmsg(host, text, level=4):
     with open("/dev/kmsg", "w") as f:
         f.write(
             f"<{level}>[{CG_ROOT}:{host}] {text}\n"
-        )  # without the newline the kernel keeps the record back until the next one
+        )  # without the newline the kernel holds the record back until the next one
     return time.time()
 
 

@@ -1,4 +1,4 @@
-"""Faults of nodes and of Slurm that overlap, hide or look like another one. The truth is written down as injected."""
+"""Faults of nodes and of Slurm that overlap, hide or look like another one. The truth is recorded as injected."""
 
 import os
 import signal
@@ -12,9 +12,9 @@ FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
 def start(host, *argv, faketime=None):
-    """A daemon of HOST, under another clock where FAKETIME ("+6m") says so."""
+    """Starts a daemon of HOST, under another clock if FAKETIME ("+6m") sets one."""
     env = ["env", f"LD_PRELOAD={FAKETIME}", f"FAKETIME={faketime}"] if faketime else []
-    # after the change of user: the library's semaphore belongs to who made it
+    # after the change of user: the library's semaphore belongs to its creator
     user = AS_MUNGE if argv[: len(AS_MUNGE)] == tuple(AS_MUNGE) else []
     c.daemon(host, [*user, *env, *argv[len(user) :]])
 
@@ -64,7 +64,7 @@ def slurmd_hangs(k):
 
 @scenario
 def munge_key_wrong(k):
-    """munged of a node is started anew with another key: nobody believes the node; DOWN, job NODE_FAIL."""
+    """munged of a node is restarted with another key: nobody accepts the node's credentials; DOWN, job NODE_FAIL."""
     a = k.job(hit("gpu[02-03]"), "NODE_FAIL", True, "munged key gpu03")
     running(k, a)
     stop(k, "gpu03", "munged")
@@ -238,7 +238,7 @@ def firewall(host, rule):
 
 @scenario
 def packets_lost(k):
-    """Four of five packets to a node are lost (no link goes down, no log tells): DOWN, job NODE_FAIL."""
+    """Four of five packets to a node are lost (no link goes down, no log shows it): DOWN, job NODE_FAIL."""
     a = k.job(hit("gpu[01-02]"), "NODE_FAIL", True, "silence gpu02")
     running(k, a)
     firewall("gpu02", 'iifname "eth0" numgen random mod 100 < 85 drop')
@@ -290,8 +290,10 @@ def admin_downs(k):
 
 @scenario
 def power_lost(k):
-    """A node loses power for 60 s, longer than SlurmdTimeout: DOWN, job NODE_FAIL. Only the switch tells of its links;
-    the node boots later."""
+    """A node loses power for 60 s, longer than SlurmdTimeout: DOWN, job NODE_FAIL.
+
+    Only the switch logs the loss of its links; the node boots later.
+    """
     a = k.job(hit("gpu[03-04]", 120, name="hit"), "NODE_FAIL", True, "power_lost gpu04", "the watchdog may be first")
     running(k, a)
     k.inject("power_off", c.power_off("gpu04"), host="gpu04")

@@ -21,7 +21,7 @@ def one_rank(rank, seconds, what, *opts, name, user="alice"):
 
 @scenario
 def rank_segfaults(k):
-    """One rank of a four-node job dies of its own SIGSEGV; the others say that their peer is gone."""
+    """One rank of a four-node job dies of its own SIGSEGV; the others log that their peer is gone."""
     what = 'python3 -c "import os; os.kill(os.getpid(), 11)"'
     a = k.job(one_rank(2, 12, what, name="segv"), "FAILED", False, "own signal")
     k.wait(a, k.DONE)
@@ -29,8 +29,10 @@ def rank_segfaults(k):
 
 @scenario
 def rank_raises(k):
-    """One rank of a four-node job raises a Python exception; the others say that their peer is gone. The fabric link
-    of another node of the job flaps 2 s some seconds before."""
+    """One rank of a four-node job raises a Python exception; the others log that their peer is gone.
+
+    The fabric link of another node of the job flaps 2 s some seconds before.
+    """
     what = 'python3 -c "import json; json.loads(chr(123))"'
     a = k.job(one_rank(1, 16, what, name="raises"), "FAILED", False, "own bug")
     running(k, a)
@@ -91,7 +93,7 @@ def failed_after_flap(k):
 
 @scenario
 def array_and_heterogeneous(k):
-    """An array job of four tasks, of which the third fails; a heterogeneous job whose second part fails."""
+    """An array job of four tasks, of which the third fails; a heterogeneous job whose second component fails."""
     a = c.submit("sleep 4; [ $SLURM_ARRAY_TASK_ID != 3 ] || exit 9", "-a", "1-4", name="array")
     b = c.submit("sleep 5; srun --het-group=1 false", "-N1", ":", "-N1", name="het", user="bob")
     for _ in range(60):
@@ -138,7 +140,7 @@ def admin_cancels(k):
 
 @scenario
 def gpu_lost(k):
-    """The kernel of a node says that a GPU fell off the bus (a synthetic line); the rank on it dies of a CUDA error."""
+    """The kernel of a node logs that a GPU fell off the bus (a synthetic line); the rank on it dies of a CUDA error."""
     what = 'echo "RuntimeError: CUDA error: unspecified launch failure" >&2; exit 1'
     a = k.job(one_rank(2, 14, what, name="train"), "FAILED", True, "xid 79 gpu03")
     running(k, a)

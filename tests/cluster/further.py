@@ -1,6 +1,6 @@
 """Faults of a site's daily life: a full /tmp, a controller that fails over, a node without names, users or cgroups.
 
-The truth is written down as injected; what a job's cause is called is told in ``tests/correlator/test_captures.py``.
+The truth is recorded as injected; the name of a job's cause is in ``tests/correlator/test_captures.py``.
 """
 
 import os
@@ -18,7 +18,7 @@ def single(script, node, *opts, **kw):
 
 
 def over(host, text, path):
-    """From now on HOST alone sees TEXT in the file PATH."""
+    """From now on only HOST sees TEXT in the file PATH."""
     c.write(hdir(host, "run/over"), text)
     c.inside(host, ["sh", "-c", f"cp /run/over /run/over.{os.path.basename(path)}"], check=True)
     c.inside(host, ["mount", "--bind", f"/run/over.{os.path.basename(path)}", path], check=True)
@@ -83,7 +83,7 @@ def names_lost(k):
 
 @scenario
 def user_unknown(k):
-    """A node does not know a user (its directory service is away): slurmctld tells it the name, her job ends well."""
+    """A node does not know a user (its directory service is down): slurmctld sends it the name, her job ends well."""
     over("gpu03", open("/etc/passwd").read(), "/etc/passwd")
     k.inject("user_unknown", host="gpu03", user="bob")
     a = k.job(single("srun hostname", "gpu03", name="whoami", user="bob"), "COMPLETED", False)

@@ -46,7 +46,7 @@ def bind(source, place):
 
 
 def mount_files(root, role):
-    """What of the machine's file system is this host's own, or its cluster's."""
+    """Mounts the parts of the machine's file system that belong to this host or its cluster."""
     for d in ("log", "spool"):
         bind(f"{root}/var/{d}", f"/var/{d}")
     for name in ("hostname", "rsyslog.conf"):
@@ -56,7 +56,7 @@ def mount_files(root, role):
     bind(f"{SHARED}/home", "/home")
     bind(f"{root}/var/lib/munge", "/var/lib/munge")
     if role in ("ctl", "backup"):
-        bind(f"{SHARED}/slurmctld", "/var/spool/slurmctld")  # a backup controller goes on with the same state
+        bind(f"{SHARED}/slurmctld", "/var/spool/slurmctld")  # a backup controller continues with the same state
     if role == "ctl":
         bind(f"{root}/var/lib/mysql", "/var/lib/mysql")
         bind(f"{SHARED}/etc/my.cnf", "/etc/mysql/my.cnf")
@@ -66,7 +66,7 @@ def mount_files(root, role):
 
 
 def mount_devices(root, role):
-    """A /dev of its own, so /dev/log is this host's, with stand-ins for the GPUs."""
+    """Mounts its own /dev, so /dev/log is this host's, with stubs for the GPUs."""
     dev = f"{root}/dev"
     os.makedirs(dev, exist_ok=True)
     mount("-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", dev)
@@ -90,8 +90,8 @@ def mount_devices(root, role):
 
 
 def mount_kernel():
-    """The kernel's own trees as this host sees them."""
-    # /sys shows the network devices of the namespace it was mounted in: so mount it anew
+    """Mounts the kernel's own trees as this host sees them."""
+    # /sys shows the network devices of the namespace it was mounted in, so it is mounted again.
     mount("-t", "sysfs", "sysfs", "/sys")
     # its own part of the cgroup tree, as the root of what it sees
     mount("-t", "tmpfs", "-o", "size=1m,mode=0755", "tmpfs", CG)
@@ -109,7 +109,7 @@ def run_init(host, role):
     mount_devices(root, role)
     mount_kernel()
     bind(f"{root}/run", "/run")
-    # the checkout, also where it lies below the /tmp that is hidden in a moment
+    # the checkout, also if it is below the /tmp that is about to be hidden
     bind(os.path.dirname(os.path.dirname(HERE)), "/mnt")
     write(f"{root}/ready", str(time.time()))
     mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/tmp")  # small too; hides RT from here on
@@ -125,7 +125,7 @@ def run_init(host, role):
 
 
 def make_folders(st, host):
-    """The directories and files that HOST has of its own, with their owners."""
+    """Creates HOST's own directories and files, with their owners."""
     h = st["hosts"][host]
     for d in (
         "var/log/slurm",
@@ -172,7 +172,7 @@ def make_cgroups(host):
 
 
 def start_host(st, host, boot_uptime):
-    """Make the namespaces of HOST (its network namespace exists) and start its init."""
+    """Creates the namespaces of HOST (its network namespace exists) and starts its init."""
     h = st["hosts"][host]
     make_folders(st, host)
     make_cgroups(host)
@@ -225,7 +225,7 @@ def start_host(st, host, boot_uptime):
 
 
 def start_daemons(st, host):
-    """What a host starts at boot, in order."""
+    """Starts what a host starts at boot, in order."""
     role = st["hosts"][host]["role"]
     daemon(host, ["rsyslogd", "-f", "/etc/rsyslog.conf", "-i", "/run/rsyslogd.pid"])
     # link changes as the host itself sees them, with its own clock

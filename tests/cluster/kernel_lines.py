@@ -1,4 +1,4 @@
-"""The kernel's ring buffer is one for all namespaces: each of its lines goes to the host that it is about."""
+"""The kernel's ring buffer is shared by all namespaces: each of its lines goes to the host that it is about."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from spaces import CG_ROOT, NAME, RT, hdir, load
 INJECTED = re.compile(rf"\[{CG_ROOT}:(\w+)\] (.*)")  # the tag that `kmsg HOST TEXT` puts before a line
 OF_SWITCH = re.compile(rf".*\b[mf]{NAME}-(?:ctl\d?|gpu\d+)\b[):]")
 OF_HOST = re.compile(rf"/{CG_ROOT}/(\w+)")
-LONGEST_REPORT = 200  # lines of an OOM report, after which its end is not waited for
+LONGEST_REPORT = 200  # lines of an OOM report, after which its end is not awaited
 
 
 class KernelLines:
@@ -30,7 +30,7 @@ class KernelLines:
         self.report = None  # lines of an OOM report whose end has not come
 
     def take(self, record):
-        """One record as the device gives it: ``prio,seq,microseconds,flags;text`` and what follows."""
+        """Handles one record as the device gives it: ``prio,seq,microseconds,flags;text`` and continuation lines."""
         head, text = record.split(";", 1)
         text = text.split("\n", 1)[0]
         prio, seq, mono = (int(x) for x in head.split(",")[:3])
@@ -46,7 +46,7 @@ class KernelLines:
             self.deliver(m[1], prio, mono, text)
 
     def collect(self, prio, mono, text):
-        """A line of an OOM report; the whole is delivered with its last."""
+        """Collects a line of an OOM report; the whole is delivered with its last."""
         report = self.report = [] if "invoked oom-killer" in text else self.report
         report.append((prio, mono, text))
         if "Killed process" in text or len(report) > LONGEST_REPORT:
@@ -69,7 +69,7 @@ class KernelLines:
 
 
 def run_kmsgd():
-    """Reads /dev/kmsg for ever, from what comes now."""
+    """Reads /dev/kmsg for ever, from the present end on."""
     fd = os.open("/dev/kmsg", os.O_RDONLY)
     os.lseek(fd, 0, os.SEEK_END)
     lines = KernelLines()

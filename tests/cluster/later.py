@@ -1,4 +1,4 @@
-"""Faults of which a run dies before Slurm notices, and troubles that a run outlives. The truth is written down as injected."""
+"""Faults by which a run dies before Slurm notices, and faults that a run survives. The truth is recorded as injected."""
 
 import time
 
@@ -17,7 +17,7 @@ def peers_lose_dead_node(k):
     time.sleep(5)
     k.inject("power_off", c.power_off("gpu04"), host="gpu04")
     k.wait(a, k.DONE, 90)
-    as_it_ended(k, a, "power_lost gpu04")  # srun waits for the other task unless it is told to kill it
+    as_it_ended(k, a, "power_lost gpu04")  # srun waits for the other task unless it is ordered to kill it
     time.sleep(scaled(50))
     k.inject("power_on", c.power_on("gpu04"), host="gpu04")
     time.sleep(8)
@@ -50,7 +50,7 @@ def requeued_by_root_then_limit(k):
 
 @scenario
 def het_power_lost(k):
-    """The node of the second part of a heterogeneous job loses power for 6 s: both parts end."""
+    """The node of the second component of a heterogeneous job loses power for 6 s: both components end."""
     a = c.submit(
         "srun --het-group=0,1 sleep 90", "-N1", "-w", "gpu01", "--no-requeue", ":", "-N1", "-w", "gpu02", name="het"
     )

@@ -1,7 +1,7 @@
-"""The faults of the other files at other moments: just below a timeout, while a job begins or ends, one behind another.
+"""The faults of the other files at other moments: just below a timeout, while a job begins or ends, one after another.
 
-The truth is written down as injected. Where chance decides whether Slurm gives a node up, the end state is taken from
-Slurm and the cause is what was injected all the same. Causes of runs of one job, in their order, stand behind ``;``.
+The truth is recorded as injected. If it is random whether Slurm gives a node up, the end state is taken from Slurm and
+the cause is still what was injected. Causes of runs of one job, in order, are separated by ``;``.
 """
 
 import os
@@ -17,14 +17,14 @@ from spaces import AS_MUNGE, AS_SLURM, hdir
 
 
 def as_it_ended(k, job, cause):
-    """The fault's victim, if it was one: what became of JOB is chance, why is not."""
+    """The fault's victim, if it was one: what became of JOB is random, the reason is not."""
     state = c.job_state(job)
     good = state == "COMPLETED"
     k.job(job, state, not good, None if good else cause)
 
 
 def until(k, job, states, limit=60):
-    """As ``k.wait``, at once when the state comes."""
+    """Like ``k.wait``, but returns as soon as the state is reached."""
     end = time.time() + limit
     while time.time() < end and c.job_state(job) not in states:
         time.sleep(0.05)
@@ -55,8 +55,10 @@ def flap_at_the_edge(k):
 
 @scenario
 def second_flap_kills(k):
-    """The management link of a node flaps 6 s, and 15 s later is lost for 60 s; slurmd is restarted in between and the
-    controller reads its configuration anew."""
+    """The management link of a node flaps 6 s, and 15 s later is lost for 60 s.
+
+    slurmd is restarted in between and the controller reads its configuration again.
+    """
     a = k.job(hit("gpu[01-02]"), "NODE_FAIL", True, "link_down gpu02 mgmt")
     running(k, a)
     k.flap("gpu02", "mgmt", down_for=6)
@@ -427,8 +429,10 @@ def clock_wrong_at_launch(k):
 
 @scenario
 def packets_lost_then_own_error(k):
-    """Nine of ten packets to a node are lost for 20 s (no log tells), then all is well; its job fails by its own exit
-    code 5 s later, and another one of that node goes on."""
+    """Nine of ten packets to a node are lost for 20 s (no log shows it), then all is well.
+
+    Its job fails by its own exit code 5 s later, and another one of that node goes on.
+    """
     a = k.job(single("srun sleep 33; exit 3", "gpu02", name="exit3"), "FAILED", False, "own exit code")
     b = k.job(c.submit("srun sleep 50", "-N2", "-w", "gpu[02-03]", name="kept", user="bob"), "COMPLETED", False)
     running(k, a, b)

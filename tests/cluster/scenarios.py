@@ -33,7 +33,7 @@ from spaces import AS_MUNGE, AS_SLURM, hdir
 # ---------------------------------------------------------------------- the faults
 @scenario
 def healthy(k):
-    """No fault: two multi-node jobs end well. What a quiet cluster says."""
+    """No fault: two multi-node jobs end well. The logs of a quiet cluster."""
     a = c.ring(4, 15)
     b = c.submit("srun hostname; sleep 5", "-N2", name="hello", user="bob")
     k.job(a, "COMPLETED", False)
@@ -57,7 +57,8 @@ def mgmt_flap_short(k):
 def mgmt_flap_medium(k):
     """Management link down 14 s: longer than a ping, shorter than SlurmdTimeout.
 
-    'not responding', then back; jobs go on."""
+    'not responding', then back; jobs go on.
+    """
     a = k.job(c.ring(4, 45), "COMPLETED", False)
     k.wait(a, ["RUNNING"])
     time.sleep(4)
@@ -343,7 +344,7 @@ def disk_full(k):
 
 @scenario
 def munge_dies(k):
-    """munged of a node is killed: slurmd hears but cannot answer, node DOWN, job NODE_FAIL, no link event."""
+    """munged of a node is killed: slurmd receives but cannot answer, node DOWN, job NODE_FAIL, no link event."""
     a = k.job(
         c.ring(2, int(scaled(120)), 10, "-w", "gpu[02-03]", "--no-requeue", name="hit"),
         "NODE_FAIL",
@@ -396,7 +397,8 @@ def switch_down(k):
 def controller_restart(k):
     """slurmctld is killed and started 10 s later; slurmdbd is killed and started 15 s later.
 
-    The running job goes on."""
+    The running job goes on.
+    """
     a = k.job(c.ring(4, 45, 10, name="kept"), "COMPLETED", False)
     k.wait(a, ["RUNNING"])
     time.sleep(3)

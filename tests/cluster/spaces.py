@@ -1,4 +1,4 @@
-"""Where the mini cluster keeps its things, and how anything is run in one of its hosts."""
+"""Where the mini cluster keeps its files, and how anything is run in one of its hosts."""
 
 import contextlib
 import json
@@ -9,11 +9,11 @@ import subprocess
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-#: Tells clusters apart that are up at the same time; at most two letters (it is part of the switch ports' names).
+#: Distinguishes clusters that are up at the same time; at most two letters (it is part of the switch ports' names).
 NAME = os.environ.get("FAULTLINE_MINI_NAME", "")
 RT = os.environ.get("FAULTLINE_MINI_DIR", f"/tmp/faultline-mini{NAME}")
 STATE = os.path.join(RT, "state.json")
-SHARED = os.path.join(RT, "shared")  # what all hosts see alike: /etc/slurm, /home...
+SHARED = os.path.join(RT, "shared")  # what all hosts share: /etc/slurm, /home...
 PREFIX = f"ms{NAME}-"  # of the network namespaces' names
 CG = "/sys/fs/cgroup"
 CG_ROOT = f"faultline-mini{NAME}"
@@ -23,7 +23,7 @@ ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "
 AS_SLURM = ["setpriv", "--reuid=slurm", "--regid=slurm", "--clear-groups"]
 AS_MUNGE = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
 USERS = {"alice": 20001, "bob": 20002}
-START_UPTIME = 3 * 86400  # the uptime a host pretends to have at first
+START_UPTIME = 3 * 86400  # the uptime that a host reports at first
 
 
 def sh(cmd, check=True, **kw):
@@ -50,7 +50,7 @@ def save(st):
 
 
 def start_ticks(pid):
-    """When a process began, in clock ticks: tells a reused pid from ours."""
+    """When a process began, in clock ticks: distinguishes a reused pid from ours."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return int(f.read().rsplit(")", 1)[1].split()[19])
@@ -63,7 +63,7 @@ def ours(p):
 
 
 def kill(p, sig=signal.SIGKILL, wait=5.0):
-    """End a process that we started (recorded with its start time), by pid."""
+    """Ends a process that we started (recorded with its start time), by pid."""
     if not ours(p):
         return
     try:
@@ -95,7 +95,7 @@ def hdir(host, *more):
 
 
 def hostname(st, host):
-    """What HOST itself calls itself: as Slurm does, or with a domain, or (nodes only) in upper case."""
+    """What HOST calls itself: as Slurm does, or with a domain, or (nodes only) in upper case."""
     if st.get("hostnames") == "fqdn":
         return f"{host}.mini.example"
     return host.upper() if st.get("hostnames") == "upper" and st["hosts"][host]["role"] == "node" else host
@@ -148,7 +148,7 @@ def enter_cgroup(host):
 
 
 def inside(host, argv, user=None, **kw):
-    """subprocess.run ARGV in HOST (as USER).  The process counts to the host's cgroup."""
+    """Runs ARGV in HOST (as USER) by subprocess.run. The process counts towards the host's cgroup."""
     st = load()
     p = st["hosts"][host]["init"]
     if not ours(p):
@@ -175,7 +175,7 @@ def inside(host, argv, user=None, **kw):
 
 
 def daemon(host, argv, out=None):
-    """Start something in HOST that goes into the background by itself or stays (out given)."""
+    """Starts something in HOST that goes into the background by itself or stays (out given)."""
     if out is None:
         r = inside(host, argv, capture_output=True)
         if r.returncode:

@@ -48,7 +48,7 @@ def alone() -> Iterator[None]:
 
 
 def cluster(*argv: str, check: bool = True) -> str:
-    """Run the harness as an operator would; returns what it printed."""
+    """Runs the harness as an operator would; returns its output."""
     done = subprocess.run(
         [sys.executable, str(HERE / "cluster.py"), *argv],
         stdin=subprocess.DEVNULL,
@@ -61,7 +61,7 @@ def cluster(*argv: str, check: bool = True) -> str:
 
 
 def host(name: str) -> Path:
-    """What a host of the cluster keeps below /tmp/faultline-mini."""
+    """A host's files below /tmp/faultline-mini."""
     return Path("/tmp/faultline-mini/hosts") / name
 
 
@@ -78,7 +78,7 @@ def mini() -> Iterator[list[str]]:
 
 
 def run_job(nodes: list[str]) -> int:
-    """A job on all nodes, seen to its end; its id."""
+    """Runs a job on all nodes to its end; returns its id."""
     job = int(cluster("submit", "srun hostname", "--nodes", str(len(nodes))))
     end = time.monotonic() + 40
     while time.monotonic() < end:

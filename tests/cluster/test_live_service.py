@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.skipif(REASON i
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PYTHON = sys.executable
-#: Inside a host the checkout lies under /mnt; an interpreter in its .venv does too.
+#: Inside a host the checkout is under /mnt; so is an interpreter in its .venv.
 INSIDE = PYTHON.replace(f"{REPO}/", "/mnt/") if PYTHON.startswith(f"{REPO}/") else PYTHON
 NODES = ("gpu01", "gpu02", "gpu03")
 SERVER = "http://10.77.0.1:8514"
@@ -53,7 +53,7 @@ def inside(name: str, *argv: str) -> subprocess.Popen[bytes]:
 
 
 def fetch(path: str, body: dict[str, Any] | None = None) -> str:
-    """A page or an answer of the API, asked from where the service is."""
+    """A page or an answer of the API, requested from where the service is."""
     code = (
         "import sys,urllib.request as u;"
         f"r=u.Request('{SERVER}'+sys.argv[1],data=sys.argv[2].encode() or None,headers={{'Content-Type':'application/json'}});"
@@ -71,7 +71,7 @@ def kql(text: str) -> list[list[Any]]:
 
 
 def until(what: Callable[[], Any], limit: float) -> Any:
-    """What is true at last; fails with the last answer."""
+    """Waits until a condition holds; fails with the last answer."""
     end, found = time.monotonic() + limit, None
     while time.monotonic() < end:
         try:
@@ -88,7 +88,7 @@ def until(what: Callable[[], Any], limit: float) -> Any:
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[None]:
-    """The cluster, the service on its controller, and agents that have spoken once."""
+    """The cluster, the service on its controller, and agents that have sent data once."""
     with alone():
         yield from _live()
 

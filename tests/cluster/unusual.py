@@ -1,4 +1,4 @@
-"""Faults that come seldom, or that hit the controller, a daemon's own files or the job's bookkeeping instead of a node."""
+"""Rare faults, or those that hit the controller, a daemon's own files or the job's bookkeeping instead of a node."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def array_link_lost(k):
 
 @scenario
 def het_link_lost(k):
-    """The management link of the second part's node is lost under a heterogeneous job: both parts end."""
+    """The management link of the second component's node is lost under a heterogeneous job: both components end."""
     a = c.submit(
         "srun --het-group=0,1 sleep 90", "-N1", "-w", "gpu01", "--no-requeue", ":", "-N1", "-w", "gpu02", name="het"
     )

@@ -1,6 +1,8 @@
-"""The ``faultline`` command in this process, with streams and an environment of its own: a process would take a second to begin.
+"""The ``faultline`` command in this process, with its own streams and environment: a process would take a second to
+start.
 
-What only a process shows (pipes that close, terminals, signals) is in test_streams, test_terminal and test_query_command.
+What only a process shows (pipes that close, terminals, signals) is in test_streams, test_terminal and
+test_query_command.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class Done:
 
 
 def faultline(*arguments: object, stdin: bytes = b"", cwd: Path | None = None, **environment: str) -> Done:
-    """Runs the command to its end. Asks no service unless ``--server`` or ``FAULTLINE_SERVER`` is given."""
+    """Runs the command to its end. Uses no service unless ``--server`` or ``FAULTLINE_SERVER`` is given."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for name, value in {"FAULTLINE_SERVER": "", **environment}.items():

@@ -1,7 +1,7 @@
 """Every statement of ``faultline check`` about a site: one site that makes it appear, and one that does not.
 
-The statements are read from the code. One that has no ``SITES`` entry fails ``test_every_statement_has_a_site``; an entry whose
-statement is no longer written fails there too.
+The statements are read from the code. One without a ``SITES`` entry fails ``test_every_statement_has_a_site``; an entry
+whose statement no longer exists fails there too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def statements() -> Iterator[str]:
 
 
 class Site:
-    """A folder with a configuration that is shut: nothing of it is told."""
+    """A folder with a secure configuration: no statement is made about it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.data = folder, folder / "data"
@@ -151,7 +151,7 @@ def sql(*texts: str) -> Callable[[DuckStore], object]:
 
 
 def archived(state: str, size: int, content: bytes | None) -> Callable[[Site], None]:
-    """A store whose archive has one file, by its ledger; ``content``: what lies there."""
+    """A store whose archive has one file, by its ledger; ``content``: what is there."""
 
     def make(site: Site) -> None:
         row = f"INSERT INTO raw.archive (file, state, lines, bytes, digest, clusters) VALUES ('2026/a.parquet', '{state}', 3, {size}, '', [])"
@@ -182,7 +182,7 @@ def plain_proxies(network: str) -> Callable[[Site], None]:
 
 
 def mode(of: Callable[[Site], Path], bits: int) -> Callable[[Site], None]:
-    """What is written and then given a mode; the configuration's is set behind its writing."""
+    """Something that is written and then given a mode; the configuration's is set after it is written."""
 
     def make(site: Site) -> None:
         site.write()
@@ -232,7 +232,7 @@ def old_passwords(kept: str) -> Callable[[Site], None]:
 
 
 class Sites(NamedTuple):
-    """``shown``: what makes a shut site one of which the statement is told; ``not_shown``: what comes near and does not."""
+    """``shown``: makes a secure site one about which the statement is made; ``not_shown``: a similar site without it."""
 
     shown: Callable[[Site], object]
     not_shown: Callable[[Site], object]
@@ -304,7 +304,7 @@ SITES: dict[str, Sites] = {
 
 
 def several_changes(lines: str, *accounted: str) -> Callable[[DuckStore], object]:
-    """Lines of one cluster, and jobs of others on a node of which there are lines."""
+    """Lines of one cluster, and jobs of others on a node with such lines."""
 
     def change(store: DuckStore) -> None:
         sql(f"UPDATE raw.logs SET cluster = '{lines}'")(store)
@@ -346,5 +346,5 @@ def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixtur
 
 
 def _said(begin: str, reported: str) -> bool:
-    """Whether a line that is no heading has the text."""
+    """Does a line that is no heading contain the text?"""
     return any(begin in line for line in reported.splitlines() if re.match(r"OPEN |WRONG |cluster ", line))

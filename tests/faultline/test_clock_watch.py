@@ -1,4 +1,4 @@
-"""A clock that jumped drops nothing, until the lines agree with it or an operator does."""
+"""A clock that jumped drops nothing, until the lines or an operator confirm it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JUMPED = datetime(2039, 11, 24, 1, 0)
 
 
 def lines(store: DuckStore, at: datetime, own: datetime | None = None, count: int = 10) -> None:
-    """Lines that came ``at``, whose hosts' clocks said ``own``."""
+    """Lines that arrived ``at``, when their hosts' clocks showed ``own``."""
     rows = [{"time": own or at, "time_quality": "line", "received_time": at, "host": "gx01", "raw": f"line {n} {at}", "message": "m", "line": n}
             for n in range(count)]  # fmt: skip
     store.add({"logs": frame("logs", rows)})
@@ -53,7 +53,7 @@ def test_a_clock_13_years_ahead_drops_nothing(
         clock[0] = JUMPED
         for _ in range(3):
             round_()
-            lines(store, JUMPED, own=NOW)  # arrivals by the wrong clock are no witness
+            lines(store, JUMPED, own=NOW)  # arrivals by the wrong clock are no evidence
             clock[0] += timedelta(hours=20)
         assert held(store) == 40
         assert watch.trouble is not None and "4,74" in watch.trouble and "--confirm-clock" in watch.trouble
@@ -84,7 +84,7 @@ def test_it_is_remembered_over_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("agree", "believed"), [(True, True), (False, False)])
 def test_a_day_of_lines_that_agree_is_believed(tmp_path: Path, agree: bool, believed: bool) -> None:
-    """A service that was off for a month: what comes in tells whether the clock is right."""
+    """A service that was off for a month: incoming lines show whether the clock is correct."""
     later = NOW + timedelta(days=30)
     with open_store(tmp_path) as store:
         lines(store, NOW)

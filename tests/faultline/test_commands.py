@@ -84,7 +84,7 @@ def test_why_shows_the_whole_traceback(tmp_path: Path) -> None:
             "ClusterName=c9\nSlurmctldHost=ctl\nSlurmdTimeout=120\nNodeName=n[1-4]\nnonsense\n",
             " line 5: no Key=Value",
         ),
-        ("core", "\x7fELF\0\0\0", ": "),  # what ingest says itself
+        ("core", "\x7fELF\0\0\0", ": "),  # ingest's own message
     ],
 )
 def test_a_warning_of_ingest_has_the_path_once(name: str, text: str, says: str, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_report_lists_and_writes(data: Path, tmp_path: Path) -> None:
 
 
 def _answered(address: str) -> Any:
-    """What an address answers once there is something: the first look at what waits goes on beside the service's start."""
+    """The first answer of an address: the first pass over waiting lines runs beside the service's start."""
     until = time.monotonic() + 60
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A run for which two sources that count name different users: nobody's, and operators are told wherever they look."""
+"""A run for which two trusted sources name different users: without an owner, and reported to operators everywhere."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_it_is_nobodys_and_operators_are_told_once_in_the_log(service: Service) 
         "alice": 404,
         "mallory": 404,
     }
-    assert ask("alice", "/api/v1/jobs/16").json()["user"] == "alice"  # what is not disputed stays its owner's
+    assert ask("alice", "/api/v1/jobs/16").json()["user"] == "alice"  # undisputed runs keep their owner
     assert ask("ops", "/api/v1/sources").json()["disputed"] == stated
     page = ask("ops", "/sources", "text/html").text
     assert "Runs whose user is disputed" in page and "job 15 of cluster mini" in page
     for name in ("alice", "mallory"):
         assert ask(name, "/api/v1/sources").status_code == 403
         assert "disputed" not in ask(name, "/api/v1/result").text
-    # Names of users stand in it, and whoever reaches the address may ask this one.
+    # The text names users, and everybody who reaches the address may request it.
     assert "mallory" not in client.get("/readyz").text
     assert "faultline_disputed_runs 1" in ask("ops", "/metrics").text
 

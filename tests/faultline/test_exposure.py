@@ -1,4 +1,4 @@
-"""What of a site is open: refused at an address that others reach, told everywhere else."""
+"""Insecure settings of a site: refused at an address that others reach, reported everywhere else."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_spelling_of_everywhere_is_refused(files: Path, address: str) -> N
 
 
 def test_no_host_is_this_machine_for_pages_and_everybody_for_syslog(files: Path) -> None:
-    """As they are bound."""
+    """The addresses that they bind to."""
     config = settings(files, listen=":0", syslog=[{"listen": ":5514", "transport": "udp"}])
     exposure.refuse(config)
     assert config.address[0] == "127.0.0.1"

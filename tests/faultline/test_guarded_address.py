@@ -1,4 +1,4 @@
-"""Whose address a request has: that of its socket, unless a proxy that the configuration names says another; on a real service."""
+"""The client address of a request: that of its socket, unless a configured proxy reports another; on a real service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.collector.running import Running
 from web.access.gate import PEER
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
-#: An address of this machine that the service takes for a proxy's; it is asked from 127.0.0.1 as well, which is none.
+#: An address of this machine that the service takes for a proxy's; requests also come from 127.0.0.1, which is none.
 PROXY = "127.0.0.2"
 ACCESS = '[access]\nusers = "{users}"\noperate = ["ops"]\n'
 
@@ -31,7 +31,7 @@ def serving(folder: Path, head: str = "") -> Iterator[Running]:
     users = folder / "users.toml"
     users.write_text("[tokens]\n")
     service = Running(folder / "data", extra=head + ACCESS.format(users=users), syslog=())
-    old = os.umask(0o022)  # what systemd and login shells give: the service's own must not hang on it
+    old = os.umask(0o022)  # as under systemd and login shells: the service's own umask must not depend on it
     try:
         service.start()
     finally:
@@ -46,7 +46,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def asked_from(peer: str, service: Running, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
-    """Status and cookie that a request from an address of this machine gets."""
+    """Status and cookie for a request from an address of this machine."""
     with closing(http.client.HTTPConnection("127.0.0.1", service.http, timeout=60, source_address=(peer, 0))) as made:
         made.request("POST", path, body, headers)
         answer = made.getresponse()
@@ -55,7 +55,7 @@ def asked_from(peer: str, service: Running, path: str, body: bytes, headers: dic
 
 
 def refused_as(service: Running, name: str, stated: str, peer: str = "127.0.0.1") -> str:
-    """Signs in wrongly; the address that the audit tells of it."""
+    """Signs in with a wrong password; returns the address in the audit log."""
     body = urlencode({"name": name, "password": "wrong"}).encode()
     assert asked_from(peer, service, "/login", body, {**FORM, "X-Forwarded-For": stated})[0] == 403
     reported = [json.loads(line) for line in (service.data / "audit.ndjson").read_text().splitlines()]
@@ -79,7 +79,7 @@ def test_a_named_proxy_says_it_and_the_rightmost_that_is_no_proxy_counts(
 
 
 def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running) -> None:
-    """HTTPS at the proxy: cookies are for HTTPS. Who claims it without one gets what he would get anyway."""
+    """HTTPS at the proxy: cookies are for HTTPS. A client that claims it without a proxy gains nothing."""
     body = urlencode({"name": "x", "password": "wrong"}).encode()
     for peer, secured in (("127.0.0.1", False), (PROXY, True)):
         reported = asked_from(peer, plain, "/logout", body, {**FORM, "X-Forwarded-Proto": "https"})[1]
@@ -117,7 +117,7 @@ def test_what_is_no_address_is_no_proxy(given: str) -> None:
 
 
 def test_all_that_a_service_keeps_is_shut_to_others(plain: Running) -> None:
-    """After lines were stored, one batch was set aside, and somebody was refused: every file and folder, and the process."""
+    """Every file and folder, and the process, after lines were stored, a batch set aside and a login refused."""
     line = b'{"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}\n'
     for body in (line, b'{"document": "horoscope", "raw": "x"}'):
         assert plain.post("/api/v1/ingest", body)[0] == 200

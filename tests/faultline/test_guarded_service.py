@@ -1,4 +1,4 @@
-"""A service that speaks HTTPS, takes batches from senders with a certificate and answers who signed in: all real."""
+"""A service with HTTPS, client certificates for senders and a login, all real."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_pages_and_api_answer_who_is_known(guarded: Guarded) -> None:
     assert guarded.status("/api/v1/jobs") == 401 and guarded.status("/login") == 200
     for name, expected in (("ops", 200), ("alice", 403)):
         assert guarded.status("/api/v1/nodes", Authorization=f"Bearer {guarded.tokens[name]}") == expected
-    # a certificate says who sends, and opens no page
+    # a certificate identifies a sender, and opens no page
     context = guarded.context
     context.load_cert_chain(guarded.folder / "gpu01.pem", guarded.folder / "gpu01.key")
     assert guarded.status("/api/v1/jobs") == 401

@@ -1,4 +1,7 @@
-"""ESC, bidi, NUL, newline, markup and formulas in lines, hosts, job names, users and queries: in every format that people see."""
+"""ESC, bidi, NUL, newline, markup and formulas in lines, hosts, job names, users and queries.
+
+Every format that people see is tested.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def test_pages_and_reports_show_escapes(client: TestClient) -> None:
 
 @pytest.mark.parametrize("text", ["\\r=1+1", "a\\r=1+1", "=1+1", "\\t=1+1"])
 def test_no_row_of_a_csv_begins_with_a_formula(data: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """A spreadsheet takes a bare CR for the end of a row; so does universal newline reading."""
+    """A spreadsheet interprets a bare CR as the end of a row; so does universal newline reading."""
     asked = f"print a = \"{text}\", ['=cmd()'] = 1"
     assert cli.run(["query", "--data", str(data), "--format", "csv", asked]) == 0
     output = capfd.readouterr().out

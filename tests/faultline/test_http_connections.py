@@ -57,7 +57,7 @@ def serving(work: Callable[[tuple[str, int], Connections], Awaitable[None]], **m
 
 
 async def _said(address: tuple[str, int], data: bytes) -> bytes:
-    """All that comes back until the other side closes."""
+    """Everything that is received until the other side closes."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(data)
     try:
@@ -105,7 +105,7 @@ def test_a_quiet_connection_stays_and_is_answered_again() -> None:
             assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(2)
             other = everybody.counts["head"]
-            await _said(address, b"GET / HT")  # ended after the time that would end ours, too
+            await _said(address, b"GET / HT")  # ended after our own timeout, too
             assert everybody.counts["head"] == other + 1
         (place,) = everybody.places
         assert place.proven and not place.busy

@@ -1,6 +1,7 @@
-"""Whatever is asked, no answer is a 5xx: generated requests over every route, and schemathesis over the API's description.
+"""Whatever the request, no answer is a 5xx: generated requests over every route, and schemathesis over the API's
+description.
 
-The routes are read from the application, so that a new one is asked as well. The seed is fixed: a red test is a change.
+The routes are read from the application, so that a new one is included. The seed is fixed: a red test is a change.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from store import open_store
 from tests.line_parser import line_parser
 from web.cursors import encode_cursor
 
-#: The stream of lines has no end: who asks for it goes away once the answer has begun.
+#: The stream of lines has no end: its client disconnects once the answer has begun.
 ENDLESS = "/api/v1/tail"
 TIMES = (
     "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999-23:59", "0001-01-01T00:00:00+23:59", "0001-01-01",
@@ -89,7 +90,7 @@ def client(app: FastAPI) -> TestClient:
 
 
 class Leaving:
-    """The application as a client sees it that hangs up on a stream without an end after its headers."""
+    """The application as seen by a client that disconnects from an endless stream after its headers."""
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
@@ -123,7 +124,7 @@ def names_of(dependant: Any) -> set[str]:
 
 
 class Asking:
-    """Requests of one seed: half of their values are what a route could mean, the others are what nobody meant."""
+    """Requests of one seed: half of their values are plausible for the route, the others are not."""
 
     def __init__(self, app: FastAPI, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -206,7 +207,7 @@ EDGES = [
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", pytest.param("Pacific/Pago_Pago", marks=pytest.mark.long)])
 def test_times_at_the_edge_of_the_calendar_are_times(client: TestClient, zone: str) -> None:
-    few = EDGES if zone == "Pacific/Pago_Pago" else EDGES[::3]  # five times by turns: each address has one or two
+    few = EDGES if zone == "Pacific/Pago_Pago" else EDGES[::3]  # five times in turn: each address has one or two
     for address in few:
         checked(client, "GET", f"{address}&zone={quote(zone)}", None, {"accept": "text/html"})
 
@@ -237,7 +238,7 @@ def test_generated_requests(app: FastAPI, client: TestClient, capsys: pytest.Cap
 
 @pytest.mark.long
 def test_schemathesis_over_the_whole_description(app: FastAPI, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every operation of ``/api/v1/openapi.json`` but the endless one: no 5xx."""
+    """Every operation of ``/api/v1/openapi.json`` except the endless one: no 5xx."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
 

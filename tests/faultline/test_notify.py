@@ -1,4 +1,4 @@
-"""Who is told what, and when again; and what each notifier sends to a real receiver."""
+"""Who is notified of what, and when again; and what each notifier sends to a real receiver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def store() -> Iterator[DuckStore]:
 
 
 class Ears:
-    """A target that remembers what it was told, and a clock."""
+    """A target that records its notifications, and a clock."""
 
     def __init__(self, store: DuckStore, now: datetime = SOON, **about: Any) -> None:
         self.heard: list[Message] = []
@@ -56,7 +56,7 @@ class Ears:
         self.heard.append(message)
 
     def round(self, later: float = 0.0) -> list[tuple[str, str]]:
-        """What one more round tells."""
+        """The notifications of one more round."""
         self.time += later
         before = len(self.heard)
         self.dispatcher.round()

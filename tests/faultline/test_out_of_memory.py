@@ -1,6 +1,7 @@
-"""A batch for which there is no memory: its sender is asked to come again, and whoever looks after the service is told.
+"""A batch for which there is no memory: its sender is asked to retry, and the operator is notified.
 
-The same under a real limit of the process, where nobody knows what fails first: tests/collector/test_service_exhausted.py.
+The same under a real limit of the process, where it is random what fails first:
+tests/collector/test_service_exhausted.py.
 """
 
 from __future__ import annotations

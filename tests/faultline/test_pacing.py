@@ -37,7 +37,7 @@ def first_time(made: Pacing, clock: Clock, *, behind: bool, stored: int = 0) -> 
     [
         (False, False, True, PROMPT_S),  # a job's end is answered in time
         (False, True, False, PROMPT_S),
-        (False, True, True, LONGEST_PAUSE),  # hours of lines come in seconds
+        (False, True, True, LONGEST_PAUSE),  # hours of lines arrive within seconds
         (True, True, False, LONGEST_PAUSE),
         (True, True, True, LONGEST_PAUSE),
     ],
@@ -55,8 +55,8 @@ def test_while_lines_wait_a_round_over_many_begins_when_it_takes_a_twentieth_of_
     made = Pacing()
     made.done(0.1, MANY_LINES, full=True, behind=True, busy=True, stored=MANY_LINES)
     pause = 0.1 * BEHIND_PAUSE
-    assert first_time(made, clock, behind=True, stored=MANY_LINES) == pytest.approx(pause, abs=0.11)  # nothing came
-    clock.now += 1.0  # five times as many came meanwhile: the round would take five times as long
+    assert first_time(made, clock, behind=True, stored=MANY_LINES) == pytest.approx(pause, abs=0.11)  # nothing arrived
+    clock.now += 1.0  # five times as many arrived meanwhile: the round would take five times as long
     waited = pause + 1.0 + first_time(made, clock, behind=True, stored=6 * MANY_LINES)
     assert waited == pytest.approx(5 * pause, abs=0.25)
     assert made.is_time(behind=True, stored=6 * MANY_LINES)

@@ -146,7 +146,7 @@ def test_wrong_use_is_one_line_and_exit_2(arguments: tuple[str, ...], message: s
 
 
 def test_a_service_is_asked_and_its_errors_have_a_place(data: Path) -> None:
-    """The same command against a running service: several statements, a plan, an error with its place."""
+    """The same command against a running service: several statements, a plan, an error with its position."""
     import socket
     import threading
     import time

@@ -1,4 +1,4 @@
-"""What answers on a receiver's path to who reads where lines are sent."""
+"""What a receiver's path answers to a request with a method other than its own."""
 
 from __future__ import annotations
 

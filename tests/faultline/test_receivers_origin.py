@@ -1,4 +1,4 @@
-"""Pages of other sites send no lines: every receiver's path, every method, and a name given to our address meanwhile."""
+"""Pages of other sites cannot send lines: every receiver's path, every method, and DNS rebinding to our address."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_report_is_served_with_its_style_and_without_scripts_and_refuses_in_wo
 
 
 def test_the_service_describes_all_its_routes(tmp_path: Path) -> None:
-    """The whole service, not only the web room: a route of ours whose types cannot be named breaks the page of all."""
+    """The whole service, not only the web package: a route of ours whose types cannot be named breaks everybody's page."""
     with open_store(None) as store:
         client = TestClient(build_app(Service(validate({"data": str(tmp_path)}, "test"), store)))
         paths = client.get("/api/v1/openapi.json").json()["paths"]
@@ -121,7 +121,7 @@ def test_the_service_describes_all_its_routes(tmp_path: Path) -> None:
 def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart on a big store: minutes of concluding, which no sender waits for, and the pages say so."""
+    """A restart on a big store: minutes of concluding, during which no sender waits, and the pages report it."""
     go_on = threading.Event()
     monkeypatch.setattr(Ticker, "tick", lambda self: go_on.wait(60) and TickReport())
     monkeypatch.setattr(service, "LOOK_S", 0.0)

@@ -1,4 +1,4 @@
-"""What stands at the other end of a command: a reader that has seen enough, a locale that knows no umlauts, a fault of ours."""
+"""Conditions at the other end of a command: a reader that stops early, a locale without umlauts, a bug of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees at a terminal: widths, colours, order; and that a pipe gets the same words without them."""
+"""Output on a terminal: widths, colours, order; and a pipe gets the same words without them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @cache
 def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
-    """Standard output of the command at a terminal so many columns wide; asked once for each, since the store stays as it is."""
+    """Standard output of the command on a terminal with this many columns; cached, since the store does not change."""
     reader, writer = os.openpty()
     command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
     child = subprocess.Popen(
@@ -42,7 +42,7 @@ def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
     try:
         while part := os.read(reader, 65536):
             stated += part
-    except OSError:  # how Linux says that the other end is closed
+    except OSError:  # Linux's way to report that the other end is closed
         pass
     os.close(reader)
     child.communicate(timeout=120)
@@ -88,7 +88,7 @@ def test_why_fits_a_terminal_says_first_what_to_do_and_leaves_lines_and_commands
     assert "      scontrol update nodename=gpu02 state=drain reason='link eth0 down'" in lines
     whole = ("scontrol", "mgmt_flap_long/", "igb 0000", "error: Nodes", "Killing JobId")
     assert [line for line in lines if len(line) > 80 and not any(words in line for words in whole)] == []
-    # What runs on is indented below its own beginning.
+    # Continuation lines are indented below their beginning.
     after = lines.index(next(line for line in lines if line.startswith("  - Drain gpu02")))
     assert lines[after + 1].startswith("    ") and not lines[after + 1].startswith("  - ")
 

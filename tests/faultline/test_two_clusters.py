@@ -32,7 +32,7 @@ PAGE = {"accept": "text/html"}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """East lost gpu02's link, west is the same cluster without one of its logs: it knows less of why."""
+    """East lost gpu02's link; west is the same cluster without one of its logs, so less is known."""
     folder = tmp_path_factory.mktemp("clusters")
     capture, parser = CAPTURES / "mgmt_flap_long", LineParser()
     west = [capture / "slurm" / "sacct.psv", capture / "hosts" / "ctl", capture / "jobs"]
@@ -162,7 +162,7 @@ def test_lines_of_a_host_can_be_asked_by_cluster(pages: TestClient) -> None:
     assert of() == {"east", "west"} and of(cluster="west") == {"west"}
 
 
-#: Of each: the clusters that lines, accounting and witnesses name, the setting, what is the same, what is doubted.
+#: For each: the clusters named by lines, accounting and other evidence, the setting, what is the same, what is doubted.
 NAMES: dict[str, tuple[list[str | None], list[str], list[str], str | None, list[str], list[str]]] = {
     "one cluster under two names": (["west"], ["mini"], [], "west", ["mini"], []),
     "lines without a name are the setting's": (["west", None], ["mini"], ["mini", "west"], "west", ["mini"], []),
@@ -211,16 +211,16 @@ def test_one_cluster_under_two_names_gets_one_where_nothing_speaks_for_a_second(
 @pytest.mark.parametrize(
     ("sql", "doubted"),
     [
-        ("UPDATE raw.logs SET host = 'elsewhere'", True),  # no node of its jobs speaks under the setting's name
+        ("UPDATE raw.logs SET host = 'elsewhere'", True),  # no node of its jobs logs under the setting's name
         ("INSERT INTO intake.sources (host, first_seen, last_seen) VALUES ('n1', '2026-11-21 10:00', '2026-11-21 10:04')", True),
         ("INSERT INTO intake.sources (host, first_seen, last_seen) VALUES ('n1', '2026-11-21 10:00', '2026-11-21 10:06')", False),
-        ("INSERT INTO intake.nodes (host, cluster) VALUES ('n1', 'mini')", True),  # an agent says so itself
+        ("INSERT INTO intake.nodes (host, cluster) VALUES ('n1', 'mini')", True),  # reported by an agent itself
         ("INSERT INTO intake.nodes (host, cluster) VALUES ('n1', NULL)", False),
     ],
 )  # fmt: skip
 def test_a_second_cluster_that_has_not_spoken_much_yet_keeps_its_name(sql: str, doubted: bool) -> None:
     with open_store(None) as store:
-        Ledger(store, "spool")  # makes the tables of the way in
+        Ledger(store, "spool")  # creates the tables of the receiving side
         named(store, ["west"], ["mini"])
         store.cursor().execute(sql)
         assert bool(two_names(store, "west")) is doubted
@@ -298,5 +298,5 @@ def test_a_lemon_is_one_clusters_node(data: Path) -> None:
         section = reports.run(store, "failure-patterns").section("nodes")
         assert {row["cluster"]: row["lemon"] for row in section.tables[0].rows} == {"east": True, "west": False}
         assert section.notes == ("Lemons over all that is stored: gpu02@east.",)
-        store.set_fact(lemons.FACT, '["gpu02"]')  # as versions before wrote it
+        store.set_fact(lemons.FACT, '["gpu02"]')  # as earlier versions wrote it
         assert result(store)["lemons"] == ["gpu02"]

@@ -1,4 +1,4 @@
-"""Upkeep: the service and the command close days and drop old ones as the configuration says."""
+"""Upkeep: the service and the command close days and drop old ones according to the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A second engine, in plain Python and Polars: as much of the door as needs no SQL, so that the suite proves to be of no engine.
+"""A second engine, in plain Python and Polars: the part of the protocol without SQL, which shows that the suite is
+neutral.
 
 It answers questions for whole tables only: plain columns, equal to given values, in the order of a column.
 """
@@ -26,7 +27,7 @@ Row = dict[str, Any]
 
 
 def _holds(where: Any, row: Row) -> bool:
-    """Whether ``column == value [and ...]`` is true of a row."""
+    """Is ``column == value [and ...]`` true for a row?"""
     if where is None:
         return True
     parts = getattr(where, "clauses", None)
@@ -36,7 +37,7 @@ def _holds(where: Any, row: Row) -> bool:
 
 
 class MemoryWriter:
-    """Changes to tables that are kept if all goes well."""
+    """Changes to tables that are kept if everything succeeds."""
 
     def __init__(self, tables: dict[str, list[Row]], note: Callable[[str, Change], None]) -> None:
         self._tables, self._note = tables, note
@@ -94,7 +95,7 @@ class MemoryWriter:
 
 
 class MemoryStore:
-    """One store in this process; it is gone with it."""
+    """A store in this process; it ends with it."""
 
     folder: Path | None = None
     read_only = False
@@ -172,7 +173,7 @@ class MemoryStore:
         return Changes(until, self._log.between(since.batch, self._batch, tables), rows)
 
     def seal(self, *, least: int) -> Sealed:
-        """Lines are in no order here."""
+        """Lines are not sorted here."""
         return Sealed()
 
     def add_filters(self) -> None: ...

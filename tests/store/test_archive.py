@@ -1,4 +1,4 @@
-"""The archive: closed days lie in files, and every question is answered as before."""
+"""The archive: closed days are in files, and every question is answered as before."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(count: int, day: datetime = DAY, **columns: Any) -> pl.DataFrame:
-    """Lines of 20 hosts over a day, as RFC 3164 and with a few oddities: no time, bytes that are no text, events."""
+    """Lines of 20 hosts over a day, as RFC 3164 and with a few oddities: no time, bytes that are not text, events."""
     rows = []
     for n in range(count):
         time = day + timedelta(seconds=n * 37 % 86400)
@@ -203,7 +203,7 @@ def test_events_have_row_groups_of_their_own(filled: DuckStore) -> None:
 
 
 def test_lines_left_alone_leave_their_segments(filled: DuckStore) -> None:
-    """A midnight's segment: nearly all of its lines are archived, the rest find a new place."""
+    """A midnight's segment: nearly all of its lines are archived, the rest moves to a new segment."""
     archive.close_days(filled, TODAY, least=1)
     (loose,) = filled.rows("SELECT count(*) AS n FROM raw.logs WHERE block = 0")
     assert loose["n"] == 500 and filled.rows("SELECT * FROM raw.log_segments WHERE first_block > 0") == []
@@ -255,7 +255,7 @@ def test_lines_that_change_while_they_are_written_are_written_anew(
         {"cluster": "b", "n": 1}
     ]
     assert filled.rows("SELECT count(*) AS n FROM raw.log_view")[0]["n"] == 3550
-    assert archive.damaged(filled) == []  # nothing is left of the tries
+    assert archive.damaged(filled) == []  # nothing is left of the attempts
 
 
 def test_a_failure_leaves_the_day_where_it_was(
@@ -331,7 +331,7 @@ def test_the_cluster_that_is_learned_later_is_that_of_archived_lines(filled: Duc
 def test_queries_read_the_archive_and_no_other_file(filled: DuckStore, tmp_path: Path) -> None:
     archive.close_days(filled, TODAY, least=1)
     (tmp_path / "secret.csv").write_text("a\n1\n")
-    assert kql.run(filled.cursor(), "Logs | count").rows == [[3550]]  # which shuts the database off
+    assert kql.run(filled.cursor(), "Logs | count").rows == [[3550]]  # which closes the database to files
     (path,) = filled.rows("SELECT min(file) AS file FROM raw.archive")
     known = tmp_path / "archive" / path["file"]
     for text in (
@@ -341,7 +341,7 @@ def test_queries_read_the_archive_and_no_other_file(filled: DuckStore, tmp_path:
     ):
         with pytest.raises(duckdb.PermissionException):
             filled.cursor().execute("SELECT * FROM read_csv(?)", [text])
-    archive.close_days(filled, TODAY + timedelta(days=1), least=1)  # writing goes on
+    archive.close_days(filled, TODAY + timedelta(days=1), least=1)  # writing continues
     assert filled.rows("SELECT count(*) AS n FROM raw.logs") == [{"n": 0}]
 
 
@@ -359,7 +359,7 @@ def test_a_lost_file_is_named_and_the_rest_is_read(filled: DuckStore, tmp_path: 
         assert len(wrong) == 3
         assert rows[0]["file"] in wrong[0] + wrong[1] and "missing" in wrong[0] + wrong[1] and "strange" in wrong[2]
         assert store.rows("SELECT count(*) AS n FROM raw.log_view")[0]["n"] == 3550 - rows[0]["lines"]
-    assert (tmp_path / "archive/2026-02-27/strange.parquet").exists()  # what is not ours is not touched
+    assert (tmp_path / "archive/2026-02-27/strange.parquet").exists()  # a foreign file is not touched
 
 
 def test_retention_drops_whole_days_everywhere(filled: DuckStore, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_retention_drops_whole_days_everywhere(filled: DuckStore, tmp_path: Path
         "SELECT job_id FROM raw.steps"
     ) == [{"job_id": 3}]
     assert kql.run(filled.cursor(), "Logs | count").rows == [[500]]
-    assert len(files(tmp_path)) == 2  # readers may have them open still
+    assert len(files(tmp_path)) == 2  # readers may still have them open
     archive.close_days(filled, date(2026, 2, 27), least=1)
     assert files(tmp_path) == [] and registered(filled) == []
     assert archive.drop_before(filled, date(2026, 3, 9)).lines == 500
@@ -404,5 +404,5 @@ def test_a_day_is_divided_into_slices_that_fit() -> None:
     assert found[0].start == DAY and found[-1].end == DAY + timedelta(days=1)
     assert all(a.end == b.start or a.start == b.start for a, b in pairwise(found))
     made = archive_file.parts(found)
-    # A second is not torn apart: what lies behind it begins the next file.
+    # A second is not split: what follows it begins the next file.
     assert [[s.lines for s in part] for part in made] == [[600, 300, 666, 666, 666], [10]]

@@ -1,4 +1,4 @@
-"""An event keeps all its lines, however they came."""
+"""An event keeps all its lines, however they arrived."""
 
 from __future__ import annotations
 

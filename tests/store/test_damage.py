@@ -1,4 +1,7 @@
-"""A write-ahead log with flipped bytes: said, kept, and never taken for none. What a kill leaves: removed, and said."""
+"""A write-ahead log with flipped bytes is reported, kept, and never ignored.
+
+The remains of a kill are removed, and reported.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from store.duckdb import commit_mark as mark
 from store.duckdb import damage, log_head
 from store.duckdb.store import DATABASE, StoreError
 
-#: Stores facts, and is gone without a word: all since the first checkpoint lies in the log.
+#: Stores facts, and is killed: everything since the first checkpoint is in the log.
 KILLED = """
 import os, sys
 from pathlib import Path
@@ -69,11 +72,15 @@ def entries(log: bytes, start: int) -> list[int]:
 
 
 def places(log: bytes) -> dict[str, int]:
-    """What is flipped, by name: every kind of byte of the head, and low and high bytes of the lengths of some entries."""
+    """The flipped bytes, by name.
+
+    They are every kind of byte of the head, and low and high bytes of the lengths of some entries.
+    """
     head = log_head.read_head(log)
     assert head is not None
     first = head.database_at.start
-    # A byte of the identifier from 0x80 on takes two. Of the second the engine keeps bit 0, which the flip of 0x5A does not touch.
+    # A byte of the identifier from 0x80 on takes two. The engine keeps bit 0 of the second, which the flip of 0x5A does
+    # not affect.
     second_bytes = [at for at in head.database_at if log[at - 1] >= 0x80 and at > first]
     first_bytes = [at for at in head.database_at if at not in second_bytes]
     assert len(first_bytes) == 16
@@ -92,7 +99,10 @@ def places(log: bytes) -> dict[str, int]:
 def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
     tmp_path: Path, killed: tuple[bytes, bytes, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever byte is flipped, one of three holds: the store is refused, all facts are there, or it says what is missing."""
+    """Whatever byte is flipped, one of three holds.
+
+    The store is refused, all facts are there, or it reports what is missing.
+    """
     outcomes: dict[str, list[str]] = {"refused": [], "nothing lost": [], "loss reported": []}
     for name, at in places(killed[1]).items():
         folder = lay(tmp_path / f"at {at}", killed, at)
@@ -129,7 +139,7 @@ def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
 
 @given(st.binary(min_size=16, max_size=16), st.integers(0, 2**64 - 1), st.binary(max_size=40))
 def test_a_head_is_read_whatever_its_random_bytes_are(database: bytes, checkpoint: int, behind: bytes) -> None:
-    """The engine's layout, written here anew; the identifier may hold the two bytes that end an object."""
+    """The engine's layout, written here independently; the identifier may contain the two bytes that end an object."""
 
     def varint(value: int) -> bytes:
         return (bytes([value & 0x7F | 0x80]) + varint(value >> 7)) if value > 0x7F else bytes([value])
@@ -144,7 +154,7 @@ def test_a_head_is_read_whatever_its_random_bytes_are(database: bytes, checkpoin
 
 
 def test_an_end_that_a_crash_tore_off_is_no_loss(tmp_path: Path, killed: tuple[bytes, bytes, bytes]) -> None:
-    """What was never committed: half an entry behind the last commit."""
+    """What was never committed: half an entry after the last commit."""
     folder = lay(tmp_path / "data", killed, None)
     with damage.wal_of(folder / DATABASE).open("ab") as file:
         file.write((5000).to_bytes(8, "little") + bytes(100))

@@ -1,6 +1,6 @@
-"""What every engine does behind the door (``store.door``). A second engine is one more entry of ``ENGINES`` and runs this as it is.
+"""What every engine does behind the protocol (``store.door``). A second engine is one more entry of ``ENGINES``.
 
-Tests of ``plain`` ask for whole tables only: they hold for an engine that knows no SQL as well (``tests.store.memory_engine``).
+Tests of ``plain`` query whole tables only: they hold for an engine without SQL as well (``tests.store.memory_engine``).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ ENGINES: dict[str, Callable[[Path], Door]] = {
     "duckdb-file": lambda folder: open_store(folder / "store"),
     "duckdb-memory": lambda folder: open_store(None),
 }
-#: The same, and one that knows no SQL.
+#: The same, and one without SQL.
 PLAIN: dict[str, Callable[[Path], Any]] = {**ENGINES, "plain-memory": lambda _: MemoryStore()}
-#: Engines that keep what they hold, as functions that open it again.
+#: Persistent engines, as functions that open them again.
 KEEPING = ("duckdb-file",)
 
 
@@ -179,7 +179,7 @@ def test_positions_of_streams_are_stored_with_their_step(plain: Door) -> None:
 
 
 class Heard:
-    """A listener that writes down what it is given."""
+    """A listener that records what it is given."""
 
     def __init__(self, store: Door) -> None:
         self.store, self.rows, self.digested = store, [], 0
@@ -202,7 +202,7 @@ def test_listeners_are_given_what_was_stored_and_nothing_else(plain: Door) -> No
     assert (received.rows, received.digested, plain.is_notifying) == ([("logs", ["a", "b"])], 1, False)
     del received
     gc.collect()
-    assert not plain.listeners  # nobody held on to it
+    assert not plain.listeners  # no reference is left
 
 
 def failing(_: Writer) -> None:
@@ -338,7 +338,7 @@ def test_what_was_stored_is_there_after_reopening(kept: Door, tmp_path: Path, re
     kept.close()
     again = ENGINES[KEEPING[0]](tmp_path)
     try:
-        again.migrate()  # changes nothing that is there
+        again.migrate()  # changes nothing that exists
         assert texts(again) == ["a"]
         assert again.health().well
     finally:
@@ -470,7 +470,7 @@ def test_the_door_is_whole(door: Door) -> None:
 
 
 def test_every_part_of_the_door_is_tested_through_it() -> None:
-    """Each name of the protocol is used by a test of this suite, on something that is called as its fixtures are."""
+    """Each name of the protocol is used by a test of this suite, on an object with the name of its fixtures."""
     suite = list(Path(__file__).parent.glob("test_door*.py"))
     used = {
         node.attr

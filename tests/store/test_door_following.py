@@ -1,4 +1,4 @@
-"""Following what is new, and putting right what is stored, as every engine does it behind the door (``store.door``)."""
+"""Following new rows, and amending stored ones, as every engine does it behind the protocol (``store.door``)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def new(store: Door, since: Mark) -> list[str]:
 
 
 def here(store: Door) -> Mark:
-    """Up to where a reader is who has read all."""
+    """The position of a reader that has read everything."""
     return store.changes(TABLES).until
 
 
@@ -77,7 +77,7 @@ def rename(store: Door, raw: str) -> None:
         writer.amend(sa.update(LOGS).where(LOGS.c.raw == raw).values(host="gpu09"))
 
 
-#: What is done to a store with the lines a and b, and what a reader is told who has read those.
+#: Changes to a store with the lines a and b, and the resulting news for a reader of those two.
 CHANGED = {
     "nothing": (lambda _: None, {}),
     "lines": (lambda store: store.append({"logs": logs("c", "d")}), {"logs": Change(added=2)}),
@@ -127,7 +127,7 @@ def test_who_was_never_there_reads_all(door: Door) -> None:
 def test_marks_of_another_instance_are_too_old(plain: Door, mark: Mark) -> None:
     assert plain.changes(TABLES, mark).too_old
     assert plain.changes(TABLES, here(plain)._replace(instance=mark.instance)).too_old
-    assert plain.changes(TABLES, here(plain)._replace(batch=10_000)).too_old  # of a time that has not been here
+    assert plain.changes(TABLES, here(plain)._replace(batch=10_000)).too_old  # of a time that has not been reached here
 
 
 def test_each_step_has_a_greater_number(plain: Door) -> None:
@@ -171,8 +171,10 @@ _STEPS = {
 def test_whatever_happens_new_rows_are_found(
     engine: str, tmp_path: Path, steps: list[str], data: st.DataObject
 ) -> None:
-    """Readers from every moment on: the numbers add up to the rows that there are, and no added row is missed; where none was removed
-    or moved, exactly the added ones are found."""
+    """Readers from every moment on: the numbers add up to the existing rows, and no added row is missed.
+
+    If none was removed or moved, exactly the added ones are found.
+    """
     with tempfile.TemporaryDirectory(dir=tmp_path) as folder, ENGINES[engine](Path(folder)) as store:
         marks: list[tuple[Mark, int, set[str]]] = []
         for number, step in enumerate(steps):
@@ -206,7 +208,7 @@ def test_a_mark_holds_after_reopening(kept: Door, tmp_path: Path) -> None:
 
 
 def test_archived_lines_are_only_moved_and_dropped_ones_are_gone(kept: Door) -> None:
-    many = pl.concat([logs("old")] * 25_000)  # an engine may leave a day with few lines as it is
+    many = pl.concat([logs("old")] * 25_000)  # an engine may leave a day with few lines unchanged
     kept.append({"logs": pl.concat([many, logs("new", at=T0 + timedelta(days=9))])})
     mark = here(kept)
     assert kept.close_days(date(2026, 1, 10), hot_days=2).lines == many.height

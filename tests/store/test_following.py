@@ -1,4 +1,4 @@
-"""New rows are found by DuckDB's numbers of rows, also where a checkpoint gives all rows other ones."""
+"""New rows are found by DuckDB's row numbers, even if a checkpoint renumbers all rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store.duckdb.store import DuckStore
 from store.tables import METRICS
 
 T0 = datetime(2026, 1, 1)
-#: More than a row group of DuckDB: it is whole groups that a checkpoint gives up.
+#: More than a row group of DuckDB: a checkpoint drops whole groups.
 MANY = 300_000
 
 
@@ -75,7 +75,7 @@ def test_batches_are_forgotten_and_older_marks_are_too_old(tmp_path: Path, monke
 
 
 def test_another_version_that_wrote_in_between_makes_marks_too_old(tmp_path: Path) -> None:
-    """One that counts transactions and knows no batches; and one from before either, whose store has no log of them."""
+    """One version that counts transactions and knows no batches; and an older one, whose store has no log of either."""
     with DuckStore(tmp_path / "s") as store:
         store.append({"metrics": samples(0, 1)})
         mark = store.changes(("metrics",)).until
@@ -114,7 +114,7 @@ def test_a_store_that_lost_commits_is_another_instance(tmp_path: Path) -> None:
         store.append({"metrics": samples(1, 5)})
         lost = store.changes(("metrics",)).until
     for path, content in files.items():
-        path.write_bytes(content)  # an older copy is put in its place
+        path.write_bytes(content)  # an older copy replaces it
     with DuckStore(tmp_path / "s") as store:
         assert store.lost
         assert all(store.changes(("metrics",), one).too_old for one in (mark, lost))
@@ -134,13 +134,13 @@ def test_a_writer_in_a_hurry_leaves_checkpoints_to_others_only_meanwhile() -> No
 
 
 def test_rows_that_are_committed_while_it_is_looked_at_are_not_left_out() -> None:
-    """The answer is of the moment of the look, and so are the places: also those of a table that only changed just before it."""
+    """The answer is of the moment of the look, and so are the row numbers, even of a table that changed just before it."""
     log = ChangeLog("store", 0, [(1, {"logs": Change(1)})])
     asked: list[str] = []
 
     def rows(sql: str, _: object) -> list[dict[str, Any]]:
         asked.append(sql)
-        if len(asked) == 2:  # the first look counts, the second finds where lines end; another writer was faster
+        if len(asked) == 2:  # the first query counts, the second finds the end of lines; another writer was faster
             log.add(2, {"jobs": Change(3)})
         names = re.findall(r"AS ((?:end|count)_\w+)", sql)
         return [{"batch": 1 if len(asked) < 2 else 2, **dict.fromkeys(names, 5)}]

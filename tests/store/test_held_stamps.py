@@ -1,4 +1,7 @@
-"""A store of an older version holds rows of the year 2099; opened for writing, it believes them no longer, and says so."""
+"""A store of an older version has rows of the year 2099.
+
+Opened for writing, it no longer believes them, and reports it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def rows(table: str, *reported: dict[str, Any]) -> pl.DataFrame:
 
 
 def older(folder: Path) -> None:
-    """As a version wrote it that held nothing."""
+    """As written by a version without that check."""
     with open_store(folder) as store:
         entries = [FileEntry(path=name, cluster="c", host="n1", kind="lines", source="kernel", reason="", consumed=1, digest="x", lines=3,
                              events=3, unparsed=0, warnings=[]) for name in ("n1/syslog", "n1/ahead")]  # fmt: skip
@@ -77,7 +80,7 @@ def test_stamps_that_came_before_they_were_are_held(opened: DuckStore) -> None:
     held = {(r["file"], r["line"]): r["time"] for r in found if "future" in r["tags"]}
     assert held == {("syslog:n1", 2): THEN + timedelta(seconds=1), ("n1/syslog", 2): None}
     assert all(r["sender_time"] == LATER and r["time_quality"] == "received" for r in found if "future" in r["tags"])
-    # A day ahead may be a zone; and of a file that is wholly ahead, who loaded it may have had the wrong clock.
+    # A day ahead may be a zone; for a file that is wholly ahead, the clock of the loading machine may have been wrong.
     assert {r["time"] for r in found if "future" not in r["tags"]} == {
         THEN,
         THEN + timedelta(hours=20),

@@ -1,4 +1,4 @@
-"""Heads as forms: whatever a line looks like it comes back to the byte, and heads that columns tell are not kept."""
+"""Line heads as forms: every line is restored to the byte, and heads that follow from columns are not stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOON = datetime(2026, 6, 1, 12, 0, 0)
 
 
 def through(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """(form, line as it comes back) of each row."""
+    """(form, restored line) of each row."""
     connection = duckdb.connect()
     connection.register("incoming", logs_for_storage(frame("logs", rows)).with_row_index("id").to_arrow())
     connection.execute(f"""CREATE TABLE made AS SELECT *, coalesce(message, substr(raw, msg_start + 1)) AS said,
@@ -37,7 +37,7 @@ def line(head: str, message: str = "link is down", **columns: Any) -> dict[str, 
 
 
 def shown(form: str) -> str:
-    """A form as one reads it: ``{way of the stamp, fraction, seconds ahead}`` and ``{letter}`` of a column."""
+    """A form in readable notation: ``{kind of timestamp, fraction, seconds ahead}`` and ``{letter}`` of a column."""
     kind, mark, digits, ahead, letters, before, *texts = form.split(SEPARATOR)
     out = before + (f"{{{kind}{mark}{digits} {ahead}}}" if kind else "") + texts[0]
     for letter, text in zip(COLUMNS, texts[1:], strict=True):
@@ -85,7 +85,7 @@ def test_what_columns_show_is_not_kept(row: dict[str, Any], expected: str) -> No
 @pytest.mark.parametrize(
     "row",
     [
-        line("Jun  1 11:59:07 gx01 sshd[4242]: ", time=datetime(2026, 6, 7)),  # the stamp was not believed
+        line("Jun  1 11:59:07 gx01 sshd[4242]: ", time=datetime(2026, 6, 7)),  # the timestamp was not believed
         line("Feb 30 12:00:00 gx01 sshd[4242]: "),
         line("2026-06-01T12:00:60Z gx01 sshd[4242]: "),
         line("Jun  1 12:00:00.5 gx01 sshd[1]: "),  # neither fraction nor process id are the line's

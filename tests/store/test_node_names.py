@@ -1,4 +1,4 @@
-"""The list of nodes: since when a state is told, whoever asks for it again and again."""
+"""The list of nodes: since when a state holds, however often it is polled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from store.questions import nodes
     ("states", "since"),
     [
         (["idle"], 0),
-        (["idle", "idle", "idle"], 0),  # polled: it is idle since the first of them
-        (["idle", "DOWN*", "down*"], 1),  # spelled as accounting and as scontrol do
+        (["idle", "idle", "idle"], 0),  # polled: idle since the first of them
+        (["idle", "DOWN*", "down*"], 1),  # spelled as in accounting and in scontrol
         (["idle", "down*", "idle", "idle"], 2),
         (["idle", None, "idle"], 2),  # unknown between
     ],

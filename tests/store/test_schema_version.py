@@ -1,4 +1,4 @@
-"""A store that a newer version wrote is refused, by whoever opens it, and stays as it was."""
+"""A store that a newer version wrote is refused by every way to open it, and stays unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from store.duckdb.store import DATABASE, StoreError
 
 
 def told(folder: Path, value: str) -> None:
-    """The store says another version of itself."""
+    """Makes the store report another version."""
     with duckdb.connect(str(folder / DATABASE)) as connection:
         connection.execute("UPDATE model.facts SET value = ? WHERE name = 'schema_version'", [value])
 
@@ -28,7 +28,7 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path, version: str, r
     with pytest.raises(StoreError, match=rf"schema {version}.*install that one.*--data"):
         open_store(tmp_path, read_only=read_only)
     assert hashlib.sha256((tmp_path / DATABASE).read_bytes()).digest() == before
-    told(tmp_path, str(VERSION))  # nobody holds it
+    told(tmp_path, str(VERSION))  # no process holds it
     open_store(tmp_path, read_only=read_only).close()
 
 

@@ -165,7 +165,7 @@ def built(texts: list[str]) -> tuple[TextFilter, list[str]]:
 
 
 def completions(test: Test, words: list[str]) -> list[str] | None:
-    """The words that half a word may be part of, as the engine is asked for them; None when they are too many."""
+    """The words that a partial word may be part of, from the engine; None if there are too many."""
     found = [
         word
         for word in words
@@ -175,7 +175,7 @@ def completions(test: Test, words: list[str]) -> list[str] | None:
 
 
 def candidates(phrase: Phrase, texts: list[str]) -> list[int]:
-    """The blocks that may hold the phrase."""
+    """The blocks that may contain the phrase."""
     made, words = built(texts)
     left = np.ones(len(texts), bool)
     for test in phrase.tests():
@@ -217,7 +217,7 @@ def test_letters_that_fold_to_ascii_always_pass(letter: str) -> None:
 
 
 def test_no_other_character_folds_to_ascii() -> None:
-    """What `lower` of the engine does, and what its (?i) matches, over all of Unicode."""
+    """The engine's `lower`, and the matches of its (?i), over all of Unicode."""
     found = duckdb.sql("""SELECT c FROM (SELECT chr(range::INTEGER) AS c FROM range(128, 1114112) WHERE range NOT BETWEEN 55296 AND 57343)
         WHERE regexp_matches(lower(c), '[a-z0-9]') OR regexp_matches(c, '(?i)[a-z0-9]')""").fetchall()
     assert sorted(c for (c,) in found) == sorted(FOLDS_TO_ASCII)

@@ -1,4 +1,4 @@
-"""The functions that questions use: each is named for whoever writes a second engine, and texts of ours cannot break out."""
+"""The functions that questions use: all are listed for authors of a second engine, and our texts cannot break out."""
 
 from __future__ import annotations
 

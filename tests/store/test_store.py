@@ -1,4 +1,4 @@
-"""The store: all or nothing, texts as they came, and a clear word where another process holds it."""
+"""The store: all or nothing, texts unchanged, and a clear message if another process holds it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_messages_come_back_as_they_were(raw: str, message: str) -> None:
 @settings(max_examples=examples(12), deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=20))
 def test_any_header_and_message_come_back(pairs: list[tuple[str, str]]) -> None:
-    """The store keeps the message as a place in the raw line: counted in characters by Polars, read by DuckDB."""
+    """The store keeps the message as an offset in the raw line: counted in characters by Polars, read by DuckDB."""
     lines = [(head + message, message) for head, message in pairs]
     with open_store(None) as store:
         store.add({"logs": logs(*lines)})
@@ -165,7 +165,7 @@ def test_states_of_nodes_are_reported_by_the_log_where_slurm_was_not_asked(tmp_p
                     for s, event, text, reported in stated
                 ],
             )
-            connection.execute(  # another cluster's node of the same name was asked
+            connection.execute(  # another cluster's node of the same name was polled
                 "INSERT INTO model.node_states (time, cluster, host, state) VALUES ('2026-01-01 00:00:05', 'other', 'gpu03', 'IDLE')"
             )
             connection.execute(
