@@ -1,3 +1,3 @@
-"""The front door: commands, configuration, the service that wires the rooms."""
+"""The entry points: commands, configuration, and the service that wires the packages together."""
 
 __version__ = "0.1.0"

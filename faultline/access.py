@@ -1,7 +1,7 @@
-"""Where a command finds its data: a store in this process, or a running service.
+"""Where a command gets its data: from a store in this process, or from a running service.
 
-``--data`` opens a store; ``--server`` (or FAULTLINE_SERVER) asks a service; with neither, a service on the default
-address is asked if one runs there, else ``./faultline-data`` is opened.
+``--data`` opens a store; ``--server`` (or FAULTLINE_SERVER) queries a service; with neither, a service on the default
+address is queried if one runs there, else ``./faultline-data`` is opened.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from store.door import Door
 from store.errors import StoreError
 from store.questions import runs
 
-#: How long a service is given to answer a question, in seconds.
+#: Timeout for a service's answer, in seconds.
 LONGEST_S = 100.0
 
 
 class Access(Protocol):
-    """What commands ask. Times are naive UTC."""
+    """The queries of commands. Times are naive UTC."""
 
     def result(self) -> dict[str, Any]:
         """corr-result/1 with all details."""
@@ -47,16 +47,16 @@ class Access(Protocol):
         """Every known run: run_key, job_id, state."""
 
     def sources(self, search: str | None) -> dict[str, Any]:
-        """What ``GET /api/v1/sources`` answers, all its pages as one."""
+        """The answer of ``GET /api/v1/sources``, all its pages as one."""
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
-        """Puts ``lines`` into each event of the evidence on run ``key`` that was said in several lines."""
+        """Adds ``lines`` to each multi-line event in the evidence on run ``key``."""
 
     def close(self) -> None: ...
 
 
 def open_for_reading(data: Path) -> Door:
-    """A store for reading. Raises ``CommandError`` (also for a store that a service holds, naming its address)."""
+    """A store for reading. Raises ``CommandError`` (also for a store held by a service, with its address)."""
     try:
         return open_store(data, read_only=True)
     except StoreError as error:
@@ -64,7 +64,7 @@ def open_for_reading(data: Path) -> Door:
 
 
 def open_for_writing(data: Path) -> Door:
-    """A store to write to, in a folder that is shut to others. Raises ``CommandError``."""
+    """A store for writing, in a folder closed to others. Raises ``CommandError``."""
     for warning in private.begin(data):
         print(f"faultline: {warning}", file=sys.stderr)
     try:
@@ -141,7 +141,7 @@ class Local:
 
 
 class Remote:
-    """A running service, asked over HTTP."""
+    """A running service, queried over HTTP."""
 
     def __init__(self, server: str) -> None:
         self.server = (server if "://" in server else f"http://{server}").rstrip("/")

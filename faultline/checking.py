@@ -1,5 +1,5 @@
-"""``faultline check``: is what we were given right? Everything wrong is named with file, entry and reason, and what of the site is
-open with the way to shut it; that may be meant, and is not wrong."""
+"""``faultline check``: validates configuration and data. Every problem is reported with file, entry and reason, and so
+is everything at the site that is open, with the way to close it; openness may be intended and is not a problem."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:
-    """Prints a line per part; exit 1 if something is wrong, 2 if a part could not be looked at. ``tried``: further edge files, on
-    top of those of the configuration."""
+    """Prints a line per part; exit 1 for a problem, 2 if a part could not be checked. ``tried``: further edge files, in
+    addition to those of the configuration."""
     from parsers import patterns
     from parsers.sources import unwritten
 
@@ -41,7 +41,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
-    wrong += extensions.problems()  # of patterns and edges too, which were tried
+    wrong += extensions.problems()  # includes those of patterns and edges, which were tried
     barred, opened = _ways_in(settings, config)
     wrong += barred
     opened += unwritten(catalogue.entries)
@@ -77,13 +77,13 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     return 1 if wrong else 0
 
 
-#: So many hosts are named.
+#: Most hosts listed by name.
 NAMED = 5
 
 
 def unproven_kernels(store: Asks) -> list[str]:
-    """What of the kernel's lines other processes of their hosts can write too, since its ring was not collected: a line of text each
-    for hosts whose logs keep no facility, and for the others."""
+    """Kernel lines that other processes of their hosts could have written, since the kernel ring was not collected: one
+    line of text for hosts whose logs record no facility, one for the others."""
     found = store.ask(kernel_lines.without_ring())
     bare, by_facility = ([row["host"] for row in found if row["facility"] is known] for known in (False, True))
     reported = []
@@ -107,14 +107,14 @@ def _some(hosts: Sequence[str]) -> str:
 
 
 def _extensions() -> None:
-    """Loads and counts what installed packages bring; what is wrong with them is asked for when everything was tried."""
+    """Loads and counts what installed packages provide; their problems are reported once everything was tried."""
     installed.load_all()
     for line in installed.counted():
         print(f"extensions     {line}")
 
 
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:
-    """Whether the files for HTTPS and for signing in can be used, and what would be refused; and what is open."""
+    """Whether the files for HTTPS and for sign-in are usable, what would be refused, and what is open."""
     from faultline import exposure, tls
     from faultline.gate import people_of
 
@@ -129,13 +129,13 @@ def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]
         wrong.append(str(error))
     try:
         refused, opened = exposure.wrong_and_open(settings, file, users)
-    except CommandError as error:  # a file of tokens that cannot be read
+    except CommandError as error:  # an unreadable file of tokens
         return [*wrong, str(error)], []
     return [*wrong, *refused], opened
 
 
 def _edges(paths: Sequence[Path], catalogue: Catalogue) -> list[str]:
-    """Reads the edges and runs the tests that they carry."""
+    """Reads the edges and runs the tests that they contain."""
     from correlator.edges import load as edges
     from correlator.selftest import run
 
@@ -171,9 +171,9 @@ def _reports(scheduled: object) -> list[str]:
 def back_test(
     config: Path | None, data: Path | None, edges: list[Path], since: datetime | None, until: datetime | None
 ) -> int:
-    """``check --replay``: today's edges against those with ``edges`` on top, over the stored history. Writes nothing.
+    """``check --replay``: compares today's edges with the same plus ``edges``, over the stored history. Writes nothing.
 
-    Exit 0 when both say the same, 1 when anything differs.
+    Exit 0 if both give the same, 1 if anything differs.
     """
     from correlator.learning.backtest import lines, replay
 
@@ -192,8 +192,9 @@ def back_test(
 
 
 def count_answers(config: Path | None, data: Path | None, write: Path | None) -> int:
-    """``check --answers``: what operators' answers say of the edges' priors and of base rates. Changes no verdict; ``write``: a
-    file of edges with the priors and rates that follow, for ``--replay --edges`` and then the site's configuration."""
+    """``check --answers``: what operators' answers imply for the edges' priors and for base rates. Changes no verdict;
+    ``write``: a file of edges with the resulting priors and rates, for ``--replay --edges`` and then the site's
+    configuration."""
     from correlator.edges import load as edges
     from correlator.engine import clusters_of, conclude_cluster
     from correlator.learning import base_rates, priors
@@ -210,7 +211,7 @@ def count_answers(config: Path | None, data: Path | None, write: Path | None) ->
     with open_for_reading(data or settings.data) as store:
         lessons = priors.learned(store, rules.edges, begun)
         rates = []
-        if lessons.edges:  # facts are not stored: they are concluded again, as for --replay
+        if lessons.edges:  # facts are not stored: they are recomputed, as for --replay
             found = [conclude_cluster(store, c, rules, settings.site) for c in clusters_of(store)]
             rates = base_rates.innocence(found, answers(store), rules.innocent)
     for line in [*priors.lines(lessons), *base_rates.lines(rates)]:

@@ -1,4 +1,4 @@
-"""The commands. Exit codes: 0 fine; 1 the answer is "no" or something was found wrong; 2 could not do what was asked."""
+"""The commands. Exit codes: 0 success; 1 the answer is "no" or a problem was found; 2 the command failed."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def run(arguments: list[str]) -> int:
     _speak_utf8()
     if arguments and not {"--help", "-h"} & set(
         arguments
-    ):  # help logs nothing, and loading the log is most of its time
+    ):  # help logs nothing, and loading the logger is most of its time
         from parsers import logs
 
-        logs.set_up()  # to stderr: stdout is for what was asked
+        logs.set_up()  # to stderr: stdout is for the answer
     with printing.guarded():
         return _run(arguments)
 
@@ -55,7 +55,7 @@ def _run(arguments: list[str]) -> int:
         return 2
     try:
         answer = app(args=arguments, prog_name="faultline", standalone_mode=False)
-        sys.stdout.flush()  # here, where somebody sees that nobody reads any more
+        sys.stdout.flush()  # here, where a closed pipe is noticed
     except CommandError as error:
         return _refuse(str(error))
     except typer.Exit as leave:
@@ -63,7 +63,7 @@ def _run(arguments: list[str]) -> int:
     except (BrokenPipeError, SystemExit) as gone:
         if isinstance(gone, SystemExit) and not isinstance(gone.__context__, BrokenPipeError):
             raise
-        return _pipe_closed()  # click makes exit code 1 of it, which would be an answer
+        return _pipe_closed()  # click would exit with 1, which is an answer here
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -76,21 +76,21 @@ def _run(arguments: list[str]) -> int:
 
 
 def _speak_utf8() -> None:
-    """Machine formats are UTF-8 whatever the locale; what a terminal cannot show is replaced there."""
+    """Machine formats are UTF-8 whatever the locale; characters that a terminal cannot show are replaced there."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
 
 
 def _pipe_closed() -> int:
-    """Who reads (``| head``) has seen enough: what is still buffered goes nowhere, and nothing has failed."""
+    """The reader (``| head``) has seen enough: buffered output is discarded, and nothing has failed."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _broken(error: Exception) -> int:
-    """A fault of ours, in one line as well; exit code 1 would be an answer."""
+    """Reports a bug of ours in one line as well; exit code 1 would be an answer."""
     if os.environ.get("FAULTLINE_TRACEBACK"):
         raise error
     return _refuse(
@@ -99,7 +99,7 @@ def _broken(error: Exception) -> int:
 
 
 def span(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
-    """Both time options; an end that is not after its start is refused and not an empty answer."""
+    """Both time options; an end that is not after its start is refused instead of giving an empty answer."""
     low, high = moment(since), moment(until)
     if low is not None and high is not None and low >= high:
         raise CommandError(f"--since {since} is not before --until {until}; give the earlier time first")
@@ -220,7 +220,7 @@ def query(
         bool, typer.Option("--explain", help="Show SQL, plan and the segments that can match instead of running.")
     ] = False,
 ) -> int:
-    """Run KQL: one query or several statements, whose answers are printed one after the other."""
+    """Run KQL: one query or several statements, whose answers are printed in sequence."""
     from faultline import query
 
     if listing or history:
@@ -265,7 +265,7 @@ def incidents(
 
 
 def _none_of(stored: list[dict[str, Any]], host: str | None) -> str:
-    """Why the list is empty though there are incidents: how many, when, and the host that may be meant."""
+    """Why the list is empty although there are incidents: how many, when, and the host that may be meant."""
     hosts = {str(name) for i in stored for name in i["hosts"]}
     known = _meant(host, hosts) if host and host not in hosts else ""
     first, last = min(i["start"] for i in stored), max(i["start"] for i in stored)

@@ -1,8 +1,9 @@
-"""Whether the clock may be believed before anything is dropped for its age.
+"""Checks that the clock is plausible before anything is deleted for its age.
 
-A clock that jumps 13 years ahead makes every line old. So the moment of the last round is remembered in the data folder, and
-retention is held when the clock is days away from it or behind it. It goes on when the clock has agreed for a day with the stamps
-of the lines that come in, which other hosts wrote, or when an operator confirms it: ``faultline archive --confirm-clock``.
+A clock that jumps 13 years ahead makes every line old. So the time of the last round is stored in the data folder, and
+retention is suspended while the clock is days ahead of it or behind it. It resumes when the clock has agreed for a day
+with the timestamps of incoming lines, which other hosts wrote, or when an operator confirms it: ``faultline archive
+--confirm-clock``.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from store.door import Door
 from store.questions import sources
 
 FILE = "clock.json"
-#: The clock may be this far ahead of the last round: a service that was off over a weekend goes on.
+#: How far the clock may be ahead of the last round: a service that was off over a weekend continues.
 AHEAD = timedelta(days=4)
-#: And this far behind it: clocks are set back by seconds, rarely by minutes.
+#: And how far behind it: clocks are set back by seconds, rarely by minutes.
 BEHIND = timedelta(hours=1)
-#: So long a clock that jumped has to agree with the lines.
+#: How long a clock that jumped has to agree with the lines.
 AGREES_FOR = timedelta(days=1)
-#: A line is told by the clock of its host and arrives so soon, in seconds.
+#: A line counts as evidence if it arrived within this many seconds of its host's timestamp.
 NEAR_S = 3600
 
 
 @dataclass
 class ClockWatch:
-    """``trouble`` says why retention is held, None while it is not."""
+    """``trouble`` gives the reason why retention is suspended, None if it is not."""
 
     store: Door
     trouble: str | None = None
 
     def look(self, now: datetime) -> bool:
-        """Whether what is too old by ``now`` (naive UTC) may be dropped; remembers the moment if so."""
+        """Whether data too old at ``now`` (naive UTC) may be deleted; stores the time if so."""
         seen, jumped = self._remembered()
         if seen is None:
             seen = self._arrived()
-            if seen is None:  # nothing to compare with: the next round has this one
+            if seen is None:  # nothing to compare with: the next round compares with this one
                 self._remember(now, None)
                 return False
         if seen - BEHIND <= now <= seen + AHEAD:
@@ -61,7 +62,7 @@ class ClockWatch:
         return False
 
     def confirm(self, now: datetime) -> None:
-        """An operator, or a day of lines, says that the clock is right."""
+        """Confirms the clock, on behalf of an operator or after a day of agreeing lines."""
         self._remember(now, None)
         self.trouble = None
 
@@ -90,7 +91,7 @@ class ClockWatch:
         if path is None:
             return
         draft = path.with_name(f".{path.name}.draft")
-        with contextlib.suppress(OSError):  # a full disk drops nothing, either
+        with contextlib.suppress(OSError):  # if the disk is full, nothing is deleted either
             draft.write_text(
                 json.dumps({"seen": seen.isoformat(), "jumped": jumped.isoformat() if jumped else None}),
                 encoding="ascii",

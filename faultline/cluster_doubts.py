@@ -1,4 +1,4 @@
-"""Whether one cluster goes by two names: that of accounting and that of the configuration."""
+"""Checks whether one cluster has two names: accounting's and the configuration's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def two_names(store: Asks, cluster: str | None) -> list[str]:
-    """Names that accounting has for a cluster of which there is no line, while the lines have the configuration's ``cluster``: if
-    that is one cluster under two names, its jobs and lines never meet. Where it surely is, the service gives it one name."""
+    """Accounting's names of a cluster without any lines, while the lines have the configuration's ``cluster``: if that
+    is one cluster under two names, its jobs and lines never meet. If it certainly is, the service merges the names."""
     return [
         f"cluster = {cluster!r} in the configuration, and accounting tells of {name!r}, of which there is no line: if that is the same "
         f"one, its jobs and lines do not meet; write cluster = {name!r}, or leave it out, and load the logs anew"

@@ -107,7 +107,7 @@ class _Section(BaseModel):
 
 
 class Hooks(_Section):
-    """Where hook files lie, and where Slurm keeps batch scripts (none given: scripts are not fetched)."""
+    """The folder of hook files, and where Slurm keeps batch scripts (not given: scripts are not fetched)."""
 
     spool: Path | None = None
     state_save: Path | None = None
@@ -115,8 +115,8 @@ class Hooks(_Section):
 
 
 class ScheduledReport(_Section):
-    """A report written to ``folder`` when ``cron`` (five fields, UTC) says so, over the last ``days`` days. It names users and
-    jobs: ``mode`` says who may read the file ("0644" for a folder that a web server shows)."""
+    """A report over the last ``days`` days, written to ``folder`` at the times of ``cron`` (five fields, UTC). It names
+    users and jobs: ``mode`` is the file's mode ("0644" for a folder that a web server serves)."""
 
     name: str
     cron: str
@@ -135,8 +135,8 @@ class ScheduledReport(_Section):
 
 
 class Notify(_Section):
-    """Who is told of incidents and of silent sources. ``name`` is under what the store remembers what was told (the kind, if
-    none is given); ``options`` are the kind's own."""
+    """A receiver of notifications about incidents and silent sources. The store records sent notifications under
+    ``name`` (default: the kind); ``options`` are specific to the kind."""
 
     kind: str
     name: str = ""
@@ -155,8 +155,8 @@ class Notify(_Section):
 
 
 class Ingest(_Section):
-    """How batches are taken in. ``tokens``, the lines of ``token_file`` and who stands in the file ``senders`` may send; a token that is
-    a table may end and is bound (``collector.senders``). ``workers`` processes parse."""
+    """How batches are accepted. ``tokens``, the lines of ``token_file`` and the entries of the file ``senders`` may
+    send; a token given as a table may expire and is limited (``collector.senders``). ``workers`` processes parse."""
 
     tokens: tuple[str | dict[str, Any], ...] = ()
     token_file: Path | None = None
@@ -174,16 +174,16 @@ class Ingest(_Section):
 
     @property
     def bound(self) -> tuple[Sender, ...]:
-        """Tokens of the configuration that end or are bound to something."""
+        """Tokens of the configuration that expire or are limited."""
         return _bound(self.tokens)
 
     @property
     def asks_for_token(self) -> bool:
-        """Does who sends have to show one? Raises ``CommandError`` where a file cannot be read."""
+        """Whether senders must authenticate. Raises ``CommandError`` if a file cannot be read."""
         return bool(self.all_tokens() or self.bound or self.senders is not None)
 
     def all_tokens(self) -> tuple[str, ...]:
-        """Those that never end and are bound to nothing. Raises ``CommandError`` where their file cannot be read."""
+        """Tokens without expiry and limits. Raises ``CommandError`` if their file cannot be read."""
         plain = tuple(one for one in self.tokens if isinstance(one, str))
         if self.token_file is None:
             return plain
@@ -209,21 +209,23 @@ def _bound(tokens: tuple[str | dict[str, Any], ...]) -> tuple[Sender, ...]:
 
 
 class Connections(_Section):
-    """How many connections may be open at once, in all and from one address. Those that finished nothing yet go first."""
+    """How many connections may be open at once, in total and from one address. Those that finished nothing yet are
+    closed first."""
 
     most: int = Field(default=16384, ge=16)
     per_address: int = Field(default=8192, ge=1)
 
 
 class Store(_Section):
-    """Days before today that stay in DuckDB, and days before today that are kept at all (none: all of them)."""
+    """Days before today that stay in DuckDB, and days before today that are stored at all (not given: all of them)."""
 
     hot_days: int = Field(default=2, ge=0)
     retention_days: int | None = Field(default=None, ge=1)
 
 
 class SyslogListener(_Section):
-    """One socket for syslog. TLS needs ``certificate`` and ``key``; ``client_ca`` asks senders for certificates of it."""
+    """One syslog socket. TLS needs ``certificate`` and ``key``; ``client_ca`` requires senders' certificates from
+    it."""
 
     listen: str
     transport: Literal["udp", "tcp", "tls"] = "tcp"
@@ -245,7 +247,7 @@ class SyslogListener(_Section):
 
 
 class Tls(_Section):
-    """HTTPS of the service itself. ``client_ca``: senders that show a certificate of it need no token."""
+    """HTTPS of the service itself. ``client_ca``: senders with a certificate from it need no token."""
 
     certificate: Path
     key: Path
@@ -253,9 +255,11 @@ class Tls(_Section):
 
 
 class Access(_Section):
-    """Who may look. ``operate``, ``read`` and ``own`` list names, ``@groups`` and ``*`` (whoever is known); the highest counts.
+    """Who may use the pages. ``operate``, ``read`` and ``own`` list names, ``@groups`` and ``*`` (any authenticated
+    user); the highest right counts.
 
-    ``proxies`` are the addresses and networks that may say in ``user_header`` and ``groups_header`` who asks, and from where.
+    ``proxies`` are the addresses and networks trusted for ``user_header`` and ``groups_header``, and for the client's
+    address.
     """
 
     users: Path | None = None
@@ -282,7 +286,7 @@ class Access(_Section):
 
 
 class Scrape(_Section):
-    """A Prometheus endpoint that is asked every ``interval_s`` seconds; its samples are ``host``'s."""
+    """A Prometheus endpoint scraped every ``interval_s`` seconds; its samples belong to ``host``."""
 
     url: str
     host: str | None = None
@@ -303,9 +307,10 @@ class Config(_Section):
     patterns: tuple[Path, ...] = ()
     edges: tuple[Path, ...] = ()
     user_header: str | None = None
-    #: Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed; without [access] their user_header, too.
+    #: Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are trusted; without [access] their
+    #: user_header, too.
     proxies: tuple[str, ...] = ()
-    #: Whether an address that others reach may be served without HTTPS and without signing in.
+    #: Whether an address that others can reach may be served without HTTPS and sign-in.
     insecure: bool = False
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
     interfaces: Interfaces = Interfaces()
@@ -320,12 +325,12 @@ class Config(_Section):
     scrape: tuple[Scrape, ...] = ()
     reports: tuple[ScheduledReport, ...] = ()
     notify: tuple[Notify, ...] = ()
-    #: Under which address people reach the pages; none: ``listen``.
+    #: The address at which people reach the pages; none: ``listen``.
     public_url: str | None = None
 
     @property
     def site(self) -> dict[str, object]:
-        """What the site tells of itself, as the correlator takes it: values of Slurm, and what interfaces are for."""
+        """What the site states about itself, in the correlator's form: values of Slurm, and the roles of interfaces."""
         settings = {FABRIC_SETTING: self.interfaces.fabric, MANAGEMENT_SETTING: self.interfaces.management}
         return {**self.slurm, **settings}
 
@@ -336,7 +341,7 @@ class Config(_Section):
 
     @property
     def all_proxies(self) -> tuple[str, ...]:
-        """Who may say for whom it asks: a proxy that is believed about names is believed about addresses."""
+        """Proxies trusted for the user or the address: one that is trusted for names is trusted for addresses."""
         return (*self.proxies, *(self.access.proxies if self.access is not None else ()))
 
     @property
@@ -345,7 +350,7 @@ class Config(_Section):
 
     @property
     def pages(self) -> str:
-        """The address of the pages in what others are told: one that listens everywhere is reached by its host's name."""
+        """The address of the pages in notifications: if the service listens everywhere, its host's name is used."""
         host, port = self.address
         everywhere = host in ("0.0.0.0", "::")
         return (self.public_url or f"{self.scheme}://{socket.gethostname() if everywhere else host}:{port}").rstrip("/")
@@ -376,7 +381,7 @@ class Config(_Section):
 
 
 def load(path: Path | None) -> Config:
-    """Reads a configuration; None gives the defaults. Raises ``CommandError`` naming file, key and reason."""
+    """Reads a configuration; None gives the defaults. Raises ``CommandError`` with file, key and reason."""
     if path is None:
         return Config()
     try:

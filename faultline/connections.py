@@ -1,4 +1,4 @@
-"""HTTP connections of the service: how long each part of a request may take, and uvicorn behind doors of our own."""
+"""HTTP connections of the service: time limits for each part of a request, and uvicorn behind sockets of our own."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0
 
 
 class Connection(tls.Connection):
-    """A connection that must get on: what it is in the middle of, and since when.
+    """A connection with time limits: the part of a request that it is in, and since when.
 
-    ``head``: from the first byte of a request (or from the start of the connection) until its header is whole. ``body``: then,
-    until it is whole; an answer given early changes nothing. Otherwise it is idle (uvicorn's own limit) or we owe an answer.
+    ``head``: from the first byte of a request (or the start of the connection) until its header is complete. ``body``:
+    from then until it is complete; an early answer changes nothing. Otherwise it is idle (uvicorn's own limit), or we
+    owe a response.
     """
 
     place: Place
@@ -67,7 +68,7 @@ class Connection(tls.Connection):
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        if self._head_since is None:  # behind another request, in what was read with it
+        if self._head_since is None:  # after another request, in the same read
             self._head_since, self._head_bytes = time.monotonic(), 0
             self.place.busy = True
         super().on_message_begin()
@@ -98,14 +99,14 @@ class Connection(tls.Connection):
         super().resume_writing()
 
     def _overdue(self, now: float) -> str | None:
-        """Which limit it broke: ``head``, ``body`` or ``unread``; None if it gets on."""
+        """The limit that it exceeded: ``head``, ``body`` or ``unread``; None if there is none."""
         if self._unread_since is not None and now - self._unread_since > UNREAD_S:
             return "unread"
         if self._head_since is not None:
             return "head" if now - self._head_since > HEAD_S else None
         if not self._in_body:
             return None
-        if self.flow.read_paused:  # it would send if we took it
+        if self.flow.read_paused:  # it would send if we read from it
             self._window, self._came = now, 0
         elif now - self._window > WINDOW_S:
             if self._came < LEAST_RATE * (now - self._window):
@@ -115,7 +116,7 @@ class Connection(tls.Connection):
 
 
 class Server(uvicorn.Server):
-    """uvicorn with connections that are accepted by ``collector.connections``."""
+    """uvicorn with connections accepted by ``collector.connections``."""
 
     def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
@@ -142,7 +143,8 @@ class Server(uvicorn.Server):
 
 
 def connections_of(config: Config) -> Connections:
-    """With as many file handles as the system allows; at most three quarters of them, less some for files, are connections."""
+    """Raises the handle limit as far as the system allows; at most three quarters of the handles, less some for files,
+    are for connections."""
     handles = raise_limit()
     most = max(16, min(config.connections.most, handles * 3 // 4, handles - FOR_FILES))
     return Connections(most, min(config.connections.per_address, most), Reserve())

@@ -1,6 +1,6 @@
-"""Runs for which trusted sources name different users: each is told in the log once, and counted for Prometheus.
+"""Runs for which trusted sources name different users: each is logged once, and counted for Prometheus.
 
-Names of users stand in these texts, so /readyz, which everybody may ask, does not have them: `/api/v1/sources` does.
+These texts contain user names, so /readyz, which needs no sign-in, does not include them: `/api/v1/sources` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from store.door import Door
 
 log = structlog.get_logger()
 
-#: Looked for so often at most, seconds: the question reads the documents of all runs without a user.
+#: Shortest interval between checks, in seconds: the query reads the documents of all runs without a user.
 EVERY_S = 5.0
 
 
@@ -30,7 +30,7 @@ class Disputes(Collector):
         self._looked_at = -EVERY_S
 
     def look(self, *, now: float | None = None) -> None:
-        """Tells what is new. ``now``: seconds of a clock that only goes forward."""
+        """Logs new disputes. ``now``: seconds of a monotonic clock."""
         now = time.monotonic() if now is None else now
         if now - self._looked_at < EVERY_S:
             return
@@ -43,6 +43,6 @@ class Disputes(Collector):
         self._reported = set(found)
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus sees of disputes."""
+        """Prometheus metrics of disputes."""
         text = "Runs for which trusted sources name different users (100 at most)."
         yield GaugeMetricFamily("faultline_disputed_runs", text, self._open)

@@ -1,10 +1,10 @@
-"""The ``faultline`` program. A hook must be quick and the agent small: nothing is imported for them but themselves."""
+"""The ``faultline`` program. A hook must be fast and the agent small: only their own modules are imported for them."""
 
 import os
 import sys
 
-#: Read by Polars as it is imported, behind settings of its own. Memory that was used goes back to the system in one step, not
-#: in two a second apart: 6 % less CPU and 40 MB less in a service that takes lines in (three runs in turn).
+#: Read by Polars at import, after its own settings. Freed memory returns to the system in one step, not in two a second
+#: apart: 6 % less CPU and 40 MB less in a service during ingest (three alternating runs).
 ALLOCATOR, AT_ONCE = "_RJEM_MALLOC_CONF", "muzzy_decay_ms:0"
 
 

@@ -1,4 +1,5 @@
-"""What of a site is open: who reaches what without being asked for a name. Told at the start and by ``faultline check``."""
+"""What is open at a site: who can reach what without authentication. Logged at the start and reported by ``faultline
+check``."""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from faultline.failure import CommandError
 from web.access.passwords import is_old
 from web.access.users import Users, UsersError
 
-#: A token that ends within so many days is told before it does.
+#: A token that expires within this time is reported in advance.
 SOON = timedelta(days=30)
-#: A network of proxies with more addresses than this is told: each of them is believed.
+#: A network of proxies with more addresses than this is reported: each of them is trusted.
 MANY_ADDRESSES = 256
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach an address. A name is what it resolves to; one that does not resolve is not."""
+    """Whether only programs of this machine can reach an address. A name counts as what it resolves to; one that does
+    not resolve is not a loopback address."""
     try:
         found = [ipaddress.ip_address(host.strip("[]").partition("%")[0])]
     except ValueError:
@@ -37,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 def missing(config: Config) -> list[str]:
-    """What an address that others reach needs and the configuration has not."""
+    """What an address that others can reach needs and the configuration lacks."""
     if is_loopback(config.address[0]):
         return []
     needs = []
@@ -49,7 +51,8 @@ def missing(config: Config) -> list[str]:
 
 
 def refuse(config: Config) -> None:
-    """Raises ``CommandError`` for an address that others reach without HTTPS and signing in, unless that is meant."""
+    """Raises ``CommandError`` for an address that others can reach without HTTPS and sign-in, unless that is
+    intended."""
     if not config.insecure and (needs := missing(config)):
         raise CommandError(f"{config.listen}: {_needs(needs)}")
 
@@ -62,12 +65,12 @@ def _needs(needs: list[str]) -> str:
 
 
 def startup_warnings(config: Config) -> list[str]:
-    """What of the addresses is open."""
+    """Warnings about open addresses."""
     return [*_of_address(config), *_of_receivers(config)]
 
 
 def wrong_and_open(config: Config, file: Path | None, users: Users | None) -> tuple[list[str], list[str]]:
-    """What ``serve`` would refuse; and what is open, be it meant or not."""
+    """What ``serve`` would refuse; and what is open, intended or not."""
     needs = [] if config.insecure else missing(config)
     wrong = [f"{config.listen}: {_needs(needs)}"] if needs else []
     open_to_all = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
@@ -101,7 +104,9 @@ def _of_receivers(config: Config) -> Iterator[str]:
     else:
         listeners = [(one.listen, str(one.transport), one.client_ca) for one in config.syslog]
     for address, transport, client_ca in listeners:
-        if client_ca is None and not is_loopback(address.rpartition(":")[0]):  # of none, everybody
+        if client_ca is None and not is_loopback(
+            address.rpartition(":")[0]
+        ):  # anybody can reach it, without a certificate
             yield (
                 f"syslog {transport} {address}: whoever reaches it may write lines as any host; let a firewall name the senders, "
                 "use transport tls with client_ca, or switch it off (syslog = [])"
@@ -109,7 +114,7 @@ def _of_receivers(config: Config) -> Iterator[str]:
 
 
 def _of_senders(config: Config) -> Iterator[str]:
-    """Tokens that never end or may send anything."""
+    """Tokens that never expire or may send anything."""
     if plain := len(config.ingest.all_tokens()):
         yield (
             f"[ingest]: {plain} token{'s' if plain > 1 else ''} never end and may send anything as any host; "

@@ -1,4 +1,4 @@
-"""The way in for the first administrator of a service that nobody can sign in to yet."""
+"""Access for the first administrator of a service that nobody can sign in to yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from web.access.gate import Gate
 
 
 def offer(config: Config, gate: Gate | None, address: str) -> str | None:
-    """What the start of a service says where nobody can sign in yet; None where somebody can, or nobody needs to."""
+    """The message at the service's start if nobody can sign in yet; None if somebody can, or sign-in is not needed."""
     access = config.access
     if gate is None or access is None or access.users is None or gate.users.people:
         return None

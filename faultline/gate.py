@@ -1,4 +1,4 @@
-"""Who may look at the pages, made of the configuration and the file of people that it names."""
+"""Access control of the pages, from the configuration and the users file that it names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from web.access.users import Users, UsersError
 
 
 def gate_of(config: Config) -> Gate | None:
-    """None where the configuration has no ``[access]``. Raises ``CommandError``."""
+    """None if the configuration has no ``[access]``. Raises ``CommandError``."""
     access = config.access
     if access is None:
         return None
@@ -37,12 +37,12 @@ def gate_of(config: Config) -> Gate | None:
 
 
 def people_of(access: Access) -> Users:
-    """Raises ``CommandError`` where a file that ``[access]`` names cannot be used."""
+    """Raises ``CommandError`` if a file that ``[access]`` names cannot be used."""
     provider = access.provider
     if provider is not None and provider.secret_file is not None and not provider.secret_file.is_file():
         raise CommandError(f"[access.provider] secret_file {provider.secret_file}: there is no such file")
     if access.users is not None and not access.users.exists() and may_begin(access):
-        return Users(access.users)  # the first administrator makes it
+        return Users(access.users)  # the first administrator creates it
     try:
         return Users.load(access.users)
     except UsersError as error:
@@ -51,22 +51,23 @@ def people_of(access: Access) -> Users:
 
 
 def administrators(access: Access) -> tuple[str, ...]:
-    """Names that ``operate`` lists; none where it lets everyone who is known."""
+    """Names that ``operate`` lists; empty if it admits every authenticated user."""
     return () if EVERYONE in access.operate else tuple(n for n in access.operate if not n.startswith(GROUP))
 
 
 def may_begin(access: Access) -> bool:
-    """Whether a link could make the first administrator: a password is a way in, somebody may operate, the file can be written."""
+    """Whether a link could create the first administrator: passwords are enabled, somebody may operate, the file is
+    writable."""
     possible = EVERYONE in access.operate or bool(administrators(access))
     return access.users is not None and possible and _may_write(access.users)
 
 
 def begun_by_hand(access: Access, users: Path) -> str:
-    """What to type where a link cannot."""
+    """The command to type if a link cannot be used."""
     name = next(iter(administrators(access)), "NAME")
     return f"make the first password from a shell: faultline access password {name} --users {users}"
 
 
 def _may_write(path: Path) -> bool:
-    """``Users.save`` writes a draft beside it, and puts it in its place."""
+    """``Users.save`` writes a draft beside it, then replaces it."""
     return os.access(path.parent, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.R_OK))

@@ -1,6 +1,6 @@
-"""The queries a person asked, newest last: one JSON object a line in ``$XDG_STATE_HOME/faultline/queries.ndjson``.
+"""A person's query history, newest last: one JSON object per line in ``$XDG_STATE_HOME/faultline/queries.ndjson``.
 
-Kept when a person sits at a terminal, or where ``FAULTLINE_HISTORY`` names a file; empty there keeps none.
+Recorded at a terminal, or if ``FAULTLINE_HISTORY`` names a file; an empty value disables it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-#: Older ones fall off the end.
+#: Older entries are dropped.
 MOST = 1000
 
 
 def place() -> Path | None:
-    """The file, or None where none is wanted."""
+    """The file, or None if the history is disabled."""
     named = os.environ.get("FAULTLINE_HISTORY")
     if named is not None:
         return Path(named) if named else None
@@ -27,7 +27,7 @@ def place() -> Path | None:
 
 
 def entries() -> list[dict[str, Any]]:
-    """What was asked, oldest first; lines that cannot be read are passed over."""
+    """The queries, oldest first; unreadable lines are skipped."""
     path, out = place(), []
     if path is None:
         return []
@@ -41,7 +41,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def keep(query: str, elapsed_ms: float, rows: int) -> None:
-    """Adds one query; a history that cannot be written is no reason to fail."""
+    """Adds one query; a failure to write the history is ignored."""
     path = place()
     if path is None or not (sys.stderr.isatty() or "FAULTLINE_HISTORY" in os.environ):
         return

@@ -1,4 +1,5 @@
-"""``faultline ingest``: paths into the store, a table of what was read, an honest exit code."""
+"""``faultline ingest``: loads paths into the store, prints a table of what was read, and returns a truthful exit
+code."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from faultline.failure import CommandError
 from faultline.parsing import known_zone
 from parsers.visible import visible
 
-#: What the database may keep in memory while files are loaded; queries of the correlator spill to disk beyond it.
+#: The database's memory limit during loading; queries of the correlator spill to disk beyond it.
 LOADING_MEMORY = "500MB"
-#: So many files that were left alone are named.
+#: Most skipped files listed by name.
 MOST_LEFT = 50
 
 
@@ -30,7 +31,7 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
     settings = load(config)
     zone = known_zone(timezone or settings.timezone) if timezone or settings.timezone else None
     options = Options(cluster or settings.cluster, zone, host, source)
-    # Loading streams through: more than this only keeps pages in memory that nobody asks for again.
+    # Loading streams data through: more memory would only cache pages that are not read again.
     os.environ.setdefault("FAULTLINE_MEMORY", LOADING_MEMORY)
     with open_for_writing(data or settings.data or DEFAULT_DATA) as store:
         report = _with_progress(Ingest(store, options, patterns=settings.patterns), paths)
@@ -45,8 +46,8 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
 
 
 def _print_report(report: Report) -> None:
-    """Warnings, one line each, names of files as they can be shown. Of files that were left alone the first are named: who
-    fills a folder with links fills no terminal."""
+    """Prints warnings, one line each, with printable file names. Only the first skipped files are listed: a folder full
+    of links must not flood the terminal."""
     left = 0
     for file in report.files:
         left += file.status == "left"

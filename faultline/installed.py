@@ -1,4 +1,4 @@
-"""The extensions of all groups at once: they are loaded, so that what is wrong is named, and counted by package."""
+"""The extensions of all groups: loads them, so that problems are reported, and counts them by package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parsers import extensions
 
 
 def load_all() -> None:
-    """Loads the extensions of all groups, as the parts that use them do."""
+    """Loads the extensions of all groups, as the code that uses them does."""
     from collector.receivers import all_receivers
     from correlator.facts import registry as facts
     from faultline.notify import notifiers
@@ -29,7 +29,7 @@ def load_all() -> None:
 
 
 def counted() -> list[str]:
-    """A line for each package: how many extensions of which group it brings."""
+    """A line for each package: how many extensions it provides in which group."""
     packages: dict[str, Counter[str]] = {}
     for one in extensions.known():
         packages.setdefault(one.package, Counter())[one.group] += 1

@@ -1,32 +1,35 @@
-"""When the next round of concluding begins: soon where somebody waits for an answer, later where lines wait to be stored."""
+"""Schedules correlation rounds: soon while somebody waits for a result, later while lines wait to be stored."""
 
 from __future__ import annotations
 
 import time
 
-#: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
-#: and into ordering what is stored, while much arrives a tenth, and a twentieth while the lines themselves wait in the spool. But
-#: a job's end is answered within 5 s, so the pause is never longer than ``PROMPT_S``, unless lines wait in the spool, or while
-#: much arrives a round had to conclude about everything (hours of lines come in seconds): then up to ``LONGEST_PAUSE``, seconds.
+#: The pause between two rounds is ``PAUSE`` times the duration of the last one: at most a quarter of one core goes into
+#: correlating and into ordering stored lines, a tenth under load, and a twentieth while lines wait in the spool. But a
+#: job's end must have a verdict within 5 s, so the pause is never longer than ``PROMPT_S`` seconds, unless lines wait
+#: in the spool, or a round under load had to recompute everything (hours of lines arrive in seconds): then up to
+#: ``LONGEST_PAUSE`` seconds.
 PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
 PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
-#: What a line costs to conclude about is learned from rounds over so many of them; the rest of a round is not by the line.
+#: The cost of a line is measured in rounds over at least this many; the fixed cost dominates smaller ones.
 MANY_LINES = 50_000
 
 
 class Pacing:
-    """``is_time`` is asked before a round, ``done`` is told after it. Lines are counted since the service's start."""
+    """Call ``is_time`` before a round and ``done`` after it. Lines are counted since the service's start."""
 
     def __init__(self) -> None:
         self.not_before = 0.0
-        #: When the last round ended, how many lines were stored then, and what each of the last many cost, seconds.
+        #: When the last round ended, how many lines were stored then, and the cost per line of the last large round, in
+        #: seconds.
         self._ended = 0.0
         self._stored = 0
         self._line_s = 0.0
 
     def is_time(self, *, behind: bool, stored: int) -> bool:
-        """Whether a round may begin. ``behind``: lines wait in the spool. Then what was stored since the last round counts, too:
-        after a short round over the first second of a flood, the next one would be over all that came in its pause."""
+        """Whether a round may begin. ``behind``: lines wait in the spool. Then the lines stored since the last round
+        count, too: after a short round over the first second of a flood, the next one would cover everything that
+        arrived in its pause."""
         now = time.monotonic()
         if now < self.not_before:
             return False
@@ -34,7 +37,8 @@ class Pacing:
         return not behind or now - self._ended >= min(expected * BEHIND_PAUSE, LONGEST_PAUSE)
 
     def done(self, took_s: float, lines: int, *, full: bool, behind: bool, busy: bool, stored: int) -> None:
-        """A round over ``lines`` new ones, in part or over everything (``full``), took ``took_s``."""
+        """Records a round over ``lines`` new ones, incremental or over everything (``full``), that took ``took_s``
+        seconds."""
         pause = took_s * (BEHIND_PAUSE if behind else BUSY_PAUSE if busy else PAUSE)
         patient = behind or (busy and full)
         self._ended, self._stored = time.monotonic(), stored

@@ -19,7 +19,7 @@ from parsers.patterns import load
 from parsers.record import Origin
 from parsers.zones import find
 
-#: Lines handed to the parser at a time; small enough that a pipe flows.
+#: Lines passed to the parser at a time, in bytes; small enough that a pipe keeps flowing.
 BATCH_BYTES = 1024 * 1024
 
 _SHOWN = ("host", "source", "format", "unit", "pid", "facility", "severity", "message", "event", "job_id")
@@ -52,7 +52,7 @@ def parse_streams(
         try:
             with _stream(path) as stream:
                 _parse(parser, stream, origin, explain)
-        except BrokenPipeError:  # of what is written, not of what is read
+        except BrokenPipeError:  # the output pipe, not the input
             raise
         except BROKEN as error:
             raise CommandError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -60,7 +60,7 @@ def parse_streams(
 
 
 def _stream(path: Path | None) -> AbstractContextManager[IO[bytes]]:
-    """A file unpacked. A pipe is read as it is: looking at its first bytes would take them away."""
+    """A file, decompressed. A pipe is read unchanged: peeking at its first bytes would consume them."""
     if path is None:
         return nullcontext(sys.stdin.buffer)
     return opened(path.resolve()) if path.is_file() else path.open("rb")
@@ -72,7 +72,7 @@ def _parse(parser: LineParser, stream: IO[bytes], origin: Origin, explain: bool)
         lines = split(piece).lines
         for index, row in enumerate(parser.parse(lines, origin, number).iter_rows(named=True)):
             sys.stdout.write(json.dumps(shown(row), ensure_ascii=False) + "\n")
-            if explain:  # each under its line, where both go to one terminal
+            if explain:  # each below its line, if both go to one terminal
                 sys.stdout.flush()
                 reasons = "\n   ".join(parser.explain(lines[index], origin))
                 sys.stderr.write(f"{number + index}: {reasons}\n")
@@ -93,7 +93,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A record as the contract writes it."""
+    """A record in the contract's format."""
     time = row["time"]
     out: dict[str, Any] = {
         "time": None if time is None else time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),

@@ -1,4 +1,5 @@
-"""What commands print goes through here: a stranger's text steers no terminal. Imports little, for every command begins here."""
+"""The output of commands goes through here: untrusted text cannot control the terminal. Imports little, since every
+command starts here."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from parsers.visible import visible
 
 
 class Shown:
-    """A stream of text for people: what a stranger's text would do to their terminal is written as an escape."""
+    """A text stream for people: characters of untrusted text that would affect the terminal are escaped."""
 
     def __init__(self, exact: Any) -> None:
         self.exact = exact
@@ -30,7 +31,7 @@ class Shown:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Within, everything that is printed goes through ``Shown``."""
+    """Inside, all output goes through ``Shown``."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (Shown(exact(stream)) for stream in before)
     try:
@@ -40,10 +41,10 @@ def guarded() -> Iterator[None]:
 
 
 def exact(stream: Any) -> Any:
-    """The stream beneath: for colours of our own, and for formats that programs read."""
+    """The underlying stream: for colours of our own, and for formats that programs read."""
     return stream.exact if isinstance(stream, Shown) else stream
 
 
 def write_exact(text: str) -> None:
-    """For programs, byte for byte; on a terminal it is for people all the same."""
+    """Writes output for programs, byte for byte; on a terminal it is escaped, since people read it."""
     (sys.stdout if sys.stdout.isatty() else exact(sys.stdout)).write(text)

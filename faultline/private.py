@@ -1,7 +1,7 @@
-"""What is kept belongs to the account that runs the service: nobody else on the machine reads it past the service.
+"""Stored data belongs to the service's account: nobody else on the machine can read it around the service.
 
-Logs, environments and output of everybody's jobs lie in the data folder, and whoever reads the files there is asked by nobody
-who they are. So it has mode 0700, and all that is made has none of the others' bits.
+The data folder contains logs, environments and output of everybody's jobs, and reading its files needs no sign-in. So
+it has mode 0700, and new files have no permissions for others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from faultline.failure import CommandError
 
 UMASK, FOLDER_MODE = 0o077, 0o700
-#: What this program makes in a data folder, and what file systems put there.
+#: What this program creates in a data folder, and what file systems add.
 OURS = (
     "faultline.duckdb*", "archive", "spool", "quarantine", "hooks", "reports", "service.json", "audit.ndjson*", "session.*",
     ".session.*", "first.link", ".first.link*", "users.toml", ".users.toml*", "lost+found",
@@ -22,10 +22,11 @@ OURS = (
 
 
 def begin(folder: Path) -> list[str]:
-    """For a process that is about to write into a data folder: makes it, and shuts it to others. What is to be told of it.
+    """For a process that is about to write into a data folder: creates it, and closes it to others. Returns messages
+    for the operator.
 
-    A folder that holds other things as well is somebody's for other uses: it stays as it is, and what is ours in it is shut.
-    Raises ``CommandError`` where it cannot be made.
+    A folder that also contains other things has other uses: it stays unchanged, and our files in it are closed. Raises
+    ``CommandError`` if it cannot be created.
     """
     os.umask(UMASK)
     try:
@@ -60,7 +61,8 @@ def _is_ours(name: str) -> bool:
 
 
 def _shut(folder: Path) -> list[str]:
-    """Takes others' rights from what is ours in a folder that is not; a shut folder shuts what is below it. What stays open."""
+    """Removes others' permissions from our files in a folder that is not ours; a closed folder protects everything
+    below it. Returns what stays open."""
     left = []
     for entry in folder.iterdir():
         if not _is_ours(entry.name) or entry.name == "lost+found" or entry.is_symlink():

@@ -1,4 +1,4 @@
-"""``query`` and ``why``: a question, its answer, and an honest exit code."""
+"""``query`` and ``why``: run a query, print its answer, return a truthful exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store.run_names import UNNAMED, parted
 
 @dataclass(frozen=True)
 class Asking:
-    """What the command line says beside the query. ``timeout_s`` None waits as long as it takes."""
+    """The options of the command line beside the query. ``timeout_s`` None means no timeout."""
 
     data: Path | None
     server: str | None
@@ -61,7 +61,7 @@ def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> st
 
 
 def ask(text: str, asking: Asking) -> int:
-    """Asks and prints; every tabular statement of the text has its answer printed, in order."""
+    """Runs a query and prints the answers of its tabular statements, in order."""
     from faultline import history
     from queries import kql
 
@@ -83,7 +83,7 @@ def ask(text: str, asking: Asking) -> int:
     except kql.KqlError as error:
         hint = f"to run the queries of this file: --file {text}" if _is_file(text) else ""
         reason = str(error)
-        if not sys.stderr.isatty():  # one line for programs; people see the place, too
+        if not sys.stderr.isatty():  # one line for programs; people also see the position
             reason, hint = reason.split("\n")[0], f"; {hint}" if hint else ""
         elif hint:
             hint = f"\n{hint}"
@@ -97,7 +97,7 @@ def ask(text: str, asking: Asking) -> int:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except (OSError, ValueError):  # a query is longer than any name may be
+    except (OSError, ValueError):  # a query is longer than any file name
         return False
 
 
@@ -112,7 +112,7 @@ def _print(answers: list[Any], form: str) -> None:
         shown = printing.render(answer, form)
         if isinstance(shown, bytes):
             sys.stdout.buffer.write(shown)
-        elif form == "table":  # its cells are visible, its rules are ours
+        elif form == "table":  # its cells are escaped, its rules are ours
             exact(sys.stdout).write(("\n" if place else "") + shown)
         else:
             write_exact(("\n" if place and form == "csv" else "") + shown)
@@ -130,7 +130,7 @@ def list_saved() -> None:
 
 
 def show_history() -> None:
-    """What was asked before, oldest first."""
+    """Prints earlier queries, oldest first."""
     from faultline import history
 
     for entry in history.entries():
@@ -138,13 +138,13 @@ def show_history() -> None:
 
 
 def named_run(text: str) -> str:
-    """A run as lines, squeue and people name it: JobId=15, 15.batch and 15.0 (steps of it) are 15."""
+    """A run in the notations of log lines, squeue and people: JobId=15, 15.batch and 15.0 (its steps) are 15."""
     bare = re.sub(r"^job(?:id)?[ =:]*", "", text.strip(), flags=re.IGNORECASE)
     return re.sub(r"\.(?:\d+|batch|extern|interactive)$", "", bare)
 
 
 def explain_job(access: Access, key: str, form: str) -> int:
-    """Exit 0 with a verdict, 1 if the job ended well or its verdict is unknown to us, 2 if no such job is known."""
+    """Exit 0 with a verdict, 1 if the job ended well or its verdict is unknown, 2 if there is no such job."""
     from faultline import terminal
 
     key = named_run(key)
@@ -182,7 +182,7 @@ def explain_job(access: Access, key: str, form: str) -> int:
 
 
 def _of_cluster(key: str, verdicts: Mapping[str, Any]) -> str:
-    """The name of a run whose cluster was said though its number alone tells it: 15@east is 15, if that is east's."""
+    """The name of a run given with an unnecessary cluster: 15@east is 15, if that is east's."""
     own, cluster = parted(key)
     same = key not in verdicts and own in verdicts and cluster == (verdicts[own].get("cluster") or UNNAMED)
     return own if same else key

@@ -1,4 +1,4 @@
-"""The way in of the service: spool, HTTP receivers, listeners, pipeline; whole also while the store cannot be opened."""
+"""The service's intake: spool, HTTP receivers, listeners, pipeline; it works even while the store cannot be opened."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 def _senders(config: Config) -> Callable[[], Sequence[Sender]] | None:
-    """The senders of the moment; the file is followed. None where the configuration names none."""
+    """The current senders, following their file. None if the configuration names none."""
     if config.ingest.senders is None and not config.ingest.bound:
         return None
     bound = config.ingest.bound
@@ -81,7 +81,8 @@ def _senders(config: Config) -> Callable[[], Sequence[Sender]] | None:
 
 
 class Receiving(Collector):
-    """Opens the spool at once; ``attach`` begins to store, ``open_listeners`` to listen (inside the event loop)."""
+    """Opens the spool at once; ``attach`` starts storing, ``open_listeners`` starts listening (inside the event
+    loop)."""
 
     def __init__(self, config: Config, *, listeners: bool = True, connections: Connections | None = None) -> None:
         self.config = config
@@ -102,13 +103,13 @@ class Receiving(Collector):
         self.inventory: Inventory | None = None
         self._with_listeners = listeners
         self._open: list[Any] = []
-        #: What listens besides HTTP, for people: "syslog udp 127.0.0.1:5514".
+        #: Listeners besides HTTP, for people: "syslog udp 127.0.0.1:5514".
         self.listening: list[str] = []
 
     def attach(
         self, store: Door, identity: Identity | None = None, on_stored: Callable[[int], None] | None = None
     ) -> Pipeline:
-        """The store is open: what is spooled goes into it from now on. ``identity``: who knows its names; None: nobody yet."""
+        """Starts storing spooled data into the open store. ``identity``: knows its names; None: not yet available."""
         quarantine: Path = self.config.data / "quarantine"
         self.pipeline = Pipeline(
             store, self.spool, workers=self.config.ingest.workers, patterns=self.config.patterns,
@@ -120,13 +121,13 @@ class Receiving(Collector):
         return self.pipeline
 
     def keep(self, records: bytes, key: str) -> None:
-        """Puts records of the wire into the spool, as if they had been sent under this key; returns when they are on disk.
-        Raises what the spool raises where it cannot take them."""
+        """Puts wire records into the spool, as if they had been sent under this key; returns when they are on disk.
+        Raises the spool's errors."""
         meta = {"kind": "ingest", "received": time.time_ns() // 1000, "form": "records", "key": key}
         self.spool.append(meta, records).result()
 
     async def open_listeners(self) -> None:
-        """Opens what the configuration asks for. Raises ``CommandError`` if a configured address cannot be had."""
+        """Opens the configured listeners. Raises ``CommandError`` if a configured address is unavailable."""
         if not self._with_listeners:
             return
         for receiver in all_receivers().values():
@@ -152,7 +153,7 @@ class Receiving(Collector):
         self.spool.close()
 
     def state(self) -> dict[str, Any]:
-        """For the sources page and the API."""
+        """The state for the sources page and the API."""
         found = {**self.spool.state(), "trouble": self.trouble(), "listening": self.listening}
         found["udp_lost"] = sum(one.lost for one in self._open if isinstance(one, DatagramListener))
         if self.pipeline is not None:
@@ -164,7 +165,7 @@ class Receiving(Collector):
         return found
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus sees of the way in."""
+        """Prometheus metrics of the intake."""
         state = {**self.state(), "ok": 0 if self.trouble() else 1}
         for name, family, text in _METRICS:
             if isinstance(value := state.get(name), int | float):
@@ -183,20 +184,20 @@ class Receiving(Collector):
         yield seconds
 
     def replay(self, identity: str) -> bool:
-        """Spools a batch that was set aside anew; False if there is none of that name."""
+        """Spools a batch that was set aside again; False if there is none with that ID."""
         assert self.pipeline is not None
         found = self.pipeline.quarantine.get(identity)
         if found is None:
             return False
         meta, payload = found
         meta = {name: value for name, value in meta.items() if name != "key"}
-        # Asked for twice, it is stored once: the key is new after each time that it fails.
+        # Requested twice, it is stored once: the key changes each time that it fails.
         meta |= {"replay": identity, "key": f"replay {identity} {self.pipeline.quarantine.edition(identity)}"}
         self.spool.append(meta, payload).result(30)
         return True
 
     def trouble(self) -> str | None:
-        """Why nothing is taken in or stored, in words; None if all is well."""
+        """Why nothing is accepted or stored, in words; None if all is well."""
         intake = self.intake
         return (
             self.spool.trouble
@@ -207,16 +208,17 @@ class Receiving(Collector):
 
     @property
     def ended(self) -> str | None:
-        """What cannot be brought back without a new start; None while all parts live."""
+        """What needs a restart; None while all parts live."""
         return self.spool.ended or (self.pipeline.ended if self.pipeline is not None else None)
 
     def _working(self) -> str | None:
-        """Why nothing may be acknowledged although the spool takes it; None while what is spooled is stored, or will be."""
+        """Why nothing may be acknowledged although the spool accepts it; None while spooled data is or will be
+        stored."""
         return self.pipeline.ended if self.pipeline is not None else None
 
 
 class Front:
-    """The outermost ASGI application: receivers first, then the pages, or a plain word while there is no store."""
+    """The outermost ASGI application: receivers first, then the pages, or a plain message while there is no store."""
 
     def __init__(self, receiving: Receiving, waiting: str) -> None:
         self.receiving = receiving
@@ -242,8 +244,9 @@ class Front:
             await _not_ready(scope, receive, send, self.waiting)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> ProblemError | None:
-        """What a page of another site is told: it may send no lines, in whatever way, and under another host's name it may ask
-        nothing of a service that trusts whoever is on its machine. Programs say neither where they come from nor, to a receiver, anything wrong."""
+        """The refusal for a request from another site's page: such a page may not send lines in any way, nor, through
+        another host name, query a service that trusts everyone on its machine. Programs send no Origin header and do
+        not use a wrong name with a receiver."""
         headers = Headers(scope=scope)
         is_receivers = bool(self.receiving.intake.methods(scope["path"]))
         if is_receivers and origin.elsewhere(headers):
@@ -276,8 +279,8 @@ class Front:
 
 
 def _own_names(config: Config) -> set[str] | None:
-    """Names under which a service may be asked that trusts whoever reaches it on its own machine; None for every other
-    service: there one must sign in, or a proxy in front knows the names, or the network is trusted, and so are its names."""
+    """Valid host names of a service that trusts everyone who reaches it on its own machine; None for every other
+    service: there, users must sign in, or a proxy knows the names, or the network is trusted, and so are its names."""
     host = config.address[0]
     if config.access is not None or config.user_header or not _is_loopback(host):
         return None
@@ -297,7 +300,7 @@ async def _refused(scope: MutableMapping[str, Any], receive: Any, send: Any, pro
     await problem.response(scope["path"])(scope, receive, send)
 
 
-#: What a browser shows until the pages are there; it asks again by itself.
+#: Shown by a browser until the pages are available; it reloads by itself.
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Starting · Faultline</title>
 <meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="dark light">
 <meta http-equiv="refresh" content="2"></head><body><main><h1>Faultline is starting</h1><p>{text}</p>
@@ -306,7 +309,7 @@ _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sta
 
 
 async def _not_so(scope: MutableMapping[str, Any], receive: Any, send: Any, methods: list[str]) -> None:
-    """A receiver's path that was asked with another method than its own."""
+    """Answers a receiver's path requested with a wrong method."""
     allowed, path = ", ".join(methods), scope["path"]
     detail = f"{scope['method']} is no method of {path}: lines are sent to it."
     headers = {"Allow": allowed, "Cache-Control": "no-store"}
@@ -315,7 +318,7 @@ async def _not_so(scope: MutableMapping[str, Any], receive: Any, send: Any, meth
 
 
 async def _not_ready(scope: MutableMapping[str, Any], receive: Any, send: Any, text: str) -> None:
-    """What there is to say before the pages can: alive, and not ready."""
+    """The answer before the pages are available: alive, but not ready."""
     headers = {"Retry-After": "2", "Cache-Control": "no-store"}
     scope, send = as_get(scope, send)
     status = 200 if scope["path"] == "/healthz" else 503

@@ -1,4 +1,4 @@
-"""A service's answer to a query, in the shape that ``queries.kql.format`` prints."""
+"""A service's answer to a query, in the form that ``queries.kql.format`` prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RemoteResult:
-    """``columns``, ``rows``, ``truncated`` as ``queries.kql.run`` gives them."""
+    """``columns``, ``rows``, ``truncated`` as in ``queries.kql.run``."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.columns = [(c["name"], c["type"]) for c in answer["columns"]]

@@ -1,4 +1,5 @@
-"""The service: one process that holds the store, takes in batches and hooks, concludes, serves pages, writes reports."""
+"""The service: one process that holds the store, accepts batches and hooks, correlates, serves pages, writes
+reports."""
 
 from __future__ import annotations
 
@@ -51,24 +52,24 @@ from web.timerange import parse_time
 
 log = structlog.get_logger()
 
-#: Who did what, in the data folder.
+#: The audit log, in the data folder.
 AUDIT_FILE = "audit.ndjson"
-#: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
+#: How often hooks and new rows are checked; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
-#: What was concluded is told this often.
+#: How often notifications are sent.
 NOTIFY_SECONDS = 5.0
-#: While more bytes than this wait in the spool, unpacked, what can be done later is not done.
+#: While more unpacked bytes than this wait in the spool, deferrable work is deferred.
 BEHIND_BYTES = 32 * 1024 * 1024
-#: The first look at all that is stored may take minutes. Pages say that it is under way once it took so long, seconds.
+#: The first correlation over all stored data may take minutes. Pages report it once it has taken this many seconds.
 LOOK_S = 2.0
-#: A conclusion under way when the service is told to stop has this long, seconds.
+#: How long a running correlation may continue when the service is stopped, in seconds.
 PATIENCE_S = 10.0
-#: The same failure of a round is logged so often.
+#: How often the same failure of a round is logged.
 LOG_AGAIN_S = 60.0
 
 
 class Service(Collector):
-    """The running parts. ``tick()`` is one round of taking in hooks and concluding; tests call it themselves."""
+    """The running parts. ``tick()`` is one round of accepting hooks and correlating; tests call it directly."""
 
     def __init__(
         self, config: Config, store: Door, receiving: Receiving | None = None, gate: Gate | None = None
@@ -78,7 +79,7 @@ class Service(Collector):
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
-        #: Which cluster and node rows belong to: what the pipeline and the hooks' spool go by.
+        #: Decides which cluster and node rows belong to, for the pipeline and the hook spool.
         self.identity = Identity(store, config.cluster)
         self.spool = HookSpool(
             config.hooks.spool or config.data / "hooks", places, config.cluster, receiving.keep if receiving else None,
@@ -89,12 +90,12 @@ class Service(Collector):
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._pacing = Pacing()
-        #: When the first look at all that is stored began; None before ``start``, and once it is done.
+        #: When the first correlation over all stored data began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
-        #: What the last round failed with, and when that was logged.
+        #: The failure of the last round, and when it was logged.
         self._tick_fault: str | None = None
         self._tick_logged_at = 0.0
-        #: Jobs of the scheduler whose last run failed, and with what; and when that was logged.
+        #: Scheduler jobs whose last run failed, with the failure and when it was logged.
         self._faults: dict[str, str] = {}
         self._faults_logged: dict[str, float] = {}
         self.scheduler.add_listener(self._job_ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
@@ -104,7 +105,7 @@ class Service(Collector):
         self.dispatcher = dispatcher_of(config, store, self._silent_sources)
 
     def start(self) -> None:
-        """Takes in and answers from now on; what is stored is first looked at beside that, by the first ``tick``."""
+        """Starts accepting and answering; the first ``tick`` correlates stored data in parallel."""
         if self.receiving is not None:
             self.receiving.attach(self.store, self.identity)
         self.identity.unite()
@@ -144,7 +145,7 @@ class Service(Collector):
         self.scheduler.start()
 
     def stop(self) -> bool:
-        """Ends the parts; False if a conclusion is still being made after ``PATIENCE_S``: then nothing may be closed."""
+        """Ends the parts; False if a correlation is still running after ``PATIENCE_S``: then nothing may be closed."""
         ending = threading.Thread(target=self._stop_scheduler, daemon=True)
         ending.start()
         ending.join(PATIENCE_S)
@@ -157,7 +158,7 @@ class Service(Collector):
             self.scheduler.shutdown(wait=True)
 
     def tick(self) -> None:
-        """Takes in waiting hook files; concludes anew if anything was stored since the last time."""
+        """Takes waiting hook files; correlates again if anything was stored since the last time."""
         if not self._pacing.is_time(behind=self._is_behind(), stored=self._stored_lines()):
             return
         begun = time.monotonic()
@@ -178,7 +179,7 @@ class Service(Collector):
         )  # fmt: skip
 
     def _tick_or_log(self) -> None:
-        """A round of the scheduler's: one that fails is told, once a minute at most, and made again a second later."""
+        """A scheduled round: a failure is logged, at most once a minute, and retried a second later."""
         try:
             self.tick()
         except Exception as error:
@@ -193,8 +194,8 @@ class Service(Collector):
             self._tick_fault = None
 
     def _job_ended(self, event: JobExecutionEvent) -> None:
-        """A job that failed is told, once a minute at most, until it went through again; it is run again when it is due."""
-        name = str(event.job_id)  # asking the scheduler would wait for its lock, which it holds while it stops
+        """Logs a failed job, at most once a minute, until it succeeds again; it runs again when it is due."""
+        name = str(event.job_id)  # querying the scheduler would wait for its lock, which it holds while it stops
         error = getattr(event, "exception", None)
         if error is None:
             if self._faults.pop(name, None) is not None:
@@ -208,25 +209,26 @@ class Service(Collector):
 
     @property
     def ended(self) -> str | None:
-        """What of the scheduler cannot be brought back; None while its thread lives, or is not to live yet or any more."""
+        """Which part of the scheduler needs a restart; None while its thread lives, or is not supposed to run."""
         thread = getattr(self.scheduler, "_thread", None)
         is_dead = self.scheduler.running and thread is not None and not thread.is_alive()
         return "the thread that starts rounds of concluding has ended" if is_dead else None
 
     def troubles(self) -> list[str]:
-        """What somebody should look at while the service is ready, in words."""
+        """What needs attention while the service is ready, in words."""
         missing = self._pipeline.missing if self._pipeline is not None else None
         found = [self.clock.trouble, missing, *self.store.lost, self.spool.trouble, *list(self._faults.values())]
         return [text for text in found if text]
 
     def looking_since(self) -> datetime | None:
-        """When the first look at all that is stored began (naive UTC), while it is under way and took longer than ``LOOK_S``."""
+        """When the first correlation over all stored data began (naive UTC), while it is running and has taken longer
+        than ``LOOK_S``."""
         since = self._looking_since
         now = datetime.now(UTC).replace(tzinfo=None)
         return since if since is not None and (now - since).total_seconds() > LOOK_S else None
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus sees of concluding and of the store."""
+        """Prometheus metrics of correlation and of the store."""
         missing = self._pipeline is not None and self._pipeline.missing
         for name, text, value in (
             ("first_look_pending", "1 until all that is stored was looked at once since the start: conclusions are those of before.",
@@ -239,7 +241,7 @@ class Service(Collector):
             yield GaugeMetricFamily(f"faultline_{name}", text, value)
 
     def _deliver_output(self) -> None:
-        """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
+        """Delivers job output fetched by hooks, and reports of their losses, the way all lines arrive."""
         receiving = self.receiving
         if receiving is None or receiving.pipeline is None:
             return
@@ -253,7 +255,7 @@ class Service(Collector):
             log.warning("what hooks brought or lost waits until the spool takes it", error=str(error))
 
     def _watch_patterns(self) -> None:
-        """Says what became of changed pattern files; the processes that parse follow them by themselves."""
+        """Logs the result of changed pattern files; parsing processes follow them by themselves."""
         known = self.patterns.problems
         if self.patterns.refresh():
             log.info("patterns reloaded", patterns=len(self.patterns.catalogue.entries))
@@ -275,12 +277,13 @@ class Service(Collector):
         return self.receiving is not None and self.receiving.spool.waiting_unpacked > BEHIND_BYTES
 
     def _settle(self, taken: bool) -> None:
-        """Applies what was learned to rows that waited for it."""
+        """Applies late knowledge to rows that waited for it."""
         if taken or self.identity.is_unsettled:
             self.identity.settle()
 
     def _seal(self) -> None:
-        """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
+        """Closes segments when enough lines wait; the lines were acknowledged long before, so after a failure they only
+        wait longer."""
         try:
             sealed = self.store.seal(least=2 * SEGMENT_ROWS)
             if not self._is_behind():
@@ -297,7 +300,7 @@ class Service(Collector):
         return [(f"{alert.host} {alert.source or 'lines'} {alert.file}", alert.text) for alert in alerts]
 
     def write_report(self, report: ScheduledReport, now: datetime | None = None) -> Path:
-        """Writes one scheduled report under a name with its date; never leaves half a file."""
+        """Writes one scheduled report under a name with its date; never leaves a partial file."""
         from queries import reports
 
         until = now or datetime.now(UTC).replace(tzinfo=None)
@@ -315,7 +318,7 @@ class Service(Collector):
 
 
 def build_app(service: Service) -> Any:
-    """The web room over this service's store, with the routes that need more than the store."""
+    """The web application over this service's store, with the routes that need more than the store."""
     from queries import reports
     from web.app import create_app
     from web.problems import ProblemError
@@ -344,7 +347,7 @@ def build_app(service: Service) -> Any:
 
     @app.get("/api/v1/result", tags=["incidents"])
     def whole_result(read: Read) -> dict[str, Any]:
-        """corr-result/1: every incident and verdict that the asker may see."""
+        """corr-result/1: every incident and verdict that the caller may see."""
         whole = result(service.store)
         return read.result(whole) if isinstance(read, OwnReader) else whole
 
@@ -353,7 +356,7 @@ def build_app(service: Service) -> Any:
         name: str, format: str = "html", since: Annotated[str | None, Query(description="RFC 3339, now or now-7d")] = None,
         until: Annotated[str | None, Query(description="as since")] = None,
     ) -> Response:  # fmt: skip
-        """A report, written now."""
+        """A report, generated now."""
         low, high = parse_time("since", since), parse_time("until", until)
         try:
             text = reports.render(reports.run(service.store, name, since=low, until=high), format)
@@ -361,7 +364,7 @@ def build_app(service: Service) -> Any:
             status = 404 if name not in reports.all_reports() else 400
             raise ProblemError(status, str(error), do="See /reports for what there is.") from error
         kind = {"html": "text/html", "md": "text/markdown", "json": "application/json"}[format]
-        # A report is one file with its own style and no script: with the pages' policy it would be shown without its style.
+        # A report is one file with its own style and no script: the pages' policy would block its style.
         policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
         return Response(text, media_type=kind, headers={"Content-Security-Policy": policy})
 

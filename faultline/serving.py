@@ -1,4 +1,4 @@
-"""`faultline serve`: the process around a service, from its first line to its last."""
+"""`faultline serve`: the process around a service, from start to end."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ from web.access.gate import Gate
 
 log = structlog.get_logger()
 
-#: A thread that computes lets go of the interpreter's lock so often, seconds. A page takes the lock again after
-#: every question to the store, and could wait Python's 5 ms each time for a conclusion.
+#: The interpreter's switch interval, in seconds. A page takes the GIL again after every query to the store, and might
+#: wait Python's 5 ms each time for a computing thread.
 SWITCH_S = 0.001
-#: A connection stays open so long without a request, seconds. An agent of a quiet node says something once a minute, and one whose
-#: service is slow every five seconds: a connection anew each time is a handshake each time.
+#: How long a connection stays open without a request, in seconds. An agent of a quiet node sends once a minute, and one
+#: whose service is slow every five seconds: without this, each of them would be a new connection with a handshake.
 KEEP_ALIVE_S = 75
-#: Agents that come at once when the service is back, and wait to be let in (as many as Linux holds, net.core.somaxconn).
+#: Agents that arrive at once when the service is back, and wait to be accepted (as many as Linux allows,
+#: net.core.somaxconn).
 BACKLOG = 4096
-#: A store that another process holds for a moment (an ingest) is tried again so often.
+#: How often to retry a store that another process (an ingest) holds for a moment, in seconds.
 HELD_RETRY_S = 1.0
 
 
@@ -70,7 +71,7 @@ def _bind(config: Config) -> socket.socket:
 def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> None:
     """Runs until stopped. Raises ``CommandError`` if another service holds the store, or an address is taken.
 
-    While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
+    While a process other than a service holds the store (an ingest), batches are accepted and stay in the spool.
     """
     logs.set_up()
     exposure.refuse(config)
@@ -97,7 +98,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     threading.Thread(
         target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
     ).start()
-    with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
+    with suppress(ValueError):  # not the main thread: the caller ends us in another way
         signal.signal(signal.SIGTERM, _request_stop)
     supervised.give_up = supervised.end_process
     watch.start()
@@ -105,7 +106,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         server.run(sockets=[listener])
     except StopRequested:
         pass
-    except SystemExit:  # uvicorn's way of saying that the start failed
+    except SystemExit:  # uvicorn's way of reporting that the start failed
         if front.failure is None:
             raise
     finally:
@@ -136,7 +137,7 @@ def _server(config: Config, front: Front, receiving: Receiving, secured: Mapping
 
 
 class StopRequested(BaseException):
-    """SIGTERM: after uvicorn has closed its connections it raises the signal again, and we are to end in order."""
+    """SIGTERM: after closing its connections uvicorn raises the signal again, and we must shut down in order."""
 
 
 def _request_stop(_number: int, _frame: object) -> None:
@@ -144,7 +145,7 @@ def _request_stop(_number: int, _frame: object) -> None:
 
 
 class _Parts:
-    """What begins when the store is open, and ends in the right order."""
+    """The parts that start when the store is open, and end in the right order."""
 
     def __init__(self, config: Config, receiving: Receiving, front: Front, note: Path, address: str,
                  gate: Gate | None) -> None:  # fmt: skip
@@ -158,7 +159,7 @@ class _Parts:
         pages = build_app(self.service)
         installed.load_all()  # what is wrong is logged here once, and not by each worker
         gc.collect()
-        gc.freeze()  # what is here now stays: looking through it again and again finds nothing
+        gc.freeze()  # existing objects stay: scanning them repeatedly finds nothing
         release()
         self.service.start()
         self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
@@ -171,7 +172,7 @@ class _Parts:
             except CommandError as error:
                 self.front.waiting = str(error)
                 continue
-            except Exception as error:  # half a start is no service: whoever watches over us starts us anew
+            except Exception as error:  # half a start is no service: the service manager restarts us
                 supervised.give_up(f"{self.config.data}: cannot open the store: {error}")
                 return
             if store is not None:
@@ -188,14 +189,14 @@ class _Parts:
                 log.warning("a conclusion was not finished; it is made anew at the next start")
                 self.note.unlink(missing_ok=True)
                 sys.stdout.flush()
-                os._exit(0)  # its thread holds the store; all that was stored is committed
+                os._exit(0)  # its thread holds the store; everything stored is committed
             self.service.store.close()
         else:
             self.receiving.close()
 
 
 def _open_unless_held(config: Config) -> Door | None:
-    """The store; None while a process that is no service holds it."""
+    """The store; None while a process other than a service holds it."""
     try:
         with ThreadPoolExecutor(1, initializer=lower_priority) as beside:
             return beside.submit(_open, config.data).result()
@@ -208,7 +209,8 @@ def _open_unless_held(config: Config) -> Door | None:
 
 
 def _open(data: Path) -> Door:
-    """Opens the store, in a thread that stands back: the engines start their own threads here, which do as this one does."""
+    """Opens the store in a lower-priority thread: the engines start their own threads here, which inherit its
+    priority."""
     from store import open_store
 
     pl.thread_pool_size()
@@ -216,7 +218,7 @@ def _open(data: Path) -> Door:
 
 
 def _announce(server: uvicorn.Server, address: str, receiving: Receiving, more: str | None) -> None:
-    """Prints the address once it answers, and how to come in where nobody can yet."""
+    """Prints the address once it answers, and how to get access if nobody has it yet."""
     while not server.started and not server.should_exit:
         time.sleep(0.02)
     if server.started:

@@ -1,4 +1,4 @@
-"""``faultline sources``: who sends what, for people and as JSON."""
+"""``faultline sources``: senders and their data, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from faultline import terminal
 
-#: So many blind periods, silent sources and batches set aside are told below the table; JSON has all.
+#: Most blind periods, silent sources and batches set aside listed below the table; JSON has all.
 MOST_SHOWN = 10
 
 
 def list_sources(found: dict[str, Any], form: str, only: str | None) -> int:
-    """Prints what ``GET /api/v1/sources`` answers; ``only`` keeps the streams in that trouble. Returns 1 where a source is
-    silent while its node is up, or a batch was set aside."""
+    """Prints the answer of ``GET /api/v1/sources``; ``only`` selects the streams with that problem. Returns 1 if a
+    source is silent while its node is up, or a batch was set aside."""
     if only:
         found["sources"] = [row for row in found["sources"] if row[only]]
     if form == "json":

@@ -1,4 +1,4 @@
-"""What commands print for people: tables, the story of one job, folded node lists. Machines get JSON elsewhere."""
+"""Output of commands for people: tables, the story of one job, folded node lists. JSON for machines is elsewhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rich.text import Text
 from faultline.printing import exact
 from parsers.visible import visible
 
-#: Of an event of many lines so many are shown at its beginning and at its end.
+#: Lines shown at the beginning and at the end of a long event.
 BLOCK_LINES = 4
 
 
 class Console(RichConsole):
-    """Colours and places are ours; the words between them are strangers'."""
+    """Colours and layout are ours; the text is untrusted."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -74,14 +74,14 @@ def incidents(found: dict[str, Any]) -> None:
     table(["incident", "severity", "start (UTC)", "cause", "host", "device", "jobs", "what happened"], rows)
 
 
-#: So many devices of an incident are named in the list.
+#: Most devices of an incident named in the list.
 NAMED = 4
 SEVERITY_STYLE = {"impact": "red", "degraded": "yellow"}
 
 
 def _incident(out: Console, name: str, severity: str, start: str, event: str | None, host: str | None, device: str | None,
               _jobs: str, title: str) -> None:  # fmt: skip
-    """What an eye looks for in one line, and the sentence, which names the jobs: eight columns would be a word wide each."""
+    """The key facts in one line, then the sentence, which names the jobs: eight columns would be a word wide each."""
     head = Text(f"{name}  ")
     head.append(f"{severity:<8}", style=SEVERITY_STYLE.get(severity, "dim"))
     where = " ".join(part for part in (host, _few(device)) if part)
@@ -91,14 +91,14 @@ def _incident(out: Console, name: str, severity: str, start: str, event: str | N
 
 
 def _few(joined: str | None) -> str:
-    """Names joined by commas: the first few, and how many more."""
+    """Names joined by commas: the first few, and the number of the rest."""
     names = (joined or "").split(",")
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ",".join(names[:NAMED]) + more
 
 
 def _measured(hop: dict[str, Any], end: str) -> str:
-    """A link of the chain that no line tells of: it was measured or concluded."""
+    """A link of the chain without a line: it was measured or inferred."""
     when = str(hop.get("effect_time") or "")[11:23] if end == "effect" else ""
     host = hop.get("effect_host") if end == "effect" else ""
     words = hop.get(f"{end}_says") or hop.get(f"{end}_fact")
@@ -106,12 +106,12 @@ def _measured(hop: dict[str, Any], end: str) -> str:
 
 
 def _length(seconds: float) -> str:
-    """Seconds as a person says them: long windows in days."""
+    """Seconds in a readable form: long windows in days."""
     return f"{seconds / 86400:g} days" if abs(seconds) >= 172800 else f"{seconds:g} s"
 
 
 def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> None:
-    """The verdict and what to do, the chain with raw lines, and the rivals: what a reader needs most stands on top."""
+    """The verdict and what to do, the chain with raw lines, and the rivals: most important first."""
     out = console()
     say(out, f"Job {key}: {verdict['headline']}", style="bold")
     say(out, verdict["summary"])
@@ -138,7 +138,7 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
 
 
 def chain(out: Console, hops: list[dict[str, Any]], events: dict[str, dict[str, Any]]) -> None:
-    """Cause and effect in turn, each with its raw line; between them the lag, what was allowed, and why."""
+    """Cause and effect in order, each with its raw line; between them the lag, its limit, and the reason."""
     out.print(Text("\nChain of evidence", style="bold"))
     shown: set[str] = set()
     for step, hop in enumerate(hops):
@@ -158,7 +158,8 @@ def chain(out: Console, hops: list[dict[str, Any]], events: dict[str, dict[str, 
 
 
 def say(out: Console, text: str, indent: int = 0, hang: int | None = None, style: str = "") -> None:
-    """A paragraph. On a terminal its further lines are indented by ``hang`` (else as the first); in a pipe it is one line."""
+    """Prints a paragraph. On a terminal its further lines are indented by ``hang`` (default: like the first); in a pipe
+    it is one line."""
     if sys.stdout.isatty():
         further = " " * (indent if hang is None else hang)
         text = textwrap.fill(
@@ -171,19 +172,19 @@ def say(out: Console, text: str, indent: int = 0, hang: int | None = None, style
 
 
 def line(out: Console, event: dict[str, Any]) -> None:
-    """When and where, the words, and the place of the raw line: beside the first where a terminal has room for it."""
+    """Time and place, the text, and the location of the raw line: on the first line if the terminal has room."""
     place = f"{event['source']}:{event['line']}" if event["line"] else str(event["source"])
     head = f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"
     beside = sys.stdout.isatty() and len(head) + 3 + len(place) <= out.width
     out.print(Text.assemble(head, (f"   {place}" if beside else "", "dim")))
     for text in _event_lines(event):
-        out.print(Text(f"     {text}"), soft_wrap=True)  # the terminal breaks it, so that copying it does not
+        out.print(Text(f"     {text}"), soft_wrap=True)  # the terminal wraps it, so that copying does not break it
     if not beside:
         out.print(Text(f"     {place}", style="dim"), soft_wrap=True)
 
 
 def advised(out: Console, advice: list[dict[str, Any]]) -> None:
-    """What to do; a command stands alone on its line, unbroken, so that it can be copied."""
+    """The advice; a command is alone on its line, unbroken, so that it can be copied."""
     if advice:
         out.print(Text("\nWhat to do", style="bold"))
     for item in advice:
@@ -193,7 +194,7 @@ def advised(out: Console, advice: list[dict[str, Any]]) -> None:
 
 
 def _event_lines(event: dict[str, Any]) -> list[str]:
-    """The words of an event; of a long block its beginning and its end, and its own line in any case."""
+    """The text of an event; for a long block its beginning and its end, and always its own line."""
     rows = event.get("lines") or []
     if not rows:
         return [event["message"]]

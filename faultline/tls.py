@@ -1,6 +1,7 @@
-"""HTTPS spoken by the service itself, and what is known of the other end of a connection.
+"""HTTPS served by the service itself, and what is known about the peer of a connection.
 
-A certificate of ``client_ca`` is asked for and not demanded: people's browsers have none, and sign in; senders show one.
+A certificate of ``client_ca`` is requested, not required: people's browsers have none, and sign in; senders present
+one.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose requests know the address of its socket, and whether a certificate of ours was shown.
+    """A connection whose requests carry the address of its socket, and whether the peer presented a certificate of
+    ours.
 
-    ``client`` in a request's scope is whom a proxy speaks for; what is believed of a proxy hangs on the proxy's own address.
+    ``client`` in a request's scope is the client behind a proxy; trust in a proxy depends on the proxy's own address.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -43,7 +45,7 @@ class Connection(HttpToolsProtocol):
 
 
 def options(tls: Tls | None) -> dict[str, Any]:
-    """What uvicorn takes for it. Raises ``CommandError`` where a file does not fit."""
+    """uvicorn's settings for HTTPS. Raises ``CommandError`` if a file is invalid."""
     if tls is None:
         return {}
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -62,14 +64,14 @@ def options(tls: Tls | None) -> dict[str, Any]:
 
 
 def proxied(config: Config) -> dict[str, Any]:
-    """What uvicorn takes of whom proxies speak for. Its default believes whoever comes from this machine: any user of it."""
+    """uvicorn's settings for trusted proxies. Its default trusts everyone on this machine: any user of it."""
     if not config.all_proxies:
         return {"proxy_headers": False}
     return {"proxy_headers": True, "forwarded_allow_ips": list(config.all_proxies)}
 
 
 def only_of_proxies(app: App, config: Config) -> App:
-    """``app``, to whom nobody but a named proxy says who asks: the headers of it are taken from all other requests."""
+    """``app`` with identity headers accepted from configured proxies only: they are removed from all other requests."""
     headers = (config.user_header, config.access.groups_header if config.access is not None else None)
     claims = {name.lower().encode("latin-1", "replace") for name in headers if name}
     believed = Networks(config.access.proxies if config.access is not None else config.proxies)

@@ -1,4 +1,4 @@
-"""Upkeep of the store: closed days go into the archive, and what is older than the retention goes altogether."""
+"""Maintenance of the store: closed days move into the archive, and data past the retention is deleted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from store.errors import StoreError
 
 log = structlog.get_logger()
 
-#: Days close once a day; looking more often takes in what came late, and a service that starts at noon misses none.
+#: Days close once a day; checking more often includes late data, and a service that starts at noon misses none.
 EVERY_S = 3600.0
-#: The first look comes after the start, when what waited has been taken in.
+#: The first check comes this long after the start, when waiting data has been stored.
 FIRST_S = 300.0
 
 
@@ -33,7 +33,8 @@ class Done:
 
 
 def keep_up(store: Door, settings: StoreSettings, today: date | None = None, *, drop: bool = True) -> Done:
-    """One round. ``today`` (UTC) is that of the clock; without ``drop`` nothing is too old. Raises ``OSError`` and ``StoreError``."""
+    """One round. ``today`` (UTC) is the clock's date; without ``drop`` nothing is deleted. Raises ``OSError`` and
+    ``StoreError``."""
     day = today or datetime.now(UTC).date()
     dropped = Dropped()
     if drop and settings.retention_days is not None:
@@ -44,8 +45,8 @@ def keep_up(store: Door, settings: StoreSettings, today: date | None = None, *, 
 def job(
     store: Door, settings: StoreSettings, is_busy: Callable[[], bool], watch: ClockWatch | None = None
 ) -> Callable[[], None]:
-    """What the service's scheduler calls every ``EVERY_S``; a failure is told and tried again the next time, and while lines
-    wait to be stored it waits too. Nothing is done by a clock that ``watch`` does not believe."""
+    """The scheduler's job, run every ``EVERY_S``; a failure is logged and retried the next time, and while lines wait
+    to be stored it waits too. Does nothing if ``watch`` does not trust the clock."""
     watched = watch or ClockWatch(store)
 
     def run() -> None:
@@ -77,7 +78,7 @@ def utc_now() -> datetime:
 def run(
     config: Path | None, data: Path | None, *, verify: bool, confirm_clock: bool = False, without_log: bool = False
 ) -> int:
-    """The command: one round on a store that no service holds. Exit code 1 if a file of the archive is not what it was, or if
+    """The command: one round on a store that no service holds. Exit code 1 if a file of the archive has changed, or if
     nothing was done because of the clock."""
     settings: Config = load(config)
     if without_log:

@@ -23,7 +23,7 @@ from web.access.users import (
 )
 
 ACTIONS = ("password", "token", "sender", "remove", "list", "first")
-#: A token lasts so long unless another time is asked for, days.
+#: Default lifetime of a token, in days.
 DAYS = 365.0
 
 
@@ -35,7 +35,7 @@ def run(
     scope: str = ALL,
     limits: Limits = Limits(""),  # noqa: B008  (frozen)
 ) -> int:
-    """Does one action. 1 where nothing of that name was there to be removed."""
+    """Performs one action. Returns 1 if nothing of that name existed to be removed."""
     if action == "list":
         _list(_load(path))
         return 0
@@ -56,7 +56,7 @@ def run(
 
 
 def _change(users: Users, action: str, name: str, password: str, days: float, scope: str, limits: Limits) -> bool:
-    """False where nothing of that name was there to be removed."""
+    """False if nothing of that name existed to be removed."""
     if action == "password":
         users.people[name] = password
     elif action == "sender":
@@ -89,7 +89,7 @@ def _end(days: float) -> datetime | None:
 
 
 def _list(users: Users) -> None:
-    """Kind, name and what is to be known of it, with tabs between; no secret."""
+    """Prints kind, name and details, separated by tabs; no secret."""
     for name, kept in sorted(users.people.items()):
         old = "an old hash: made anew at the next sign-in where the service owns this file, else by `access password`"
         print("password", name, old if is_old(kept) else "argon2id", sep="\t")
@@ -100,7 +100,7 @@ def _list(users: Users) -> None:
 
 
 def describe_sender(sender: Sender, now: datetime) -> str:
-    """To what it is bound and when it ends."""
+    """A sender's limits and expiry."""
     limits = sender.limits
     bound = [f"{name} {' '.join(some)}" for name, some in (("hosts", limits.hosts), ("clusters", limits.clusters), ("data", limits.kinds)) if some]  # fmt: skip
     return ", ".join(
@@ -129,7 +129,7 @@ def _load(path: Path) -> Users:
 
 
 def _asked_for(name: str) -> str:
-    """A password typed twice, or the first line of what is piped in."""
+    """A password typed twice, or the first line of piped input."""
     if sys.stdin.isatty():
         first = getpass.getpass(f"Password for {name}: ")
         if first != getpass.getpass("Again: "):

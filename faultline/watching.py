@@ -1,4 +1,5 @@
-"""Looks at the service from beside: what is wrong is logged, and a part that cannot be brought back ends the process."""
+"""Monitors the service from a separate thread: problems are logged, and a part that needs a restart ends the
+process."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from faultline.receiving import Receiving
 
 log = structlog.get_logger()
 
-#: It looks this often, and says the same again so often, seconds.
+#: How often it checks, and how often it logs the same again, in seconds.
 LOOK_S, AGAIN_S = 1.0, 60.0
 
 
 class Watched(Protocol):
-    """What is asked of the service."""
+    """The monitored state of the service."""
 
     @property
     def ended(self) -> str | None:
@@ -49,17 +50,18 @@ class Watch:
             self._thread.well()
 
     def look(self) -> None:
-        """One look. What is gone for good is told to ``supervised.give_up``."""
+        """One check. ``supervised.give_up`` is called with what is gone for good."""
         service = self._service()
         ended = self._receiving.ended or (service.ended if service is not None else None)
         if ended is not None and not self._ending.is_set():
             supervised.give_up(ended)
-        # Before the store is open that is no news: the address says so, and who started the service was told.
+        # Normal before the store is open: the address reports it, and whoever started the service knows.
         pipeline = self._receiving.pipeline
         self.record(self._receiving.trouble() if pipeline is not None else self._receiving.spool.trouble)
 
     def record(self, trouble: str | None) -> None:
-        """Logs what is new, the same again once a minute, and that it is over. Numbers in it (sizes) make it no other."""
+        """Logs a new problem, the same one again once a minute, and its end. Numbers in it (sizes) do not make it a
+        different one."""
         now = time.monotonic()
         if trouble is None:
             if self._logged is not None:

@@ -1,4 +1,4 @@
-"""What a store raises, whichever engine is behind it. The text says what, where and what to do."""
+"""The exceptions of a store, whatever its engine. The text gives what, where and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked."""
+    """The store cannot do what was requested."""
 
 
 class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
@@ -21,12 +21,13 @@ class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
 
 
 class LinesChanged(StoreError):  # noqa: N818  (a state, not an error)
-    """Lines changed again and again while they were archived: the day stays as it is, and the next round tries again."""
+    """Lines kept changing while they were archived: the day stays as it is, and the next round retries."""
 
 
 class EngineError(StoreError):
-    """The engine refused or failed a statement: a full disk, a lost file, memory, a fault of ours. The cause is chained."""
+    """The engine refused or failed a statement: a full disk, a lost file, memory, a bug of ours. The cause is
+    chained."""
 
 
 class NoSuchTable(EngineError):  # noqa: N818  (a state: older stores and a person's view lack some tables)
-    """A table or column is not there: an older version made the store, or the reader may not see it."""
+    """A table or column does not exist: an older version created the store, or the reader may not see it."""

@@ -1,4 +1,4 @@
-"""Files in data folders: their names brought to the disk, what a killed process left removed, and the note of who serves it."""
+"""Files in data folders: syncs their names, removes leftovers of a killed process, and records the serving process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import structlog
 
 log = structlog.get_logger()
 
-#: In a data folder while a service runs on it: its address and process.
+#: In a data folder while a service runs on it: its address and process ID.
 SERVICE_FILE = "service.json"
 
 
 def flush_folder(folder: Path) -> None:
-    """Brings the names in a folder to the disk."""
+    """Syncs the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -26,7 +26,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def remove_left(paths: Iterable[Path], of: str) -> None:
-    """Removes what a process that was killed left of work that never ended, and says so."""
+    """Removes unfinished work of a killed process, and logs it."""
     count = size = 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -38,7 +38,7 @@ def remove_left(paths: Iterable[Path], of: str) -> None:
 
 
 def service_address(folder: Path) -> str | None:
-    """The address that a running service left in its data folder, if that process still lives."""
+    """The address in the note of a running service, if that process is still alive."""
     try:
         note = json.loads((folder / SERVICE_FILE).read_text())
         os.kill(int(note["pid"]), 0)

@@ -1,6 +1,7 @@
-"""The functions that questions use beside standard SQL. They are DuckDB's names; another engine's compiler spells these.
+"""SQL functions beyond the standard that queries use. The names are DuckDB's; another engine's compiler translates
+them.
 
-User values are bound by the callers; ``const`` and ``json_path`` are for constants of ours, which the engine should see when it
+Callers bind user values; ``const`` and ``json_path`` are for constants of ours, which the engine should see when it
 plans.
 """
 
@@ -15,7 +16,7 @@ from sqlalchemy import func
 
 from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 
-#: Names that stand in questions and are not in standard SQL: what a second engine has to spell (a test compares).
+#: Non-standard names in queries, which a second engine must translate (a test compares).
 NOT_STANDARD = (
     "any_value", "arg_max", "arg_max_null", "arg_min", "array_to_string", "bool_or", "contains",
     "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "from_json", "greatest",
@@ -30,8 +31,8 @@ KEPT_UNTIL_COMMIT = "kept_until_commit"
 
 
 class FixedSubquery(sa.Subquery):
-    """A subquery that is made once and holds no bound values. Caches of compiled statements know it as they know a table, by
-    itself: what many questions read from is then not walked through, column by column, each time that one of them is asked."""
+    """A subquery that is built once and has no bound values. Caches of compiled statements identify it by itself, like
+    a table: a frequent source of queries is not traversed column by column at each query."""
 
     inherit_cache = True
 
@@ -40,8 +41,8 @@ class FixedSubquery(sa.Subquery):
 
 
 def fixed_subquery(question: sa.Select[Any], name: str) -> sa.Subquery:
-    """A subquery for a constant of a module. Raises ``ValueError`` where values are bound in it: one statement's would be
-    another's."""
+    """A subquery for a module constant. Raises ``ValueError`` if it has bound values: one statement's would leak into
+    another."""
     key = question._generate_cache_key()
     if key is None or key.bindparams:
         raise ValueError(f"subquery {name}: values are bound in it; use const() for constants")
@@ -51,8 +52,8 @@ def fixed_subquery(question: sa.Select[Any], name: str) -> sa.Subquery:
 
 
 def kept_until_commit(question: sa.Select[Any]) -> sa.Select[Any]:
-    """A question without values, a constant of a module, that is asked again and again and whose answer is short: a store may keep
-    the answer until the next commit. Inside a transaction, and for a person's view, it is asked each time."""
+    """Marks a module-constant query without values that runs often and has a short answer: a store may cache the answer
+    until the next commit. Inside a transaction, and in a person's view, it runs each time."""
     return question.execution_options(**{KEPT_UNTIL_COMMIT: True})
 
 
@@ -69,13 +70,13 @@ def one_of(column: Element, values: Iterable[str]) -> sa.ColumnElement[bool]:
 
 
 def listed(column: Element, values: Any) -> sa.ColumnElement[bool]:
-    """Whether a column has one of some bound values (a list or a bound parameter that is one)."""
+    """Whether a column has one of some bound values (a list, or a bound list parameter)."""
     given = values if isinstance(values, sa.ColumnElement) else sa.literal(list(values), sa.ARRAY(column.type))
     return func.list_contains(given, column, type_=FLAG)
 
 
 def has(items: Element, value: Any) -> sa.ColumnElement[bool]:
-    """Whether a column of lists holds a value."""
+    """Whether a list column contains a value."""
     return func.list_contains(items, value, type_=FLAG)
 
 
@@ -85,7 +86,7 @@ def same(one: Element, other: Any) -> sa.ColumnElement[bool]:
 
 
 def holds(column: Element, text: Any) -> sa.ColumnElement[bool]:
-    """Whether a text is in a column, in whatever letters; ``%`` and ``_`` in it stand for others."""
+    """Whether a column contains a text, case-insensitively; ``%`` and ``_`` in it are wildcards."""
     return column.ilike(const("%").op("||")(text).op("||")(const("%")))
 
 
@@ -105,17 +106,17 @@ def json_text(document: Element, path: str) -> sa.Function[Any]:
 
 
 def json_texts(document: Element, path: str) -> sa.Function[Any]:
-    """All members that a path with ``[*]`` finds, as a list of texts."""
+    """All members that a path with ``[*]`` matches, as a list of texts."""
     return func.json_extract_string(document, json_path(path), type_=TEXTS)
 
 
 def json_count(document: Element, path: str) -> sa.Function[Any]:
-    """How many items a list in a document has; null if there is none."""
+    """The length of a list in a document; null if there is none."""
     return func.json_array_length(document, json_path(path), type_=NUMBER)
 
 
 def json_number(document: Element, path: str) -> Element:
-    """A member of a document as a number, null if it is none."""
+    """A member of a document as a number, null if it is not one."""
     return sa.try_cast(json_text(document, path), REAL)
 
 
@@ -132,23 +133,23 @@ def moment(text: str) -> Element:
 
 
 def counted(condition: Any = None) -> Element:
-    """``count(*)``, of the rows for which a condition holds."""
+    """``count(*)``, of the rows for which a condition is true."""
     count = func.count()
     return count if condition is None else count.filter(condition)
 
 
 def among(column: Element, values: Collection[Any]) -> sa.ColumnElement[bool]:
-    """As ``listed``, for very many values: they are joined, not compared one by one."""
+    """Like ``listed``, for very many values: they are joined, not compared one by one."""
     return column.in_(sa.select(unnested(values, column.type)))
 
 
 def unnested(values: Iterable[Any], kind: Any) -> sa.Function[Any]:
-    """Values as rows: one bound list. Its type is written beside it, since a list may be empty."""
+    """Values as rows: one bound list. Its type is explicit, since a list may be empty."""
     return func.unnest(bound_list(values, kind), type_=kind)
 
 
 def bound_list(values: Iterable[Any], kind: Any) -> Element:
-    """Values as one bound list, with its type written beside it."""
+    """Values as one bound list with an explicit type."""
     return sa.cast(sa.literal(list(values), sa.ARRAY(kind)), sa.ARRAY(kind))
 
 
@@ -158,32 +159,32 @@ def matches(text: Element, pattern: str) -> sa.ColumnElement[bool]:
 
 
 def group_of(text: Element, pattern: str, number: int = 1) -> sa.Function[Any]:
-    """What a group of an RE2 pattern of ours matched first in a text; empty where it matched nothing."""
+    """The first match of a group of an RE2 pattern of ours in a text; empty if it matched nothing."""
     return func.regexp_extract(text, const(pattern), const(number), type_=TEXT)
 
 
 def contains(text: Element, part: str) -> sa.ColumnElement[bool]:
-    """Whether a part of ours stands in a text."""
+    """Whether a text contains a constant of ours."""
     return func.contains(text, const(part), type_=FLAG)
 
 
 def earlier(moment: Element, by: Element) -> Element:
-    """A moment so many seconds earlier, to the microsecond."""
+    """A time that many seconds earlier, to the microsecond."""
     return moment - func.to_microseconds(sa.cast(by * const(1e6), NUMBER))
 
 
 def first_by(column: Element, order: Element) -> sa.Function[Any]:
-    """Of a group the value in the row that is first by ``order``, of those where it is not null."""
+    """In a group, the first non-null value by ``order``."""
     return func.arg_min(column, order, type_=column.type)
 
 
 def last_by(column: Element, order: Element) -> sa.Function[Any]:
-    """Of a group the value in the row that is last by ``order``, of those where it is not null."""
+    """In a group, the last non-null value by ``order``."""
     return func.arg_max(column, order, type_=column.type)
 
 
 def in_order(question: sa.Select[Any]) -> sa.Select[Any]:
-    """Rows by all columns from left to right: the same rows always come in the same order."""
+    """Rows ordered by all columns from left to right: the order is always the same."""
     return question.order_by(*question.selected_columns)
 
 
@@ -192,12 +193,12 @@ def json_member(document: Element, path: str) -> sa.Function[Any]:
     return func.json_extract(document, json_path(path), type_=TEXT)
 
 
-#: How the place of a row is called in answers and in ``Writer.amend_by``.
+#: The name of a row's location in answers and in ``Writer.amend_by``.
 PLACE = "place"
 
 
 def row_place(rows: sa.FromClause) -> Element:
-    """Where an engine keeps a row of a table (or of its alias): rows that were added later lie behind. It holds within one
-    transaction; see ``Door.mark`` for longer."""
+    """Where an engine stores a row of a table (or of its alias): later rows have higher locations. Valid within one
+    transaction; see ``Door.changes`` for longer."""
     named = rows.name if isinstance(rows, sa.Alias) else f"{rows.schema}.{rows.name}"  # type: ignore[attr-defined]
     return sa.literal_column(f"{named}.rowid", NUMBER)

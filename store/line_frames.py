@@ -1,4 +1,4 @@
-"""Frames of lines on their way into the store: as its table has them, with texts that repeat as numbers."""
+"""Frames of lines on their way into the store: with the columns of its table, and repeating texts as numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from parsers.record import TABLES, conform
 
 
 def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
-    """Message becomes an offset into the raw line where it is its tail (nearly always). Rows that are so stay so."""
+    """Replaces the message by an offset into the raw line if it is its tail (nearly always). Converted rows stay
+    unchanged."""
     if "msg_start" in data.columns:
         return data
     data = conform("logs", data)
@@ -29,8 +30,8 @@ CODED = ("time_quality", "host", "source", "format", "unit", "facility", "severi
 def coded(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines with ``CODED`` columns as numbers and a dictionary: a quarter of the bytes, and moved in a fraction of the time.
 
-    A dictionary lives as long as a frame that uses it, and grows with all that is coded meanwhile: such a frame is not for
-    keeping (``plain``).
+    A dictionary lives as long as a frame that uses it, and grows with everything coded meanwhile: do not keep such a
+    frame (``plain``).
     """
     return lines.with_columns(
         pl.col(name).cast(pl.Categorical(pl.Categories(f"faultline_{name}"))) for name in CODED if name in lines.columns
@@ -38,5 +39,5 @@ def coded(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def plain(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines with texts where ``coded`` put numbers."""
+    """Lines with texts in place of the numbers of ``coded``."""
     return lines.with_columns(pl.col(name).cast(pl.String) for name in CODED if name in lines.columns)

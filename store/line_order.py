@@ -1,7 +1,8 @@
-"""The order of lines in closed segments: whoever stores very many lines puts them in it and fills segments, which costs a third.
+"""The order of lines in closed segments: code that stores many lines sorts them and fills whole segments, which costs a
+third.
 
-A segment is a row group of DuckDB (``store.duckdb.segments``). The number holds for every engine: the way in cuts lines by it, and
-text filters (``store.text_filter``) cover as many.
+A segment is a row group of DuckDB (``store.duckdb.segments``). The number applies to every engine: the intake splits
+lines by it, and text filters (``store.text_filter``) cover as many.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ SEGMENT_ROWS = BLOCK_ROWS * SEGMENT_BLOCKS
 
 
 def in_order(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines as they lie in segments."""
-    lines = lines.rechunk()  # rows of one chunk are put in order in a tenth of the time that those of several take
-    # What is null throughout is in any order.
+    """Lines in the order of segments."""
+    lines = lines.rechunk()  # rows of one chunk are sorted in a tenth of the time of several
+    # All-null columns need no sorting.
     nulls = [column for column in lines.get_columns() if column.null_count() == len(lines)]
     moved = lines.drop(column.name for column in nulls)[_order(lines)]
     return moved.with_columns(nulls).select(lines.columns) if nulls else moved
 
 
 def _order(lines: pl.DataFrame) -> pl.Series:
-    """Row numbers by hour, host, time, and within each segment the lines that are events before all others.
+    """Row numbers by hour, host, time; within each segment the lines that are events come first.
 
-    Events are one line in a hundred and what people search for: together they lie in a few compressed vectors of DuckDB
-    instead of one in each. Zone maps speak of row groups as large as a segment and lose nothing by it.
+    Events are one line in a hundred and what people search for: together they occupy a few compressed vectors of DuckDB
+    instead of a part of each. Zone maps cover row groups as large as a segment and lose nothing.
     """
     hour = 3_600_000_000
     rows = np.arange(len(lines))
@@ -42,15 +43,15 @@ def _order(lines: pl.DataFrame) -> pl.Series:
         return pl.Series(_sorted(key, rows))  # one sort instead of three
     order = _sorted(time - time.min(), rows)
     rank, hours = rank[order], hours[order]
-    hours[1:] = np.cumsum(hours[1:] != hours[:-1])  # by its place among the hours that there are: a small number
+    hours[1:] = np.cumsum(hours[1:] != hours[:-1])  # the index among the hours present: a small number
     hours[:1] = 0
     order = order[_sorted(hours * (rank.max(initial=0) + 1) + rank, rows)]
     return pl.Series(order[_sorted(rows // SEGMENT_ROWS * 2 + plain[order], rows)])
 
 
 def _one_key(*keys: Any) -> Any:
-    """Numbers in the order of the first of ``keys``, where that is the same of the second, and so on; None where they leave
-    no bits for the number of the row."""
+    """One number per row that sorts like the first of ``keys``, then the second, and so on; None if they leave no bits
+    for the row number."""
     found = np.zeros(len(keys[0]), np.int64)
     left = 63 - len(found).bit_length()
     for key in keys:
@@ -64,8 +65,8 @@ def _one_key(*keys: Any) -> Any:
 
 
 def _sorted(key: Any, rows: Any) -> Any:
-    """``rows`` by ``key``, no number below 0 among it, and those of the same key as they are. With the row at the end of its
-    key it is numbers that are sorted: five times as fast as sorting rows by a number."""
+    """``rows`` sorted by ``key`` (non-negative), stable. With the row number in the low bits, plain numbers are sorted:
+    five times as fast as an argsort."""
     bits = len(rows).bit_length()
     if int(key.max(initial=0)).bit_length() + bits > 63:
         return np.argsort(key, kind="stable")
@@ -73,7 +74,7 @@ def _sorted(key: Any, rows: Any) -> Any:
 
 
 def _ranks(hosts: pl.Series) -> Any:
-    """The place of each line's host among all hosts by name; no host comes before all."""
+    """The rank of each line's host among all hosts by name; a missing host comes first."""
     codes = hosts.cast(pl.Categorical(pl.Categories("faultline_host")))
     numbers = codes.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
     stated = np.zeros(int(numbers.max(initial=0)) + 1, np.bool_)

@@ -1,8 +1,8 @@
-"""What a node is called in a store of several clusters, where two of them may have a host of the same name.
+"""Node names in a store of several clusters, where two clusters may have a host of the same name.
 
-A host keeps its name as long as one cluster only tells of it. One that several have is called with its cluster in each of
-them, ``gpu02@east`` and ``gpu02@west``: nodes go on, so none of them is the last as a run is (``store.run_names``). Rows of
-no cluster are of every node of that name, as they are of every run.
+A host keeps its name while only one cluster has it. If several have it, each is named with its cluster, ``gpu02@east``
+and ``gpu02@west``: nodes persist, so none of them is the last, as with runs (``store.run_names``). Rows without a
+cluster belong to every node of that name, as they do to every run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def parted(name: str) -> tuple[str, str | None]:
 
 
 class NodeNames:
-    """Which hosts have their cluster in their name. ``several``: whether the store has more than one cluster at all."""
+    """Which hosts have their cluster in their name. ``several``: whether the store has more than one cluster."""
 
     def __init__(self, store: Answers) -> None:
         clusters = store.ask(nodes.CLUSTERS)
@@ -31,13 +31,13 @@ class NodeNames:
         self.shared = frozenset(str(row["host"]) for row in found)
 
     def of(self, host: object, cluster: object = None) -> str:
-        """The name of a cluster's host; without the cluster that of the host, which a reader then has to choose from."""
+        """The name of a cluster's host; without the cluster, the host's, which the reader then has to resolve."""
         shared = str(host) in self.shared and cluster
         return f"{host}@{cluster}" if shared else str(host)
 
 
 def find(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """The node that is called ``name`` among all of its host, also by a cluster that need not be named; None if none is."""
+    """The node named ``name`` among those of its host, even with an unnecessary cluster; None if there is none."""
     host, cluster = parted(name)
     for row in rows:
         if row["name"] == name or (row["host"] == host and (row["cluster"] or UNNAMED) == cluster):

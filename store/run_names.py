@@ -1,7 +1,7 @@
-"""What a run is called in a store of several clusters, where two of them may have used a number.
+"""Run names in a store of several clusters, where two clusters may have used a job ID.
 
-``run_key`` is a run's name in its own cluster. The run of that name which ended last is called so in the whole store; the
-others have their cluster behind the number: ``15@east``, ``15@east#1``.
+``run_key`` is a run's name in its own cluster. The run of that name that ended last keeps it in the whole store; the
+others have their cluster after the ID: ``15@east``, ``15@east#1``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ __all__ = ["UNNAMED", "differing", "disputed", "find", "named_runs", "parted", "
 
 
 def named_runs(store: Answers) -> sa.Subquery:
-    """What to read runs from: to find names that several clusters use takes a look at all runs, one cluster has none."""
+    """The relation of named runs: finding names that several clusters use requires a look at all runs, but one cluster
+    has none."""
     return runs.named(store.ask(runs.CLUSTERS)[0]["n"] > 1)
 
 
@@ -38,15 +39,15 @@ def disputed(store: Answers) -> list[str]:
 
 
 def parted(key: str) -> tuple[str, str | None]:
-    """A name's part in its own cluster, and the cluster if it names one: "15@east#1" -> 15#1, east."""
+    """The name within its own cluster, and the cluster if the name contains it: "15@east#1" -> 15#1, east."""
     name, mark, attempt = key.partition("#")
     own, at, cluster = name.rpartition("@")
     return (f"{own}{mark}{attempt}", cluster) if at else (key, None)
 
 
 def find(store: Answers, key: str, *columns: str) -> dict[str, Any] | None:
-    """The run that is called ``key``, also by a cluster that need not be named; None if there is none. ``columns``: what is
-    wanted of it, without any those that pages show."""
+    """The run named ``key``, even with an unnecessary cluster; None if there is none. ``columns``: the columns to read;
+    by default those that pages show."""
     of = named_runs(store)
     found = store.ask(runs.by_key(of, key, *columns))
     own, cluster = parted(key)
@@ -56,7 +57,8 @@ def find(store: Answers, key: str, *columns: str) -> dict[str, Any] | None:
 
 
 def renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """An incident's document with its jobs called as in the whole store; ``names``: of its cluster's runs that differ."""
+    """An incident's document with its jobs' names in the whole store; ``names``: those of its cluster's runs that
+    differ."""
     if not names:
         return document
     jobs = {
@@ -68,7 +70,7 @@ def renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def differing(store: Answers, cluster: str | None) -> dict[str, str]:
-    """A cluster's runs that are not called in the whole store as in their cluster: name there -> name here."""
+    """A cluster's runs whose name differs in the whole store: name in the cluster -> name in the store."""
     of = named_runs(store)
     if of is runs.named(False):
         return {}

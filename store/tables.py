@@ -1,8 +1,9 @@
 """Every table and view of the store as SQLAlchemy Core objects: the one declaration of names, columns and types.
 
-``raw`` is made from the record shapes (``parsers.record.TABLES``), so a new column there needs no second place. The DDL of an
-engine (``store.duckdb.schema`` for DuckDB) and the questions (``store.questions``) are made from these objects. ``model`` can be
-rebuilt from ``raw``; ``kept`` cannot; ``intake`` is what the way in remembers, changed in the transaction of its rows.
+``raw`` is derived from the record schemas (``parsers.record.TABLES``), so a new column there needs no second
+declaration. The DDL of an engine (``store.duckdb.schema`` for DuckDB) and the queries (``store.questions``) are built
+from these objects. ``model`` can be rebuilt from ``raw``; ``kept`` cannot; ``intake`` is the intake's state, changed in
+the transaction of its rows.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _OF_POLARS: list[tuple[pl.DataType, TypeEngine[Any]]] = [
 
 
 def sql_type(kind: pl.DataType | type[pl.DataType]) -> TypeEngine[Any]:
-    """The type of a column of a record shape. Raises ``TypeError`` for one that no record shape has."""
+    """The SQL type of a column of a record schema. Raises ``TypeError`` for a type that no schema uses."""
     for known, name in _OF_POLARS:
         if known == kind:
             return name
     raise TypeError(f"no SQL type for {kind}")
 
 
-#: Columns that a row may leave out, and what they are then.
+#: Columns that a row may omit, and their defaults.
 _DEFAULTS: dict[tuple[str | None, str, str], str] = {("raw", "logs", "block"): "0", ("intake", "sources", "ahead"): "0"}
 
 
@@ -54,8 +55,8 @@ def _raw(name: str, **more: TypeEngine[Any]) -> sa.Table:
 
 # -- raw: what was read ----------------------------------------------------------------------------------------------
 
-#: Lines as they are stored. The message is mostly the end of the raw line: then it is null and ``msg_start`` says where it
-#: begins. ``block`` numbers closed segments; 0: in none yet. Read ``LINES`` instead.
+#: Lines as they are stored. The message is mostly the tail of the raw line: then it is null and ``msg_start`` is its
+#: offset. ``block`` numbers closed segments; 0: not in one yet. Read ``LINES`` instead.
 LOGS = _raw("logs", msg_start=sa.Integer(), block=sa.Integer())
 JOBS, STEPS, NODE_STATES, METRICS = _raw("jobs"), _raw("steps"), _raw("node_states"), _raw("metrics")
 SETTINGS, LINKS, TOPOLOGY, BOOTS, ARTIFACTS = (
@@ -125,15 +126,15 @@ FEEDBACK = _table("kept", "feedback", {
 
 # -- intake: the way in ----------------------------------------------------------------------------------------------
 
-#: Up to where segments of one spool are in the store.
+#: The position up to which a spool's segments are in the store.
 WATERMARK = _table("intake", "watermark", {"spool": TEXT, "segment": NUMBER, "offset": NUMBER, "moved_at": TIME})
-#: The last transaction of the pipeline, and the file with lines before the watermark that wait for their segment.
+#: The pipeline's last transaction, and the file with lines before the watermark that wait for their segment.
 CARRIED = _table("intake", "carried", {"spool": TEXT, "step": TEXT, "file": TEXT})
 #: Stored sequence numbers of a sender's stream: "1-41,43-50".
 STREAMS = _table("intake", "streams", {**dict.fromkeys(("agent", "stream", "epoch", "ranges"), TEXT), "received": TIME})
 KEYS = _table("intake", "keys", {"key": TEXT, "received": TIME})
-#: One row per host, source and stream. Seconds; times as the service's clock says, ``last_time`` as the lines say;
-#: ``ahead``: lines whose stamps are held (parsers.future).
+#: One row per host, source and stream. Durations in seconds; times from the service's clock, ``last_time`` from the
+#: lines; ``ahead``: lines whose timestamps are held back (parsers.future).
 SOURCES = _table("intake", "sources", {
     **dict.fromkeys(("host", "source", "file", "transport"), TEXT), **dict.fromkeys(("first_seen", "last_seen", "last_time"), TIME),
     **dict.fromkeys(("lines", "events", "unparsed", "bytes"), NUMBER), "lag_s": REAL, "max_lag_s": REAL, "late": NUMBER,
@@ -143,7 +144,7 @@ NODES = _table("intake", "nodes", {
     "host": TEXT, "cluster": TEXT, "first_seen": TIME, "last_seen": TIME, "boot_id": TEXT, "boot_time": TIME, "boots": NUMBER,
     "status": TEXT, "status_at": TIME,
 })  # fmt: skip
-#: Nothing was seen of it between start and end.
+#: Nothing was seen of the stream between start and end.
 BLIND = _table("intake", "blind", {
     "host": TEXT, "source": TEXT, "stream": TEXT, "start": TIME, "end": TIME, "reason": TEXT, "lines": NUMBER,
     "bytes": NUMBER, "told_by": TEXT, "received": TIME,
@@ -155,10 +156,10 @@ QUARANTINE = _table("intake", "quarantine", {
 
 # -- derived: what an engine makes of others when it is asked ---------------------------------------------------------
 
-#: States of nodes: as polls and accounting have them, and as slurmctld's log has them for nodes without any such record.
+#: Node states: from polls and accounting, and from slurmctld's log for nodes without any such record.
 STATES = _table(None, "states_of_nodes", {
     "time": TIME, "until": TIME, **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), TEXT),
 })  # fmt: skip
 
-#: Tables that are stored, by schema and name. Views and derived tables are not among them.
+#: Stored tables, by schema and name. Views and derived tables are not included.
 STORED = [table for table in METADATA.tables.values() if table not in (LINES, ALL_LINES, LINE_CLUSTERS, STATES)]

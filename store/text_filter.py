@@ -1,18 +1,18 @@
-"""Text filters: which blocks of log lines can hold a phrase at all.
+"""Text filters: which blocks of log lines may contain a phrase.
 
 A filter covers one segment of up to 480 blocks. It is a Bloom filter turned on its side: for each of ``bits`` positions
-it keeps one bit per block, so that asking for a term is an AND of a few rows and answers for all blocks at once.
+it stores one bit per block, so that a look-up of a term is an AND of a few rows and answers for all blocks at once.
 
-What goes in, for every line, after ASCII lower-casing (every byte outside a-z and 0-9 separates):
+The terms of every line, after ASCII lower-casing (every byte outside a-z and 0-9 separates):
 
 - *tokens*: maximal runs of letters and digits, of at least three characters;
-- *words*: maximal runs of letters inside tokens. The distinct ones are kept as text too (the vocabulary), so that half
-  a word in a query (``contains "allen off"``) can be completed to the words it may be part of. Runs of a-f and x only
-  inside a token with digits are left out: they come from hexadecimal numbers and would be endless;
+- *words*: maximal runs of letters inside tokens. The distinct ones are also stored as text (the vocabulary), so that
+  half a word in a query (``contains "allen off"``) can be completed to the words it may be part of. Runs of only a-f
+  and x inside a token with digits are omitted: they come from hexadecimal numbers and have no end;
 - *starts* of tokens with digits (four characters), for ``contains "JobId=4280"``.
 
-The filter never says no to a block that holds the phrase. Three characters outside ASCII fold to ASCII letters when case
-is ignored (İ, K as the Kelvin sign, ſ); a block with one of them is always a candidate.
+The filter never excludes a block that contains the phrase. Three characters outside ASCII fold to ASCII letters when
+case is ignored (İ, K as the Kelvin sign, ſ); a block with one of them is always a candidate.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK_ROWS = 256
-#: 480 x 256 lines are one row group of DuckDB (122,880 rows): ``store.duckdb.segments`` says why a segment is exactly that.
+#: 480 x 256 lines are one row group of DuckDB (122,880 rows): ``store.duckdb.segments`` explains why a segment has
+#: exactly that size.
 SEGMENT_BLOCKS = 480
-#: Bits of a term's hash that give way to the block's number while duplicates are removed.
+#: Bits of a term's hash that are replaced by the block's number during deduplication.
 _BLOCK_BITS = 10
-#: Terms shorter than this are in nearly every block: neither kept nor asked for.
+#: Shorter terms are in nearly every block: neither stored nor looked up.
 SHORTEST = 3
 STARTS = (4,)
-#: With 10 bits an entry and 4 hashes, 1.2 % of the blocks pass by chance.
+#: With 10 bits per entry and 4 hashes, 1.2 % of the blocks pass by chance.
 BITS_PER_ENTRY = 10
 HASHES = 4
-#: More completions of half a word than this, and it says nothing.
+#: With more completions than this, half a word is useless as a test.
 MOST_WORDS = 64
-#: A longer word is not kept as text; a block that has one is a candidate for every half of a word.
+#: A longer word is not stored as text; a block that has one is a candidate for every half of a word.
 LONGEST_WORD = 40
 LONG_WORD = 0x5EED_0F_10_44_00
 FOLDS_TO_ASCII = ("\u0130", "\u212a", "\u017f")
@@ -73,7 +74,7 @@ class TextFilter:
 
     @classmethod
     def open(cls, blocks: int) -> TextFilter:
-        """A filter that lets every block pass: of a segment whose lines nobody has looked at yet."""
+        """A filter that lets every block pass, for a segment whose lines have not been read yet."""
         return cls(np.full((1, (blocks + 7) // 8), 255, np.uint8), blocks, np.ones(blocks, bool))
 
     def having(self, *terms: int) -> Mask:
@@ -87,7 +88,7 @@ class TextFilter:
 
 
 def _hash(first: Words64, last: Words64, salt: Words64) -> Words64:
-    """A term's hash from its first and last eight bytes and its length: the middle of a long one does not count."""
+    """A term's hash from its first and last eight bytes and its length: the middle of a long one does not matter."""
     mixed = (first * _MULTIPLIERS[0]) ^ ((last * _MULTIPLIERS[1]) >> np.uint64(7)) ^ (salt * _MULTIPLIERS[2])
     mixed ^= mixed >> np.uint64(32)
     mixed *= _MULTIPLIERS[3]
@@ -107,13 +108,13 @@ def _places(terms: Words64, bits: int, number: int) -> Places:
 
 
 class _Text:
-    """Bytes of many lines, lower-cased, with the places of its terms."""
+    """The bytes of many lines, lower-cased, with the positions of their terms."""
 
     def __init__(self, data: bytes) -> None:
         padded = np.frombuffer(b"\n" * 8 + data + b"\n" * 8, np.uint8)
         self.lowered = _LOWER[padded]
         self.kinds = _CLASS[padded]
-        # Eight bytes from every place on, as one number; x86 and ARM read them unaligned.
+        # The eight bytes from every position on, as one number; x86 and ARM read them unaligned.
         self.window: Words64 = np.ndarray((len(padded) - 7,), "<u8", self.lowered.data, strides=(1,))
 
     def terms(self, starts: Places, ends: Places) -> Words64:
@@ -128,13 +129,13 @@ class _Text:
 
 
 def _runs(member: Mask) -> tuple[Places, Places]:
-    """Starts and ends (behind the last) of runs; the first and last place are never members."""
+    """Starts and (exclusive) ends of runs; the first and last position are never members."""
     edges = np.flatnonzero(member[1:] != member[:-1]) + 1
     return edges[::2], edges[1::2]
 
 
 def term(text: str) -> int:
-    """The hash of a whole token or word, as the filter keeps it. ``text`` is lower-case ASCII."""
+    """The hash of a whole token or word, as stored in the filter. ``text`` is lower-case ASCII."""
     data = _Text(text.encode("ascii"))
     return int(data.terms(np.array([8]), np.array([8 + len(text)]))[0])
 
@@ -146,7 +147,7 @@ def start_term(text: str, length: int) -> int:
 
 @dataclass
 class FilterBuilder:
-    """Collects the lines of one segment, block after block in order."""
+    """Collects the lines of one segment, block by block in order."""
 
     entries: list[Words64] = field(default_factory=list)
     owners: list[Places] = field(default_factory=list)
@@ -154,7 +155,7 @@ class FilterBuilder:
     words: dict[int, bytes] = field(default_factory=dict)
 
     def add(self, block: int, ends: Places, data: bytes) -> None:
-        """Lines that lie one behind the other in ``data``, each ended by a separator; ``ends`` are where the blocks end,
+        """Adds lines that are concatenated in ``data``, each ended by a separator; ``ends`` are the ends of the blocks,
         the first of which has the number ``block`` in the segment."""
         text = _Text(data)
         edges = ends + 8
@@ -165,10 +166,10 @@ class FilterBuilder:
         self._tokens(text, edges, block)
 
     def _keep(self, terms: Words64, starts: Places, edges: Places, block: int) -> None:
-        # A block's terms lie together: one search per edge tells how many there are.
+        # A block's terms are adjacent: one search per edge gives their count.
         counts = np.diff(np.searchsorted(starts, edges), prepend=0)
         owner = np.repeat(np.arange(block, block + len(edges), dtype=np.uint64), counts)
-        # Sorting by block and hash at once finds the different ones.
+        # Sorting by block and hash at once finds the distinct ones.
         key = (terms >> np.uint64(_BLOCK_BITS)) | (owner << np.uint64(64 - _BLOCK_BITS))
         key.sort()
         key = key[np.concatenate(([True], key[1:] != key[:-1]))] if len(key) else key
@@ -227,14 +228,14 @@ _WORD = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True)
 class Phrase:
-    """A text that a line must hold, ignoring ASCII case. A whole side means that no letter or digit stands beside it."""
+    """A text that a line must contain, ignoring ASCII case. A whole side means that no letter or digit is adjacent."""
 
     text: str
     whole_left: bool = False
     whole_right: bool = False
 
     def tests(self) -> Iterator[Test]:
-        """What can be asked of a filter; all must hold. None at all means that every block is a candidate."""
+        """The tests that a filter can run; all must pass. No tests mean that every block is a candidate."""
         text = ascii_lower(self.text)
         if any(c in FOLDS_TO_ASCII for c in text):
             return
@@ -246,7 +247,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Test:
-    """One question: the hash of a term, or (``half``) a part of a word that the vocabulary must complete."""
+    """One test: the hash of a term, or (``half``) a part of a word that the vocabulary must complete."""
 
     term: int | None = None
     half: str = ""

@@ -1,4 +1,4 @@
-"""Telling people and programs of incidents and of sources that fell silent."""
+"""Notifies people and programs of incidents and of sources that fell silent."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ BUILT_IN = (webhook.NOTIFIER, alertmanager.NOTIFIER, command.NOTIFIER, email.NOT
 
 @cache
 def notifiers() -> dict[str, Notifier]:
-    """By name. A third party's cannot take the place of one of ours."""
+    """Notifiers by name. A third party's cannot replace a built-in one."""
     return extensions.named(GROUP, Notifier, BUILT_IN)

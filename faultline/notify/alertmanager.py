@@ -11,12 +11,12 @@ from faultline.notify.message import Message
 from faultline.notify.webhook import checked, post, token_of
 from parsers.visible import visible
 
-#: An alert is told once. Without an end of its own Alertmanager would call it resolved after five minutes.
+#: An alert is sent once. Without an explicit end, Alertmanager would consider it resolved after five minutes.
 LASTS = timedelta(days=1)
 
 
 def alert(message: Message) -> dict[str, Any]:
-    """One alert. Its labels stay the same from the first word to the last, so that the last one ends it."""
+    """One alert. Its labels never change, so that the last message resolves it."""
     labels = {
         "alertname": "FaultlineSourceSilent" if message.state in ("silent", "heard") else "FaultlineIncident",
         "key": message.key, "cluster": message.cluster or "",

@@ -1,4 +1,4 @@
-"""A program of the site: the message comes as JSON on its standard input, never on its command line."""
+"""A program of the site: it gets the message as JSON on its standard input, never on its command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Who has been told what: each target once of each thing, again when it is another, and of what was wrong that it was.
+"""Decides which target is notified of what: each target once per subject, again when it changes, and when an earlier
+notification is withdrawn.
 
-The store remembers what a target was told (``kept.notices``), so a restart repeats nothing and forgets nothing. What happened
-longer ago than ``RECENT`` when a target is first asked is no news.
+The store records the notifications to each target (``kept.notices``), so a restart repeats and loses nothing. Anything
+older than ``RECENT`` at a target's first round is not sent.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-#: Older things are not told for the first time.
+#: Older subjects are not reported for the first time.
 RECENT = timedelta(hours=1)
-#: How long what was told is compared with what is concluded now: later lines change no verdict of then.
+#: How long sent notifications are compared with current conclusions: later lines do not change older verdicts.
 REMEMBERED = timedelta(days=2)
-#: A change is told when it has stayed the same for so long, seconds; what is new, at once.
+#: A change is sent once it has been stable for this long, in seconds; anything new is sent at once.
 SETTLE_S = 30.0
-#: So many messages a round; a storm is told in one more.
+#: Most messages per round; a storm is summarised in one more.
 MOST = 10
-#: Between two tries of a target that does not answer, seconds; doubled up to the longest.
+#: Delay between attempts at a failing target, in seconds; doubled up to the longest.
 RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
 _WORST_FIRST = {"impact": 0, "degraded": 1, "benign": 2}
-#: Members of an incident that a receiver can ask for by its link.
+#: Members of an incident that a receiver can fetch through its link.
 _LEFT_OUT = ("events", "spans", "chain", "rivals", "unaffected_jobs", "grounds")
 
 
 @dataclass
 class Target:
-    """One entry of the configuration. ``name`` is under what the store remembers it."""
+    """One entry of the configuration. The store records its notifications under ``name``."""
 
     name: str
     send: Send
@@ -63,13 +64,13 @@ class _News:
     digest: str
 
 
-#: Key -> what was last said of it, and its cluster.
+#: Key -> digest of the last notification about it, and its cluster.
 _Sent = dict[str, tuple[str, str | None]]
 
 
 @dataclass(eq=False)
 class Dispatcher(Collector):
-    """``alerts()``: what ``collector.inventory`` says of silent sources, as (key, text)."""
+    """``alerts()``: the silent sources of ``collector.inventory``, as (key, text)."""
 
     store: Door
     targets: Sequence[Target]
@@ -81,7 +82,7 @@ class Dispatcher(Collector):
     _changing: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
 
     def round(self) -> None:
-        """Tells every target that can be reached what it does not know."""
+        """Sends to every reachable target what it has not received."""
         due = [target for target in self.targets if self.monotonic() >= target.not_before]
         if not due:
             return
@@ -105,7 +106,7 @@ class Dispatcher(Collector):
     def _sent(self, target: Target, message: Message) -> bool:
         try:
             target.send(message)
-        except Exception as error:  # whatever a receiver does, the others are told
+        except Exception as error:  # whatever a receiver does, the others are notified
             target.failed += 1
             wait = min(RETRY_S * 2 ** (target.failed - 1), LONGEST_RETRY_S)
             target.not_before = self.monotonic() + wait
@@ -123,7 +124,7 @@ class Dispatcher(Collector):
         self.counts[target.name, outcome] = self.counts.get((target.name, outcome), 0) + 1
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus sees of notifications."""
+        """Prometheus metrics of notifications."""
         family = CounterMetricFamily(
             "faultline_notices", "Notifications, by target and outcome.", labels=("outcome", "target")
         )
@@ -163,11 +164,11 @@ class Dispatcher(Collector):
             yield _News(self._withdrawn(key, gone[key]), _WITHDRAWN)
 
     def _concluded(self, keys: list[str]) -> set[str]:
-        """Those that are concluded, however long ago they ended."""
+        """The incidents that still exist, however long ago they ended."""
         return {row["incident_id"] for row in self.store.ask(incidents.among(keys))} if keys else set()
 
     def _has_settled(self, target: Target, key: str, digest: str) -> bool:
-        """Whether what is said now has been said for a while: while lines still come in, it may be another thing every second."""
+        """Whether the current state has been stable for a while: during ingest it may change every second."""
         now = self.monotonic()
         last, since = self._changing.get((target.name, key), ("", now))
         if last != digest:
@@ -181,7 +182,7 @@ class Dispatcher(Collector):
         return Message(row["incident_id"], state, row["severity"], document["title"], link, row["cluster"], shown)
 
     def _withdrawn(self, key: str, cluster: str | None) -> Message:
-        """An incident that was told and is concluded no more: whoever acted on it has to know."""
+        """A message about an incident that was reported and no longer exists: whoever acted on it must know."""
         now = self.store.ask(incidents.name_now(key))
         goes_on = f"it is part of {now[0]['incident_id']}" if now else "later lines tell otherwise"
         link = f"{self.link}/incidents/{now[0]['incident_id'] if now else key}"
@@ -206,7 +207,8 @@ _WITHDRAWN, _SPEAKS = "withdrawn", "heard"
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """What makes an incident another one for whoever was told of it: how bad, whose fault, how many (doubled) were hit."""
+    """Changes when an incident has changed for its readers: severity, category, number of affected (by powers of
+    two)."""
     root = document.get("root_cause") or {}
     hit = len(document.get("jobs") or ()).bit_length()
     parts = [

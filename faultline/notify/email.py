@@ -14,7 +14,7 @@ from faultline.notify.message import Message
 
 
 def mail(message: Message, sender: str, to: list[str]) -> EmailMessage:
-    """Mails about one incident are one thread: all answer the first one's name."""
+    """One incident's mails form a thread: all reply to the first one's message ID."""
     made = EmailMessage()
     made["From"], made["To"] = sender, ", ".join(to)
     made["Subject"] = " ".join(message.subject.split())[:200]

@@ -1,5 +1,5 @@
-"""What a notifier is. A new one is a file that defines ``NOTIFIER`` and a line in ``faultline.notify``; a third party's comes
-by the entry point group ``faultline.notifiers``."""
+"""Defines notifiers. A new one is a file that defines ``NOTIFIER`` and a line in ``faultline.notify``; a third party's
+uses the entry point group ``faultline.notifiers``."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 
 from faultline.notify.message import Message
 
-#: A receiver that does not answer in this time has not been told, seconds.
+#: A receiver that does not answer within this many seconds has not been notified.
 TIMEOUT_S = 10.0
 
 Send = Callable[[Message], None]
 
 
 class OptionError(ValueError):
-    """An option is missing, unknown or of no use; the text names it."""
+    """An option is missing, unknown or invalid; the text names it."""
 
 
 @dataclass(frozen=True)
 class Notifier:
-    """``make(options)`` checks the options (``OptionError``) and gives what sends one message: it returns when the message was
-    taken, and raises whatever it raises otherwise. ``options``: name -> default; None must be given."""
+    """``make(options)`` validates the options (``OptionError``) and returns a function that sends one message: it
+    returns once the message is accepted, and raises anything otherwise. ``options``: name -> default; None marks a
+    required one."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""What somebody is told: one text for people, the same as JSON for programs."""
+"""A notification: one text for people, and the same as JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _HEADS: dict[State, str] = {
 
 
 def harmless_in_chat(text: str) -> str:
-    """Text that calls nobody and links nowhere else: a job's name may be ``@channel`` or ``<https://evil|log in>``."""
+    """Text without mentions and foreign links: a job's name may be ``@channel`` or ``<https://evil|log in>``."""
     text = re.sub(r"(?<![\w.+-])@(?=\w)", "\uff20", text)
     return text.replace("](", "] (").translate({ord("<"): "\u2039", ord(">"): "\u203a"})
 
 
 @dataclass(frozen=True)
 class Message:
-    """``key`` is what it is about (an incident's id, a source); ``state`` what happened to it. ``document`` is the incident
-    as ``GET /api/v1/incidents/{id}`` gives it, without its lines."""
+    """``key`` is the subject (an incident's ID, a source); ``state`` what happened to it. ``document`` is the incident
+    as in ``GET /api/v1/incidents/{id}``, without its lines."""
 
     key: str
     state: State
@@ -42,7 +42,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The whole, for a person: what, how sure, who was hit, what to do, where to look."""
+        """The full text for a person: what, how certain, who is affected, what to do, where to look."""
         lines = [self.subject]
         if self.document:
             lines.append(f"confidence {self.document.get('confidence') or 0:.2f}, {self.document.get('category')}")
@@ -55,7 +55,7 @@ class Message:
         return "\n".join(visible(line, lines=False) for line in lines)
 
     def as_json(self) -> dict[str, Any]:
-        """``text`` is what chat programs show of an incoming webhook."""
+        """``text`` is the member that chat programs show of an incoming webhook."""
         return {
             "text": harmless_in_chat(self.text), "key": self.key, "state": self.state, "severity": self.severity, "title": self.title,
             "link": self.link, "cluster": self.cluster, "incident": self.document or None,

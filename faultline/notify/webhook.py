@@ -14,7 +14,8 @@ from faultline.notify.message import Message
 
 
 def post(url: str, body: object, token: str = "") -> None:
-    """Raises ``OSError`` where it is not answered with 2xx; redirects are not followed with the body, so they are errors."""
+    """Sends a POST request. Raises ``OSError`` unless it is answered with 2xx; redirects are not followed with the
+    body, so they are errors."""
     headers = {"Content-Type": "application/json", "User-Agent": "faultline"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -32,7 +33,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def checked(url: str) -> str:
-    """Raises ``OptionError``."""
+    """Returns a valid URL. Raises ``OptionError``."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(f"options.url: {url!r} is no http:// or https:// address")

@@ -1,12 +1,12 @@
-"""One file of archived log lines: which lines, in which order, and how each column is written.
+"""One file of archived log lines: which lines, in which order, and the encoding of each column.
 
-A file holds lines of one day. They are read slice by slice (``SLICE_LINES`` lines that follow each other in time), ordered
-by host and time in each, and written as *segments* of eight row groups. Lines that are events are held back and follow at
-the end in segments of their own: what the correlator and most questions read of a day is then a row group or two, and the
-statistics of all the others say so.
+A file holds lines of one day. They are read slice by slice (``SLICE_LINES`` lines consecutive in time), ordered by host
+and time in each, and written as *segments* of eight row groups. Lines that are events are collected and written last,
+in segments of their own: the correlator and most queries then read only a row group or two of a day, and the statistics
+of the other groups rule them out.
 
-The row group is the block of the archive: the lines of one share a number, and a text filter with a bit for each of the
-eight is written for the segment (``store.text_filter``). Numbers are below zero, those of lines in DuckDB above.
+The row group is the block of the archive: its lines share a block number, and each segment gets a text filter with one
+bit for each of its eight blocks (``store.text_filter``). Block numbers are negative; those of lines in DuckDB are not.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from store.text_filter import FilterBuilder, TextFilter
 if TYPE_CHECKING:
     import duckdb
 
-#: About 80 MB in memory while they are read and ordered; twice as many make the file 2 % smaller for half as much again.
+#: About 80 MB in memory during reading and ordering; doubling it makes the file 2 % smaller at 1.5 times the memory.
 SLICE_LINES = 131_072
 #: A filter is one byte wide: eight blocks.
 SEGMENT_BLOCKS = 8
-#: More lines than this make several files of a day: as much is done over if lines change meanwhile or the machine stops.
+#: More lines than this make several files of a day: this much is repeated if lines change meanwhile or the machine
+#: stops.
 PART_LINES = 8_000_000
-#: Level 5 makes the file 6 % larger for about as much work: most of it is proving the heads (benchmarks/archive.py).
+#: Level 5 makes the file 6 % larger for about the same work: most of the work is proving the heads
+#: (benchmarks/archive.py).
 LEVEL = 9
 
-#: Lines that DuckDB hands over at a time.
+#: Lines per batch from DuckDB.
 _AT_ONCE = 32_768
 
-#: The columns of a file: those of a line, with ``form`` (store.duckdb.line_heads) in place of what stands before the message, and
-#: ``raw`` only where there is no form.
+#: The columns of a file: those of a line, with ``form`` (store.duckdb.line_heads) in place of the text before the
+#: message, and ``raw`` only if there is no form.
 COLUMNS = (*TABLES["logs"], "form", "block")
 _REPEATED = ["time_quality", "received_time", "resolution_us", "cluster", "host", "source", "format", "unit", "facility",
              "severity", "event", "entities", "tags.list.element", "file", "form"]  # fmt: skip
@@ -57,9 +59,9 @@ _ENCODINGS = {
 
 @dataclass(frozen=True)
 class Slice:
-    """Lines of the seconds from ``start`` until before ``end``; where one second has more than fit in memory, share
-    ``share`` of ``of`` of them. ``clock`` is the column that tells when a line was: ``received_time`` for lines that say no
-    time."""
+    """Lines of the seconds from ``start`` until before ``end``; if one second has more than fit in memory, share
+    ``share`` of ``of`` of them. ``clock`` is the column that dates a line: ``received_time`` for lines without a time
+    of their own."""
 
     start: datetime
     end: datetime
@@ -79,7 +81,7 @@ class Slice:
 
 
 def condition(clock: str) -> str:
-    """Lines between two moments of one of the two clocks: plain comparisons, which zone maps answer."""
+    """Lines between two times of one of the two clocks: plain comparisons, which zone maps can answer."""
     return f"{clock} >= ? AND {clock} < ?" + (" AND time IS NULL" if clock != "time" else "")
 
 
@@ -99,7 +101,7 @@ class Segment:
 
 @dataclass
 class Written:
-    """What is in a file that is complete and on disk."""
+    """The content of a file that is complete and on disk."""
 
     lines: int = 0
     bytes: int = 0
@@ -113,7 +115,7 @@ class Written:
 
 
 def slices(seconds: Sequence[tuple[int, int]], day: date, clock: str) -> list[Slice]:
-    """Divides a day. ``seconds``: (second since 1970, number of lines), ascending."""
+    """Divides a day into slices. ``seconds``: (second since 1970, number of lines), ascending."""
     found: list[Slice] = []
     midnight = datetime(day.year, day.month, day.day)
     start, held = midnight, 0
@@ -134,7 +136,7 @@ def slices(seconds: Sequence[tuple[int, int]], day: date, clock: str) -> list[Sl
 
 
 def parts(found: Sequence[Slice]) -> list[list[Slice]]:
-    """Slices of each file."""
+    """The slices of each file."""
     made: list[list[Slice]] = []
     held = PART_LINES
     for piece in found:
@@ -148,7 +150,7 @@ def parts(found: Sequence[Slice]) -> list[list[Slice]]:
 
 
 class ArchiveFile:
-    """Writes one file. The numbers of its blocks end before ``before`` (zero, or the smallest in use)."""
+    """Writes one file. Its block numbers end before ``before`` (zero, or the smallest in use)."""
 
     def __init__(self, path: Path, before: int) -> None:
         self.path, self._draft = path, path.with_name(f".{path.name}.draft")
@@ -159,8 +161,8 @@ class ArchiveFile:
         self.written = Written()
 
     def write(self, cursor: duckdb.DuckDBPyConnection, found: Sequence[Slice], lines: str) -> Written:
-        """Writes the lines of ``lines`` (a FROM clause with a WHERE of ours) that lie in the slices, and brings the file to
-        the disk under its name. Raises ``OSError`` and ``duckdb.Error``; what is left then ``discard`` removes."""
+        """Writes those lines of ``lines`` (a FROM clause with a WHERE of ours) that are in the slices, and moves the
+        finished file to its name. Raises ``OSError`` and ``duckdb.Error``; ``discard`` then removes what is left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._draft.open("wb") as stream:
             try:
@@ -180,10 +182,10 @@ class ArchiveFile:
             path.unlink(missing_ok=True)
 
     def _add(self, table: pa.Table, stream: IO[bytes]) -> None:
-        """Takes one slice, in which events come first."""
+        """Adds one slice, whose events come first."""
         events = table.num_rows - int(pc.sum(table.column("plain")).as_py() or 0)
         if events:
-            self._events.append(table.take(np.arange(events)))  # a slice would hold on to all lines around it
+            self._events.append(table.take(np.arange(events)))  # a slice would keep all lines around it alive
             self._events_held += events
         if table.num_rows > events:
             self._segment(table.slice(events), stream)
@@ -220,7 +222,7 @@ class ArchiveFile:
         self._note(table, first, builder, blocks)
 
     def _note(self, table: pa.Table, first: int, builder: FilterBuilder, blocks: int) -> None:
-        """Keeps what is to be known of a segment."""
+        """Records the description of a segment."""
         made = _halved(builder.build(blocks))
         times = pc.min_max(table.column("time")).as_py()
         done = self.written
@@ -237,7 +239,7 @@ class ArchiveFile:
         done.last_received = max(filter(None, (done.last_received, received)), default=None)
 
     def _settle(self) -> None:
-        """The draft becomes the file: whole, readable, and on the disk with its name."""
+        """Completes the draft: it becomes the file, whole, readable and durable under its name."""
         if pq.read_metadata(self._draft).num_rows != self.written.lines:
             raise OSError(f"{self._draft}: does not hold the {self.written.lines} lines that were written")
         self.written.bytes = self._draft.stat().st_size
@@ -253,8 +255,8 @@ def digest_of(path: Path) -> str:
 
 
 def _read(cursor: duckdb.DuckDBPyConnection, piece: Slice, lines: str) -> pa.Table:
-    """One slice in order: events first, then by host and time. ``plain`` says that a line is no event, ``apart`` is its
-    message where that does not stand in it."""
+    """One ordered slice: events first, then by host and time. ``plain``: whether a line is no event; ``apart``: its
+    message if that is not part of it."""
     made = {
         "message": "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END",
         "event": "coalesce(event, 'other')",
@@ -269,8 +271,8 @@ def _read(cursor: duckdb.DuckDBPyConnection, piece: Slice, lines: str) -> pa.Tab
 
 
 def _ordered(block: pa.Table) -> pa.Table:
-    """The lines of a block by what wrote them, and among those in the order they have: their texts and most of their columns
-    repeat, which makes the file a tenth smaller."""
+    """The lines of a block grouped by writer, in their order within each: texts and most columns repeat, which makes
+    the file a tenth smaller."""
     key, most = np.zeros(block.num_rows, np.int64), 1
     for name in ("source", "unit", "form", "severity"):
         codes = block.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
@@ -283,7 +285,7 @@ def _ordered(block: pa.Table) -> pa.Table:
 
 
 def _texts(block: pa.Table) -> bytes:
-    """What the text filter is made of: the lines, and messages that do not stand in them."""
+    """The input of the text filter: the lines, and messages that are not part of them."""
     texts = [pc.fill_null(block.column(name), "") for name in ("raw", "apart")]
     joined = pc.binary_join_element_wise(*texts, "", "\n").cast(pa.large_string()).combine_chunks()
     offsets = np.frombuffer(joined.buffers()[1], np.int64)[joined.offset : joined.offset + len(joined) + 1]
@@ -291,9 +293,9 @@ def _texts(block: pa.Table) -> bytes:
 
 
 def _halved(made: TextFilter) -> TextFilter:
-    """The same filter in half the space: two neighbouring positions become one, as if it had been made with half as many.
+    """The same filter at half the size: two neighbouring positions merge, as if it had been built with half as many.
 
-    Of the blocks without a term 9 % pass then instead of 1 %. Blocks are large here, and most of what their filters take is
-    for numbers that stand in one line only; the filters of a day would be a sixth of its archive.
+    Of the blocks without a term, 9 % pass then instead of 1 %. Blocks are large here, and filters mostly hold numbers
+    that occur in one line only; at full size the filters of a day would be a sixth of its archive.
     """
     return TextFilter(made.rows[0::2] | made.rows[1::2], made.blocks, made.always)

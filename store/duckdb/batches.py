@@ -1,8 +1,10 @@
-"""The change log in the store itself: each transaction counts on, and one that changes rows of ``raw`` says how (``store.changes``).
+"""The change log inside the store: each transaction increments a counter, and one that changes rows of ``raw`` records
+how (``store.changes``).
 
-Two rows of ``model.facts`` hold the number: ``transactions``, which versions before count too, and ``batch``, which they do not. Where
-the two differ, one of those wrote in between and no entry tells what: then a new instance begins, as for a store without any, for
-one that lost commits (``store.duckdb.commit_mark``), and for a copy that was put back.
+Two rows of ``model.facts`` hold the number: ``transactions``, which earlier versions increment too, and ``batch``,
+which they do not. If the two differ, an earlier version wrote in between and no entry describes its changes: a new
+instance begins, as for a store without a log, for one that lost commits (``store.duckdb.commit_mark``), and for a
+restored copy.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ COUNT = f"SELECT coalesce(max(value::BIGINT), 0) FROM model.facts WHERE name = '
 
 
 def number_of(facts: Mapping[str, str]) -> int:
-    """How many transactions were committed since the store was made."""
+    """How many transactions were committed since the store was created."""
     return int(facts.get(TRANSACTIONS, 0))
 
 
 def known(connection: duckdb.DuckDBPyConnection, facts: Mapping[str, str]) -> ChangeLog | None:
-    """The log that goes on; None where a new instance has to begin."""
+    """The existing log if it can continue; None if a new instance must begin."""
     if INSTANCE not in facts or facts.get(BATCH) != facts.get(TRANSACTIONS):
         return None
     instance, floor = facts[INSTANCE].split(" ")
@@ -37,7 +39,7 @@ def known(connection: duckdb.DuckDBPyConnection, facts: Mapping[str, str]) -> Ch
 
 
 def begin(connection: duckdb.DuckDBPyConnection, batch: int) -> ChangeLog:
-    """A new instance whose changes are known after ``batch``, inside the caller's transaction."""
+    """Begins a new instance whose changes are known after ``batch``, inside the caller's transaction."""
     log = ChangeLog(uuid.uuid4().hex, batch)
     connection.execute("DELETE FROM raw.batches")
     connection.execute("DELETE FROM model.facts WHERE name IN (?, ?)", [BATCH, INSTANCE])
@@ -46,7 +48,7 @@ def begin(connection: duckdb.DuckDBPyConnection, batch: int) -> ChangeLog:
 
 
 def count_on(connection: duckdb.DuckDBPyConnection, log: ChangeLog, batch: int, changed: Mapping[str, Change]) -> None:
-    """At the end of a transaction: its number, and what it changed."""
+    """Records, at the end of a transaction, its number and its changes."""
     facts = [TRANSACTIONS, BATCH]
     done = connection.execute("UPDATE model.facts SET value = ? WHERE name IN (?, ?)", [str(batch), *facts]).fetchone()
     if done != (2,):

@@ -1,10 +1,11 @@
-"""How far the store was committed, written beside it: what tells that the engine left out a part of its own log.
+"""A commit counter beside the store: reveals that the engine dropped a part of its own log.
 
-DuckDB takes a write-ahead log whose head does not fit for one of another time, and an entry whose length is wrong for the torn
-end of a crash; both it passes over without a word. So each transaction counts on in the store, and once it is committed the
-number is written (and fsynced) into a file of its own. A store that knows a smaller number when it is opened has lost something.
+DuckDB ignores a write-ahead log whose head does not match, and takes an entry with a wrong length for the torn end of a
+crash; both without an error. So each transaction increments a counter in the store, and after its commit the number is
+written (and fsynced) to a separate file. A store that has a smaller number when it is opened has lost commits.
 
-The file may lag behind the store (a kill in between, a full disk), which only makes it miss a loss, never tell one that is none.
+The file may lag behind the store (a kill in between, a full disk), which can only hide a loss, never report a false
+one.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ log = structlog.get_logger()
 
 #: The row of ``model.facts`` that counts transactions.
 FACT = "transactions"
-#: Bytes of the mark's line, filled with spaces: a count, a head in hexadecimal, a checksum.
+#: Size of the mark's line, padded with spaces: a count, a head in hexadecimal, a checksum.
 _LINE = 2 * LONGEST + 32
 
 
 @dataclass(frozen=True)
 class Mark:
-    """``count`` transactions are in the store; then its log began with ``head`` (hexadecimal; "" for none)."""
+    """The store has ``count`` transactions; its log then began with ``head`` (hexadecimal; "" for none)."""
 
     count: int
     head: str
@@ -43,12 +44,12 @@ def mark_of(database: Path) -> Path:
 
 
 def note_of(database: Path) -> Path:
-    """What was lost, in words, a line each time; whoever has read it removes it."""
+    """The note of losses, a line each in words; whoever has read it removes it."""
     return database.with_name(f"{database.name}.lost")
 
 
 def _head_bytes(wal: Path) -> bytes:
-    """The log's head, byte for byte; empty where there is no log, or none whose head can be read."""
+    """The log's head, byte for byte; empty if there is no log or its head cannot be parsed."""
     with contextlib.suppress(OSError, NotAHeadError), wal.open("rb") as file:
         if (head := read_head(data := file.read(LONGEST))) is not None:
             return data[: head.length]
@@ -63,7 +64,8 @@ class Marking:
         self._fd = -1
 
     def write(self, count: int) -> None:
-        """After a commit. A disk that does not take it leaves the mark behind, which is said by whatever else fails there."""
+        """Writes the mark after a commit. If the disk refuses, the mark lags; whatever else fails on that disk reports
+        it."""
         text = f"{count} {_head_bytes(wal_of(self._database)).hex() or '-'}".encode()
         line = b"%b %08x" % (text, zlib.crc32(text))
         with contextlib.suppress(OSError):
@@ -79,7 +81,7 @@ class Marking:
 
 
 def read(database: Path) -> Mark | None:
-    """None where there is none, or none that is whole."""
+    """None if there is no mark, or no complete one."""
     try:
         text, _, checksum = mark_of(database).read_bytes().strip().rpartition(b" ")
         count, head = text.decode().split(" ")
@@ -89,7 +91,7 @@ def read(database: Path) -> Mark | None:
 
 
 def _is_followed(wal: Path, start: int) -> bool:
-    """Whether entry follows entry by their lengths, from the log's head to its end."""
+    """Whether the entries' lengths connect from the log's head to its end."""
     size, at = wal.stat().st_size, start
     with wal.open("rb") as file:
         while at + ENTRY <= size:
@@ -99,7 +101,7 @@ def _is_followed(wal: Path, start: int) -> bool:
 
 
 def kept_aside(database: Path) -> Path | None:
-    """Before the engine reads its log, and cuts off what it does not follow: a copy of one of which it may leave out a part."""
+    """Copies a log that the engine may partly drop, before the engine reads it and truncates the rest."""
     wal, known = wal_of(database), read(database)
     try:
         if known is None or not wal.exists() or not wal.stat().st_size:
@@ -117,8 +119,8 @@ def kept_aside(database: Path) -> Path | None:
 
 
 def compare(database: Path, count: int, aside: Path | None) -> str | None:
-    """What the store lost since it was last written, in words, which are kept in ``note_of``; None if nothing. ``aside`` is
-    removed where it is not needed."""
+    """What the store lost since it was last written, in words, also saved in ``note_of``; None if nothing. ``aside`` is
+    removed if it is not needed."""
     known = read(database)
     if known is None or count >= known.count:
         with contextlib.suppress(OSError):
@@ -143,7 +145,7 @@ def compare(database: Path, count: int, aside: Path | None) -> str | None:
 
 
 def lost(folder: Path | None, name: str) -> list[str]:
-    """All that was told and not removed."""
+    """All losses that were reported and not removed."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return note_of(folder / name).read_text(encoding="utf-8").splitlines() if folder is not None else []
     return []

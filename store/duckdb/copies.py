@@ -1,4 +1,4 @@
-"""Copies of a store: made whole while it is open, compared table by table, put back into an empty folder."""
+"""Copies of a store: made consistently while it is open, verified table by table, restored into an empty folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from store.duckdb.open_store import DATABASE, Opener, OpenStore
 from store.errors import StoreError
 from store.tables import STORED
 
-#: Beside the copied files: digests of the tables as they were.
+#: Beside the copied files: digests of the tables at the time of the copy.
 NOTE = "backup.json"
-#: Reading a file that the engine holds open and closing it again in this process would end the engine's lock on it.
+#: Opening and closing the engine's file in this process would drop the engine's lock on it, hence a child process.
 _COPY = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])"
 
 
 def backup(store: OpenStore, folder: Path) -> Copy:
-    """A consistent copy in an empty or new folder. Writers wait. Raises ``StoreError``."""
+    """Makes a consistent copy in an empty or new folder. Writers wait. Raises ``StoreError``."""
     if store.folder is None:
         raise StoreError("a store in memory has no files to copy; give it a --data folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def backup(store: OpenStore, folder: Path) -> Copy:
 
 
 def _files(store: OpenStore) -> list[Path]:
-    """What belongs to a store: the database, what its log still holds, and registered files of the archive."""
+    """The files of a store: the database, its log, and the registered files of the archive."""
     assert store.folder is not None
     kept = store.rows("SELECT file FROM raw.archive WHERE state = ? ORDER BY file", [archive.KEPT])
     parts = [store.folder / f"{DATABASE}{end}" for end in ("", ".wal", ".mark")]
@@ -50,7 +50,7 @@ def _files(store: OpenStore) -> list[Path]:
 
 
 def digests(store: OpenStore) -> dict[str, tuple[int, str]]:
-    """Of each stored table how many rows it has and a digest over them in whatever order."""
+    """For each stored table, its number of rows and an order-independent digest."""
     there = {
         f"{row['s']}.{row['t']}" for row in store.rows("SELECT schema_name AS s, table_name AS t FROM duckdb_tables()")
     }
@@ -63,7 +63,7 @@ def digests(store: OpenStore) -> dict[str, tuple[int, str]]:
 
 
 def read(folder: Path) -> Copy:
-    """The note of a copy. Raises ``StoreError`` where there is none."""
+    """The note of a copy. Raises ``StoreError`` if there is none."""
     try:
         tables = json.loads((folder / NOTE).read_text(encoding="utf-8"))
         return Copy(folder, {name: (int(rows), str(digest)) for name, (rows, digest) in tables.items()})
@@ -72,7 +72,7 @@ def read(folder: Path) -> Copy:
 
 
 def verify(copy: Copy, opener: Opener) -> list[str]:
-    """How the files of a copy differ from its note; empty if they do not. Opens them for reading only."""
+    """How the files of a copy differ from its note; empty if they do not. Opens them read-only."""
     try:
         with opener(copy.folder, read_only=True) as store:
             now = digests(store)
@@ -91,7 +91,7 @@ def _rows(table: tuple[int, str] | None) -> str:
 
 
 def restore(folder: Path, into: Path, opener: Opener) -> None:
-    """Puts a copy that is whole into an empty or new folder. Raises ``StoreError``; then ``into`` holds no store."""
+    """Restores a complete copy into an empty or new folder. Raises ``StoreError``; ``into`` then holds no store."""
     if wrong := verify(read(folder), opener):
         raise StoreError(f"{folder}: the copy is not what was written; nothing was restored. {wrong[0]}")
     into.mkdir(parents=True, exist_ok=True)
@@ -101,5 +101,5 @@ def restore(folder: Path, into: Path, opener: Opener) -> None:
         shutil.copytree(folder, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns(NOTE))
     except (OSError, shutil.Error) as error:
         raise StoreError(f"{into}: the copy was not restored: {error}") from error
-    with opener(into) as store:  # views name the archive by its place
-        store.begin_instance()  # the numbers of batches are given again
+    with opener(into) as store:  # views contain the path of the archive
+        store.begin_instance()  # batch numbers are reused

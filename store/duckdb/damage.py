@@ -1,7 +1,7 @@
-"""What a kill or a bad disk leaves in the data folder: a write-ahead log that cannot be read, files of work that never ended.
+"""Damage that a kill or a bad disk leaves in the data folder: an unreadable write-ahead log, files of unfinished work.
 
-The engine replays its log when it is opened. One that is damaged in the middle makes it refuse, and one whose beginning is
-damaged it takes for none, silently. Neither may cost lines unseen: the log is kept, and whoever starts the store decides.
+The engine replays its log when it is opened. It refuses a log damaged in the middle, and silently ignores one whose
+beginning is damaged. Neither may lose lines unnoticed: the log is kept, and whoever starts the store decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from store.duckdb import log_head
 
 log = structlog.get_logger()
 
-#: In every error of DuckDB that is about its log.
+#: Part of every DuckDB error about its log.
 _ABOUT_LOG = "replaying WAL"
 
 
@@ -26,7 +26,7 @@ def wal_of(database: Path) -> Path:
 
 
 def unreadable_start(database: Path) -> str | None:
-    """Why the log is none, though it holds something; None if it may be one, or is empty."""
+    """Why a non-empty file is not a log; None if it may be one, or is empty."""
     with contextlib.suppress(OSError), wal_of(database).open("rb") as file:
         try:
             log_head.read_head(file.read(log_head.LONGEST))
@@ -36,13 +36,13 @@ def unreadable_start(database: Path) -> str | None:
 
 
 def about_log(error: Exception) -> str | None:
-    """What is wrong with the log, if it is that which the engine refused."""
+    """What is wrong with the log, if the engine refused it."""
     text = str(error).splitlines()[0] if str(error) else ""
     return text.split(": ", 2)[-1][:300] if _ABOUT_LOG in text else None
 
 
 def report_damage(database: Path, reason: str) -> str:
-    """For whoever starts the store: what is damaged, what that may cost, what to do."""
+    """Message for whoever starts the store: what is damaged, what that may cost, what to do."""
     wal = wal_of(database)
     with contextlib.suppress(OSError):
         size, at = wal.stat().st_size, datetime.fromtimestamp(wal.stat().st_mtime, UTC)
@@ -56,12 +56,12 @@ def report_damage(database: Path, reason: str) -> str:
 
 def set_aside(database: Path) -> Path | None:
     """Renames the log, so that the store opens at its last checkpoint; None if there is no log. Raises ``OSError``;
-    ``BlockingIOError`` where another process has the store open."""
+    ``BlockingIOError`` if another process has the store open."""
     wal = wal_of(database)
     if not wal.exists():
         return None
     with database.open("rb+") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock that the engine itself takes
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the same lock as the engine's
         aside = wal.with_name(f"{wal.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
         wal.rename(aside)
     return aside

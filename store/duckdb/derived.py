@@ -1,14 +1,14 @@
-"""Derived tables of ``store.tables`` as DuckDB makes them when they are read.
+"""Derived tables of ``store.tables``, computed by DuckDB when they are read.
 
-``STATES``: states of nodes, as Slurm answered when it was asked, and for nodes that nobody asked about, as slurmctld's log
-has them. A poll or accounting's record says more than the log (which has changes only), so a host with any such record keeps
-to it. A host that writes as slurmctld and runs none sets no node DOWN: such lines are no rows of ``model.events``
-(``correlator/gather/standing.py``).
+``STATES``: node states from Slurm's answers to polls, and for nodes that were never polled, from slurmctld's log. A
+poll or an accounting record has more than the log (which has changes only), so a host with any such record uses only
+those. A host that writes as slurmctld and does not run it sets no node DOWN: such lines are not rows of
+``model.events`` (``correlator/gather/standing.py``).
 """
 
 from __future__ import annotations
 
-#: slurmctld writes why a node's state was changed in a line of its own, just before the one that changes it.
+#: slurmctld logs the reason of a node's state change in a separate line, just before the one with the change.
 REASON_WITHIN = "INTERVAL 2 SECOND"
 
 STATES = f"""(

@@ -1,7 +1,7 @@
-"""How SQLAlchemy Core is spelled for DuckDB, and the DDL of its tables.
+"""The SQLAlchemy dialect for DuckDB, and the DDL of its tables.
 
-Statements are compiled once for each shape: constants that are bound do not belong to the shape, so a question that is asked
-with other values is found in the cache.
+Statements are compiled once per shape: bound values are not part of the shape, so the same query with other values hits
+the cache.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from store.duckdb.derived import DERIVED
 
 #: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/measurements.md).
 LONG_TEXTS = {"raw": ("raw", "message", "entities", "content")}
-#: Shapes of statements that are kept compiled.
+#: Number of compiled statement shapes to cache.
 KEPT = 1_000
 
 
 class _Compiler(SQLCompiler):
     def visit_table(self, table: Any, *given: Any, **named: Any) -> Any:
-        """A derived table is a query of ours, called by its name."""
+        """A derived table is a query of ours, referenced by name."""
         if named.get("asfrom") and table.schema is None and table.name in DERIVED:
             return f"{DERIVED[table.name]} AS {self.preparer.quote(table.name)}"
         return super().visit_table(table, *given, **named)  # type: ignore[no-untyped-call]
@@ -42,7 +42,7 @@ class _Compiler(SQLCompiler):
 
 
 class _Preparer(IdentifierPreparer):
-    """Every name in quotes: no word of DuckDB's is then in the way."""
+    """Quotes every name, so that no keyword of DuckDB conflicts."""
 
     def _requires_quotes(self, value: str) -> bool:
         return True
@@ -60,7 +60,7 @@ class _Types(GenericTypeCompiler):
 
 
 class DuckDialect(DefaultDialect):
-    """Parameters as $1, $2, ...: one that occurs twice is given once."""
+    """Parameters as $1, $2, ...: one that occurs twice is passed once."""
 
     name = "faultline_duckdb"
     supports_statement_cache = True
@@ -79,20 +79,21 @@ _COMPILED: Any = LRUCache(KEPT)
 
 
 def spelled(statement: ClauseElement) -> tuple[str, list[Any]]:
-    """A statement's text and the values of its parameters in order. Raises ``sqlalchemy.exc.CompileError`` where a value is missing."""
+    """A statement's text and its parameter values in order. Raises ``sqlalchemy.exc.CompileError`` if a value is
+    missing."""
     made, extracted, given, _ = statement._compile_w_cache(
         DIALECT, compiled_cache=_COMPILED, column_keys=[], for_executemany=False
     )
     assert isinstance(made, SQLCompiler)
     values = made.construct_params(given, extracted_parameters=extracted, escape_names=False)
-    if made.post_compile_params or made.literal_execute_params:  # lists in IN (...) are of any length
+    if made.post_compile_params or made.literal_execute_params:  # lists in IN (...) have any length
         state = made._process_parameters_for_postcompile(values)
         return state.statement, [state.parameters[name] for name in state.positiontup or ()]
     return made.string, [values[name] for name in made.positiontup or ()]
 
 
 def ddl(table: sa.Table) -> str:
-    """Makes a table unless it is there."""
+    """DDL that creates a table unless it exists."""
     quote, kinds = DIALECT.identifier_preparer.quote, DIALECT.type_compiler_instance
     columns = []
     for column in table.columns:

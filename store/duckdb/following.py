@@ -1,8 +1,8 @@
-"""Which rows of ``raw`` are new: DuckDB numbers the rows of a table in the order in which they are added.
+"""Finds the new rows of ``raw``: DuckDB numbers the rows of a table in the order in which they are added.
 
-Those numbers are no marks: they are given again after deletions, and a checkpoint gives all rows lower ones where many before them are
-gone. But rows that were added last lie last, whatever their numbers are; so the change log (``store.changes``) says how many they
-are, and the highest number says where they begin. Both are read in one statement, hence of one moment.
+Those numbers are no marks: they are reused after deletions, and a checkpoint renumbers all rows if many before them are
+gone. But the rows added last always come last, whatever their numbers; so the change log (``store.changes``) gives
+their count, and the highest number shows where they begin. One statement reads both, hence consistently.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ Rows = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
 
 
 class Follower:
-    """Answers what changed in one open store. Any thread may ask."""
+    """Determines what changed in one open store. Any thread may call it."""
 
     def __init__(self, rows: Rows, log: ChangeLog) -> None:
         self._rows, self._log = rows, log
         self._lock = threading.Lock()
-        #: Of each table that was asked for: at which batch how many rows it had, and where the next row was to lie.
+        #: For each queried table: a batch with its number of rows, and the next row number at that time.
         self._held: dict[str, tuple[int, int]] = {}
         self._ends: dict[str, int] = {}
-        #: The last batch that was seen: the store counts a commit a moment after it can be read.
+        #: The last batch seen: the store counts a commit a moment after it becomes readable.
         self._last = 0
 
     def changes(self, committed: int, tables: Sequence[str], since: Mark | None) -> Changes:
-        """What changed in some tables of ``raw`` after a mark, at least up to the batch ``committed``."""
+        """The changes to some tables of ``raw`` after a mark, at least up to the batch ``committed``."""
         log = self._log
         with self._lock:
             self._last = max(committed, self._last)
             known = since is not None and log.reaches(since, self._last)
             found: dict[str, Change] = {}
             ends: dict[str, int] = {}
-            while True:  # while that is looked at more may be committed, to other tables too
+            while True:  # other commits may arrive during this look, to other tables too
                 uncounted = {table for table in tables if table not in self._held}
                 if found or uncounted:
                     ends = self._look(found, uncounted)
@@ -57,7 +57,7 @@ class Follower:
         return Changes(until, dict.fromkeys(tables, NOTHING) | found, rows, places=starts)
 
     def _count(self, table: str) -> int:
-        """How many rows a table has at the last batch, by how many it had before."""
+        """The number of rows of a table at the last batch, computed from an earlier count."""
         then, count = self._held[table]
         if then < self._last:
             count += growth(self._log.between(then, self._last, (table,))[table])
@@ -65,9 +65,9 @@ class Follower:
         return count
 
     def _look(self, found: Mapping[str, Change], counted: Collection[str]) -> dict[str, int]:
-        """At one moment: the last batch, how many rows tables hold, and (the answer) behind which number the rows of those end of which
-        any were written. That is sought behind where it was the last time, since seeking it among all rows takes long; all are looked
-        at where it lies before."""
+        """In one snapshot: the last batch, the number of rows of tables, and (returned) the row number after which the
+        last rows of each written table begin. The search starts from the previous result, since searching all rows
+        takes long; if the position is lower now, all rows are searched."""
         hints = {table: self._ends.get(table, 0) for table, change in found.items() if written(change)}
         if not hints and not counted:
             return {}
@@ -86,14 +86,14 @@ class Follower:
 
 
 _COUNT = "SELECT count(*) FROM raw.{}"
-#: Lines of closed days are lines of the table still.
+#: Lines of closed days are still lines of the table.
 _COUNTS: Mapping[str, str] = {
     LOGS.name: "SELECT (SELECT count(*) FROM raw.logs) + (SELECT coalesce(sum(lines), 0)::BIGINT FROM raw.archive WHERE state = 'kept')"
 }
 
 
 def stored_since(rows: sa.FromClause, changes: Changes) -> sa.ColumnElement[bool]:
-    """Rows of a table of ``raw``, or of an alias of one, that were added, by what changed in it."""
+    """The added rows of a table of ``raw``, or of an alias of one, according to its changes."""
     table = rows.element if isinstance(rows, sa.Alias) else rows
     assert isinstance(table, sa.Table)
     if changes.too_old:

@@ -1,8 +1,8 @@
-"""Stamps of the future in stores that an older version wrote: they are held as ``parsers/future.py`` holds them today.
+"""Holds back timestamps in the future in stores of an older version, as ``parsers/future.py`` does for new lines.
 
-Such a version took every stamp for a time. What it stored is put right once, when the store is opened for writing: a line that says it
-was written more than a day after it came, or after its file was loaded, has the time at which it came (of a file: none), its stamp in
-``sender_time`` and the tag ``future``. Closed days need no look: a day of the future is never closed.
+Such a version accepted every timestamp. Its data is corrected once, when the store is opened for writing: a line dated
+more than a day after its arrival, or after its file was loaded, gets its time of arrival (in a file: none), its
+timestamp in ``sender_time`` and the tag ``future``. Closed days need no check: a day in the future is never closed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from store.tables import LOGS
 log = structlog.get_logger()
 #: In ``model.facts`` once it is done.
 FACT = "stamps_held"
-#: A tree may have been loaded by a machine whose clock was behind by as much (collector/ingest.py).
+#: A tree may have been loaded by a machine whose clock was this far behind (collector/ingest.py).
 CLOCK_BEHIND = "INTERVAL 730 DAY"
 
 _DAY = f"to_seconds({AHEAD.total_seconds():.0f})"
-#: Lines that came over a network have the moment at which they came, others that at which their file was loaded. Of a file that is
-#: wholly ahead, it may be the clock of who loaded it that was wrong.
+#: Lines from the network are compared with their time of arrival, others with the time at which their file was loaded.
+#: If all of a file is ahead, the clock of the loading machine may be wrong.
 _AHEAD = f"""SELECT l.rowid AS row FROM raw.logs l WHERE l.received_time IS NOT NULL AND l.time > l.received_time + {_DAY}
 UNION ALL
 SELECT l.rowid FROM raw.logs l JOIN raw.files f ON f.path = l.file
@@ -33,17 +33,18 @@ WHERE l.received_time IS NULL AND (l.time > f.ingested_at + {CLOCK_BEHIND} OR (l
 _HOLD = f"""UPDATE raw.logs SET sender_time = time, time = received_time, time_quality = 'received', resolution_us = NULL,
   tags = list_distinct(list_append(coalesce(tags, []), '{TAG}'))
 WHERE rowid IN ({_AHEAD})"""
-#: The latest moment at which anything is known to have come.
+#: The latest time at which anything is known to have arrived.
 _LATEST = """SELECT greatest((SELECT max(received_time) FROM raw.logs), (SELECT max(ingested_at) FROM raw.files))"""
 
 
 def hold(store: OpenStore) -> int:
-    """Holds what is ahead, once for each store; how many lines that were. Raises ``duckdb.Error``; then nothing is changed."""
+    """Holds back timestamps in the future, once per store; returns the number of lines. Raises ``duckdb.Error``;
+    nothing is changed then."""
     if store.fact(FACT) is not None:
         return 0
     with store.transaction() as connection:
         held = _count(connection.execute(_HOLD))
-        store.note(LOGS.name, Change(amended=held, moved=held))  # tags are a list: such rows are put behind all others
+        store.note(LOGS.name, Change(amended=held, moved=held))  # tags are a list: such rows are appended at the end
         (latest,) = connection.execute(_LATEST).fetchone() or (None,)
         if latest is not None:
             for table, columns in SEEN.items():
@@ -69,7 +70,7 @@ def _count(done: duckdb.DuckDBPyConnection) -> int:
 
 
 def _inventory(connection: duckdb.DuckDBPyConnection) -> None:
-    """Sources whose last time is of the future last told when something of theirs came."""
+    """Sources whose last time is in the future get the last arrival instead."""
     known = "SELECT 1 FROM duckdb_tables() WHERE schema_name = 'intake' AND table_name = 'sources'"
     if connection.execute(known).fetchone() is not None:
         connection.execute(f"UPDATE intake.sources SET last_time = last_seen WHERE last_time > last_seen + {_DAY}")

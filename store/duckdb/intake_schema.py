@@ -1,4 +1,4 @@
-"""DDL of the way in. Its tables lie in the same file as the rows, because they are changed in the same transaction."""
+"""DDL of the intake tables. They are in the same file as the rows, because they are changed in the same transaction."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from store.tables import SOURCES, STORED
 STATEMENTS = (
     "CREATE SCHEMA IF NOT EXISTS intake",
     *(ddl(table) for table in STORED if table.schema == "intake"),
-    # Lines whose stamps are held (parsers.future); stores that were made before have none.
+    # Lines whose timestamps are held back (parsers.future); older stores lack the column.
     f"ALTER TABLE {SOURCES.schema}.{SOURCES.name} ADD COLUMN IF NOT EXISTS ahead BIGINT DEFAULT 0",
 )

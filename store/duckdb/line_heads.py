@@ -1,18 +1,19 @@
-"""Heads of log lines as forms: what stands before the message is said by the line's own columns, so it need not be kept.
+"""Heads of log lines as forms: the line's own columns determine the text before the message, so it need not be stored.
 
-``<30>Jun  1 00:53:13 gpu-0093 systemd[19838]: `` is a stamp, a host, a unit and a process id with a few letters between
-them. A *form* keeps those letters and how the stamp was written; thousands of lines share one, so that a column of forms
-costs nearly nothing once it is dictionary-coded. ``forms`` finds them and proves each: where the head that ``head_of``
-makes is not the line's own, to the byte, the form is the head itself, and where not even that can be written down, it is
-empty and the whole line must be kept.
+``<30>Jun  1 00:53:13 gpu-0093 systemd[19838]: `` is a timestamp, a host, a unit and a process ID with a few characters
+between them. A *form* stores those characters and the format of the timestamp; thousands of lines share one, so a
+dictionary-coded column of forms costs nearly nothing. ``forms`` finds them and verifies each: if the head that
+``head_of`` reconstructs is not byte for byte the line's own, the form is the head itself, and if even that is
+impossible, it is empty and the whole line must be stored.
 
-A form is a list of texts with ``SEPARATOR`` between them:
+A form is a list of texts separated by ``SEPARATOR``:
 
-- how the stamp is written (``STAMPS``; empty: no stamp), what stands before its fraction of a second, how many digits the
-  fraction has, and how many seconds the stamp's clock was ahead of UTC (zones, daylight saving time);
-- which columns follow, one letter each in this order: ``h`` host (``H`` in capitals), ``u`` unit, ``p`` process id,
-  ``q`` and ``m`` the number and microseconds of a /dev/kmsg record, ``k`` the kernel's seconds since boot, ``j`` job id;
-- the text before the stamp, after it, and after each of those columns.
+- the format of the timestamp (``STAMPS``; empty: none), the text before its fraction of a second, the number of digits
+  of the fraction, and how many seconds the timestamp's clock was ahead of UTC (zones, daylight saving time);
+- which columns follow, one letter each in this order: ``h`` host (``H`` in capitals), ``u`` unit, ``p`` process ID,
+  ``q`` and ``m`` the number and microseconds of a /dev/kmsg record, ``k`` the kernel's seconds since boot, ``j`` job
+  id;
+- the text before the timestamp, after it, and after each of those columns.
 
 All of it is SQL over columns, run by DuckDB on many lines at once.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 SEPARATOR = "\x1f"
-#: Ways to write a date and a time of day, as SQL over ``{t}``, a timestamp of the sender's clock.
+#: Formats of a date and a time of day, as SQL over ``{t}``, a timestamp of the sender's clock.
 STAMPS: dict[str, str] = {
     "m": "concat(strftime({t}, '%b '), lpad(day({t})::VARCHAR, 2, ' '), strftime({t}, ' %H:%M:%S'))",  # RFC 3164
     "M": "strftime({t}, '%b %d %H:%M:%S')",  # opensm
@@ -34,11 +35,11 @@ STAMPS: dict[str, str] = {
 
 
 def _entity_sql(entity: str) -> str:
-    """SQL of an entity; most lines have none, and parsing JSON is dear."""
+    """SQL of an entity; most lines have none, and parsing JSON is expensive."""
     return f"CASE WHEN contains(entities, '\"{entity}\"') AND json_valid(entities) THEN json_extract_string(entities, '$.{entity}') END"
 
 
-#: Columns that a head may hold: letter -> SQL of the text.
+#: Columns that a head may contain: letter -> SQL of the text.
 COLUMNS: dict[str, str] = {
     "h": "host",
     "u": "unit",
@@ -48,25 +49,25 @@ COLUMNS: dict[str, str] = {
     "k": f"printf('%.6f', TRY_CAST({_entity_sql('uptime_s')} AS DOUBLE))",
     "j": "CAST(job_id AS VARCHAR)",
 }
-#: Parts of a form before the text behind the stamp; a text for each column follows that.
+#: Number of parts of a form before the text after the timestamp; a text for each column follows.
 _BEFORE, _AFTER = 6, 7
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
-#: The stamp stands within so many characters of the line's beginning; nanoseconds are the finest that anyone writes.
+#: The timestamp begins within this many characters of the line's start; nanoseconds are the finest fraction in use.
 _STAMP = (
     rf"(?s)^(.{{0,40}}?)(?:({_MONTHS}) ([ \d]\d) (?:(\d{{4}}) )?|(\d{{4}}-\d\d-\d\d)([T ]))(\d\d:\d\d:\d\d)"
     r"(?:([., ])(\d{1,9}))?(.*)$"
 )
 _GROUPS = "['before', 'month', 'day', 'year', 'date', 'mid', 'clock', 'mark', 'digits', 'rest']"
-#: The stamp as the sender's clock showed it; without a year, with that of the time that was understood.
+#: The timestamp as shown by the sender's clock; without a year, it gets that of the line's time.
 _WRITTEN = """CASE WHEN stamp.date <> '' THEN TRY_CAST(concat(stamp.date, ' ', stamp.clock) AS TIMESTAMP)
     WHEN stamp.month <> '' THEN try_strptime(concat(coalesce(nullif(stamp.year, ''), CAST(year(time) AS VARCHAR)), ' ', stamp.month, ' ',
         trim(stamp.day), ' ', stamp.clock), '%Y %b %d %H:%M:%S') END"""
-#: Seconds from the time to the stamp; around New Year the year of the time is not that of the stamp.
+#: Seconds from the time to the timestamp; around New Year their years differ.
 _AHEAD = """date_diff('second', date_trunc('second', time), CASE WHEN stamp.year <> '' OR stamp.date <> '' THEN written
     WHEN written > time + INTERVAL 183 DAY THEN written - INTERVAL 1 YEAR
     WHEN written < time - INTERVAL 183 DAY THEN written + INTERVAL 1 YEAR ELSE written END)"""
-#: Farther from its time than any zone, a stamp does not say the time of its line.
+#: A timestamp farther from its line's time than any zone does not date the line.
 _FARTHEST_S = 2 * 86_400
 _KIND = """CASE WHEN stamp.date <> '' THEN CASE stamp.mid WHEN 'T' THEN 'T' ELSE 'S' END
     WHEN stamp.year <> '' THEN CASE stamp.day[1] WHEN '0' THEN 'C' ELSE 'c' END WHEN stamp.day[1] = '0' THEN 'M' ELSE 'm' END"""
@@ -84,7 +85,7 @@ def head_of(form: str = "form") -> str:
 def _head(parts: Sequence[str]) -> str:
     """SQL of the head, from SQL of each part of its form."""
     kind, mark, digits, ahead, letters, before, *texts = parts
-    # An empty part is no number: the branches are taken for the others only, but the engine may look ahead.
+    # An empty part is not a number: the branches exclude it, but the engine may evaluate them early.
     moment = f"(time + to_seconds(TRY_CAST({ahead} AS BIGINT)))"
     ways = " ".join(f"WHEN '{name}' THEN {sql.format(t=moment)}" for name, sql in STAMPS.items())
     pieces = [
@@ -100,10 +101,11 @@ def _head(parts: Sequence[str]) -> str:
 
 
 def forms(source: str) -> str:
-    """A SELECT of all columns of ``source`` (in the shape of ``raw.logs``) and ``form``, which is empty where a line must
-    be kept whole: its message is not its end, or its head has a separator in it. ``source`` is a table or a subquery of ours.
+    """A SELECT of all columns of ``source`` (with the columns of ``raw.logs``) and ``form``, which is empty if a line
+    must be stored whole: its message is not its end, or its head contains a separator. ``source`` is a table or a
+    subquery of ours.
 
-    ``form`` is never null: DuckDB 2.0 fails to compare ``split_part`` of what it knows to be null with a constant.
+    ``form`` is never null: DuckDB 2.0 fails to compare ``split_part`` of a known null with a constant.
     """
     query = f"SELECT *, substr(raw, 1, msg_start) AS head FROM {source}"
     query = f"SELECT *, regexp_extract(head, '{_STAMP}', {_GROUPS}) AS stamp FROM ({query})"
@@ -139,10 +141,10 @@ def forms(source: str) -> str:
 
 
 def _cut(query: str, number: int, letter: str, text: str) -> str:
-    """Divides what is left of the head at the first place where the column's text stands; else leaves it whole."""
+    """Splits the rest of the head at the first occurrence of the column's text; otherwise leaves it whole."""
     rest = f"rest{number}"
     value, name = f"({text})", f"'{letter}'"
-    if letter == "h":  # some senders write in capitals what everybody else does not
+    if letter == "h":  # some senders write upper case where all others do not
         value = f"CASE WHEN contains({rest}, host) THEN host ELSE upper(host) END"
         name = f"CASE WHEN contains({rest}, host) THEN 'h' ELSE 'H' END"
     query = f"SELECT *, {value} AS value{number} FROM ({query})"

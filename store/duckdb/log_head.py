@@ -1,32 +1,32 @@
 """The head of DuckDB's write-ahead log: which database and which checkpoint it belongs to, and where its entries begin.
 
 The head has no fixed length: it is a serialized object whose numbers are varints, and the 16 random bytes that identify
-the database are 16 such numbers, so each takes one byte or two. The first entry comes right behind it. Each entry of
-version 2 starts with its length and its checksum, 8 bytes each (``src/storage/wal_replay.cpp`` of DuckDB).
+the database are 16 such numbers, so each takes one byte or two. The first entry follows directly. Each entry of version
+2 starts with its length and its checksum, 8 bytes each (``src/storage/wal_replay.cpp`` of DuckDB).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: So many bytes hold any head: fields and end 12, varints of version and checkpoint 10 each, count 1, identifier 16 * 2.
+#: Longest possible head: fields and end 12, varints of version and checkpoint 10 each, count 1, identifier 16 * 2.
 LONGEST = 80
-#: In front of each entry: its length and its checksum, eight bytes each.
+#: Header of each entry: its length and its checksum, eight bytes each.
 ENTRY = 16
 _TYPE, _VERSION, _DATABASE, _CHECKPOINT, _END = 100, 101, 102, 103, 0xFFFF
-#: The entry's type for a head ("version"), and the version this reads.
+#: The entry type of a head ("version"), and the version that this module reads.
 _HEAD_TYPE, _KNOWN = 98, 2
 _IDENTIFIER = 16
 
 
 class NotAHeadError(ValueError):
-    """These bytes begin no write-ahead log."""
+    """These bytes do not begin a write-ahead log."""
 
 
 @dataclass(frozen=True)
 class LogHead:
-    """``database`` identifies the database file; ``checkpoint`` counts its checkpoints. The ranges say at which bytes they
-    stand. ``length`` is where the first entry begins."""
+    """``database`` identifies the database file; ``checkpoint`` counts its checkpoints. The ranges give their byte
+    positions. ``length`` is where the first entry begins."""
 
     version: int
     database: bytes
@@ -37,7 +37,7 @@ class LogHead:
 
 
 class _Cursor:
-    """Reads the head's numbers one after another. Raises ``EOFError`` where the bytes end."""
+    """Reads the head's numbers in sequence. Raises ``EOFError`` at the end of the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -68,8 +68,8 @@ class _Cursor:
 
 
 def read_head(data: bytes) -> LogHead | None:
-    """The head with which ``data`` begins. None where ``data`` ends inside it (nothing was committed then), or where it
-    is of a version that is not known here. Raises ``NotAHeadError`` where these bytes begin no log."""
+    """The head at the start of ``data``. None if ``data`` ends inside it (nothing was committed then), or if its
+    version is unknown. Raises ``NotAHeadError`` if these bytes do not begin a log."""
     cursor = _Cursor(data)
     try:
         cursor.expect(_TYPE)
@@ -83,7 +83,7 @@ def read_head(data: bytes) -> LogHead | None:
         if cursor.varint() != _IDENTIFIER:
             raise NotAHeadError("the database's identifier has not 16 bytes")
         start = cursor.at
-        # As the engine reads them: a value above one byte keeps its lower eight bits.
+        # As in the engine: a value above one byte keeps its lower eight bits.
         database = bytes(cursor.varint() & 0xFF for _ in range(_IDENTIFIER))
         database_at = range(start, cursor.at)
         cursor.expect(_CHECKPOINT)

@@ -1,4 +1,4 @@
-"""Questions in Core asked of DuckDB: rows or a frame back, and the engine's errors as the store's."""
+"""Runs Core queries on DuckDB: returns rows or a frame, and translates the engine's errors."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def translated(error: duckdb.Error) -> EngineError:
 
 
 class Asks(ABC):
-    """What can be asked: whatever gives cursors. Each question gets a cursor of its own, so any thread may ask."""
+    """Runs queries on whatever provides cursors. Each query gets its own cursor, so any thread may call it."""
 
     @abstractmethod
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection for one thread of reading; ``queries.kql`` runs its statements on it."""
+        """A connection for one reading thread; ``queries.kql`` runs its statements on it."""
 
     def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
         """The rows of an answer as dicts. Raises ``EngineError``, or ``NoSuchTable`` in a store of an older version."""
@@ -43,12 +43,12 @@ class Asks(ABC):
         return self.rows(text, values)
 
     def ask_frame(self, question: ClauseElement) -> pl.DataFrame:
-        """An answer as a frame: for many rows. Raises as ``ask``."""
+        """An answer as a frame, for many rows. Raises like ``ask``."""
         text, values = spelled(question)
         return self.frame(text, values)
 
     def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
-        """Rows of SQL in the engine's own words; for code of the store only."""
+        """Rows of SQL in the engine's own dialect; for code of the store only."""
         with store_errors():
             cursor = self.cursor()
             try:
@@ -57,19 +57,19 @@ class Asks(ABC):
                 cursor.close()
 
     def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
-        """A frame of SQL in the engine's own words; for code of the store only."""
+        """A frame of SQL in the engine's own dialect; for code of the store only."""
         with store_errors():
             return frame_of(self.cursor().sql(sql, params=parameters))
 
 
 def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """What a statement answered, as dicts."""
+    """The rows of a statement's result, as dicts."""
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def frame_of(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-    """What a query answers, as a frame."""
+    """A query's result as a frame."""
     data = pl.from_arrow(relation.to_arrow_table())
     assert isinstance(data, pl.DataFrame)
     return data

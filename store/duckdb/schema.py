@@ -1,4 +1,4 @@
-"""The DDL of DuckDB: the tables of ``store.tables``, the views over log lines, and ``kql``, the names people query."""
+"""DuckDB's DDL: the tables of ``store.tables``, the views over log lines, and ``kql``, the schema that people query."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from store.duckdb.derived import STATES
 from store.duckdb.dialect import ddl
 from store.tables import STORED
 
-#: Of the tables. A store of a newer one holds what this version would not know, and would destroy by writing.
+#: Version of the tables. This version would not understand a newer store, and would destroy its data by writing.
 VERSION = 1
 VERSION_FACT = "schema_version"
 
-#: Stores that were made before cables had a time: what they hold was always so.
+#: For stores created before cables had a time: their cables have always existed.
 LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
 
 _MESSAGE = "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END"
@@ -35,8 +35,8 @@ _RAW_CL = {
     "healthagent_raw_CL": "source = 'healthagent'",
 }
 
-#: What is read of all lines, also where ``raw.log_view`` stands for those of a stretch of time (correlator.window); and the
-#: names of clusters in lines, which the archive knows without reading its files.
+#: Views over all lines, even where ``raw.log_view`` is limited to a time range (correlator.window); and the cluster
+#: names in lines, which the archive knows without reading its files.
 _OF_ALL_LINES = [
     "CREATE OR REPLACE VIEW raw.all_logs AS SELECT * FROM raw.log_view",
     """CREATE OR REPLACE VIEW raw.log_clusters AS SELECT cluster FROM raw.logs UNION ALL SELECT coalesce(name, cluster) AS cluster
@@ -106,7 +106,7 @@ FROM raw.links""",
 
 
 def newer_than_known(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """The version of a store that a newer program wrote; None where this one knows it, or there is nothing yet."""
+    """The version of a store that a newer program wrote; None if this program knows it, or there is nothing yet."""
     known = "SELECT 1 FROM duckdb_tables() WHERE schema_name = 'model' AND table_name = 'facts'"
     if connection.execute(known).fetchone() is None:
         return None
@@ -118,15 +118,15 @@ def newer_than_known(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 
 def log_views(archived: Sequence[str] = ()) -> list[str]:
-    """The views over log lines: of those in DuckDB, and of each SELECT of ``archived`` (of the columns of a line, ``block``
-    behind them)."""
+    """The views over log lines: those in DuckDB, and each SELECT of ``archived`` (the columns of a line, then
+    ``block``)."""
     columns = ", ".join(f"{_MESSAGE} AS message" if c == "message" else f'"{c}"' for c in (*TABLES["logs"], "block"))
     tiers = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *archived])
     return [f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}", *_OF_ALL_LINES, *_KQL_LINES]
 
 
 def statements() -> list[str]:
-    """All DDL in order but ``log_views``; safe to run again."""
+    """All DDL in order except ``log_views``; safe to repeat."""
     return [
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),

@@ -1,20 +1,22 @@
 """Closing segments: log lines are put in order once there are enough of them, and get a text filter.
 
-New lines lie in ``raw.logs`` as they came, with block 0. ``seal`` takes them when there are enough for whole segments,
-orders them by hour, host and time (so that the zone maps of the columns skip what a query cannot want; in each segment
-the lines that are events come first), numbers them in blocks of 256 lines, and writes a text filter
+New lines are in ``raw.logs`` in order of arrival, with block 0. ``seal`` takes them when there are enough for whole
+segments, orders them by hour, host and time (so that the zone maps of the columns skip what a query cannot need; in
+each segment the lines that are events come first), numbers them in blocks of 256 lines, and writes a text filter
 (``store.text_filter``) for every 480 blocks. All of that is one transaction: a reader sees the lines before or after,
-never twice and never not at all.
+never twice and never missing.
 
-A segment is as many lines as a row group of DuckDB. A transaction that adds nothing but whole row groups is compressed
-and written to its place at once, for 1.3 microseconds of CPU a line; one line more or less, and a part of a row group goes
-through the log and is written a second time when a checkpoint joins it to its neighbours: 3.7 microseconds (measured on
-the lines of benchmarks/ingest.py). So whoever has many lines stores them in multiples of ``SEGMENT_ROWS``.
+A segment is as many lines as a row group of DuckDB. A transaction that adds only whole row groups is compressed and
+written to its final place at once, for 1.3 microseconds of CPU per line. With one line more or less, a partial row
+group goes through the log and is written a second time when a checkpoint merges it with its neighbours: 3.7
+microseconds (measured on the lines of benchmarks/ingest.py). So code with many lines stores them in multiples of
+``SEGMENT_ROWS``.
 
-Under load the filters wait (``filters=False``): such a segment lets every block pass until ``add_filters`` has read it.
+Under load, filters are postponed (``filters=False``): such a segment lets every block pass until ``add_filters`` has
+read it.
 
-Numbers of blocks only grow. Lines may be deleted from a closed segment and columns other than ``raw`` and ``message``
-updated; the filter stays right, since it only says where a text cannot be.
+Block numbers only increase. Lines may be deleted from a closed segment and columns other than ``raw`` and ``message``
+updated; the filter stays correct, since it only excludes blocks.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import LOGS
 from store.text_filter import BLOCK_ROWS, FilterBuilder, TextFilter
 
-#: One round of sealing: about 100 MB of lines in memory, and writers wait for two or three seconds at most.
+#: One round of sealing: about 100 MB of lines in memory, and writers wait for at most two or three seconds.
 ROUND_ROWS = 4 * SEGMENT_ROWS
-#: Lines are read into a filter in pieces that fit the processor's cache.
+#: Lines are fed to a filter in pieces that fit the processor's cache.
 _PIECE_BLOCKS = 32
-#: More different words than this are not language; completing half a word then helps no more.
+#: More distinct words than this are not language; completing half a word then no longer helps.
 MOST_VOCABULARY = 400_000
 
 SCHEMA = [
@@ -52,13 +54,13 @@ SCHEMA = [
 
 
 def unsealed(store: OpenStore) -> int:
-    """Lines that wait in no segment yet; a zone map answers this in about a millisecond."""
+    """Lines not yet in a segment; a zone map answers this in about a millisecond."""
     row = store.cursor().execute("SELECT count(*) FROM raw.logs WHERE block = 0").fetchone()
     return int(row[0]) if row else 0
 
 
 def seal(store: OpenStore, *, least: int = SEGMENT_ROWS) -> Sealed:
-    """Closes segments if at least ``least`` lines wait; call it after every few batches, it is cheap when there is
+    """Closes segments if at least ``least`` lines wait. Call it after every few batches; it is cheap if there is
     nothing to do. Takes the store's write lock for each round of at most ``ROUND_ROWS`` lines."""
     done = Sealed()
     while (waiting := unsealed(store)) >= max(1, least):
@@ -74,7 +76,7 @@ def seal(store: OpenStore, *, least: int = SEGMENT_ROWS) -> Sealed:
 
 
 def _take(connection: duckdb.DuckDBPyConnection, rows: int) -> pl.DataFrame:
-    """The oldest loose lines: whole segments of them, or all there are if they fill none."""
+    """The oldest loose lines: whole segments of them, or all of them if they fill none."""
     wanted = rows - rows % SEGMENT_ROWS or rows
     ((last,),) = connection.execute(
         "SELECT max(id) FROM (SELECT rowid AS id FROM raw.logs WHERE block = 0 LIMIT ?)", [wanted]
@@ -88,8 +90,8 @@ def _take(connection: duckdb.DuckDBPyConnection, rows: int) -> pl.DataFrame:
 
 
 def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, *, filters: bool = True) -> int:
-    """Stores lines ``in_order``, in the shape of ``raw.logs`` (without block), as segments, inside the caller's transaction;
-    gives their number. Without ``filters`` these are for ``add_filters`` to make."""
+    """Stores lines ``in_order``, with the columns of ``raw.logs`` (without block), as segments, inside the caller's
+    transaction; returns their number. Without ``filters``, ``add_filters`` builds those later."""
     ((last,),) = connection.execute("SELECT greatest(max(last_block), 0) FROM raw.log_segments").fetchall()
     first = int(last) + 1
     ordered = lines.with_columns((pl.int_range(pl.len(), dtype=pl.Int32) // BLOCK_ROWS + first).alias("block"))
@@ -108,7 +110,7 @@ def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, *,
 
 
 def add_filters(store: OpenStore, most: int = 1) -> int:
-    """Makes filters of at most ``most`` segments that were stored without, oldest first; gives how many it made."""
+    """Builds the filters of at most ``most`` segments stored without them, oldest first; returns how many it built."""
     waiting = store.rows(
         "SELECT first_block, last_block FROM raw.log_segments WHERE filter_rows = 1 ORDER BY first_block LIMIT ?",
         [most],
@@ -118,7 +120,7 @@ def add_filters(store: OpenStore, most: int = 1) -> int:
         lines = store.frame("SELECT raw, message, block FROM raw.logs WHERE block BETWEEN ? AND ?", [first, last])
         edges = np.searchsorted(lines["block"].to_numpy(), np.arange(first, last + 1), "right")  # some may be gone
         with store.transaction() as connection:
-            # Under a new name: readers keep filters by the names of their segments.
+            # Under a new name: readers cache filters by the names of their segments.
             connection.execute(
                 "UPDATE raw.log_segments SET segment = uuid(), filter_rows = ?, filter = ?, always = ?, words_known = ? WHERE first_block = ?",
                 [*_filter(connection, lines, edges), first],
@@ -143,8 +145,8 @@ def learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
 
 
 def _filter(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, edges: Any) -> tuple[int, bytes, bytes, bool]:
-    """The filter over one segment's lines, as it is stored; adds their words to the vocabulary. ``edges``: behind which
-    line each block ends."""
+    """The filter over one segment's lines, in stored form; adds their words to the vocabulary. ``edges``: the line
+    after which each block ends."""
     text = lines.select(
         pl.concat_str(pl.col("raw").fill_null(""), pl.col("message"), separator="\n", ignore_nulls=True) + "\n"
     ).to_series()
@@ -159,7 +161,7 @@ def _filter(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, edges: A
 
 
 def _bytes_of(texts: pl.Series) -> tuple[bytes, Any]:
-    """All texts one behind the other, and where each begins (and the last ends)."""
+    """All texts concatenated, and where each begins (and the last ends)."""
     array = texts.to_arrow().cast(pa.large_string())
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     data = memoryview(array.buffers()[2])[offsets[0] : offsets[-1]].tobytes()
@@ -167,7 +169,7 @@ def _bytes_of(texts: pl.Series) -> tuple[bytes, Any]:
 
 
 def forget_empty(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drops the filters of segments whose lines are all gone; inside the caller's transaction. Blocks below zero are of the
-    archive (store.duckdb.archive), which drops its own."""
+    """Drops the filters of segments whose lines are all gone, inside the caller's transaction. Negative blocks belong
+    to the archive (store.duckdb.archive), which drops its own."""
     connection.execute("""DELETE FROM raw.log_segments WHERE first_block > 0 AND NOT EXISTS (
         SELECT 1 FROM (SELECT DISTINCT block FROM raw.logs) WHERE block BETWEEN first_block AND last_block)""")

@@ -1,7 +1,7 @@
 """The embedded store: one DuckDB file in one process.
 
 One writer (guarded by a lock), any number of readers on their own cursors. All rows of one piece of input and the
-ledger entry that says "this was read" go into one transaction, so that a crash stores all of it or nothing.
+ledger entry that records it go into one transaction, so that a crash stores all of it or nothing.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ __all__ = [
     "insert", "logs_for_storage", "plain", "service_address",
 ]  # fmt: skip
 
-#: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
+#: The engine's share of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
 MEMORY = "60%"
-#: The write-ahead log grows to this between checkpoints while lines come in; it is read again in about a second after a crash.
+#: The write-ahead log grows to this size between checkpoints during ingest; after a crash it is replayed in about a
+#: second.
 CHECKPOINT = "256MB"
 
 
@@ -69,20 +70,21 @@ class DuckStore(OpenStore):
         self.read_only = read_only
         self._write_lock = threading.RLock()
         self.upkeep = threading.RLock()
-        #: Told of what is added (``announce``), as long as somebody else holds on to them.
+        #: Receive the rows added (``announce``); held by weak references.
         self.listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
-        #: What the transaction under way announced; whether some of it is being committed and was not told yet.
+        #: Rows that the current transaction announced; and whether rows are being committed that listeners have not
+        #: received.
         self._announced: list[tuple[str, pl.DataFrame]] = []
         self.is_notifying = False
-        #: What the transaction under way did to tables of ``raw`` (``note``).
+        #: The current transaction's changes to tables of ``raw`` (``note``).
         self._changed: dict[str, Change] = {}
-        #: So many transactions were committed since the store was made (``store.duckdb.commit_mark``).
+        #: Number of committed transactions since the store was created (``store.duckdb.commit_mark``).
         self._count = 0
-        #: What they changed; None: another instance begins with the next one.
+        #: Their changes; None: another instance begins with the next one.
         self._log: ChangeLog | None = None
         self._follower: Follower | None = None
         self._facts: dict[str, str] = {}
-        #: Answers that are kept until the next commit, by question, and how many commits there were when they were asked for.
+        #: Answers cached until the next commit, by question, and the number of commits when they were computed.
         self._answers: tuple[int, dict[ClauseElement, list[dict[str, Any]]]] = (0, {})
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
@@ -94,13 +96,11 @@ class DuckStore(OpenStore):
             if read_only and not Path(target).exists():
                 raise StoreError(f"{folder}: no store here; run 'faultline ingest PATH --data {folder}' first")
         self._open(target)
-        if read_only and archive.moved(self):  # views name files by their places: whoever may write puts them right
+        if read_only and archive.moved(self):  # views contain file paths: a process that may write corrects them
             self._connection.close()
             DuckStore(folder).close()
             self._open(target)
-        if (
-            not read_only and folder is not None
-        ):  # what the engine spilled to disk for queries of a process that was killed
+        if not read_only and folder is not None:  # spill files of queries of a killed process
             remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
         if not read_only:
             self.migrate()
@@ -111,7 +111,7 @@ class DuckStore(OpenStore):
             raise StoreError(damage.report_damage(folder / DATABASE, reason))
         aside = commit_mark.kept_aside(folder / DATABASE) if folder is not None and not read_only else None
         try:
-            # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
+            # Other processes can read the file only while nobody writes: DuckDB's own lock guards it.
             self._connection = duckdb.connect(target, read_only=read_only)
         except duckdb.IOException as error:
             if "lock" in str(error).lower() and folder is not None:
@@ -124,7 +124,7 @@ class DuckStore(OpenStore):
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._answers = (0, {})  # numbers of commits that were lost are given again
+        self._answers = (0, {})  # numbers of lost commits are reused
         if self._takes_in:
             self._let_log_grow()
         if folder is not None and (newer := newer_than_known(self._connection)) is not None:
@@ -136,10 +136,10 @@ class DuckStore(OpenStore):
         if folder is not None:  # one in memory begins with its first transaction
             self._go_on(aside)
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
-        if locked:  # another part of this process opened it before, and asked (queries.kql.run.harden)
+        if locked:  # another part of this process opened it before, and queried it (queries.kql.run.harden)
             return
         if folder is not None:
-            # Queries shut the database off from all files but these.
+            # Queries restrict the database to these files.
             self._connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
             self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
         self._connection.execute("SET preserve_insertion_order = true")
@@ -152,12 +152,12 @@ class DuckStore(OpenStore):
             ) from error
 
     def _go_on(self, aside: Path | None) -> None:
-        """Goes on counting transactions where the store is; says so where it was further."""
+        """Continues counting transactions from the store's number; reports a loss if the store had more."""
         known = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'model' AND table_name = 'facts'"
         made = self._connection.execute(known).fetchone() != (0,)
         facts = dict(self._connection.execute("SELECT name, value FROM model.facts").fetchall()) if made else {}
         self._count = batches.number_of(facts)
-        if self.read_only:  # the log is read by who asks for it
+        if self.read_only:  # the reader reads the log
             self._facts = facts
             return
         self._log = batches.known(self._connection, facts)
@@ -165,7 +165,7 @@ class DuckStore(OpenStore):
             reported = commit_mark.compare(self.folder / DATABASE, self._count, aside)
             if reported is not None:
                 self._log = None
-            if self._marking is not None and (reported is None or self.lost):  # else it is told again at the next start
+            if self._marking is not None and (reported is None or self.lost):  # else reported again at the next start
                 self._marking.write(self._count)
         if self._log is not None:
             self._follow(self._log)
@@ -174,24 +174,25 @@ class DuckStore(OpenStore):
         self._log, self._follower = log, Follower(self.rows, log)
 
     def begin_instance(self) -> None:
-        """Gives the store another name: its batches are numbered anew from here on, and marks of before are too old."""
+        """Gives the store a new instance ID: batches are renumbered from here on, and earlier marks are too old."""
         with self.transaction():
             self._log = None
 
     @property
     def lost(self) -> list[str]:
-        """What a damaged log cost, in words, until somebody removed the note of it."""
+        """What a damaged log lost, in words, until somebody removes the note."""
         return commit_mark.lost(self.folder, DATABASE)
 
     def _refuse_damaged(self, error: duckdb.Error) -> None:
-        """Raises ``StoreError`` with what to do if it is the write-ahead log that cannot be read."""
+        """Raises ``StoreError`` with instructions if the write-ahead log cannot be read."""
         if self.folder is not None and (reason := damage.about_log(error)) is not None:
             raise StoreError(damage.report_damage(self.folder / DATABASE, reason)) from error
 
     def reopen_if_broken(self) -> None:
-        """DuckDB gives up a database whose file it could not write; opened anew it goes on from its last commit.
+        """Reopens a database that DuckDB gave up because it could not write its file; it continues from its last
+        commit.
 
-        Raises ``StoreError`` (or ``StoreHeld``) when it cannot be opened yet.
+        Raises ``StoreError`` (or ``StoreHeld``) if it cannot be opened yet.
         """
         with self._write_lock:
             try:
@@ -208,15 +209,15 @@ class DuckStore(OpenStore):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor of its own for one thread of reading."""
+        """A cursor for one reading thread."""
         return self._connection.cursor()
 
     def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
-        """The rows of an answer as dicts; see ``store.door``. The answer to a question that is marked so
-        (``store.functions.kept_until_commit``) is kept while nobody commits."""
+        """The rows of an answer as dicts; see ``store.door``. The answer to a question marked with
+        ``store.functions.kept_until_commit`` is cached until the next commit."""
         if not isinstance(question, sa.Select) or KEPT_UNTIL_COMMIT not in question.get_execution_options():
             return super().ask(question)
-        count = self._count  # read before the rows: an answer may be newer than its number says, never older
+        count = self._count  # read before the rows: an answer may be newer than its number, never older
         batch, answers = self._answers
         if batch != count:
             answers = {}
@@ -227,11 +228,11 @@ class DuckStore(OpenStore):
         return [dict(row) for row in found]
 
     def seen_by(self, user: str) -> visible.View:
-        """The same store as this user may see it."""
+        """The same store with only the rows that this user may see."""
         return visible.View(self, user)
 
     def name_cluster(self, cluster: str) -> None:
-        """Gives all rows of ``raw`` that name no cluster this one."""
+        """Gives this cluster to all rows of ``raw`` that have none."""
         with self.transaction() as connection:
             writer = DuckWriter(connection, self.note)
             for table in (*(METADATA.tables[f"raw.{name}"] for name in TABLES), FILES):
@@ -244,13 +245,13 @@ class DuckStore(OpenStore):
         return None if row is None else str(row[0])
 
     def explain(self, question: Question) -> str:
-        """The engine's plan of a question, for people."""
+        """The engine's plan of a query, for people."""
         text, values = spelled(question)
         return "\n".join(str(row["explain_value"]) for row in self.rows(f"EXPLAIN {text}", values))
 
     def open_intake(self) -> None:
-        """Makes the tables of the way in. Rows are moved into closed segments soon: compressing them in a checkpoint before that
-        is work done twice, so the log may grow."""
+        """Creates the intake tables. Rows soon move into closed segments: a checkpoint before that would compress them
+        in vain, so the log may grow."""
         self._takes_in = True
         with self.transaction() as connection:
             for statement in intake_schema.STATEMENTS:
@@ -262,21 +263,21 @@ class DuckStore(OpenStore):
             self.cursor().execute(f"SET GLOBAL checkpoint_threshold = '{CHECKPOINT}'")
 
     def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:
-        """What changed in these tables of ``raw`` after a mark; cheap where nothing did."""
-        if self._follower is None:  # nobody writes: it stays as it is
+        """The changes to these tables of ``raw`` after a mark; cheap if there are none."""
+        if self._follower is None:  # nobody writes: nothing changes
             with store_errors():
                 self._follow(batches.known(self.cursor(), self._facts) or ChangeLog("", self._count))
         assert self._follower is not None
         return self._follower.changes(self._count, tables, since)
 
     def stored_since(self, rows: sa.FromClause, changes: Changes) -> sa.ColumnElement[bool]:
-        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were added."""
+        """A condition for queries: the added rows of a table of ``raw``, or of an alias of one."""
         return following.stored_since(rows, changes)
 
     @contextmanager
     def others_tidy(self) -> Iterator[None]:
-        """Whoever commits when the log of changes is long enough writes it into the database's file, which takes half a second:
-        meanwhile that is left to others' commits. For a writer for whom somebody waits."""
+        """Leaves checkpoints to others' commits meanwhile: the commit that finds the log long enough writes it into the
+        database file, which takes half a second. For a writer that somebody waits for."""
         with store_errors():
             connection = self.cursor()
             ((checkpoint_size,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
@@ -287,8 +288,8 @@ class DuckStore(OpenStore):
             connection.execute(f"SET wal_autocheckpoint = '{checkpoint_size}'")
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, for pages and ``check``: counts, first and last time, size in bytes (``archived``: of which
-        in files of closed days)."""
+        """Figures for pages and ``check``: counts, first and last time, size in bytes (``archived``: the part in files
+        of closed days)."""
         tiers = [
             self.rows("SELECT count(*) AS lines, min(time) AS first, max(time) AS last, 0 AS bytes FROM raw.logs")[0]
         ]
@@ -307,7 +308,8 @@ class DuckStore(OpenStore):
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """All or nothing; one writer at a time. Gives the engine's own connection: for code of the store only."""
+        """A transaction: all or nothing; one writer at a time. Yields the engine's own connection: for code of the
+        store only."""
         with self._write_lock:
             connection = self._connection
             with store_errors():
@@ -341,7 +343,7 @@ class DuckStore(OpenStore):
             self._log.take_back(self._count + 1)
 
     def _commit(self, connection: duckdb.DuckDBPyConnection) -> list[Listener]:
-        """Those that were told of what was added."""
+        """Commits; returns the listeners that received the added rows."""
         added, self._announced = self._announced, []
         listeners = list(self.listeners) if added else []
         self.is_notifying = bool(listeners)
@@ -361,20 +363,20 @@ class DuckStore(OpenStore):
         return listeners
 
     def announce(self, added: Iterable[tuple[str, pl.DataFrame]]) -> None:
-        """Inside a transaction: rows that it adds to tables of ``raw``, in the order in which they are inserted. Rows that
-        nobody announces are missed by nobody: who listens counts, and asks the database where the numbers differ."""
+        """Announces, inside a transaction, rows that it adds to tables of ``raw``, in insertion order. Unannounced rows
+        are not lost: listeners compare counts, and query the database if they differ."""
         if self.listeners:
             self._announced += added
 
     def note(self, table: str, change: Change) -> None:
-        """Inside a transaction: what it did to a table of ``raw``. Whoever follows what is new rests on it, so all that changes rows
-        there has to say so; ``DuckWriter`` does."""
+        """Records, inside a transaction, its changes to a table of ``raw``. Readers that follow new rows rely on it, so
+        all code that changes rows there must call it; ``DuckWriter`` does."""
         if change != NOTHING:
             self._changed[table] = self._changed.get(table, NOTHING).and_then(change)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else writes meanwhile."""
+        """Excludes other writers meanwhile."""
         with self._write_lock:
             yield
 
@@ -395,7 +397,7 @@ class DuckStore(OpenStore):
     ) -> None:  # fmt: skip
         """One step of input in one transaction; see ``store.door``."""
         with self.transaction() as connection:
-            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
+            # One by one: two at once are compressed on two threads, which costs a third more CPU, and twice the memory.
             for segment in sealed:
                 segments.insert_sealed(connection, segment, filters=False)
                 self.note(LOGS.name, Change(segment.height))
@@ -405,7 +407,7 @@ class DuckStore(OpenStore):
                 also(DuckWriter(connection, self.note))
 
     def add(self, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = ()) -> None:
-        """Stores observations and the ledger entries they came with, in one transaction."""
+        """Stores observations and their ledger entries, in one transaction."""
         with self.transaction() as connection:
             self._append(connection, tables, files)
 
@@ -445,7 +447,7 @@ class DuckStore(OpenStore):
     # -- looking after it ----------------------------------------------------------------------------------------
 
     def migrate(self) -> None:
-        """Makes the tables and views of this version; a store of a newer one is refused before (``_open``)."""
+        """Creates the tables and views of this version; ``_open`` has refused a store of a newer one."""
         with store_errors():
             for statement in statements():
                 self._connection.execute(statement)
@@ -458,31 +460,32 @@ class DuckStore(OpenStore):
             held_stamps.hold(self)
 
     def lease(self) -> AbstractContextManager[None]:
-        """Nobody else writes meanwhile; DuckDB's lock on the file keeps other processes out as long as it is open."""
+        """Excludes other writers meanwhile; DuckDB's lock on the file excludes other processes for as long as it is
+        open."""
         return self.alone()
 
     def close_days(self, today: date, *, hot_days: int) -> Closed:
-        """Archives days that lie behind the hot ones. Raises ``OSError`` and ``StoreError``."""
+        """Archives days before the hot ones. Raises ``OSError`` and ``StoreError``."""
         with store_errors():
             return archive.close_days(self, today, hot_days=hot_days)
 
     def drop_before(self, day: date) -> Dropped:
-        """Drops what was seen before a day (UTC): all of it or nothing."""
+        """Drops everything older than a day (UTC): all of it or nothing."""
         with store_errors():
             return archive.drop_before(self, day)
 
     def seal(self, *, least: int) -> Sealed:
-        """Puts loose lines in order where at least so many wait."""
+        """Puts loose lines in order if at least ``least`` wait."""
         with store_errors():
             return segments.seal(self, least=least)
 
     def add_filters(self) -> None:
-        """Makes text filters of segments that were closed without."""
+        """Builds the text filters of segments that were closed without them."""
         with store_errors():
             segments.add_filters(self)
 
     def checkpoint(self) -> None:
-        """Writes what the log holds into the database's file."""
+        """Writes the log into the database file."""
         with store_errors():
             self.cursor().execute("CHECKPOINT")
 
@@ -492,11 +495,11 @@ class DuckStore(OpenStore):
         return Health(self.info(), self.lost, damaged, archive.held(self)["lines"])
 
     def backup(self, folder: Path) -> Copy:
-        """A consistent copy into an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
+        """Makes a consistent copy in an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
         return copies.backup(self, folder)
 
     def verify(self, copy: Copy) -> list[str]:
-        """How a copy differs from what was written down when it was made; empty if it does not."""
+        """How a copy differs from the record made with it; empty if it does not."""
         return copies.verify(copy, DuckStore)
 
     def close(self) -> None:
@@ -507,7 +510,7 @@ class DuckStore(OpenStore):
 
 
 def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:
-    """Inserts rows as they come, and gives them as they are stored. Lines that fill segments are put in order right away,
+    """Inserts rows as they arrive, and returns them as stored. Lines that fill segments are put in order right away,
     which saves writing them twice."""
     data = logs_for_storage(data) if name == "logs" else conform(name, data)
     if name == "logs" and data.height >= SEGMENT_ROWS:

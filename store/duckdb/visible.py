@@ -1,14 +1,14 @@
-"""What one user may see of a store: a catalog of views in which only their rows are.
+"""The part of a store that one user may see: a catalog of views with only their rows.
 
-The catalog ``visible`` has the schemas of the store and in them, under the same names, the tables that ``RULES`` gives a
-SELECT. A cursor from :func:`cursor` looks for names there only, so the same SQL that reads a whole store reads one user's part
-of it. A table without a rule, or one that is refused, is not there: the engine raises ``CatalogException``. Who reads is a
-variable of the connection; where none is set, no row is visible.
+The catalog ``visible`` has the store's schemas and in them, under the same names, the tables for which ``RULES`` has a
+SELECT. A cursor from :func:`cursor` resolves names only there, so the SQL that reads a whole store reads one user's
+part of it. A table without a rule, or a refused one, does not exist: the engine raises ``CatalogException``. The reader
+is a variable of the connection; if it is not set, no row is visible.
 
-What belongs to a job belongs to the run, not to its number, which clusters use again: a row counts as a user's where its moment
-lies in a run of theirs and in nobody else's. A run whose user is not known, or disputed (null), is nobody's. Lines about nodes
-are visible where they speak of hardware, of a node of one's own run, in its minutes; the text is left out where it could name
-somebody. Documents of the correlator are null here: ``web.access.own_documents`` gives them out field by field.
+What belongs to a job belongs to the run, not to its ID, which clusters reuse: a row is a user's if its time is within
+one of their runs and within nobody else's. A run whose user is unknown or disputed (null) is nobody's. Lines about
+nodes are visible if they concern hardware, on a node of the user's own run, during it; the text is omitted if it could
+name somebody. Documents of the correlator are null here: ``web.access.own_documents`` returns them field by field.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from store.door import WITHHELD
 from store.duckdb.querying import Asks, store_errors
 
 CATALOG = "visible"
-#: The connection's variable that holds who reads.
+#: The connection's variable that holds the reader.
 VARIABLE = "faultline_reader"
-#: Hardware, links and switches: what their lines say is about a device. Who wrote them was settled when they became events.
+#: Hardware, links and switches: their lines describe a device. Their writers were checked when they became events.
 DEVICE_KINDS = r"^(nic|fabric|switch|gpu|pcie|platform)\.|^kernel\.(boot|mce|panic|lockup|thermal)$|^storage\."
-#: What slurmctld says of nodes. Reasons that people typed (slurm.node_reason) are not among them.
+#: slurmctld's messages about nodes. Reasons typed by people (slurm.node_reason) are not among them.
 NODE_KINDS = r"^slurm\.node_(not_responding|down|up|drain|invalid|reboot|power)$"
-#: A text in which this stands may name a person, a job or their files.
+#: A text that contains this may name a person, a job or their files.
 NAMES_SOMEBODY = r"""(?i)job|step|task|uid|gid|user|name|comm|reason|['"@~=]|(^|[^a-z0-9])/[a-z_.]"""
-#: Reasons that Slurm itself gives a node (slurm src/slurmctld); what people type instead is theirs.
+#: Reasons that Slurm itself gives a node (slurm src/slurmctld); reasons typed by people are private.
 SLURMS_REASONS = (
     "Not responding", "Node unexpectedly rebooted", "Kill task failed", "Prolog error", "Epilog error", "Low RealMemory",
     "Low CPUs", "Low TmpDisk", "NO NETWORK ADDRESS FOUND", "batch job complete failure", "Duplicate jobid", "Low socket*core",
 )  # fmt: skip
-#: Round a run: slurmctld's and the nodes' stamps against accounting's whole seconds, and epilogs after a node's failure.
+#: Margins around a run: timestamps of slurmctld and nodes against accounting's whole seconds, and epilogs after a
+#: node's failure.
 BEFORE, AFTER = "INTERVAL 60 SECOND", "INTERVAL 600 SECOND"
-#: So long behind a run its nodes are looked at for it, where no verdict blames what happened.
+#: How long after a run its nodes' lines count, unless a verdict blames them.
 NODES_AFTER = "INTERVAL 120 SECOND"
-#: A number that nobody else ever had: stamps may be of another zone.
+#: Margin for an ID that nobody else ever had: timestamps may be in another zone.
 LOOSELY = "INTERVAL 26 HOUR"
 
 _ME = f"CAST(getvariable('{VARIABLE}') AS VARCHAR)"
@@ -51,27 +52,28 @@ _LAST = "TIMESTAMP '9999-01-01'"
 
 @dataclass(frozen=True)
 class Rule:
-    """``select``: the rows and columns that a user may read, None where it is nothing; ``why`` in a word for people."""
+    """``select``: the rows and columns that a user may read, None for none; ``why``: the reason, in a word for
+    people."""
 
     why: str
     select: str | None = None
 
 
 def _numbers(whose: str, begin: str) -> str:
-    """Job numbers, those of arrays as well, with the cluster and the time they were a run's."""
+    """Job IDs, including those of arrays, with the cluster and the time during which they denoted a run."""
     return f"""SELECT cluster, unnest([job_id, array_job_id]) AS number, coalesce(attempt, 0) AS attempt,
     coalesce(submit, start, TIMESTAMP '{begin}') AS since, coalesce("end", {_LAST}) AS till
   FROM {{whole}}.model.runs WHERE {whose}"""
 
 
-#: Others' runs stand here for those of nobody known as well. One without a time was always.
+#: Runs without a known user count as others'. A run without a time has always existed.
 _OWNERS = f"""mine AS ({_numbers(_MINE, "9999-01-01")}), theirs AS (
   SELECT * FROM ({_numbers(f'"user" IS DISTINCT FROM {_ME}', "0001-01-01")}) WHERE number IN (SELECT number FROM mine))"""
 
 
 def _belongs(row: str, number: str, moment: str) -> str:
-    """Whether a row is about a run of one's own. ``moment`` is null where no time is known: then nobody else may have had the
-    number."""
+    """Whether a row concerns one of the user's own runs. ``moment`` is null if the time is unknown: then nobody else
+    may have had the ID."""
     of_it = f"n.number = {number} AND ({row}.cluster IS NULL OR {row}.cluster IS NOT DISTINCT FROM n.cluster)"
     others = f"FROM theirs o WHERE o.number = {number} AND ({row}.cluster IS NULL OR o.cluster IS NULL OR o.cluster = {row}.cluster)"
     loosely = f"({moment} IS NULL OR {moment} BETWEEN n.since - {LOOSELY} AND n.till + {LOOSELY})"
@@ -82,7 +84,7 @@ def _belongs(row: str, number: str, moment: str) -> str:
         AND NOT EXISTS (SELECT 1 {others} AND {moment} BETWEEN o.since - {BEFORE} AND o.till + {AFTER}))))"""
 
 
-#: Nodes of one's own runs, with the time; and incidents that one's verdicts blame.
+#: Nodes of the user's own runs, with the time; and incidents that their verdicts blame.
 _PLACES = f"""places AS (SELECT DISTINCT cluster, unnest(nodes) AS host, coalesce(start, submit, {_LAST}) - {BEFORE} AS since,
     coalesce("end", {_LAST}) + {NODES_AFTER} AS till FROM {{whole}}.model.runs WHERE {_MINE}),
   touched AS (SELECT i.* FROM {{whole}}.model.incidents i WHERE EXISTS (SELECT 1 FROM {{whole}}.model.runs r
@@ -96,7 +98,7 @@ def _same(one: str, other: str) -> str:
 _NODES_OF = """CASE json_type(e.entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(e.entities, '$.nodes') AS VARCHAR[])
     ELSE [coalesce(json_extract_string(e.entities, '$.nodes'), e.device)] END"""
 _JOBS_IN_TEXT = r"(?i)(?:jobs?(?:id)?|stepid|step)[ =:#]*([0-9]+)"
-#: Programs that a driver or the kernel names beside a device: another's may run on the same node.
+#: Programs that a driver or the kernel names beside a device: they may be another user's on the same node.
 _PROCESS = r"(?i),? ?\(?pid=[^,]*,? *name=[^,]*,?|\[[^\]]*:[0-9]+\]|comm[:=] ?\S+"
 
 
@@ -167,7 +169,7 @@ _ALIASES = f"""WITH {_PLACES} SELECT a.* FROM {{whole}}.kept.aliases a WHERE EXI
 _WITHHELD_TABLE = Rule("nothing of it is one user's own, or no page of theirs needs it")
 _ASKED_IN_KQL = Rule("queries need the right to read everything")
 
-#: Every table and view of the store. One that is missing here cannot be read by who sees only their own (and fails a test).
+#: Every table and view of the store. A missing one cannot be read through a restricted view (and fails a test).
 RULES: dict[str, Rule] = {
     "model.runs": Rule(
         "runs of the user; documents through web.access.own_documents",
@@ -196,13 +198,13 @@ RULES: dict[str, Rule] = {
 
 
 class Cursors(Protocol):
-    """A store that cursors can be had of."""
+    """A store that provides cursors."""
 
     def cursor(self) -> Any: ...
 
 
 class View(Asks):
-    """A store of which only one user's part is there: the same questions, asked of that part."""
+    """A store restricted to one user's part: the same queries on that part."""
 
     def __init__(self, whole: Cursors, user: str) -> None:
         self._whole, self._user = whole, user
@@ -213,7 +215,7 @@ class View(Asks):
             return cursor(self._whole, self._user)
 
     def info(self) -> Mapping[str, Any]:
-        """What a store tells of itself is the site's; nothing of it is one user's."""
+        """Empty: a store's figures cover the whole site, not one user."""
         return {}
 
     def seen_by(self, user: str) -> View:
@@ -228,7 +230,7 @@ def cursor(store: Cursors, user: str) -> duckdb.DuckDBPyConnection:
     """A cursor that sees what ``user`` may see, and nothing else by any name that our SQL uses."""
     made: duckdb.DuckDBPyConnection = store.cursor()
     try:
-        # A schema of its own that is there when all the views are: the transaction below makes both.
+        # A marker schema that exists once all views exist: the transaction below creates both.
         try:
             made.execute(f"USE {CATALOG}.ready")
         except duckdb.CatalogException:
@@ -242,7 +244,7 @@ def cursor(store: Cursors, user: str) -> duckdb.DuckDBPyConnection:
 
 
 def _install(connection: duckdb.DuckDBPyConnection) -> None:
-    """Makes the catalog, in memory beside the store: once for each time that a store is opened."""
+    """Creates the catalog, in memory beside the store: once per opening of a store."""
     (whole,) = connection.execute("SELECT '\"' || replace(current_database(), '\"', '\"\"') || '\"'").fetchone() or (
         "",
     )

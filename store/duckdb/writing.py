@@ -21,14 +21,14 @@ from store.functions import PLACE
 
 
 class DuckWriter:
-    """What ``DuckStore.write`` gives. All changes of one writer are stored, or none; errors of the engine end it."""
+    """The result of ``DuckStore.write``. All changes of one writer are stored, or none; errors of the engine end it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, note: Callable[[str, Change], None]) -> None:
         self.connection = connection
         self._noted = note
 
     def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
-        """Rows as this transaction sees them; also of a change that returns some (``returning``)."""
+        """Rows as this transaction sees them; also for a change that returns some (``returning``)."""
         with store_errors():
             found = rows_of(self.connection.execute(*spelled(question)))
         if isinstance(question, UpdateBase):
@@ -42,7 +42,7 @@ class DuckWriter:
             return frame_of(self.connection.sql(text, params=values))
 
     def change(self, statement: UpdateBase) -> int:
-        """Runs an insert, update or delete; gives the number of rows it changed."""
+        """Runs an insert, update or delete; returns the number of rows it changed."""
         with store_errors():
             found = self.connection.execute(*spelled(statement)).fetchone()
         rows = int(found[0]) if found else 0
@@ -50,7 +50,7 @@ class DuckWriter:
         return rows
 
     def amend(self, statement: UpdateBase) -> int:
-        """As ``change``, of rows of ``raw`` that were there already; see ``store.door``."""
+        """Like ``change``, for existing rows of ``raw``; see ``store.door``."""
         return self.change(statement)
 
     def _note(self, statement: UpdateBase, rows: int) -> None:
@@ -70,7 +70,8 @@ class DuckWriter:
             self._noted(table.name, change)
 
     def amend_by(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
-        """Gives rows of ``raw`` that have the same values in ``keys`` those of the other columns of ``data``; see ``store.door``."""
+        """Updates rows of ``raw`` with the same values in ``keys`` with the other columns of ``data``; see
+        ``store.door``."""
         columns = {key: "rowid" if key == PLACE else f'"{key}"' for key in keys}
         where = " AND ".join(f'old.{own} IS NOT DISTINCT FROM changed."{key}"' for key, own in columns.items())
         values = ", ".join(f'"{name}" = changed."{name}"' for name in data.columns if name not in keys)
@@ -79,14 +80,14 @@ class DuckWriter:
         self._note_of(table, _amended(rows, lists))
 
     def insert(self, table: sa.Table, data: pl.DataFrame) -> None:
-        """Adds the rows of a frame, by column name; columns that it lacks are null or their default."""
+        """Adds the rows of a frame, by column name; columns that it lacks are null or get their default."""
         if data.height:
             with store_errors():
                 insert(self.connection, f"{table.schema}.{table.name}", data)
             self._note_of(table, Change(added=data.height))
 
     def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
-        """Adds the rows of a frame in place of those that have the same values in ``keys`` (none of them null)."""
+        """Adds the rows of a frame, replacing those with the same values in ``keys`` (none of them null)."""
         if data.height == 1:
             self.change(sa.delete(table).where(*(table.c[key] == data[key][0] for key in keys)))
         elif data.height:
@@ -98,7 +99,7 @@ class DuckWriter:
         self.insert(table, data)
 
     def _beside(self, data: pl.DataFrame, sql: str) -> int:
-        """Runs a statement of ours that calls a frame ``changed``; gives the number of rows it changed."""
+        """Runs a statement of ours that refers to a frame as ``changed``; returns the number of rows it changed."""
         with store_errors():
             self.connection.register("changed", as_arrow(data))
             found = self.connection.execute(sql).fetchone()
@@ -112,17 +113,17 @@ def _set_by(statement: UpdateBase) -> set[str]:
 
 
 def _amended(rows: int, lists: bool) -> Change:
-    """Lists are not written in place: the engine puts such rows behind all others."""
+    """Lists are not updated in place: the engine appends such rows after all others."""
     return Change(amended=rows, moved=rows if lists else 0)
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:
-    """Arrow in, by column name. ``table`` is one of ours, never user text."""
+    """Inserts a frame by column name, through Arrow. ``table`` is one of ours, never user text."""
     connection.register("incoming", as_arrow(data))
     try:
         columns = ", ".join(f'"{name}"' for name in data.columns)
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
     finally:
-        # In an aborted transaction even this is refused; the rollback and the next register() clear it.
+        # An aborted transaction refuses even this; the rollback and the next register() clear it.
         with suppress(duckdb.Error):
             connection.unregister("incoming")

@@ -1,4 +1,4 @@
-"""When jobs began, as slurmctld's log and accounting tell: their difference tells zones."""
+"""When jobs began according to slurmctld's log and to accounting: the difference reveals time zones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store.functions import among, const, epoch, in_order, same
 from store.questions.authority import Speakers
 from store.tables import JOBS, LINES
 
-#: Zones lie whole quarters of an hour apart: seconds.
+#: Zones differ by whole quarters of an hour: seconds.
 _QUARTER: ColumnElement[float] = literal_column("900", Double())
 
 
@@ -61,7 +61,7 @@ def _pairs(
 def any_in_another_zone(
     cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
 ) -> Select[Any]:
-    """One row where a pair lies other than no quarters of an hour apart; see ``pairs``."""
+    """One row if a pair differs by a nonzero number of quarters of an hour; see ``pairs``."""
     found = _pairs(cluster, speakers, sources, near, least, most)
     return select(const(1).label("found")).where(found.c.place == const(1), found.c.quarters != const(0)).limit(1)
 
@@ -69,9 +69,9 @@ def any_in_another_zone(
 def pairs(
     cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
 ) -> Select[Any]:
-    """Of each beginning that rows about jobs tell (of these ``sources``) the allocation in slurmctld's log that is fewest quarters
-    of an hour away: ``file``, ``source``, ``job_id``, ``t`` of the allocation (epoch seconds), by how many seconds the row is
-    later (``off``) and ``quarters``. Only those that lie within ``near`` seconds of a whole number of quarters, none or ``least``
-    to ``most`` of them. ``speakers``: which of slurmctld's lines count."""
+    """For each start in rows about jobs (of these ``sources``), the allocation in slurmctld's log that is fewest
+    quarters of an hour away: ``file``, ``source``, ``job_id``, ``t`` of the allocation (epoch seconds), the row's delay
+    in seconds (``off``) and ``quarters``. Only pairs within ``near`` seconds of a whole number of quarters, none or
+    ``least`` to ``most`` of them. ``speakers``: which of slurmctld's lines count."""
     found = _pairs(cluster, speakers, sources, near, least, most)
     return in_order(select(*(column for column in found.c if column.name != "place")).where(found.c.place == const(1)))

@@ -1,6 +1,6 @@
-"""What rows tell that were stored since the last look. ``new`` is the condition of the door's ``stored_since``.
+"""The content of rows stored since the last look. ``new`` is the condition of the store's ``stored_since``.
 
-Each question is for one column or two: an engine of columns groups by one ten times as fast as by several."""
+Each query reads one column or two: a columnar engine groups by one ten times as fast as by several."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ Condition = ColumnElement[bool]
 
 
 def further_clusters(table: Table, new: Condition, known: Collection[str | None]) -> Select[Any]:
-    """``cluster`` of new rows of a table, other than those that are known."""
-    # A comparison for each cluster is vectorised; looking a name up in a list is not.
+    """``cluster`` of new rows of a table, other than the known ones."""
+    # A comparison per cluster is vectorised; a list look-up is not.
     return select(table.c.cluster).distinct().where(new, *(not_(same(table.c.cluster, one)) for one in known))
 
 
 def span(cluster: str | None, new: Condition) -> Select[Any]:
-    """Of the new lines: the earliest time ``t`` (epoch seconds), how many they are (``n``) and how many have a time (``timed``)."""
+    """For the new lines: the earliest time ``t`` (epoch seconds), their number (``n``) and how many have a time
+    (``timed``)."""
     first, timed = epoch(func.min(LOGS.c.time)), func.count(LOGS.c.time)
     return select(first.label("t"), func.count().label("n"), timed.label("timed")).select_from(LOGS).where(
         new, same(LOGS.c.cluster, cluster)
@@ -30,13 +31,13 @@ def span(cluster: str | None, new: Condition) -> Select[Any]:
 
 
 def jobs_of_lines(cluster: str | None, new: Condition, *, unstamped: bool = False) -> Select[Any]:
-    """``job_id`` of the jobs that new lines name; of lines without a time only (``unstamped``)."""
+    """``job_id`` of the jobs that new lines name; with ``unstamped``, only lines without a time."""
     found = select(LOGS.c.job_id).distinct().where(new, same(LOGS.c.cluster, cluster), LOGS.c.job_id.is_not(None))
     return found.where(LOGS.c.time.is_(None)) if unstamped else found
 
 
 def jobs_of_steps(cluster: str | None, new: Condition) -> Select[Any]:
-    """``job_id`` of the jobs of which new rows about steps tell."""
+    """``job_id`` of the jobs in new rows about steps."""
     return select(STEPS.c.job_id).distinct().where(new, same(STEPS.c.cluster, cluster))
 
 
@@ -50,14 +51,14 @@ def hosts_of_events(cluster: str | None, new: Condition, families: Iterable[str]
 
 
 def hosts_of_lines(cluster: str | None, new: Condition) -> Select[Any]:
-    """``host`` of each host of which a new line is."""
+    """``host`` of each host with a new line."""
     return select(LOGS.c.host).distinct().where(new, same(LOGS.c.cluster, cluster))
 
 
 def hosts_with_own_log(
     cluster: str | None, new: Condition, hosts: Collection[str], sources: Iterable[str]
 ) -> Select[Any]:
-    """``host`` of those of some hosts of which a new line of some sources is."""
+    """``host`` of those of some hosts that have a new line of some sources."""
     return hosts_of_lines(cluster, new).where(listed(LOGS.c.host, hosts), one_of(LOGS.c.source, sources))
 
 
@@ -66,13 +67,13 @@ def first_moment(cluster: str | None, new: Condition, table: Table) -> Select[An
     return select(epoch(func.min(table.c.time)).label("t")).where(new, same(table.c.cluster, cluster))
 
 
-#: The table of boots under another name: those that were known before.
+#: The table of boots under another name, for those already known.
 KNOWN_BOOTS = BOOTS.alias("known")
 
 
 def first_boot(cluster: str | None, new: Condition, known: Condition, least_gap_s: float) -> Select[Any]:
-    """``t``: the earliest boot (epoch seconds) that new rows tell of, of those that no row of ``KNOWN_BOOTS`` for which the condition
-    ``known`` holds tells of as well: within ``least_gap_s`` seconds it is the same boot."""
+    """``t``: the earliest new boot (epoch seconds) that matches no row of ``KNOWN_BOOTS`` for which the condition
+    ``known`` is true: within ``least_gap_s`` seconds it is the same boot."""
     boot, before = BOOTS.c, KNOWN_BOOTS.c
     known_boots = select(const(1)).select_from(KNOWN_BOOTS).where(
         known, before.host == boot.host, same(before.cluster, boot.cluster),

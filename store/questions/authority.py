@@ -1,4 +1,4 @@
-"""Whose lines count: those of slurmctld from hosts that run it."""
+"""Which lines count as slurmctld's: those from hosts that run it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlalchemy import ColumnElement, FromClause, and_, func, not_, or_, true
 from store.functions import among, bound_list, const, json_text
 from store.tables import TEXT
 
-#: How the names of files begin under which lines stand that came over syslog: they are no daemon's own file.
+#: Prefix of the files of lines that arrived over syslog: they are not a daemon's own file.
 RELAYED = "syslog:"
 
 
 @dataclass(frozen=True)
 class Speakers:
-    """Which lines that name slurmctld as their source count: those of its own files, and those of ``hosts``, unless they were sent
-    from an address that is known to be of another node (``addresses``). ``everybody``: all do."""
+    """Which lines with slurmctld as their source count: those of its own files, and those of ``hosts``, unless they
+    were sent from an address known to belong to another node (``addresses``). ``everybody``: all do."""
 
     hosts: Collection[str] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Questions about root causes: what harm each did, what was full or too hot, how sure incidents are."""
+"""Queries about root causes: the harm each did, what was full or too hot, how certain incidents are."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from store.questions.incidents import OVER
 from store.tables import EVENTS, INCIDENTS, NUMBER, RUNS
 
 R, N = RUNS.c, INCIDENTS.c
-#: What to call the cause of a run whose verdict names no root.
+#: The label for the cause of a run whose verdict names no root.
 _UNROOTED = sa.case((func.starts_with(R.category, const("infra.")), const("root not found")), else_=CATEGORY)
 
 
 def by_harm(of: Period) -> sa.Select[Any]:
-    """Incidents by root, and ended runs that belong to no incident by the root their verdict names, else by category."""
+    """Incidents by root, and ended runs outside any incident by the root in their verdict, else by category."""
     hurt = func.coalesce(JOBS_HURT, const(0))
     rooted = sa.select(
         N.cluster, N.root_event.label("cause"), N.category, N.root_host.label("host"), N.root_device.label("device"), N.start,
@@ -46,7 +46,7 @@ def by_harm(of: Period) -> sa.Select[Any]:
 
 
 def link_outages(of: Period) -> sa.Select[Any]:
-    """Link outages that the incidents of a link have in their spans, each once."""
+    """Link outages within the spans of a link's incidents, each once."""
     spans = func.unnest(func.json_extract(N.document, const("$.spans[*]"))).label("span")
     each = (
         sa.select(N.cluster, N.root_event, N.root_host, N.root_device, spans)
@@ -66,7 +66,7 @@ def link_outages(of: Period) -> sa.Select[Any]:
 
 
 def harmful(of: Period) -> sa.Select[Any]:
-    """Root causes of incidents that did harm: how many, jobs hurt, GPU-hours lost."""
+    """Root causes of incidents that did harm: their number, jobs hurt, GPU-hours lost."""
     asked = sa.select(
         N.cluster, N.root_event.label("cause"), N.root_host.label("host"), N.root_device.label("device"),
         counted().label("incidents"), whole(JOBS_HURT).label("jobs"), total(GPU_HOURS_LOST).label("gpu_hours"),
@@ -75,7 +75,7 @@ def harmful(of: Period) -> sa.Select[Any]:
 
 
 def of_root_events(of: Period, events: tuple[str, ...]) -> sa.Select[Any]:
-    """Incidents with one of some roots, by place."""
+    """Incidents with one of some roots, by location."""
     asked = sa.select(
         N.cluster, N.root_host.label("host"), N.root_device.label("device"), N.root_event.label("cause"),
         counted().label("incidents"), whole(JOBS_HURT).label("jobs"), func.max(OVER).label("last_seen"),
@@ -97,7 +97,7 @@ def events_of_kinds(of: Period, kinds: tuple[str, ...]) -> sa.Select[Any]:
 
 
 def of_network(of: Period) -> sa.Select[Any]:
-    """Incidents of the network in the order of their starts."""
+    """Network incidents by start."""
     return sa.select(
         N.cluster, N.root_event.label("cause"), N.root_host.label("host"), N.root_device.label("device"), N.start, N.severity,
         func.coalesce(JOBS_HURT, const(0)).label("jobs"), json_text(N.document, "$.title").label("title"),
@@ -105,14 +105,14 @@ def of_network(of: Period) -> sa.Select[Any]:
 
 
 def doubtful(of: Period) -> sa.Select[Any]:
-    """One row: incidents with doubts (``blind``), and those whose lines came late."""
+    """One row: incidents with doubts (``blind``), and those whose lines arrived late."""
     doubts = func.coalesce(json_count(N.document, "$.doubts"), const(0)) > const(0)
     late = has(json_texts(N.document, "$.spans[*].kind"), const("late"))
     return sa.select(counted(doubts).label("blind"), counted(late).label("late")).where(*of.incidents)
 
 
 def doubts(of: Period) -> sa.Select[Any]:
-    """Doubts that incidents state, and which."""
+    """The doubts that incidents state."""
     each = sa.select(N.incident_id, func.unnest(json_texts(N.document, "$.doubts[*]")).label("doubt")).where(
         *of.incidents
     )
@@ -123,7 +123,7 @@ def doubts(of: Period) -> sa.Select[Any]:
 
 
 def by_node(of: Period) -> sa.Select[Any]:
-    """Nodes by incidents that began on them or touched them."""
+    """Nodes by incidents that began on them or affected them."""
     root = sa.select(*INCIDENTS.columns, N.root_host.label("host"), sa.true().label("root"))
     root = root.where(N.root_host.is_not(None), *of.incidents)
     hosts = func.unnest(json_texts(N.document, "$.hosts[*]")).label("host")

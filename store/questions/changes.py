@@ -1,4 +1,4 @@
-"""Changes of what was concluded: a tick takes out the rows that differ and puts in those that are new."""
+"""Changes of conclusions: a tick deletes the rows that differ and inserts the new ones."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from store.functions import among, same
 from store.questions.inventory import STATE, node_states
 from store.tables import EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
-#: By what a row of a table is found within its cluster.
+#: The column that identifies a row of a table within its cluster.
 _KEYS = {EVENTS: "event_id", INCIDENTS: "incident_id", RUNS: "run_key"}
 
 
 def stale_rows(
     table: Table, cluster: str | None, keys: Collection[str], between: tuple[datetime | None, datetime | None] | None = None
 ) -> Delete:  # fmt: skip
-    """Takes rows of a cluster out of a table of events, incidents or runs. ``between``: the moments between which they lie, where
-    that is known: an engine then skips what of a large table lies outside."""
+    """Deletes rows of a cluster from a table of events, incidents or runs. ``between``: the time range of the rows, if
+    known: an engine can then skip the rest of a large table."""
     found = delete(table).where(same(table.c.cluster, cluster), among(table.c[_KEYS[table]], keys))
     return found if between is None else found.where(table.c.time.between(*between))
 
 
 def all_rows(table: Table) -> Delete:
-    """Takes out all rows of a table."""
+    """Deletes all rows of a table."""
     return delete(table)
 
 
 def states_counted(cluster: str | None) -> Select[Any]:
-    """How many states of a cluster's nodes are ``concluded``, and how many different ones are ``stored``."""
+    """The number of states of a cluster's nodes that are ``concluded``, and of distinct ones that are ``stored``."""
     states = MODEL_NODE_STATES
     concluded = select(func.count()).select_from(states).where(same(states.c.cluster, cluster))
     stored = select(func.count()).select_from(node_states(cluster).order_by(None).subquery())
@@ -39,10 +39,10 @@ def states_counted(cluster: str | None) -> Select[Any]:
 
 
 def no_states(cluster: str | None) -> Delete:
-    """Takes out all states of a cluster's nodes."""
+    """Deletes all states of a cluster's nodes."""
     return delete(MODEL_NODE_STATES).where(same(MODEL_NODE_STATES.c.cluster, cluster))
 
 
 def states_as_stored(cluster: str | None) -> Insert:
-    """Puts in the states of a cluster's nodes that are stored."""
+    """Inserts the stored states of a cluster's nodes."""
     return insert(MODEL_NODE_STATES).from_select(STATE, node_states(cluster))

@@ -1,4 +1,4 @@
-"""What was concluded, as it is stored: verdicts and incidents."""
+"""Conclusions as they are stored: verdicts and incidents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from store.tables import FACTS, INCIDENTS, RUNS
 
 
 def incident_documents() -> Select[Any]:
-    """``cluster`` and ``document`` of each incident, by its beginning."""
+    """``cluster`` and ``document`` of each incident, by start."""
     one = INCIDENTS.c
     return select(one.cluster, one.document).order_by(one.start, one.incident_id)
 
@@ -21,7 +21,7 @@ def incident_ids() -> Select[Any]:
 
 
 def verdict_documents() -> Select[Any]:
-    """``cluster``, ``run_key`` (its name in its cluster) and ``document`` of each run that has a verdict."""
+    """``cluster``, ``run_key`` (its name in its cluster) and ``document`` of each run with a verdict."""
     return select(RUNS.c.cluster, RUNS.c.run_key, RUNS.c.document).where(RUNS.c.document.is_not(None))
 
 

@@ -1,4 +1,4 @@
-"""Conditions that questions of several subjects share."""
+"""Conditions that queries of several subjects share."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from store.functions import Element, same
 
 
 def of_cluster(column: Element, cluster: str | None) -> sa.ColumnElement[bool]:
-    """Rows of a cluster, or of none that was named: those may be of any."""
+    """Rows of a cluster, and rows without one: those may belong to any."""
     return sa.or_(column.is_(None), same(column, cluster))

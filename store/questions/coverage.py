@@ -1,4 +1,4 @@
-"""Questions about what a report rests on: which kinds of evidence there are, and how many lines say how much."""
+"""Queries about the basis of a report: which kinds of evidence exist, and how complete lines are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _rows(table: sa.Table) -> sa.Select[Any]:
     return sa.select(counted().label("n")).select_from(table)
 
 
-#: By kind of evidence: how many lines or records there are of it (``n``).
+#: For each kind of evidence, the number of its lines or records (``n``).
 EVIDENCE: dict[str, sa.Select[Any]] = {
     "slurmctld": _lines(L.source == const("slurmctld")),
     "slurmd": _lines(one_of(L.source, ("slurmd", "slurmstepd"))),
@@ -40,7 +40,7 @@ SOURCES = (
         func.max(L.time).label("last_seen"),
     ).group_by(_SOURCE).order_by(sa.desc("lines"), sa.asc("source"))
 )  # fmt: skip
-#: One row: lines that bear only the time they were received (``received``), and lines of no event (``other``).
+#: One row: lines with only their time of receipt (``received``), and lines without an event (``other``).
 STAMPS = sa.select(
     counted(L.time_quality == const("received")).label("received"),
     counted(func.coalesce(L.event, const("other")) == const("other")).label("other"),

@@ -1,6 +1,6 @@
-"""What reports count: runs and incidents that ended in a period, and what bad ends cost.
+"""The scope of reports: runs and incidents that ended in a period, and the cost of bad ends.
 
-``Period`` is in naive UTC and half open. A run counts where it ended; an incident that is not over counts at its start.
+``Period`` is in naive UTC and half open. A run counts at its end; an incident that is not over counts at its start.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from store.tables import INCIDENTS, NUMBER, RUNS
 R, N = RUNS.c, INCIDENTS.c
 
 _EMPTY = const("")
-#: A run that ended, and one that ended otherwise than COMPLETED.
+#: A run that ended, and one that ended in another state than COMPLETED.
 ENDED = sa.and_(R.end.is_not(None), func.coalesce(R.state, _EMPTY).not_in([const(state) for state in sorted(OPEN)]))
 BADLY = sa.and_(ENDED, R.state.not_in([const(state) for state in sorted(SUCCEEDED)]))
-#: What a run had computed, in GPU-hours. A run whose GPU count nobody logged counts as none.
+#: The computation of a run, in GPU-hours. A run without a logged GPU count counts as none.
 GPU_HOURS: Element = (
     func.coalesce(R.gpus, const(0)) * func.greatest(const(0), func.coalesce(epoch(R.end) - epoch(R.start), const(0)))
     / sa.literal_column("3600.0")
@@ -47,13 +47,13 @@ CLUSTERS = sa.union(sa.select(R.cluster), sa.select(N.cluster))
 
 @dataclass(frozen=True)
 class Period:
-    """From ``since`` on and before ``until``; None is no bound."""
+    """From ``since`` on and before ``until``; None means unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
 
     def holds(self, moment: Element) -> list[sa.ColumnElement[bool]]:
-        """Conditions: a moment lies in the period."""
+        """Conditions: a time is in the period."""
         conditions = [moment >= self.since] if self.since is not None else []
         return conditions + ([moment < self.until] if self.until is not None else [])
 
@@ -69,17 +69,18 @@ class Period:
 
 
 def total(amount: Element) -> Element:
-    """A sum; 0 of nothing."""
+    """A sum; 0 if there are no rows."""
     return func.coalesce(func.sum(amount), const(0))
 
 
 def whole(amount: Element) -> Element:
-    """A sum of whole numbers as one; 0 of nothing."""
+    """An integer sum; 0 if there are no rows."""
     return sa.cast(total(amount), NUMBER)
 
 
 def run_totals(of: Period) -> sa.Select[Any]:
-    """One row: runs that ended, badly, of the cluster's fault, for unknown reasons; first and last end; GPU-hours used and wasted."""
+    """One row: ended runs; bad ends, those caused by the cluster, those with unknown cause; first and last end;
+    GPU-hours used and wasted."""
     return sa.select(
         counted().label("ended"), counted(BADLY).label("badly"), counted(sa.and_(BADLY, OF_CLUSTER_FAULT)).label("infra"),
         counted(sa.and_(BADLY, R.category == const("unknown"))).label("unknown"), func.min(R.end).label("first"),
@@ -97,7 +98,7 @@ def incident_totals(of: Period) -> sa.Select[Any]:
 
 
 def first_and_last() -> sa.Select[Any]:
-    """The first and the last moment that anything in the store ended at."""
+    """The first and the last end of anything in the store."""
     runs = sa.select(R.end.label("m")).where(ENDED)
     ends = sa.union_all(runs, sa.select(OVER)).subquery("ends")
     return sa.select(func.min(ends.c.m).label("first"), func.max(ends.c.m).label("last"))
@@ -126,7 +127,7 @@ def by_severity(of: Period) -> sa.Select[Any]:
 
 
 def spans_by_root(of: Period, nobody: str) -> sa.Select[Any]:
-    """Incidents in the order of their starts, by the host at their root (``nobody`` where there is none)."""
+    """Incidents by start, with the host at their root (``nobody`` if there is none)."""
     asked = sa.select(
         func.coalesce(N.root_host, nobody).label("host"), N.start, N.end, N.severity,
         func.coalesce(json_text(N.document, "$.title"), N.root_event).label("title"),
@@ -135,7 +136,7 @@ def spans_by_root(of: Period, nobody: str) -> sa.Select[Any]:
 
 
 def repeated(of: Period, least: int) -> sa.Select[Any]:
-    """Jobs of one user and name that ended badly at least so often."""
+    """Jobs of one user and name that ended badly at least ``least`` times."""
     badly = counted(BADLY)
     categories = func.list_sort(func.list(sa.distinct(CATEGORY)).filter(BADLY)).label("categories")
     asked = sa.select(
@@ -148,7 +149,7 @@ def repeated(of: Period, least: int) -> sa.Select[Any]:
 
 
 def usage_totals(of: Period) -> sa.Select[Any]:
-    """One row: runs that ended, their GPU-hours, the median wait in seconds."""
+    """One row: ended runs, their GPU-hours, the median wait in seconds."""
     return sa.select(counted().label("jobs"), total(GPU_HOURS).label("gpu_hours"), WAIT.label("wait_s")).where(*of.runs)
 
 
@@ -157,7 +158,7 @@ WAIT = func.median(func.greatest(const(0), epoch(R.start) - epoch(R.submit)))
 
 
 def usage(of: Period, column: str) -> sa.Select[Any]:
-    """Runs that ended, by a column of ``RUNS`` (``of``): GPU-hours, failure rate, wait."""
+    """Ended runs by a column of ``RUNS`` (``of``): GPU-hours, failure rate, wait."""
     whose = func.coalesce(R[column], const("not told"))
     asked = sa.select(
         R.cluster, whose.label("of"), counted().label("jobs"), counted(BADLY).label("badly"),
@@ -168,7 +169,7 @@ def usage(of: Period, column: str) -> sa.Select[Any]:
 
 
 def verdicts(of: Period) -> sa.Select[Any]:
-    """One row about bad ends: how many, of unknown cause, without a verdict, of weak confidence, without GPUs."""
+    """One row about bad ends: their number, of unknown cause, without a verdict, of weak confidence, without GPUs."""
     return sa.select(
         counted().label("n"), counted(R.category == const("unknown")).label("unknown"),
         counted(R.category.is_(None)).label("missing"),
@@ -182,7 +183,7 @@ STILL_OPEN = sa.select(counted().label("n")).select_from(RUNS).where(sa.not_(END
 
 
 def limits_met(of: Period) -> sa.Select[Any]:
-    """Runs that ran out of memory or time, by who asked for too little."""
+    """Runs that ran out of memory or time, by the user who requested too little."""
     what = sa.case((R.category == const("app.oom"), const("memory")), else_=const("time limit"))
     asked = sa.select(
         R.cluster, what.label("what"), R.user, R.name, counted().label("jobs"), func.sum(GPU_HOURS).label("gpu_hours"),

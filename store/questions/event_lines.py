@@ -1,4 +1,4 @@
-"""Classified log lines: what events are made of."""
+"""Classified log lines: the input of events."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.questions.times import AS_WRITTEN, WrittenTimes
 from store.tables import ARTIFACTS, JOBS, LINES
 
-#: What an event needs of a line.
+#: The columns of a line that an event needs.
 COLUMNS = (
     "format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
     "job_id", "message", "entities", "file", "line", "facility",
 )  # fmt: skip
 
 _OUTPUT = ("job_stdout", "job_stderr")
-#: What slurmctld writes when a job's run begins or ends.
+#: slurmctld's messages when a job's run begins or ends.
 _OF_RUNS = (
     "slurm.job_start", "slurm.job_end", "slurm.job_failed", "slurm.job_node_fail", "slurm.job_cancelled", "slurm.job_timeout",
     "slurm.job_preempted", "slurm.job_oom", "slurm.job_requeue",
@@ -28,7 +28,7 @@ _OF_RUNS = (
 
 
 def stamped(cluster: str | None, source: Source = ALL) -> Select[Any]:
-    """The event lines of a cluster that have a time: ``COLUMNS``."""
+    """The event lines of a cluster with a time: ``COLUMNS``."""
     return source.asked(_stamped, cluster)
 
 
@@ -48,19 +48,20 @@ def _without_time(cluster: str | None) -> ColumnElement[bool]:
 
 
 def jobs_of_unstamped(cluster: str | None) -> Select[Any]:
-    """``job_id`` of each job that has an event line without a time."""
+    """``job_id`` of each job with an event line without a time."""
     return select(LINES.c.job_id).distinct().where(_without_time(cluster))
 
 
 def unstamped(
     cluster: str | None, jobs: Collection[int], speakers: Speakers, times: WrittenTimes = AS_WRITTEN
 ) -> Select[Any]:
-    """The event lines without a time of some jobs (``COLUMNS``), each at the moment when it was written, as far as that is known.
+    """The event lines without a time of some jobs (``COLUMNS``), each with the time at which it was written, as far as
+    known.
 
-    A program wrote such a line after the stamped line before it and before the one behind it. Where a file has no stamps at all it
-    was near the end of the run, which is when programs write errors: as accounting has it, else slurmctld, else the last line that
-    names the job. ``speakers``: which of slurmctld's lines
-    tell of ends; ``times``: how what tells of ends lies to true time."""
+    A program wrote such a line between the stamped lines before and after it. In a file without timestamps it was near
+    the end of the run, which is when programs write errors: the end from accounting, else from slurmctld, else the last
+    line that names the job. ``speakers``: which of slurmctld's lines give ends; ``times``: how recorded ends map to
+    true time."""
     wanted = (
         select(*(LINES.c[name] for name in COLUMNS))
         .where(_without_time(cluster), among(LINES.c.job_id, jobs))
@@ -79,7 +80,7 @@ def unstamped(
 
 
 def _ends(cluster: str | None, times: WrittenTimes) -> CTE:
-    """When runs ended, as accounting has it: ``job_id``, ``restarts``, ``ended``."""
+    """When runs ended according to accounting: ``job_id``, ``restarts``, ``ended``."""
     restarts = func.coalesce(JOBS.c.restarts, const(0))
     return (
         select(JOBS.c.job_id, restarts.label("restarts"), func.max(times.of_job(JOBS, "end")).label("ended"))
@@ -90,7 +91,7 @@ def _ends(cluster: str | None, times: WrittenTimes) -> CTE:
 
 
 def _logged_ends(cluster: str | None, speakers: Speakers, times: WrittenTimes, wanted: CTE, ends: CTE) -> CTE:
-    """The same as slurmctld's log has it, of jobs of which accounting has no end."""
+    """The same from slurmctld's log, for jobs without an end in accounting."""
     unknown = select(wanted.c.job_id).where(wanted.c.job_id.not_in(select(ends.c.job_id)))
     lines = (
         select(LINES.c.job_id, times.of_line(LINES).label("time"), LINES.c.event)
@@ -115,7 +116,7 @@ def _logged_ends(cluster: str | None, speakers: Speakers, times: WrittenTimes, w
 
 
 def _between_stamps(wanted: CTE) -> CTE:
-    """Lines with the stamps ``before`` and ``behind`` them in their file, and the run of which the file is."""
+    """Lines with the timestamps ``before`` and ``behind`` them in their file, and the run that the file belongs to."""
     stamped_lines = (
         select(LINES.c.file, LINES.c.line, LINES.c.time)
         .where(LINES.c.time.is_not(None), LINES.c.file.in_(select(wanted.c.file)))
@@ -136,6 +137,6 @@ def _between_stamps(wanted: CTE) -> CTE:
 
 
 def _end_of(placed: CTE, ends: CTE) -> ColumnElement[Any]:
-    """The end of the run that wrote a line; of the job's last run where it is not known which it was."""
+    """The end of the run that wrote a line; of the job's last run if the run is unknown."""
     same_run = or_(placed.c.restarts.is_(None), ends.c.restarts == placed.c.restarts)
     return select(func.max(ends.c.ended)).where(ends.c.job_id == placed.c.job_id, same_run).scalar_subquery()

@@ -1,4 +1,4 @@
-"""Questions about events."""
+"""Queries about events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def found(
     *, start: datetime | None = None, end: datetime | None = None, hosts: Sequence[str] | None = None, job: int | None = None,
     clusters: Sequence[str | None] = (), newest: bool = False, limit: int,
 ) -> sa.Select[Any]:  # fmt: skip
-    """Events of some hosts or a job in a range, oldest first; with ``newest`` the other way round. ``clusters``: one, whose rows
-    and those of no cluster count."""
+    """Events of some hosts or a job in a range, oldest first; with ``newest``, newest first. ``clusters``: one,
+    including rows without a cluster."""
     conditions: list[Any] = [of_cluster(E.cluster, cluster) for cluster in clusters]
     conditions += ([E.time >= start] if start else []) + ([E.time <= end] if end else [])
     either = ([listed(E.host, hosts)] if hosts is not None else []) + ([E.job_id == job] if job is not None else [])
@@ -33,6 +33,6 @@ def found(
 
 
 def of_names(names: Sequence[str], cluster: str | None) -> sa.Select[Any]:
-    """What events say, by their names."""
+    """Events by their names."""
     asked = sa.select(E.event_id, E.host, E.device, E.message, E.source, E.file, E.job_id)
     return asked.where(listed(E.event_id, names), of_cluster(E.cluster, cluster))

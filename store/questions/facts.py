@@ -1,4 +1,4 @@
-"""What the store knows of itself, by names."""
+"""Named facts about the store itself."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from store.tables import FACTS
 
 
 def value(name: str) -> sa.Select[Any]:
-    """``value`` of a fact; no row where it was never written."""
+    """``value`` of a fact; no row if it was never written."""
     return sa.select(FACTS.c.value).where(FACTS.c.name == name)

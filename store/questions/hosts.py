@@ -1,4 +1,4 @@
-"""What hosts wrote themselves: when they last did, when they booted, how their links are bonded."""
+"""What hosts wrote themselves: their last lines, their boots, their bonded links."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from store.functions import among, const, epoch, group_of, in_order, json_text, 
 from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.tables import BOOTS, LINES, TEXT
 
-#: What others write of a host, or a run on several hosts writes: none of it is the host's own word.
+#: Sources written by others about a host, or by a run on several hosts: none of them is the host's own.
 OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
 
-#: Slurm's answers about nodes bear their names as well.
+#: Slurm's answers about nodes carry their names as well.
 _ANSWERS = "^(sacct|scontrol|sinfo|squeue|poll)"
 
-#: slurmd's inventory of its machine, written when it starts (slurm src/slurmd/slurmd/slurmd.c).
+#: slurmd's inventory of its machine, logged at its start (slurm src/slurmd/slurmd/slurmd.c).
 _UPTIME = r"\bCPUs=\d+ .*\bUptime=(\d+)"
 
 
@@ -27,8 +27,8 @@ _HOST = bindparam("host", type_=TEXT)
 
 
 def own_lines(cluster: str | None, host: str) -> Select[Any]:
-    """When a host wrote lines itself: ``t`` (epoch seconds, whole), whether the zone of the stamp was ``inferred`` and whether
-    ``slurm``'s daemons on it wrote them."""
+    """When a host wrote lines itself: ``t`` (epoch seconds, whole), whether the timestamp's zone was ``inferred`` and
+    whether ``slurm``'s daemons on it wrote them."""
     return _own_lines().params(cluster=cluster, host=host)
 
 
@@ -50,7 +50,7 @@ def _own_lines() -> Select[Any]:
 
 
 def last_lines(cluster: str | None, hosts: Collection[str], since: datetime) -> Select[Any]:
-    """``t`` (epoch seconds) of the last line that each of these hosts wrote itself, of those that wrote any since then."""
+    """``t`` (epoch seconds) of the last line that each of these hosts wrote itself, if it wrote any since then."""
     lines, source = LINES.c, func.coalesce(LINES.c.source, const(""))
     return (
         select(lines.host, epoch(func.max(lines.time)).label("t"))
@@ -63,8 +63,8 @@ def last_lines(cluster: str | None, hosts: Collection[str], since: datetime) -> 
 
 
 def slurmd_starts(cluster: str | None, host: str) -> Select[Any]:
-    """Starts of a host's slurmd that name the machine's ``uptime`` (seconds): ``t`` (epoch seconds), and whether the zone of the
-    stamp was ``inferred``."""
+    """Starts of a host's slurmd that give the machine's ``uptime`` (seconds): ``t`` (epoch seconds), and whether the
+    timestamp's zone was ``inferred``."""
     return _slurmd_starts().params(cluster=cluster, host=host)
 
 
@@ -85,7 +85,8 @@ def _slurmd_starts() -> Select[Any]:
 
 
 def bonded_ports(cluster: str | None, host: str) -> Select[Any]:
-    """Lines in which the bonding driver names a port: when each pair was first named (``t``, epoch seconds), ``bond``, ``port``."""
+    """Lines in which the bonding driver names a port: when each pair first occurred (``t``, epoch seconds), ``bond``,
+    ``port``."""
     return _bonded_ports().params(cluster=cluster, host=host)
 
 
@@ -105,8 +106,8 @@ def _bonded_ports() -> Select[Any]:
 
 
 def boots_again(cluster: str | None, sources: Sequence[str], least_gap_s: float, source: Source = ALL) -> Select[Any]:
-    """Boots (``t``, epoch seconds, and ``host``) that some sources tell of, each of a host that one of them had seen up as of
-    another boot more than ``least_gap_s`` seconds before, however long ago."""
+    """Boots (``t``, epoch seconds, and ``host``) from some sources, each of a host that one of them had seen in another
+    boot more than ``least_gap_s`` seconds earlier, however long ago."""
     return source.asked(_boots_again, cluster, tuple(sources), least_gap_s)
 
 
@@ -127,7 +128,7 @@ def _boots_again(rows: Rows, sources: Sequence[str], least_gap_s: float) -> Sele
 
 
 def with_own_log(cluster: str | None, sources: Sequence[str]) -> Select[Any]:
-    """``host`` of each host of which a line of these sources was collected."""
+    """``host`` of each host with a collected line of these sources."""
     return (
         select(LINES.c.host)
         .distinct()

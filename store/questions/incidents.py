@@ -1,4 +1,4 @@
-"""Questions about incidents and what operators answered to verdicts that blame them."""
+"""Queries about incidents and operators' answers to verdicts that blame them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def found(
     job: str | None = None, search: str | None = None, clusters: Sequence[str | None] = (),
     behind: tuple[datetime, str] | None = None, limit: int,
 ) -> sa.Select[Any]:  # fmt: skip
-    """Newest first, with documents. ``clusters``: one, whose rows and those of no cluster count. ``behind``: start and name
-    after which the list goes on."""
+    """Newest first, with documents. ``clusters``: one, including rows without a cluster. ``behind``: start and name
+    after which the list continues."""
     hosts, jobs = json_texts(N.document, "$.hosts[*]"), json_texts(N.document, "$.jobs[*].job_id")
     conditions: list[Any] = [of_cluster(N.cluster, cluster) for cluster in clusters] + overlapping(start, end)
     conditions += [
@@ -49,13 +49,13 @@ def one(incident_id: str) -> sa.Select[Any]:
 
 
 def heir(former_id: str) -> sa.Select[Any]:
-    """The incident that goes on under another name than its former one."""
+    """The incident that continues another one under a new name."""
     of_it = sa.and_(ALIASES.c.incident_id == N.incident_id, ALIASES.c.alias == former_id)
     return sa.select(INCIDENTS).join(ALIASES, of_it).order_by(ALIASES.c.since.desc()).limit(1)
 
 
 def name_now(former_id: str) -> sa.Select[Any]:
-    """Under which name an incident goes on."""
+    """The current name of an incident."""
     asked = sa.select(ALIASES.c.incident_id).where(ALIASES.c.alias == former_id)
     return asked.order_by(ALIASES.c.since.desc()).limit(1)
 
@@ -84,7 +84,7 @@ def severities(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
 
 
 def cost(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
-    """What the incidents of a range ended, slowed and cost, and how many of them are not over."""
+    """How many runs the incidents of a range ended and slowed, their cost, and how many are not over."""
     return sa.select(
         func.coalesce(func.sum(json_count(N.document, "$.jobs")), const(0)).label("jobs"),
         func.coalesce(func.sum(json_count(N.document, "$.slowed_jobs")), const(0)).label("slowed"),
@@ -94,12 +94,12 @@ def cost(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
 
 
 def exactly(name: str) -> sa.Select[Any]:
-    """The incident of that name, in whatever letters."""
+    """The incident of that name, case-insensitively."""
     return sa.select(N.incident_id.label("found")).where(func.lower(N.incident_id) == func.lower(name))
 
 
 def near(name: str, letters: int, most: int) -> sa.Select[Any]:
-    """Incidents whose name begins so, or differs by a few letters; the newest first."""
+    """Incidents whose name has this prefix, or differs by a few letters; newest first."""
     lower = func.lower(N.incident_id)
     alike = sa.or_(
         func.starts_with(lower, func.lower(name)), func.damerau_levenshtein(lower, func.lower(name)) <= letters
@@ -108,19 +108,19 @@ def near(name: str, letters: int, most: int) -> sa.Select[Any]:
 
 
 def recent(since: datetime) -> sa.Select[Any]:
-    """Incidents that are open or ended since a moment, with documents; ``last``: when they were over."""
+    """Incidents that are open or ended since a time, with documents; ``last``: when they were over."""
     asked = sa.select(N.incident_id, N.cluster, N.severity, N.start, OVER.label("last"), N.document)
     return asked.where(sa.or_(N.end.is_(None), N.end >= since))
 
 
 def among(names: Sequence[str]) -> sa.Select[Any]:
-    """Which of some names are those of incidents."""
+    """Those of some names that denote incidents."""
     return sa.select(N.incident_id).where(listed(N.incident_id, names))
 
 
 def answers(*, run: tuple[str, str | None] | None = None, incident_id: str | None = None) -> sa.Select[Any]:
-    """What operators answered to the verdict on a run (its name in its cluster, the cluster) or to all that blame an incident,
-    oldest first. ``counts`` is false where the same person answered again later."""
+    """Operators' answers to the verdict on a run (its name in its cluster, the cluster) or to all verdicts that blame
+    an incident, oldest first. ``counts`` is false if the same person answered again later."""
     f = FEEDBACK.c
     person = (f.cluster, f.run_key, func.coalesce(f.author, const("")))
     counts = func.lead(f.given_at).over(partition_by=person, order_by=f.given_at).is_(None)

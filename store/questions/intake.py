@@ -1,4 +1,4 @@
-"""What the way in remembers: positions in the spool, keys, sources, nodes, blind periods, batches set aside."""
+"""The intake's state: positions in the spool, keys, sources, nodes, blind periods, batches set aside."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from store.tables import BLIND, CARRIED, KEYS, MODEL_NODE_STATES, NODES, QUARANT
 
 
 def watermark(spool: str) -> Select[Any]:
-    """``segment`` and ``at``: up to where a spool is stored."""
+    """``segment`` and ``at``: the position up to which a spool is stored."""
     return select(WATERMARK.c.segment, WATERMARK.c.offset.label("at")).where(WATERMARK.c.spool == spool)
 
 
 def last_step(spool: str) -> Select[Any]:
-    """``step``, the last transaction of a spool that went through, and ``file`` with the lines that it carried over."""
+    """``step``, the last committed transaction of a spool, and ``file`` with the lines that it carried over."""
     return select(CARRIED.c.step, CARRIED.c.file).where(CARRIED.c.spool == spool)
 
 
 def streams() -> Select[Any]:
-    """Which sequence numbers of each stream are stored (``ranges``)."""
+    """The stored sequence numbers of each stream (``ranges``)."""
     return select(STREAMS.c.agent, STREAMS.c.stream, STREAMS.c.epoch, STREAMS.c.ranges)
 
 
 def keys() -> Select[Any]:
-    """Opaque keys of batches that are stored, and when they were ``received``."""
+    """Opaque keys of stored batches, and when they were ``received``."""
     return select(KEYS)
 
 
 def forget_keys(before: datetime) -> Delete:
-    """Keys that were received before a moment."""
+    """Deletes keys received before a time."""
     return delete(KEYS).where(KEYS.c.received < before)
 
 
@@ -43,17 +43,17 @@ def sources() -> Select[Any]:
 
 
 def forget_sources(names: Iterable[str], before: datetime) -> Delete:
-    """Sources of some kinds that were last seen before a moment."""
+    """Deletes sources of some kinds last seen before a time."""
     return delete(SOURCES).where(one_of(SOURCES.c.source, names), SOURCES.c.last_seen < before)
 
 
 def nodes() -> Select[Any]:
-    """Every node that spoke, all columns."""
+    """Every node that sent something, all columns."""
     return select(NODES)
 
 
 def blind_count() -> Select[Any]:
-    """``n``: how many blind periods are known."""
+    """``n``: the number of known blind periods."""
     return select(func.count().label("n")).select_from(BLIND)
 
 
@@ -63,23 +63,23 @@ def blind(limit: int) -> Select[Any]:
 
 
 def set_aside() -> Select[Any]:
-    """``id`` of each batch that is set aside now."""
+    """``id`` of each batch currently set aside."""
     return select(QUARANTINE.c.id).where(QUARANTINE.c.replayed_at.is_(None))
 
 
 def quarantine(limit: int) -> Select[Any]:
-    """Batches that are set aside now, the newest first."""
+    """Batches currently set aside, newest first."""
     waiting = select(QUARANTINE).where(QUARANTINE.c.replayed_at.is_(None))
     return waiting.order_by(QUARANTINE.c.set_aside_at.desc()).limit(limit)
 
 
 def replayed(ids: Collection[str], at: datetime) -> Update:
-    """Batches that were set aside and are stored now."""
+    """Marks batches that were set aside as stored."""
     return update(QUARANTINE).where(listed(QUARANTINE.c.id, ids)).values(replayed_at=at)
 
 
 def states_lately(since: datetime) -> Select[Any]:
-    """``host`` and its last ``state`` of those that were told after a moment."""
+    """``host`` and its last ``state``, of those reported after a time."""
     states = MODEL_NODE_STATES.c
     return (
         select(states.host, last_by(states.state, states.time).label("state"))

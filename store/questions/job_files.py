@@ -1,4 +1,4 @@
-"""Questions about what a run brought with it: files, environment, output."""
+"""Queries about the files of a run: artifacts, environment, output."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ A, L, S = ARTIFACTS.c, LINES.c, SETTINGS.c
 def artifacts(
     job: int, cluster: str | None, restarts: int, begin: datetime | None = None, until: datetime | None = None
 ) -> sa.Select[Any]:
-    """Files of a restart of a job, each once: of one that several hooks brought what is longest. ``begin`` and ``until``: when
-    they were taken; a file without a time may be of any."""
+    """Files of a restart of a job, each once: if several hooks fetched one, the longest. ``begin`` and ``until``: when
+    they were taken; a file without a time may belong to any restart."""
     longest = func.row_number().over(partition_by=(A.kind, A.path), order_by=(func.length(A.content).desc(), A.host))
     columns = (A.job_id, A.restarts, A.kind, A.path, A.host, A.content, A.truncated)
     conditions = [A.job_id == job, of_cluster(A.cluster, cluster), func.coalesce(A.restarts, const(0)) == restarts]
@@ -42,7 +42,7 @@ def settings(scope: str, cluster: str | None) -> sa.Select[Any]:
 def _output(
     job: int, cluster: str | None, restarts: int, begin: datetime | None, until: datetime | None
 ) -> list[sa.ColumnElement[bool]]:
-    """Lines that one run wrote. A file that was kept of another run is not this one's; lines without a time may be of any."""
+    """Lines that one run wrote. A file of another run is excluded; lines without a time may belong to any."""
 
     def names(of_this: bool) -> sa.Select[Any]:
         whose = A.restarts == restarts if of_this else A.restarts != restarts
@@ -61,8 +61,8 @@ def _output(
 def output_files(
     job: int, cluster: str | None, restarts: int, begin: datetime | None, until: datetime | None
 ) -> sa.Select[Any]:
-    """Files that a run wrote to, with the number of its lines (``total``). ``begin``, ``until``: of a file that several runs
-    share, the lines between are its own."""
+    """Files that a run wrote to, with the number of its lines (``total``). ``begin``, ``until``: in a file that several
+    runs share, the lines between belong to this run."""
     asked = sa.select(L.file, counted().label("total")).where(*_output(job, cluster, restarts, begin, until))
     return asked.group_by(L.file).order_by(L.file)
 

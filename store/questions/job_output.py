@@ -1,4 +1,4 @@
-"""What jobs wrote: how fast they went, and what hooks fetched of it."""
+"""Job output: the pace of jobs, and the files that hooks fetched."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from store.tables import ARTIFACTS, JOBS, LINES
 
 
 class Pace(NamedTuple):
-    """How a trainer writes the time of a step: the first group of an RE2 ``pattern`` is a number; times ``factor`` it is seconds a
-    step, or ``factor`` by it where it is steps a second (``inverse``)."""
+    """How a trainer writes the time of a step: the first group of an RE2 ``pattern`` is a number; multiplied by
+    ``factor`` it is seconds per step, or ``factor`` divided by it if it is steps per second (``inverse``)."""
 
     pattern: str
     factor: float
@@ -23,7 +23,7 @@ class Pace(NamedTuple):
 
 
 def _output(lines: FromClause) -> ColumnElement[bool]:
-    """Lines in which a job may tell of its pace."""
+    """Lines in which a job may report its pace."""
     return and_(
         one_of(lines.c.source, ("job_stdout", "job_stderr")), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
         func.coalesce(lines.c.event, const("other")) == const("other"), same(lines.c.cluster, CLUSTER),
@@ -31,7 +31,7 @@ def _output(lines: FromClause) -> ColumnElement[bool]:
 
 
 def any_output(cluster: str | None, source: Source = ALL) -> Select[Any]:
-    """One row where a job of the cluster wrote a line with a time that is no event."""
+    """One row if a job of the cluster wrote a line with a time that is no event."""
     return source.asked(_any_output, cluster)
 
 
@@ -47,8 +47,8 @@ def jobs_without_stamps(cluster: str | None) -> Select[Any]:
 
 
 def progress(cluster: str | None, forms: Sequence[Pace], words: str, source: Source = ALL) -> Select[Any]:
-    """The pace of jobs: ``job_id``, ``restarts``, ``t`` of a line (epoch seconds) and ``seconds`` a step, as the first of ``forms``
-    that fits reads it. Lines without one of the ``words`` (an RE2 pattern) are not read."""
+    """The pace of jobs: ``job_id``, ``restarts``, ``t`` of a line (epoch seconds) and ``seconds`` per step, from the
+    first of ``forms`` that matches. Lines without one of the ``words`` (an RE2 pattern) are not searched."""
     return source.asked(_progress, cluster, tuple(forms), words)
 
 
@@ -74,11 +74,13 @@ def _seconds_a_step(message: ColumnElement[Any], form: Pace) -> ColumnElement[An
 
 
 def new_outputs(new: ColumnElement[bool], since: datetime) -> Select[Any]:
-    """Outputs that hooks brought and that are ``new`` (a condition of the door's ``stored_since``), read since a moment: all columns of
-    artifacts and their ``place``, by which they are in order. Of several of one run, kind and path it is the first that was stored.
+    """Outputs fetched by hooks that are ``new`` (a condition of the store's ``stored_since``), read since a time: all
+    columns of artifacts and their ``place``, in that order. Of several of one run, kind and path, only the first
+    stored.
 
-    A run is told by the last beginning of its number before the hook ran (a hook of slurmctld's may run a moment before the start
-    that it tells), by what is known now: accounting may have named another moment since the first output was stored."""
+    The run is identified by the last start of its job ID before the hook ran (a hook of slurmctld's may run a moment
+    before the recorded start), by current knowledge: accounting may have given another time since the first output was
+    stored."""
     of_output = one_of(ARTIFACTS.c.kind, ("stdout", "stderr"))
     place = row_place(ARTIFACTS).label(PLACE)
     fresh = select(place, *ARTIFACTS.c).where(new, ARTIFACTS.c.taken_at >= since, of_output).cte("fresh")

@@ -1,4 +1,4 @@
-"""What sources said about jobs and their steps: what runs are made of."""
+"""Sources' rows about jobs and their steps: the input of runs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from store.questions.source import CLUSTER
 from store.questions.times import AS_WRITTEN, WrittenTimes
 from store.tables import JOBS, STEPS
 
-#: What a run needs of a row about its job.
+#: The columns of a row about a job that a run needs.
 COLUMNS = (
     "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
     "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
     "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
 )  # fmt: skip
 
-#: How files of task hooks are called. Older stores kept their rows under the source ``hook``.
+#: File name patterns of task hooks. Older stores have their rows under the source ``hook``.
 _TASK_HOOKS = ("/task-hooks/", ".taskprolog.")
 
 
 def _by_slurm() -> ColumnElement[bool]:
-    """Rows that no user wrote: a task hook's row is a user's word about any job."""
+    """Rows that no user wrote: a task hook's row is a user's claim about any job."""
     file = func.coalesce(JOBS.c.file, const(""))
     of_user = and_(
         JOBS.c.source.is_not_distinct_from(const("hook")), or_(*(contains(file, name) for name in _TASK_HOOKS))
@@ -44,12 +44,12 @@ def _job_rows() -> Select[Any]:
 
 
 def new_job_rows(cluster: str | None, new: ColumnElement[bool]) -> Select[Any]:
-    """The rows about jobs with a number that are ``new`` (a condition of the door's ``stored_since``): ``COLUMNS``."""
+    """The ``new`` rows about jobs with an ID (a condition of the store's ``stored_since``): ``COLUMNS``."""
     return _job_rows().where(JOBS.c.job_id.is_not(None), new).params(cluster=cluster)
 
 
 def job_rows_of(cluster: str | None, jobs: Collection[int], which: ColumnElement[bool]) -> Select[Any]:
-    """The rows about some jobs for which a condition of the door's ``stored_since`` holds: ``COLUMNS``."""
+    """The rows about some jobs that match a condition of the store's ``stored_since``: ``COLUMNS``."""
     return _job_rows().where(which, among(JOBS.c.job_id, jobs)).params(cluster=cluster)
 
 
@@ -60,33 +60,34 @@ def steps(cluster: str | None, jobs: Collection[int] | None = None) -> Select[An
 
 
 def any_step() -> Select[Any]:
-    """One row where anything is stored about steps of any cluster."""
+    """One row if anything is stored about steps of any cluster."""
     return select(STEPS.c.job_id).limit(1)
 
 
 def users_of_jobs(sources: Iterable[str]) -> Select[Any]:
-    """``job_id``, ``uid`` and ``user``: whom some sources name for each job."""
+    """``job_id``, ``uid`` and ``user``: the user that some sources name for each job."""
     return select(JOBS.c.job_id, JOBS.c.uid, JOBS.c.user).distinct().where(one_of(JOBS.c.source, sources))
 
 
 def name_of_job(job_id: int) -> Select[Any]:
-    """``name`` of the last job of that number, where one is known."""
+    """``name`` of the last job with that ID, if one is known."""
     named = select(JOBS.c.name).where(JOBS.c.job_id == job_id, JOBS.c.name.is_not(None))
     return named.order_by(JOBS.c.submit.desc().nulls_last()).limit(1)
 
 
 def named_clusters(other_than: str) -> Select[Any]:
-    """One row where a job of another cluster is known."""
+    """One row if a job of another cluster is known."""
     return select(JOBS.c.cluster).where(JOBS.c.cluster.is_not(None), JOBS.c.cluster != other_than).limit(1)
 
 
 def hosts_of_jobs(cluster: str | None) -> Select[Any]:
-    """``host``: each node that a job of the cluster had."""
+    """``host``: each node that a job of the cluster ran on."""
     return select(func.unnest(JOBS.c.nodes).label("host")).distinct().where(same(JOBS.c.cluster, cluster))
 
 
 def begun_once(cluster: str | None, jobs: Collection[int], times: WrittenTimes = AS_WRITTEN) -> Select[Any]:
-    """``job_id`` and ``t``: when jobs began (epoch seconds), of those of ``jobs`` for which all rows name the same moment."""
+    """``job_id`` and ``t``: when jobs began (epoch seconds), for those of ``jobs`` whose rows all give the same
+    time."""
     start = times.of_job(JOBS, "start")
     return (
         select(JOBS.c.job_id, epoch(func.min(start)).label("t"))
@@ -97,7 +98,8 @@ def begun_once(cluster: str | None, jobs: Collection[int], times: WrittenTimes =
 
 
 def node_failures(cluster: str | None, sources: Collection[str]) -> Select[Any]:
-    """Runs that ended because a node failed, as some sources tell: ``t`` (epoch seconds), ``nodes``, ``file`` and ``source``."""
+    """Runs that ended because a node failed, according to some sources: ``t`` (epoch seconds), ``nodes``, ``file`` and
+    ``source``."""
     return in_order(
         select(
             epoch(JOBS.c.end).label("t"), JOBS.c.nodes, func.coalesce(JOBS.c.file, JOBS.c.source).label("file"), JOBS.c.source

@@ -1,4 +1,4 @@
-"""What the running service concluded first, and when; and what operators answered: nothing of it can be made again."""
+"""First conclusions of the running service, with their times, and operators' answers: none of it can be rebuilt."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ def last_versions(kind: str) -> Select[Any]:
 
 
 def aliases() -> Select[Any]:
-    """``alias``: each former id of an incident."""
+    """``alias``: each former ID of an incident."""
     return select(ALIASES.c.alias).distinct()
 
 
 def heir(alias: str) -> Select[Any]:
-    """``incident_id`` under which the story of a former id goes on now."""
+    """``incident_id`` that continues a former ID now."""
     return select(ALIASES.c.incident_id).where(ALIASES.c.alias == alias).order_by(ALIASES.c.since.desc()).limit(1)
 
 
 def answers(incident_id: str | None = None) -> Select[Any]:
-    """Operators' answers, oldest first; of one incident where it is named."""
+    """Operators' answers, oldest first; those of one incident if it is given."""
     found = select(FEEDBACK).order_by(FEEDBACK.c.given_at, FEEDBACK.c.feedback_id)
     return found if incident_id is None else found.where(FEEDBACK.c.incident_id == incident_id)
 
 
 def hand_on_aliases(incident_id: str, heir: str) -> Update:
-    """Former ids of an incident become those of its heir."""
+    """Former IDs of an incident become those of its heir."""
     return update(ALIASES).where(ALIASES.c.incident_id == incident_id).values(incident_id=heir)
 
 
 def drop_aliases(aliases: Collection[str]) -> Delete:
-    """Ids that are no former ones any more."""
+    """Deletes IDs that are no longer former ones."""
     return delete(ALIASES).where(listed(ALIASES.c.alias, aliases))
 
 
 def keep_answer(row: Mapping[str, Any]) -> Insert:
-    """An operator's answer, by the names of its columns."""
+    """Stores an operator's answer, by the names of its columns."""
     return insert(FEEDBACK).values(dict(row))

@@ -1,4 +1,4 @@
-"""Lines that bear the kernel's name: which of them any user of a host can write, and what clocks they show."""
+"""Lines with the kernel's name: which of them any user of a host can write, and which clocks they show."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from store.functions import among, const, epoch, group_of, matches, one_of, same
 from store.questions.source import CLUSTER
 from store.tables import LINES, TIME
 
-#: What only root reads, or journald's kernel transport fills: no other process reaches them.
+#: Sources that only root can write: the kernel's ring buffer and journald's kernel transport.
 OF_RING = ("kmsg", "dmesg", "klog", "journald")
-#: Files into which a syslog daemon writes by facility (``kern.*``).
+#: Files that a syslog daemon writes by facility (``kern.*``).
 BY_FACILITY = r"(^|/)kern(el)?[^/]*\.log[^/]*$"
-#: The kernel's clock as ``printk`` writes it: seconds since the boot, six digits behind the point.
+#: The kernel's clock in the format of ``printk``: seconds since boot with six decimals.
 _UPTIME = r"\[ *([0-9]+\.[0-9]{6})\]"
-#: Moments of boot (time less uptime) that differ by less are one boot's: a kernel's clock runs away from the host's.
+#: Boot times (time less uptime) that differ by less belong to one boot: a kernel's clock drifts from the host's.
 SAME_CLOCK_S = 10.0
 
 _SINCE, _UNTIL = bindparam("kernel_since", type_=TIME), bindparam("kernel_until", type_=TIME)
 
 
 def _of_ring(lines: FromClause) -> ColumnElement[bool]:
-    """Whether a line of the kernel's stands where nobody else can write one."""
+    """Whether a kernel line is in a place where no one else can write."""
     return one_of(func.coalesce(lines.c.format, const("")), OF_RING)
 
 
 def _by_facility(lines: FromClause) -> ColumnElement[bool]:
-    """Whether a syslog daemon says that a line is the kernel's."""
+    """Whether a syslog daemon classifies a line as the kernel's."""
     line = lines.c
     return or_(line.facility.is_not(None), matches(func.coalesce(line.file, const("")), BY_FACILITY))
 
 
 def clocks(cluster: str | None, hosts: Collection[str], since: datetime, until: datetime) -> Select[Any]:
-    """The kernel's lines of some hosts in a stretch of time, by what they show of its clock: ``host``, ``of_ring``, ``boot``
-    (moment of the boot in units of ``SAME_CLOCK_S``; null: no line of these carries an uptime), how many ``lines`` of how many
-    different minutes, and the ``first`` and ``last`` (epoch seconds)."""
+    """The kernel's lines of some hosts in a time range, grouped by the clock that they show: ``host``, ``of_ring``,
+    ``boot`` (boot time in units of ``SAME_CLOCK_S``; null: no line of the group has an uptime), the number of ``lines``
+    and of distinct minutes, and the ``first`` and ``last`` (epoch seconds)."""
     return _clocks().where(among(LINES.c.host, hosts)).params(cluster=cluster, kernel_since=since, kernel_until=until)
 
 
 def without_ring() -> Select[Any]:
-    """``host`` of each host of which lines bear the kernel's name, none of them from where nobody else can write, and whether a
-    syslog daemon's ``facility`` speaks for any."""
+    """``host`` of each host whose lines have the kernel's name, but none from a place where no one else can write; and
+    whether a syslog daemon's ``facility`` confirms any."""
     lines = LINES.c
     return (
         select(lines.host, func.bool_or(_by_facility(LINES)).label("facility"))

@@ -1,4 +1,4 @@
-"""Questions about log lines."""
+"""Queries about log lines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from store.questions.conditions import of_cluster
 from store.tables import LINES
 
 L = LINES.c
-#: What pages show of a line.
+#: The columns of a line that pages show.
 SHOWN = (
     L.time, L.time_quality, L.received_time, L.cluster, L.host, L.source, L.unit, L.severity, L.event, L.job_id, L.message,
     L.raw, L.file, L.line, L.format, L.entities,
 )  # fmt: skip
-#: Of these what only tells whose a line is (``store.disowned``).
+#: Columns needed only to determine a line's writer (``store.disowned``).
 NOT_SHOWN = ("format", "entities")
-#: Sources whose lines a job wrote.
+#: Sources of lines that a job wrote.
 OUTPUT = ("job_stdout", "job_stderr")
 
 _BLOCK = sa.select(L.file, L.line, L.raw, L.message, L.format, L.source, L.host, L.unit, L.event, L.tags).where(
@@ -29,7 +29,7 @@ _BLOCK = sa.select(L.file, L.line, L.raw, L.message, L.format, L.source, L.host,
 
 
 def between(file: str, low: int, high: int) -> sa.Select[Any]:
-    """Lines ``low`` to ``high`` of a file, as ``store.blocks`` looks at them."""
+    """Lines ``low`` to ``high`` of a file, for ``store.blocks``."""
     return _BLOCK.params(file=file, low=low, high=high)
 
 
@@ -37,7 +37,8 @@ def found(
     *, start: datetime | None = None, end: datetime | None = None, hosts: Sequence[str] | None = None, source: str | None = None,
     job: int | None = None, file: str | None = None, search: str | None = None, cluster: str | None = None, limit: int,
 ) -> sa.Select[Any]:  # fmt: skip
-    """Lines in a range, oldest first. ``cluster``: of it or of none; ``search``: a part of the message."""
+    """Lines in a range, oldest first. ``cluster``: its lines and those without one; ``search``: a part of the
+    message."""
     question = sa.select(*SHOWN).order_by(L.time, L.file, L.line).limit(limit)
     conditions = [
         of_cluster(L.cluster, cluster) if cluster else None, L.time >= start if start else None,

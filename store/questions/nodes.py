@@ -1,4 +1,4 @@
-"""Questions about nodes, by the names that they have in a store of several clusters (``store.node_names``)."""
+"""Queries about nodes, by their names in a store of several clusters (``store.node_names``)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CLUSTERS = sa.union(sa.select(EVENTS.c.cluster), sa.select(RUNS.c.cluster))
 
 
 def named(states: sa.FromClause = STATES) -> sa.Select[Any]:
-    """Every node that Slurm or a log line named: ``name`` in the whole store, ``host`` and ``cluster``. ``states``: where its
-    states are read from."""
+    """Every node that Slurm or a log line named: ``name`` in the whole store, ``host`` and ``cluster``. ``states``: the
+    source of its states."""
     both = sa.union(sa.select(states.c.host, states.c.cluster), sa.select(EVENTS.c.host, EVENTS.c.cluster))
     seen = both.subquery("seen")
     clusters = func.count(seen.c.cluster).over(partition_by=seen.c.host).label("clusters")
@@ -39,15 +39,15 @@ def shared() -> sa.Select[Any]:
 
 
 def listed_nodes(*, search: str = "", behind: str = "", host: str | None = None, limit: int) -> sa.Select[Any]:
-    """Nodes by name, with the newest state, since when it holds without another between, and what happened to each. ``search``:
-    a part of the name; ``behind``: the name after which the list goes on; ``host``: that host's only."""
+    """Nodes by name, with the newest state, since when it has lasted uninterrupted, and what happened to each.
+    ``search``: a part of the name; ``behind``: the name after which the list continues; ``host``: that host's only."""
     given = {"search": search, "behind": behind, "most": limit}
     return _listed(host is not None).params(**given, **({} if host is None else {"host": host}))
 
 
 @cache
 def _listed(of_host: bool) -> sa.Select[Any]:
-    """Made once: putting it together takes as long as its answer."""
+    """Built once: building takes as long as running it."""
     host = sa.bindparam("host", type_=TEXT)
     states = sa.select(STATES).cte("states").prefix_with("MATERIALIZED")
     nodes = named(states).subquery("nodes")
@@ -61,7 +61,7 @@ def _listed(of_host: bool) -> sa.Select[Any]:
     counts = (per_host if not of_host else per_host.where(e.host == host)).cte("counted")
 
     def of_nodes(table: sa.FromClause, host: Element, *columns: Element) -> sa.Select[Any]:
-        """Columns of a table's rows of each node: those of its cluster and those of none."""
+        """Columns of a table's rows for each node: those of its cluster and those without one."""
         theirs = table.c.cluster.is_(None) | table.c.cluster.is_not_distinct_from(called.c.cluster)
         return sa.select(called.c.name, *columns).join_from(table, called, sa.and_(host == called.c.host, theirs))
 
@@ -106,7 +106,7 @@ def _listed(of_host: bool) -> sa.Select[Any]:
 
 
 def exactly(name: str) -> sa.Select[Any]:
-    """The only node of that name or host; no row where several have it."""
+    """The only node of that name or host; no row if several have it."""
     nodes = named().subquery("nodes")
     asked = sa.select(func.any_value(nodes.c.name).label("found")).where(
         sa.or_(nodes.c.name == name, nodes.c.host == name)
@@ -115,7 +115,7 @@ def exactly(name: str) -> sa.Select[Any]:
 
 
 def near(short: str, letters: int, most: int) -> sa.Select[Any]:
-    """Nodes whose name holds a text, or whose host differs from it by a few letters; the nearest first."""
+    """Nodes whose name contains a text, or whose host differs from it by a few letters; nearest first."""
     nodes = named().subquery("nodes")
     far = func.damerau_levenshtein(func.lower(nodes.c.host), func.lower(short))
     alike = sa.or_(func.contains(func.lower(nodes.c.name), func.lower(short)), far <= letters)
@@ -123,7 +123,7 @@ def near(short: str, letters: int, most: int) -> sa.Select[Any]:
 
 
 def cluster_of_lines(host: str) -> sa.Select[Any]:
-    """A cluster under which lines of a host came."""
+    """A cluster given in lines of a host."""
     asked = sa.select(LINES.c.cluster).where(LINES.c.host == host)
     return asked.order_by(LINES.c.cluster).limit(1)
 
@@ -131,7 +131,7 @@ def cluster_of_lines(host: str) -> sa.Select[Any]:
 def states(
     hosts: Sequence[str], start: datetime | None, end: datetime | None, clusters: Sequence[str | None] = ()
 ) -> sa.Select[Any]:
-    """States of nodes that held in a range, by host and time; ``clusters``: one, whose rows and those of no cluster count."""
+    """Node states during a range, by host and time; ``clusters``: one, including rows without a cluster."""
     s = STATES.c
     conditions: list[Any] = [listed(s.host, hosts), *(of_cluster(s.cluster, cluster) for cluster in clusters)]
     conditions += [s.time <= end] if end else []

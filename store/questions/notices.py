@@ -1,4 +1,4 @@
-"""Questions about notifications that were sent."""
+"""Queries about sent notifications."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from store.tables import NOTICES
 
 
 def last_sent(target: str, since: datetime) -> sa.Select[Any]:
-    """The last that a target was sent of each name since a moment: name, cluster, digest."""
+    """The last notification to a target for each name since a time: name, cluster, digest."""
     n = NOTICES.c
     newest = func.row_number().over(partition_by=n.name, order_by=n.told_at.desc())
     sent = sa.select(n.name, n.cluster, n.digest, newest.label("place")).where(n.target == target, n.told_at >= since)
@@ -22,5 +22,5 @@ def last_sent(target: str, since: datetime) -> sa.Select[Any]:
 
 
 def sent(target: str, cluster: str | None, name: str, digest: str, now: datetime) -> sa.Insert:
-    """Notes that a target was sent something of a name, and in which state (``digest``)."""
+    """Records that a target was notified of a name, and in which state (``digest``)."""
     return sa.insert(NOTICES).values(target=target, cluster=cluster, name=name, digest=digest, told_at=now)

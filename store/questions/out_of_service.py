@@ -1,7 +1,7 @@
-"""The question how long nodes were out of service: stretches of DOWN, DRAIN, FAIL and MAINT, and why.
+"""How long nodes were out of service: periods of DOWN, DRAIN, FAIL and MAINT, and why.
 
-What was seen of every node stands in time order, from Slurm's own tools and from slurmctld's lines. Power saving is no outage,
-and "not responding" (*) alone is not yet one.
+Every node's observations in time order, from Slurm's own tools and from slurmctld's lines. Power saving is not an
+outage, and "not responding" (*) alone is not one yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOTHING = sa.cast(sa.null(), TEXT)
 
 
 def _seen() -> sa.CTE:
-    """Moments at which a node was seen ``bad`` (how) or not (null), with reason and actor where Slurm knows them."""
+    """Times at which a node was observed ``bad`` (how) or not (null), with reason and actor if Slurm knows them."""
     e, s = EVENTS.c, MODEL_NODE_STATES.c
     nodes = func.json_extract(sa.cast(e.entities, sa.JSON()), const("$.nodes"))
     named = func.from_json(nodes, const('["VARCHAR"]'), type_=TEXTS)
@@ -51,7 +51,8 @@ def _seen() -> sa.CTE:
 
 
 def _ordered(seen: sa.CTE) -> sa.CTE:
-    """Each with what was seen ``before`` it, when the node was ``good`` again and when it was seen ``last``."""
+    """Each observation with the one ``before`` it, when the node was ``good`` again and when it was observed
+    ``last``."""
     s = seen.c
     track: dict[str, Any] = {"partition_by": (s.cluster, s.host), "order_by": (s.time, s.bad.nulls_last())}
     good = func.min(s.time).filter(s.bad.is_(None)).over(**track, rows=(1, None))
@@ -62,7 +63,7 @@ def _ordered(seen: sa.CTE) -> sa.CTE:
 
 
 def _episodes(ordered: sa.CTE, same_s: float) -> sa.CTE:
-    """Stretches of being bad; those of one node that are no farther apart than ``same_s`` seconds are one."""
+    """Periods of being bad; those of one node that are at most ``same_s`` seconds apart are one."""
     o = ordered.c
     stretches = (
         sa.select(o.cluster, o.host, o.time.label("start"), o.good.label("end"), o.last)
@@ -81,8 +82,9 @@ def _episodes(ordered: sa.CTE, same_s: float) -> sa.CTE:
 
 
 def stretches(of: Period, same_s: float) -> sa.Select[Any]:
-    """Time out of service (``out_s``) by node, state and reason. ``still``: no return was seen before the data end, and the time
-    counts up to the last that was seen of the node. ``same_s``: sources stamp one change so far apart at most, seconds."""
+    """Time out of service (``out_s``) by node, state and reason. ``still``: no return was observed before the data end,
+    and the time counts up to the node's last observation. ``same_s``: the largest difference, in seconds, between
+    sources' timestamps of one change."""
     ordered = _ordered(_seen())
     episodes = _episodes(ordered, same_s)
     e, o = episodes.c, ordered.c

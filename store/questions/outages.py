@@ -1,8 +1,8 @@
-"""Questions about links that come and go: outages counted per link end from events, whether or not an incident was made of them.
+"""Queries about flapping links: outages counted per link end from events, with or without an incident.
 
-An outage lasts from the first "down" to the next "up". Repeated "down" lines in between are the same outage again, unless the
-machine rebooted meanwhile: then its links came back with it and nobody logged when. A copy of a line that lost its host belongs
-to the one host that has such a device.
+An outage lasts from the first "down" to the next "up". Repeated "down" lines in between belong to the same outage,
+unless the machine rebooted meanwhile: then its links came back with it, unlogged. A copy of a line that lost its host
+belongs to the only host with such a device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KINDS = ("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up")
 
 @cache
 def _outages() -> sa.CTE:
-    """Outages: cluster, host ('' where nobody named it), device, side (nic or switch), start, end, incident_id."""
+    """Outages: cluster, host ('' if unnamed), device, side (nic or switch), start, end, incident_id."""
     e, i = EVENTS.c, INCIDENTS.c
     one_host = (
         sa.select(e.cluster, e.device, func.min(e.host).label("host")).where(one_of(e.event, _KINDS), e.host.is_not(None))
@@ -63,7 +63,7 @@ def _outages() -> sa.CTE:
 
 
 def per_link(of: Period) -> sa.Select[Any]:
-    """Outages of each link end with their length in seconds; ``open``: those of which no end was logged; ``jobs``: hurt by
+    """Outages of each link end with their length in seconds; ``open``: those without a logged end; ``jobs``: hurt by
     incidents rooted there."""
     o, i = _outages().c, INCIDENTS.c
     hurt = (
@@ -88,7 +88,7 @@ def per_link(of: Period) -> sa.Select[Any]:
 
 
 def spans(of: Period) -> sa.Select[Any]:
-    """Outages as the nodes' ends saw them, in the order of their starts."""
+    """Outages from the nodes' ends, by start."""
     o = _outages().c
     asked = sa.select(o.cluster, o.host, o.device, o.start, o.end).where(o.side == const("nic"))
     return asked.where(*of.holds(func.coalesce(o.end, o.start))).order_by(o.start, o.host, o.device, o.cluster)

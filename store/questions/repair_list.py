@@ -1,4 +1,4 @@
-"""What the repair list is made from: events of devices, cables, hosts, incidents and runs."""
+"""The input of the repair list: events of devices, cables, hosts, incidents and runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from store.tables import EVENTS, INCIDENTS, LINKS, NUMBER, REAL, RUNS, TEXT
 
 
 class Stretch(NamedTuple):
-    """Trouble of the device at ``place`` in a list: on ``host`` from ``begin`` to ``end`` (epoch seconds)."""
+    """Trouble of the device at index ``place`` of a list: on ``host`` from ``begin`` to ``end`` (epoch seconds)."""
 
     place: int
     host: str
@@ -22,7 +22,7 @@ class Stretch(NamedTuple):
 
 
 def last_event() -> Select[Any]:
-    """``last``: the time of the last event; null where there is none."""
+    """``last``: the time of the last event; null if there is none."""
     return select(func.max(EVENTS.c.time).label("last"))
 
 
@@ -42,20 +42,20 @@ def events_of_devices(kinds: Iterable[str], since: datetime, until: datetime) ->
 
 
 def cables(cluster: str | None) -> Select[Any]:
-    """The different cables of a cluster."""
+    """The distinct cables of a cluster."""
     names = ("host", "device", "switch", "switch_port", "plane", "rail", "source")
     return in_order(select(*(LINKS.c[name] for name in names)).distinct().where(same(LINKS.c.cluster, cluster)))
 
 
 def hosts(cluster: str | None) -> CompoundSelect[Any]:
-    """``host``: each that an event or a run of the cluster names."""
+    """``host``: each one that an event or a run of the cluster names."""
     seen = select(EVENTS.c.host).distinct().where(EVENTS.c.host.is_not(None), same(EVENTS.c.cluster, cluster))
     used = select(func.unnest(RUNS.c.nodes).label("host")).distinct().where(same(RUNS.c.cluster, cluster))
     return union(seen, used).order_by("host")
 
 
 def hosts_of_switch_events(cluster: str | None) -> Select[Any]:
-    """``host``: each that wrote an event of a switch."""
+    """``host``: each one that wrote a switch event."""
     event = EVENTS.c
     return select(event.host).distinct().where(
         event.event.like(const("switch.%")), event.host.is_not(None), same(event.cluster, cluster)
@@ -63,7 +63,8 @@ def hosts_of_switch_events(cluster: str | None) -> Select[Any]:
 
 
 def incidents(cluster: str | None, names: Collection[str]) -> Select[Any]:
-    """Of some incidents: ``incident_id``, ``root_event``, the ``jobs`` that they ended and those that they ``slowed``."""
+    """For some incidents: ``incident_id``, ``root_event``, the ``jobs`` that they ended and those that they
+    ``slowed``."""
     one = INCIDENTS.c
     ended, slowed = (json_texts(one.document, path) for path in ("$.jobs[*].job_id", "$.slowed_jobs[*]"))
     return select(one.incident_id, one.root_event, ended.label("jobs"), slowed.label("slowed")).where(
@@ -72,7 +73,7 @@ def incidents(cluster: str | None, names: Collection[str]) -> Select[Any]:
 
 
 def runs_in_trouble(cluster: str | None, stretches: Sequence[Stretch]) -> Select[Any]:
-    """How many ``runs`` were on the hosts of some trouble meanwhile: one row for each ``place`` that had any."""
+    """How many ``runs`` were on the hosts of some trouble at that time: one row for each ``place`` that had any."""
     columns = zip(
         ("place", "host", "begin", "end"), (NUMBER, TEXT, REAL, REAL), zip(*stretches, strict=True), strict=True
     )

@@ -1,4 +1,4 @@
-"""Questions about job runs, by the names that runs have in a store of several clusters (``store.run_names``)."""
+"""Queries about job runs, by their names in a store of several clusters (``store.run_names``)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from store.questions.conditions import of_cluster
 from store.tables import EVENTS, JOBS, LINES, RUNS
 
 R = RUNS.c
-#: What stands for a cluster that nobody named.
+#: Denotes an unnamed cluster.
 UNNAMED = "-"
-#: What pages show of a run; its document is asked for apart.
+#: The columns of a run that pages show; its document is queried separately.
 SHOWN = (
     "run_key", "own_key", "cluster", "job_id", "attempt", "array_job_id", "array_task_id", "name", "user", "account",
     "partition", "state", "exit_code", "exit_signal", "submit", "start", "end", "node_list", "nodes", "node_count", "gpus",
     "gpu_index", "time_limit_s", "work_dir", "submit_line", "category", "incident_id", "confidence",
 )  # fmt: skip
 
-#: How many clusters have runs; those of none count as one.
+#: The number of clusters with runs; runs without one count as one.
 CLUSTERS = kept_until_commit(sa.select(func.count(sa.distinct(func.coalesce(R.cluster, const(UNNAMED)))).label("n")))
 #: Names of users.
 USERS = sa.select(R.user.label("name")).where(R.user != const("")).distinct()
@@ -48,8 +48,8 @@ ACCOUNTED = sa.select(const(1).label("found")).where(R.user.is_not(None)).limit(
 
 @cache
 def named(several: bool) -> sa.Subquery:
-    """All runs, with ``run_key`` as the name in the whole store and ``own_key`` as that in the run's cluster. ``several``:
-    whether there is more than one cluster, so that two may have used a number."""
+    """All runs, with ``run_key`` as the name in the whole store and ``own_key`` as that in the run's cluster.
+    ``several``: whether there is more than one cluster, so that two may have used a job ID."""
     name: Element = R.run_key
     if several:
         order = (func.coalesce(R.end, R.start, R.submit).desc().nulls_last(), R.cluster.nulls_last())
@@ -66,27 +66,27 @@ def failed(of: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 def columns(of: sa.FromClause, *names: str) -> list[Element]:
-    """Columns of named runs; without names those that pages show."""
+    """Columns of named runs; by default those that pages show."""
     return [of.c[name] for name in names or SHOWN]
 
 
 def began(of: sa.FromClause) -> Element:
-    """When a run started, or was submitted where it never started."""
+    """When a run started, or was submitted if it never started."""
     return func.coalesce(of.c.start, of.c.submit)
 
 
 def by_key(of: sa.FromClause, key: str, *names: str) -> sa.Select[Any]:
-    """The run that is called so in the whole store."""
+    """The run of that name in the whole store."""
     return sa.select(*columns(of, *names)).where(of.c.run_key == key)
 
 
 def exactly(of: sa.FromClause, key: str) -> sa.Select[Any]:
-    """The name of the run that is called so, if there is one (``found``)."""
+    """The name of the run of that name, if there is one (``found``)."""
     return sa.select(of.c.run_key.label("found")).where(of.c.run_key == key)
 
 
 def by_own_key(of: sa.FromClause, own: str, cluster: str, *names: str) -> sa.Select[Any]:
-    """The run that is called so in a cluster (``UNNAMED`` for none)."""
+    """The run of that name in a cluster (``UNNAMED`` for none)."""
     named_so = func.coalesce(of.c.cluster, const(UNNAMED)) == cluster
     return sa.select(*columns(of, *names)).where(of.c.own_key == own, named_so)
 
@@ -97,7 +97,7 @@ def by_keys(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
 
 
 def renamed(of: sa.FromClause, cluster: str | None) -> sa.Select[Any]:
-    """Names of a cluster's runs that are called otherwise in the whole store."""
+    """Names of a cluster's runs that differ in the whole store."""
     return sa.select(of.c.own_key, of.c.run_key).where(of.c.run_key != of.c.own_key, same(of.c.cluster, cluster))
 
 
@@ -106,8 +106,8 @@ def found(
     user: str | None = None, host: str | None = None, incident: str | None = None, search: str | None = None,
     clusters: Sequence[str | None] = (), behind: tuple[datetime, str] | None = None, limit: int,
 ) -> sa.Select[Any]:  # fmt: skip
-    """Newest first by when they began (``ordered``). ``state``: one of Slurm's, or "failed" for every bad end. ``clusters``: one,
-    whose rows and those of no cluster count. ``behind``: the ``ordered`` and name after which the list goes on."""
+    """Newest first by start (``ordered``). ``state``: one of Slurm's, or "failed" for every bad end. ``clusters``: one,
+    including rows without a cluster. ``behind``: the ``ordered`` and name after which the list continues."""
     ordered = func.coalesce(of.c.start, of.c.submit, moment("1970-01-01"))
     key, name = of.c.run_key, of.c.name
     conditions: list[Any] = [of_cluster(of.c.cluster, cluster) for cluster in clusters]
@@ -132,29 +132,29 @@ def _other_tasks(of: sa.FromClause, array: int, job: int, cluster: str | None) -
 
 
 def states_of_array(of: sa.FromClause, array: int, job: int, cluster: str | None) -> sa.Select[Any]:
-    """How many other tasks of an array are in each state."""
+    """The number of other tasks of an array in each state."""
     asked = sa.select(of.c.state, counted().label("n")).where(_other_tasks(of, array, job, cluster))
     return asked.group_by(of.c.state).order_by(sa.desc("n"), of.c.state)
 
 
 def tasks_of_array(of: sa.FromClause, array: int, job: int, cluster: str | None, most: int) -> sa.Select[Any]:
-    """The first other tasks of an array, those that failed before."""
+    """The first other tasks of an array, failed ones first."""
     asked = sa.select(*columns(of, "run_key", "state", "start", "end")).where(_other_tasks(of, array, job, cluster))
     return asked.order_by(sa.not_(failed(of)), of.c.array_task_id, of.c.attempt).limit(most)
 
 
 def blaming(of: sa.FromClause, incident_id: str) -> sa.Select[Any]:
-    """Names of runs whose verdicts blame an incident, in the order in which they ended."""
+    """Names of runs whose verdicts blame an incident, by end."""
     return sa.select(of.c.run_key).where(of.c.incident_id == incident_id).order_by(of.c.end, of.c.run_key)
 
 
 def every_name(of: sa.FromClause) -> sa.Select[Any]:
-    """All runs with number and state, by number."""
+    """All runs with job ID and state, by ID."""
     return sa.select(of.c.run_key, of.c.job_id, of.c.state).order_by(of.c.job_id, of.c.attempt, of.c.run_key)
 
 
 def documents(of: sa.FromClause) -> sa.Select[Any]:
-    """Documents of the runs that have one, by number."""
+    """Documents of the runs that have one, by job ID."""
     asked = sa.select(of.c.run_key, of.c.cluster, of.c.document).where(of.c.document.is_not(None))
     return asked.order_by(of.c.job_id, of.c.attempt, of.c.run_key)
 
@@ -185,26 +185,26 @@ def of_incident(of: sa.FromClause, incident_id: str, cluster: str | None) -> sa.
 
 
 def of_job_number(of: sa.FromClause, number: str, most: int) -> sa.Select[Any]:
-    """Runs of a job or an array, by its number as text."""
+    """Runs of a job or an array, by its ID as text."""
     alike = sa.or_(sa.cast(of.c.job_id, sa.String) == number, sa.cast(of.c.array_job_id, sa.String) == number)
     return sa.select(of.c.run_key.label("found")).where(alike).order_by(of.c.job_id, of.c.attempt).limit(most)
 
 
 def near(of: sa.FromClause, key: str, letters: int, most: int) -> sa.Select[Any]:
-    """Runs whose name differs by a few letters, the nearest first."""
+    """Runs whose name differs by a few letters, nearest first."""
     far = func.damerau_levenshtein(of.c.run_key, key)
     asked = sa.select(of.c.run_key.label("found"), far.label("far")).where(far <= letters)
     return asked.order_by(sa.asc("far"), began(of).desc().nulls_last()).limit(most)
 
 
 def node_count(cluster: str | None) -> sa.Select[Any]:
-    """On how many nodes runs of a cluster (or of none) ran."""
+    """The number of nodes that runs of a cluster (or of none) used."""
     nodes = sa.select(func.unnest(R.nodes).label("node")).where(of_cluster(R.cluster, cluster)).subquery("ran_on")
     return sa.select(func.count(sa.distinct(nodes.c.node)).label("n"))
 
 
 def stored() -> sa.Select[Any]:
-    """How much there is at all: runs, those that did not end well, events, whether there are lines."""
+    """Totals: runs, those that did not end well, events, whether there are lines."""
     events = sa.select(counted()).select_from(EVENTS).scalar_subquery()
     return sa.select(
         counted().label("runs"), counted(failed(RUNS)).label("failed"), events.label("events"),
@@ -234,6 +234,6 @@ def _disputed() -> sa.Select[Any]:
     return kept_until_commit(sa.select(both).order_by(both.c.run_key, both.c.cluster, both.c.named).limit(100))
 
 
-#: Runs for which trusted sources name different users, by name, cluster and what names whom. A run without a verdict (it goes
-#: on, or ended well) has no document: its records say who is named.
+#: Runs for which trusted sources name different users: name, cluster and the sources with their users. A run without a
+#: verdict (it is running, or ended well) has no document: its records show the users.
 DISPUTED = _disputed()

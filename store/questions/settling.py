@@ -1,4 +1,4 @@
-"""What is learned late of rows that are stored: their cluster, the node that a host's name means, when a machine booted."""
+"""Late knowledge about stored rows: their cluster, the node that a host name means, when a machine booted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from store.door import Question
 from store.functions import PLACE, const, epoch, in_order, json_member, row_place, same, unnested
 from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, SETTINGS, TEXT, TOPOLOGY
 
-#: The scope of settings that say which node another name means.
+#: The scope of settings that map another name to its node.
 ALIAS = "alias"
 
 
 def named_clusters() -> Question:
-    """``cluster``: each that jobs or lines name."""
+    """``cluster``: each one that jobs or lines name."""
     of_jobs = select(JOBS.c.cluster).distinct().where(JOBS.c.cluster.is_not(None))
     return union(of_jobs, select(LINE_CLUSTERS.c.cluster).distinct().where(LINE_CLUSTERS.c.cluster.is_not(None)))
 
 
 def settings_about_hosts() -> Select[Any]:
-    """The different settings that name nodes and controllers: ``cluster``, ``scope``, ``name``, ``value``."""
+    """The distinct settings that name nodes and controllers: ``cluster``, ``scope``, ``name``, ``value``."""
     setting = SETTINGS.c
     controllers = func.regexp_full_match(setting.name, const("(SlurmctldHost|ControlMachine|BackupController).*"))
     of_cluster = and_(setting.scope == const("cluster"), or_(setting.name.like(const("NodeName:%")), controllers))
@@ -31,7 +31,7 @@ def settings_about_hosts() -> Select[Any]:
 
 
 def hosts_of_inventory() -> Question:
-    """``cluster`` and ``host`` of nodes and switches, as Slurm and the list of cables call them."""
+    """``cluster`` and ``host`` of nodes and switches, as named by Slurm and the cable list."""
     lists = select(JOBS.c.cluster, JOBS.c.nodes).distinct().where(JOBS.c.nodes.is_not(None)).subquery("lists")
     return union(
         select(lists.c.cluster, func.unnest(lists.c.nodes).label("host")).distinct(),
@@ -43,17 +43,17 @@ def hosts_of_inventory() -> Question:
 
 
 def hosts_in(table: Table) -> Select[Any]:
-    """``cluster`` and ``host``: each that rows of a table name."""
+    """``cluster`` and ``host``: each pair in rows of a table."""
     return select(table.c.cluster, table.c.host).distinct().where(table.c.host.is_not(None))
 
 
 def known_aliases() -> Select[Any]:
-    """Other names of hosts that are kept as settings: ``cluster``, ``name``, and the node as ``value``."""
+    """Other names of hosts stored as settings: ``cluster``, ``name``, and the node as ``value``."""
     return select(SETTINGS.c.cluster, SETTINGS.c.name, SETTINGS.c.value).where(SETTINGS.c.scope == const(ALIAS))
 
 
 def name_hosts(table: Table, names: Sequence[tuple[str | None, str, str]]) -> Update:
-    """Rows of a table under another name of a host get the node's: (cluster, other name, node)."""
+    """Renames the host in rows of a table to its node: (cluster, other name, node)."""
     columns = zip(("cluster", "host", "node"), zip(*names, strict=True), strict=True)
     meant = select(*(unnested(values, TEXT).label(name) for name, values in columns)).subquery("meant")
     return update(table).values(host=meant.c.node).where(
@@ -65,7 +65,8 @@ _UPTIME: ColumnElement[float] = cast(json_member(LOGS.c.entities, "$.uptime_s"),
 
 
 def lines_with_uptime_only() -> Select[Any]:
-    """Lines without a time that say for how long the machine is up: their ``place``, ``cluster``, ``host`` and ``uptime`` (seconds)."""
+    """Lines without a time that give the machine's uptime: their ``place``, ``cluster``, ``host`` and ``uptime``
+    (seconds)."""
     line = LOGS.c
     return select(row_place(LOGS).label(PLACE), line.cluster, line.host, _UPTIME.label("uptime")).where(
         line.time.is_(None), line.entities.like(const("%uptime_s%"))
@@ -73,8 +74,8 @@ def lines_with_uptime_only() -> Select[Any]:
 
 
 def boots_by_lines() -> Select[Any]:
-    """When machines booted (``boot``, epoch seconds) as lines say that have a certain time and the machine's own: ``cluster``,
-    ``host``, and how coarse the time is (``resolution_us``)."""
+    """When machines booted (``boot``, epoch seconds), from lines with both a certain time and the machine's own:
+    ``cluster``, ``host``, and the resolution of the time (``resolution_us``)."""
     line = LOGS.c
     boot = epoch(line.time) - _UPTIME
     return in_order(
@@ -85,7 +86,7 @@ def boots_by_lines() -> Select[Any]:
 
 
 def boots() -> Select[Any]:
-    """The different boots that were told: ``cluster``, ``host`` and ``boot`` (epoch seconds)."""
+    """The distinct reported boots: ``cluster``, ``host`` and ``boot`` (epoch seconds)."""
     row = BOOTS.c
     return in_order(
         select(row.cluster, row.host, epoch(row.boot_time).label("boot")).distinct().where(row.boot_time.is_not(None))

@@ -1,6 +1,6 @@
-"""Where a question reads rows that have a moment: all of them, or those of a stretch of time.
+"""Where a query reads rows with a time: all of them, or those of a time range.
 
-A question of the running service is made once for each of the two; asked again it only gets other values.
+A query of the running service is built once for each of the two; later runs only bind other values.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from sqlalchemy import FromClause, Select, Table, bindparam, select
 
 from store.tables import BOOTS, LINES, METRICS, NODE_STATES, TEXT, TIME
 
-#: The cluster that a question is about; null stands for rows that name none.
+#: The cluster of a query; null selects rows without one.
 CLUSTER = bindparam("cluster", type_=TEXT)
 _SINCE = bindparam("since", type_=TIME)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is read: log ``lines`` (with the columns of ``parsers.record.LOGS``), ``metrics``, ``boots`` and ``node_states``."""
+    """The relations to read: log ``lines`` (with the columns of ``parsers.record.LOGS``), ``metrics``, ``boots`` and
+    ``node_states``."""
 
     lines: FromClause
     metrics: FromClause
@@ -42,12 +43,12 @@ _STRETCH = Rows(
 
 @dataclass(frozen=True)
 class Source:
-    """Rows from ``since`` (naive UTC) on; those before it are not there, nor are those without a moment. None: all rows."""
+    """Rows from ``since`` (naive UTC) on; earlier ones and those without a time are excluded. None: all rows."""
 
     since: datetime | None = None
 
     def asked(self, question: Callable[..., Select[Any]], cluster: str | None, *given: object) -> Select[Any]:
-        """What ``question(rows, *given)`` asks of these rows, with the value of ``CLUSTER``."""
+        """The query ``question(rows, *given)`` on these rows, with ``CLUSTER`` bound."""
         made = _made(question, self.since is None, *given)
         return made.params(cluster=cluster) if self.since is None else made.params(cluster=cluster, since=self.since)
 

@@ -1,4 +1,4 @@
-"""Questions about who sends what: streams, files that were read, clusters that are named."""
+"""Queries about senders: streams, ingested files, named clusters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from store.functions import const, counted, epoch, has, listed
 from store.tables import ARCHIVE, FILES, JOBS, LINES, LOGS, SOURCES
 
 L = LINES.c
-#: What was received of each stream.
+#: The received data of each stream.
 RECEIVED = sa.select(SOURCES).order_by(SOURCES.c.host, SOURCES.c.file, SOURCES.c.source)
-#: A row where any file was read.
+#: A row if any file was ingested.
 ANY_FILE = sa.select(const(1).label("found")).select_from(FILES).limit(1)
-#: Every stream of lines with its size and its worst lateness. Reads all lines.
+#: Every stream of lines with its size and its largest lateness. Reads all lines.
 OF_LINES = (
     sa.select(
         L.file, L.host, L.source, counted().label("lines"), func.min(L.time).label("first"), func.max(L.time).label("last"),
@@ -28,9 +28,9 @@ OF_LINES = (
     )
     .group_by(L.file, L.host, L.source).order_by(L.host, L.file).limit(5000)
 )  # fmt: skip
-#: Clusters that records of jobs name; two tell that there are several.
+#: Clusters named in job records; two rows mean that there are several.
 JOB_CLUSTERS = sa.select(JOBS.c.cluster).where(JOBS.c.cluster.is_not(None)).distinct().limit(2)
-#: Lines that lost their text: none, or the store is damaged.
+#: Lines that lost their text: none, unless the store is damaged.
 WITHOUT_TEXT = sa.select(counted().label("n")).select_from(LOGS).where(LOGS.c.raw.is_(None))
 
 _HOT = sa.select(func.max(LOGS.c.received_time).label("arrived"))
@@ -41,7 +41,8 @@ LAST_ARRIVAL = sa.select(func.max(_ARRIVED.c.arrived).label("last"))
 
 
 def agreeing(after: datetime, until: datetime, near_s: int) -> sa.Select[Any]:
-    """Of lines with a certain stamp that arrived in a span how many there are, and how many arrived within so many seconds of it."""
+    """For lines with a certain timestamp that arrived in a span: their number, and how many arrived within ``near_s``
+    seconds of it."""
     off = func.abs(epoch(LOGS.c.received_time) - epoch(LOGS.c.time))
     asked = sa.select(counted().label("lines"), counted(off < const(near_s)).label("near")).select_from(LOGS)
     within = (LOGS.c.received_time > after, LOGS.c.received_time <= until)
@@ -49,11 +50,11 @@ def agreeing(after: datetime, until: datetime, near_s: int) -> sa.Select[Any]:
 
 
 def lines_at(files: Sequence[str], numbers: Sequence[int]) -> sa.Select[Any]:
-    """Lines of some files with some numbers; ``device`` is null, as lines name none."""
+    """Lines of some files with some numbers; ``device`` is null, since lines name none."""
     asked = sa.select(L.host, sa.cast(sa.null(), sa.String).label("device"), L.message, L.source, L.file, L.line)
     return asked.where(listed(L.file, files), listed(L.line, numbers))
 
 
 def counts(table: sa.Table) -> sa.Select[Any]:
-    """How many rows a table has."""
+    """The number of rows of a table."""
     return sa.select(counted().label("n")).select_from(table)

@@ -1,4 +1,4 @@
-"""Samples of GPUs: held back by heat, with an Xid, labelled with a job."""
+"""GPU samples: thermal throttling, Xids, job labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FALSE: ColumnElement[bool] = literal_column("false")
 
 
 def any_sample(cluster: str | None, source: Source = ALL) -> Select[Any]:
-    """One row where the cluster has any sample."""
+    """One row if the cluster has any sample."""
     return source.asked(_any_sample, cluster)
 
 
@@ -55,7 +55,8 @@ def _jobs_of_gpus(rows: Rows) -> Select[Any]:
 
 
 def _samples(rows: Rows, names: Collection[str], value: ColumnElement[Any], ever: ColumnElement[bool]) -> Select[Any]:
-    """Samples of some gauges on hosts where one of them was ``ever`` so: ``t``, ``host``, ``gpu`` and ``value``."""
+    """Samples of some gauges on hosts where one of them ever met the condition ``ever``: ``t``, ``host``, ``gpu`` and
+    ``value``."""
     metrics = rows.metrics.c
     hosts = select(metrics.host).distinct().where(among(metrics.metric, names), ever)
     gpu = func.coalesce(json_text(metrics.labels, "$.pci_bus_id"), metrics.device)
@@ -70,13 +71,13 @@ def _samples(rows: Rows, names: Collection[str], value: ColumnElement[Any], ever
 
 
 def _of_gpu(value: FunctionElement[Any], rows: ReadOnlyColumnCollection[str, Any]) -> Over[Any]:
-    """A function over the samples of a GPU in their order."""
+    """A window function over the samples of a GPU in time order."""
     return value.over(partition_by=(rows.host, rows.gpu), order_by=rows.t)
 
 
 def throttled(cluster: str | None, names: Collection[str], bits: int, source: Source = ALL) -> Select[Any]:
-    """Stretches of samples in which gauges that are masks have one of some ``bits`` set: ``host``, ``gpu``, the ``first`` and ``last``
-    such sample and those ``before`` and ``after`` them (epoch seconds), and how many ``samples``."""
+    """Runs of samples in which mask gauges have one of some ``bits`` set: ``host``, ``gpu``, the ``first`` and ``last``
+    such sample and those ``before`` and ``after`` them (epoch seconds), and the number of ``samples``."""
     return source.asked(_throttled, cluster, tuple(names), bits)
 
 
@@ -102,7 +103,7 @@ def _throttled(read: Rows, names: Collection[str], bits: int) -> Select[Any]:
 
 
 def xids_seen(cluster: str | None, names: Collection[str], source: Source = ALL) -> Select[Any]:
-    """Where a gauge of a GPU's last Xid changed to another one: ``host``, ``gpu``, ``code``, the sample ``before`` and its own ``t``
+    """Where the gauge of a GPU's last Xid changed: ``host``, ``gpu``, ``code``, the sample ``before`` and its own ``t``
     (epoch seconds)."""
     return source.asked(_xids_seen, cluster, tuple(names))
 

@@ -1,4 +1,4 @@
-"""Times that were written in another zone than slurmctld's log, or by a clock that was off, put where they belong."""
+"""Corrects times written in another zone than slurmctld's log, or by a wrong clock."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from store.functions import const, earlier, epoch, one_of
 
 @dataclass(frozen=True)
 class Shift:
-    """Times between ``start`` and ``end`` (epoch seconds, as written) are ``ahead`` by so many seconds: those that ``file`` holds
-    (a source without files by its name); None: those of any file."""
+    """Times between ``start`` and ``end`` (epoch seconds, as written) are ``ahead`` by this many seconds, in ``file``
+    (for a source without files, its name); None: in any file."""
 
     file: str | None
     start: float
@@ -24,15 +24,15 @@ class Shift:
 
 @dataclass(frozen=True)
 class WrittenTimes:
-    """How written times lie to true ones. ``shifts``: of rows about jobs, the first that fits counts; ``exact``: sources whose
-    times are true; ``log_ahead``: by so many seconds stamps without a zone in slurmctld's log are ahead."""
+    """Maps written times to true ones. ``shifts``: for rows about jobs, the first match counts; ``exact``: sources
+    whose times are true; ``log_ahead``: by how many seconds timestamps without a zone in slurmctld's log are ahead."""
 
     shifts: Sequence[Shift] = ()
     exact: Sequence[str] = ()
     log_ahead: float = 0.0
 
     def of_job(self, rows: FromClause, name: str) -> ColumnElement[Any]:
-        """A moment in rows about jobs, in true time."""
+        """A time in rows about jobs, as true time."""
         column = rows.c[name]
         if not self.shifts:
             return column
@@ -44,12 +44,12 @@ class WrittenTimes:
         return earlier(column, case(*cases, else_=const(0)))
 
     def of_line(self, lines: FromClause, name: str = "time") -> ColumnElement[Any]:
-        """The stamp of a line of slurmctld's log, in true time."""
+        """The timestamp of a line of slurmctld's log, as true time."""
         if not self.log_ahead:
             return lines.c[name]
         ahead = case((lines.c.time_quality == const("inferred"), literal(self.log_ahead)), else_=const(0))
         return earlier(lines.c[name], ahead)
 
 
-#: All times are as they were written.
+#: All times unchanged.
 AS_WRITTEN = WrittenTimes()
