@@ -1,10 +1,10 @@
-"""How well labelled lines are read: events, false alarms, entities, syslog headers.
+"""How well labelled lines are parsed: events, false alarms, entities, syslog headers.
 
     python tests/parsers/labelled.py [FOLDER]
 
-FOLDER holds ``*.jsonl`` files of ``{"id", "line", "expected": {"event", "entities"}}``; default ``../shared/data/lines`` beside
-the repository. Prints a table per file, the confusion table of events, and every difference. Each line is parsed alone:
-no line may need its neighbours.
+FOLDER holds ``*.jsonl`` files of ``{"id", "line", "expected": {"event", "entities"}}``; default
+``../shared/data/lines`` beside the repository. Prints a table per file, the confusion table of events, and every
+difference. Each line is parsed alone: no line may need its neighbours.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from parsers.record import Origin
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "lines"
 #: The lines' years are inferred as if they were read then.
 REFERENCE = datetime(2026, 11, 21)
-#: How the labels call a header's shape -> our formats.
+#: The labels' names of header shapes -> our formats.
 _SHAPES = {
     "rfc3164": "rfc3164", "rfc3164+iso": "rfc3164", "rfc3164-aix": "rfc3164", "cisco": "rfc3164", "rfc5424": "rfc5424",
     "rfc5424-no-pri": "rfc5424", "rfc5424-lenient": "rfc5424", "invalid": "plain", "journald-json": "journald",
     "json-wrapped-rfc3164": "json", "tai64n": "tai64n",
 }  # fmt: skip
-#: Labels that we believe wrong or that no reader of the one line could give, with the reason.
+#: Labels that we consider wrong or that no parser of the single line could produce, with the reason.
 DISPUTED = {
     "nxos/ios": "the label names two systems; the line is NX-OS's and we say so",
     "sonic": "FRR writes this line on every system it runs on; nothing in it says SONiC",
@@ -43,7 +43,7 @@ DISPUTED = {
 
 @dataclass
 class Score:
-    """What was counted; differences as (id, name, wanted, got)."""
+    """The counts; differences as (id, name, wanted, got)."""
 
     lines: int = 0
     right: int = 0
@@ -80,7 +80,7 @@ def cases(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _header_value(name: str, row: dict[str, Any], entities: dict[str, Any]) -> Any:
-    """What we say where a label has ``name``, in the label's terms."""
+    """Our value where a label has ``name``, in the label's terms."""
     since = row["time"] - datetime(1970, 1, 1) if row["time"] else timedelta()
     values = {
         "host": row["host"], "app": row["unit"], "msg": row["message"] or None,

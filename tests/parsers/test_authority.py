@@ -84,7 +84,7 @@ def test_who_may_speak_as_whom_in_syslog(line: str, event: str) -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("host", ["gpu70", "gpu\\u00370"])
 def test_what_journald_noted_of_the_writer_counts(noted: str, event: str, host: str) -> None:
-    """Read by the compiled reader, and by the thorough one where a field has an escape."""
+    """Parsed by the compiled parser, and by the thorough one if a field has an escape."""
     stated = '"_TRANSPORT":"journal","PRIORITY":"3","SYSLOG_FACILITY":"3",' + noted
     row = read((JOURNAL % stated).replace('"kernel"', '"nvidia-smi"').replace("gpu70", host))
     assert (row["event"], row["host"]) == (event, "gpu70")
@@ -116,7 +116,7 @@ def test_many_lines_mean_what_each_means_alone() -> None:
 
 
 def test_labels_of_many_ranks_are_read() -> None:
-    """Polars has no look-ahead: with it, fifty lines of mpirun's were more than the parser could read."""
+    """Polars has no look-ahead: with it, fifty lines of mpirun's could not be parsed."""
     rows = PARSER.parse([b"[1,0]<stderr>:RuntimeError: CUDA error: x"] * 500, Origin(source="job_stderr", job_id=7))
     assert set(rows["event"]) == {"job.cuda_error"}
 

@@ -1,4 +1,4 @@
-"""Automata say of texts what their regexes say, and which formats may read a line."""
+"""Automata match the same texts as their regexes, and decide which formats may parse a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERNS = (
     r"^.b", r"(?s)^.b", r"(?:^|b)c", r"a(?:b|)c", r"^(?P<x>a)(?:b(?:c|d)?)?e", r"a.*b$", r"^[^;]*;", r"(?:ab)+(?:cd)*$", r"^\S+ \d{1,3}\b", r"x{0}y",
     r"\u00e9", r"[a-\u00ff]", r"^[^\u00e9]$", r"(?i)a", r"a(?=b)", r"(a)\1", r"", r"a*", r"^\x00+$", r"^(?:a?b?){3}$", r"^(?:a+b)+$",
 )  # fmt: skip
-#: Of these an automaton can tell nothing.
+#: An automaton cannot decide about these.
 HARD = {r"^\S+ \d{1,3}\b", r"(?i)a", r"a(?=b)", r"(a)\1"}
 _TEXTS = st.lists(st.text("abcdxy01 ;\n\t\0\u00e9\u4e2d", max_size=12), min_size=1, max_size=20)
 

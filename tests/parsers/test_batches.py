@@ -1,7 +1,7 @@
 """A batch is nothing but its lines: however many there are, in whatever order, wherever it is cut.
 
-One line, a hundred and thousands are read by different code (Python or Polars, positions or regexes, one needle or an
-automaton): all of them must say the same.
+One line, a hundred and thousands are parsed by different code (Python or Polars, positions or regexes, one needle or an
+automaton): all of them must agree.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_thousands_hundreds_and_single_lines_are_read_alike() -> None:
 
 
 def test_a_message_that_comes_again_keeps_what_stands_around_it() -> None:
-    """What equal messages say is read once a batch; host, program, step and uptime are each line's own."""
+    """Equal messages are parsed once a batch; host, program, step and uptime are each line's own."""
     rng = random.Random(11)
     texts = [text.replace("\n", " ") for text in rng.sample(TEXTS, 40)]
     lines = [
@@ -105,7 +105,7 @@ def test_bytes_and_their_lines_are_the_same(rng: random.Random, end: bytes, ende
 
 @pytest.mark.parametrize("source", [None, "job_stderr", "jetpack"])
 def test_readers_of_single_lines_and_of_many_say_the_same(source: str | None) -> None:
-    """Few lines are read one by one."""
+    """Few lines are parsed one by one."""
     before = (
         "",
         "[",

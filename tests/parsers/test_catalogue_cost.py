@@ -1,5 +1,8 @@
-"""What a pattern may cost: a regex that needs no text is tried on every line that has one of its pattern's literals, and one
-with more than 32 alternatives counts as such (parsers/required.py). One like that once made parsing a third slower."""
+"""What a pattern may cost.
+
+A regex without a required text is tried on every line with one of its pattern's literals; one with more than 32
+alternatives counts as such (parsers/required.py). One like that once made parsing a third slower.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stamps are read alike, however many there are."""
+"""Timestamps are parsed alike, however many there are."""
 
 from __future__ import annotations
 

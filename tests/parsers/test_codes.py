@@ -1,4 +1,4 @@
-"""Texts that repeat, by numbers: what is told apart, and what is the same wherever it lies."""
+"""Dictionary encoding of repeated texts: what is distinct, and what is equal wherever it is stored."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from parsers import lines
 from parsers.lines import codes, counted
 
-#: Shorter and longer than what a view holds itself, and the same ones again at other places.
+#: Shorter and longer than what a view stores inline, and the same ones again at other offsets.
 TEXTS = st.lists(
     st.one_of(st.none(), st.sampled_from(["", "a", "é", "twelve bytes", "thirteen byte", "x" * 40])), max_size=40
 )
 
 
 def spelled(texts: pl.Series) -> list[str | None]:
-    """The texts put together again from their numbers; no name stands for two of them."""
+    """The texts restored from their codes; no code represents two of them."""
     found = codes(texts)
     assert found.names.n_unique() == len(found.names) and found.which.dtype == np.uint32
     return found.names.gather(found.which).to_list()

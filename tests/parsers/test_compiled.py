@@ -1,4 +1,4 @@
-"""Machine code is made once: by one process, for every input."""
+"""Machine code is compiled once: by one process, for every input."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ for made in FUNCTIONS:
 
 
 def test_the_samples_need_every_function_and_no_other_line_needs_more() -> None:
-    """Else a process would compile when it is to parse: seconds, for a piece of a line's work."""
+    """Otherwise a process would compile when it is to parse: seconds, for the work of a fraction of a line."""
     done = subprocess.run(
         [sys.executable, "-c", _SIGNATURES], cwd=Path(engine.__file__).parents[1], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     reported = [line.split() for line in done.stdout.splitlines()]
-    # Of this process: other tests may have brought receivers along, which have machine code of their own.
+    # Only this process's: other tests may have loaded receivers with machine code of their own.
     ours = [made for made in FUNCTIONS if made.py_func.__module__.startswith("parsers.")]
     assert len(reported) == len(ours) > 5
     assert [name for name, before, after in reported if not 0 < int(before) == int(after)] == []
@@ -52,7 +52,7 @@ def test_of_many_that_want_it_one_makes_it(tmp_path: Path, monkeypatch: pytest.M
     inside = threading.Event()
 
     def make() -> None:
-        inside.wait(0.2)  # long enough for the others to be at the door
+        inside.wait(0.2)  # long enough for the others to reach the lock
         made.append(1)
 
     wanting = [threading.Thread(target=compiled.once, args=(make,)) for _ in range(4)]

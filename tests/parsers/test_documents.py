@@ -1,4 +1,4 @@
-"""Accounting and what Slurm shows: sacct, sacctmgr, scontrol, jobcomp, JSON. All data here is made up."""
+"""Accounting and Slurm's output: sacct, sacctmgr, scontrol, jobcomp, JSON. All data here is synthetic."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_durations(text: str, seconds: int | None) -> None:
 def test_values() -> None:
     assert gpus("gres/gpu=4,gres/gpu:h100=4") == 4 and gpus("gres/gpu:a=1,gres/gpu:b=2") == 3
     assert gpus("cpu=1,gres/gpumem=5") == 0 and gpus("") is None
-    # The hour that comes twice: the first.
+    # The hour that occurs twice: the first.
     assert local_time("2026-10-25T02:30:00", "Europe/Berlin") == datetime(2026, 10, 25, 0, 30)
     assert local_time("1772359200") == datetime(2026, 3, 1, 10) and local_time("Unknown") is None
     assert local_time("2026-03-01T10:00:00", "No/Such") == datetime(2026, 3, 1, 10)

@@ -1,4 +1,4 @@
-"""Captures of a real cluster, when they are beside the repository: accounting must say what truth.json says."""
+"""Captures of a real cluster, if they are beside the repository: accounting must equal truth.json."""
 
 from __future__ import annotations
 

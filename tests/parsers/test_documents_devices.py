@@ -1,4 +1,4 @@
-"""What tools print of GPUs, links and the journal. All data here is made up."""
+"""Output of tools about GPUs, links and the journal. All data here is synthetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools print of InfiniBand ports and links, of GPUs and of network cards. All data here is made up."""
+"""Output of tools about InfiniBand ports and links, GPUs and network cards. All data here is synthetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLDP neighbours of hosts and switches, in every spelling, become links. All data here is made up."""
+"""LLDP neighbours of hosts and switches, in every spelling, become links. All data here is synthetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site has besides accounting: configuration, cables, counters, environments. All data here is made up."""
+"""A site's documents besides accounting: configuration, cables, counters, environments. All data here is synthetic."""
 
 from __future__ import annotations
 

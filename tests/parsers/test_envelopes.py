@@ -1,4 +1,4 @@
-"""What shippers, collectors, containers and loggers put around a line, with names of their own. All lines are made up."""
+"""What shippers, collectors, containers and loggers wrap around a line, with their own names. All lines are synthetic."""
 
 from __future__ import annotations
 

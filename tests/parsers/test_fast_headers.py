@@ -1,4 +1,4 @@
-"""The compiled reader of plain headers and the formats say the same of every line that both read."""
+"""The compiled parser of plain headers and the formats agree on every line that both parse."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ JOURNAL = (
     '{' + _AT + ', "MESSAGE": "a",}', '{' + _AT + ', "MESSAGE": "a"', '{}', '{' + _AT + ' "MESSAGE": "a"}', '<30>{' + _AT + ', "MESSAGE": "a"}',
 )  # fmt: skip
 
-#: What stands before the stamp of a program, stamps, what stands behind them, texts.
+#: What precedes the timestamp of a program, timestamps, what follows them, texts.
 BEFORE = (
     "", "[", "[INFO] ", "INFO ", "INFO:", "[NeMo I ", "[NeMo X ", "ERROR:    ", "3: ", "[rank0]: ", "[rank12]:", "[default3]:", "[rank1]: [default0]: ",
     "[80746] ", "gpu01:12:34 [5] ", "[gpu01:123:0] ", " ", "\t", "\x1b[31m", "12: m", "[W601 ", "WARNING: ", "[WARN]: ", "INFO",
@@ -127,7 +127,7 @@ PRINTED = (
     "node7 rank 3 step", "node7 rank x", "text", "", "FATAL", "error: x", "debug7: a", "\u2588 50%| x", "a\rb 10%|", "DEBUG_x", "12345678901:1:1 [2] x",
     "h:123456789012:1 [2] x", "h:1:1 [12345678901] x",
 )  # fmt: skip
-#: Words that only jobs print, and lines without any header.
+#: Messages that only jobs print, and lines without any header.
 SAID = (
     "gpu01:12:34 [5] NCCL INFO Channel 0", "gpu01:12:34 [5] x.cc:7 NCCL WARN a", "1gpu:12:34 [5] NCCL a", "12:13:14 [5] NCCL a", "gpu01:12:34 [5]NCCL a",
     "[rank3]: Traceback", "[rank3]:[E601 a", "[rank3]", "[rank3|1]: a",
@@ -140,7 +140,7 @@ SAID = (
 
 
 def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """As the engine reads them, and as it does with the formats alone."""
+    """Parsed by the engine, and by the engine with the formats alone."""
     quick = parser.parse(lines, origin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_headers, "read", _nothing_is_plain)
@@ -176,8 +176,10 @@ def test_what_programs_print(origin: Origin) -> None:
 
 @pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
 def test_escapes_of_a_terminal_anywhere(origin: Origin) -> None:
-    """A reset of colours behind a line once hid its event: the quick reader kept it as part of the text. The places are the
-    beginning, the stamp, the text and the end."""
+    """A colour reset after a line once hid its event: the fast parser kept it as part of the text.
+
+    The positions are the beginning, the timestamp, the text and the end.
+    """
     tails = [f"Jun  1 12:00:00{tail}" for tail in TAILS]
     lines = [*tails, *(f"<30>1 2026-06-01T12:00:00Z{tail}" for tail in TAILS), *UPTIMES, *FABRIC, *JOURNAL, *SAID]
     escapes = ["\x1b[0m", "\x1b[31m", "\x1b", "\x1b[", "\x1b]0;title\x07"]
@@ -195,13 +197,13 @@ def test_a_line_means_the_same_with_and_without_colours() -> None:
 
 
 def test_seconds_since_boot_are_the_nearest_double() -> None:
-    """As JSON would read the text; a product with a millionth is not."""
+    """As JSON would parse the text; a product with a millionth is not."""
     rows = PARSER.parse([b"6,3967,206764314,-;nvidia-nvswitch2: open (major=510)"] * 2, NOBODY)
     assert rows["entities"].to_list() == ['{"uptime_s": 206.764314}'] * 2
 
 
 def test_plain_headers_are_taken() -> None:
-    """The rest is right but slow: what most lines look like must not fall to it."""
+    """The slow path is right as well, but most lines must not need it."""
     plain = [
         *("Jun  1 12:00:00" + tail for tail in TAILS[:3]), "<30>Jun  1 12:00:00 n1 slurmd: error: text",
         "2026-06-01T12:00:00.123456+02:00 n1.example.org systemd-logind[42]: text", "[2026-06-01T12:00:00.123] error: text",

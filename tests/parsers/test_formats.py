@@ -1,4 +1,4 @@
-"""Each framing gives what its header says. All lines here are made up."""
+"""Each framing gives the content of its header. All lines here are synthetic."""
 
 from __future__ import annotations
 

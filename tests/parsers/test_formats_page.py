@@ -17,7 +17,7 @@ def named(section: str) -> set[str]:
 
 
 def test_every_format_is_on_the_page() -> None:
-    #: What a reader of several framings calls its lines.
+    #: The name of the lines of a parser for several framings.
     readers_of_several = {"journald", "tai64n", "stamped"}
     known = {form.name for form in all_formats()} | readers_of_several
     assert named("Lines") - {"time_quality", "leap_second", "future", "dst_fold", "bad_time"} == known

@@ -1,4 +1,4 @@
-"""A stamp of the year 2099 in a line that came today."""
+"""A timestamp of the year 2099 in a line that arrived today."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""One declaration of a header makes a regular expression and a table: both say the same of any line."""
+"""One declaration of a header makes a regular expression and a table: both agree on any line."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HEADERS = {
     "tail": syslog.TAIL, "levelled tail": syslog_tails.LEVELLED_TAIL, "slurm": slurm.FILE_HEADER, "opensm": fabric.OPENSM_HEADER,
     "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER,
 }  # fmt: skip
-#: Fields of which the table takes more than means something: what they mean is decided behind it, for both readers alike.
+#: Fields of which the table accepts more than is valid: their meaning is decided afterwards, for both parsers alike.
 MEANT = {
     "iso": ("2026-06-01T12:00:00Z", "2026-06-01T12:00:00.123456+02:00", "2026-06-01T12:00:00"),
     "level": ("INFO", "ERR", "WARNING"),
 }
-#: What stands behind a header, and what is put into one.
+#: What follows a header, and what is inserted into one.
 BEHIND = ("", "text", " text", "%ETH-5-UP: x", "[15.batch] x", "0", "-", "\u00e9")
 ODD = (
     "",
@@ -51,7 +51,7 @@ ODD = (
 
 
 def scanned(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] | None:
-    """Where the header ends, and the places of the fields that are there; None if it is not."""
+    """The end of the header, and the positions of its fields; None if there is none."""
     buffer = LineBuffer.of_lines([line.encode()])
     fields = np.empty((header_scanner.MOST_FIELDS, 2), np.int64)
     end = header_scanner.scan(buffer.data, LEAD, which.table, fields)
@@ -60,7 +60,7 @@ def scanned(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] 
 
 
 def matched(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] | None:
-    """As :func:`scanned`, by the regular expression of the plain spelling."""
+    """Like :func:`scanned`, by the regular expression of the plain spelling."""
     found = re.compile(which.plain.encode()).match(line.encode())
     if found is None:
         return None
@@ -69,7 +69,7 @@ def matched(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] 
 
 @st.composite
 def lines(draw: Any, which: Header) -> str:
-    """A plain header, perhaps with something odd in the place of some of its characters."""
+    """A plain header, perhaps with something odd in place of some of its characters."""
     line: str = draw(st.from_regex(which.plain, fullmatch=True, alphabet=st.characters(max_codepoint=126)))
     if draw(st.booleans()):
         at, gone = draw(st.integers(0, len(line))), draw(st.integers(0, 2))
@@ -90,7 +90,7 @@ def test_table_and_expression_find_the_same_places(name: str, data: Any) -> None
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_the_general_expression_takes_every_plain_header(name: str, data: Any) -> None:
-    """And sees its fields at the same places."""
+    """It finds the fields at the same positions."""
     which = HEADERS[name]
     line: str = data.draw(st.from_regex(which.plain, fullmatch=True, alphabet=st.characters(max_codepoint=126)))
     for field, values in MEANT.items():

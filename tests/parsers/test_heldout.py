@@ -1,9 +1,9 @@
-"""Lines as drivers, daemons, switches and jobs write them, with the heads they come in: ``heldout.txt``.
+"""Lines as drivers, daemons, switches and jobs write them, with their heads: ``heldout.txt``.
 
-The lines were written, and each was given its event, before anybody looked at what the parser says: they measure the
-catalogue where the catalogue's own examples cannot. A heading ``# family`` opens a group; a line is
-``event[/other event that is right too] || name=value;name=value or - || the whole line as it stands in a file``.
-Lines marked ``other`` are harmless near misses. No line has a known source: all are told by their heads and words.
+The lines were written, and each was given its event, before the parser ran on them: they measure the catalogue where
+the catalogue's own examples cannot. A heading ``# family`` opens a group; a line is ``event[/other event that is right
+too] || name=value;name=value or - || the whole line as in a file``. Lines marked ``other`` are harmless near misses. No
+line has a known source: all are recognised by their heads and words.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_heldout(family: str) -> None:
 
 
 def test_there_is_as_much_harmless_as_harmful() -> None:
-    """A catalogue that calls everything a failure must not pass: the near misses are half of what is measured."""
+    """A catalogue that calls everything a failure must not pass: the near misses are half of the measurement."""
     harmless = sum(case.events == ("other",) for cases in CASES.values() for case in cases)
     assert harmless > 400
     assert sum(map(len, CASES.values())) - harmless > 700

@@ -1,4 +1,4 @@
-"""Host lists: what Slurm writes, what is damaged, and that fold and expand undo each other."""
+"""Host lists: what Slurm writes, what is damaged, and that fold and expand are inverse."""
 
 from __future__ import annotations
 

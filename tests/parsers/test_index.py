@@ -1,4 +1,4 @@
-"""The index answers as trying one entry after another does."""
+"""The index gives the same result as trying one entry after another."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ODD = ("\u017f", "\u212a", "\u0130", "\u0131", "\u00e9", "S", "k", "\n", "\0", "
 def meanings(
     index: PatternIndex, messages: Sequence[str | None], sources: Sequence[str | None]
 ) -> list[tuple[int, Pattern, dict[str, Any]]]:
-    """Row, entry and entities of each message that means something."""
+    """Row, entry and entities of each message that is an event."""
     found = index.find(pl.Series(messages, dtype=pl.String), pl.Series(sources, dtype=pl.String))
     means = {at: (entry, entities) for at, _, entry, entities in found.meanings}
     return [(row, *means[at]) for row, at in zip(found.rows.tolist(), found.which.tolist(), strict=True) if at in means]
 
 
 def messages_of(rng: random.Random, count: int) -> list[str | None]:
-    """Examples and counter-examples: as they are, cut, run together, in other letters, a letter changed."""
+    """Examples and counter-examples: unchanged, cut, concatenated, in another case, with a letter changed."""
     made: list[str | None] = []
     for _ in range(count):
         text = rng.choice(TEXTS)
@@ -62,7 +62,7 @@ def test_the_index_answers_as_the_catalogue(rng: random.Random, count: int, samp
 
 
 def test_literals_that_are_not_ascii() -> None:
-    """A German site's own pattern: found in small and capital letters, with or without ASCII in its literal."""
+    """A German site's own pattern: found in lower and upper case, with or without ASCII in its literal."""
     like = replace(CATALOGUE.entries[0], unless=None, sources=frozenset(), fixed={})
     entries = [
         replace(like, id="a", order=0, literals=("l\u00fcfter",), regexes=(re.compile("(?:L\u00fcfter|\u00e4) \\d", re.IGNORECASE),)),
@@ -75,7 +75,7 @@ def test_literals_that_are_not_ascii() -> None:
 
 
 def test_a_literal_that_its_regex_does_not_need() -> None:
-    """However common the literal and however rare what the regex needs: both must be there."""
+    """However common the literal and however rare what the regex needs: both must be present."""
     like = replace(CATALOGUE.entries[0], unless=None, sources=frozenset(), fixed={}, id="a", order=0)
     entry = replace(
         like,

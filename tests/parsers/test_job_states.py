@@ -1,4 +1,4 @@
-"""Slurm's job states: what each says of a run, and that nothing else lists them."""
+"""Slurm's job states: the meaning of each for a run, and that no other code lists them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from parsers.job_states import (
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
 HOME = ROOT / "parsers" / "job_states.py"
-#: As `job_state_string_compact` of slurm's src/common/slurm_protocol_defs.c prints them.
+#: The output of `job_state_string_compact` in slurm's src/common/slurm_protocol_defs.c.
 COMPACT = {
     "PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED", "CD": "COMPLETED", "CA": "CANCELLED", "F": "FAILED", "TO": "TIMEOUT",
     "NF": "NODE_FAIL", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "OOM": "OUT_OF_MEMORY", "CG": "COMPLETING",
@@ -102,7 +102,7 @@ def lists_of_states(text: str) -> list[int]:
     ('X = (("FAILED", 1), ("TIMEOUT", 2))', False), ('X = ("RUNNING", "other")', False),
 ])  # fmt: skip
 def test_what_counts_as_a_list_of_states(text: str, is_list: bool) -> None:
-    """A table from states to something else is no list of them."""
+    """A mapping from states to something else is no list of them."""
     assert bool(lists_of_states(text)) == is_list
 
 

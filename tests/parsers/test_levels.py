@@ -1,4 +1,4 @@
-"""What lines say themselves of how serious they are, where their headers say nothing."""
+"""The severity that lines themselves state, if their headers do not."""
 
 from __future__ import annotations
 

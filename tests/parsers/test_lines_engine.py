@@ -94,7 +94,7 @@ def test_uptime_counts_from_the_last_boot_that_fits() -> None:
     assert parse(b"[ 86400.0] x", boots=boots)["time"][0] == datetime(2026, 5, 2)
 
 
-@pytest.mark.parametrize("company", [0, 200])  # read by the format, and among many by position
+@pytest.mark.parametrize("company", [0, 200])  # parsed by the format, and among many by position
 def test_numbers_of_a_kernel_record_may_begin_with_zeros(company: int) -> None:
     rows = parse(b"6,007,02345678,-;eth0: link down", *[b"6,1,2,-;text"] * company)
     assert json.loads(rows["entities"][0]).items() >= {"kmsg_seq": 7, "kmsg_usec": 2345678}.items()

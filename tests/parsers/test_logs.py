@@ -1,4 +1,4 @@
-"""The log: one set-up for ours and for what libraries write, which raises into nobody and stays in one line."""
+"""The log: one configuration for ours and for libraries, which raises no error in the caller and stays on one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from parsers import logs
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The set-up of this process as it was, when a test has ended. A test that ran uvicorn may have configured its loggers."""
+    """Restores the configuration of this process after a test. A test that ran uvicorn may have configured its loggers."""
     for name in ("uvicorn", "uvicorn.error"):
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
@@ -85,7 +85,7 @@ def test_small_processes_do_not_load_the_log(module: str) -> None:
 
 
 def test_a_package_that_fails_is_named_on_stderr_where_nobody_set_the_log_up() -> None:
-    """As in a worker process: stdout is for what was asked."""
+    """As in a worker process: stdout is for the requested output."""
     code = (
         "from importlib.metadata import EntryPoint\nfrom parsers import extensions\n"
         "extensions.entry_points = lambda group: [EntryPoint('theirs', 'no_such_module:FORMAT', group)]\n"

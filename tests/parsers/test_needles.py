@@ -1,4 +1,4 @@
-"""The compiled search finds what a search one text after another finds, and reads nothing beyond its rows."""
+"""The compiled search finds what a search one text after another finds, and reads nothing outside its rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def of_words(rng: random.Random, count: int) -> tuple[list[str], list[str | None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_many_texts_that_overlap(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where what is found fills the room for it many times."""
+    """Also if the matches fill their buffer many times."""
     texts, rows = of_words(random.Random(seed), 400)
     want = naive(texts, rows)
     assert found(Needles(texts), rows) == want
@@ -85,7 +85,7 @@ def test_nothing_to_find_and_nowhere() -> None:
 
 
 def test_rows_do_not_run_into_each_other() -> None:
-    """A text that begins in one row and ends in the next is in neither; a column may be part of a longer one."""
+    """A text that begins in one row and ends in the next is in neither; a column may be a slice of a longer one."""
     rows = pl.Series(["abcd", "ab", "cde", "abcde"])[1:]
     at, numbers = Needles(["abcd", "abc", "bcd", "e"]).find(*joined(rows))
     assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == [(1, 3), (2, 0), (2, 1), (2, 2), (2, 3)]
@@ -101,7 +101,7 @@ def test_no_place_outside_the_arrays_is_read(tmp_path: Path) -> None:
         "from test_index import CATALOGUE, meanings, messages_of, PatternIndex;"
         "assert len(meanings(PatternIndex(CATALOGUE), messages_of(random.Random(5), 500), [None] * 500)) > 100"
     )
-    # Its own folder: code that is kept on disk is not checked.
+    # Its own folder: cached code is not checked.
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}  # fmt: skip
     done = subprocess.run([sys.executable, "-c", script, __file__], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

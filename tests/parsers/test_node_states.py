@@ -1,4 +1,4 @@
-"""Slurm's node states: what each spelling says of a node, and that nothing else lists them."""
+"""Slurm's node states: the meaning of each spelling, and that no other code lists them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_word_names_a_state() -> None:
 
 @pytest.mark.parametrize("name", sorted({"DOWN", "DRAIN", "FAIL", "MAINTENANCE"} | POWER_FLAGS))
 def test_the_pattern_finds_the_words_that_the_reader_finds(name: str) -> None:
-    """In DuckDB, over each word alone, with a suffix, behind a base state and before a flag, in both cases."""
+    """In DuckDB, over each word alone, with a suffix, after a base state and before a flag, in both cases."""
     texts = [
         made for word in WORDS for spelled in (word, word.lower())
         for made in (spelled, f"{spelled}*", f"idle+{spelled}", f"{spelled}+CLOUD")
@@ -80,14 +80,17 @@ def test_the_pattern_finds_the_words_that_the_reader_finds(name: str) -> None:
     assert sorted(text for (text,) in found.fetchall()) == sorted(expected) and expected
 
 
-#: Words for what is no node's state as well, with what they are there. A set of these alone is no list of node states.
+#: Words that also mean something other than a node's state, with that meaning. A set of these alone is no list of node
+#: states.
 AMBIGUOUS = {"UP", "UNKNOWN", "DOWN"}
 TESTS = {"startswith", "endswith", "contains", "like", "ilike"}
 
 
 def lists_of_states(text: str) -> list[int]:
-    """Lines on which a source text lists node states (elements of a tuple, list or set; a string of such words only), or looks
-    for one in a text by itself."""
+    """Lines on which a source text lists node states, or compares one with a text.
+
+    A list is a tuple, list or set, or a string of such words only.
+    """
     found = []
     tree = ast.parse(text)
     docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -115,7 +118,7 @@ def lists_of_states(text: str) -> list[int]:
     ('"""DOWN or DRAIN."""', False), ('X = "the node is down"', False), ('X = ("down", "other")', False), ('X = {"down": 1, "drain": 2}', False),
 ])  # fmt: skip
 def test_what_counts_as_a_list_of_states(text: str, is_list: bool) -> None:
-    """A table from states to something else is no list of them."""
+    """A mapping from states to something else is no list of them."""
     assert bool(lists_of_states(text)) == is_list
 
 

@@ -1,4 +1,4 @@
-"""A daemon that truthfully repeats a user's text does not say it: every text of the catalogue in every place where one may stand."""
+"""A daemon that repeats a user's text does not state it: every text of the catalogue in every place where one may be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parsers.patterns import load
 from parsers.record import Origin
 
 HEAD = "Feb 28 16:29:24 n1 "
-#: Where a user's text stands (``@``): a line, the source of its file, and what the line itself may mean besides "other".
+#: Places of a user's text (``@``): a line, the source of its file, and what the line itself may mean besides "other".
 CARRIERS: list[tuple[str, str | None, tuple[str, ...]]] = [
     *((f"{HEAD}kernel: [77.5] {text}", "kernel", own) for text, own in (
         ("evil[42]: segfault at 0 ip 0000 sp 0000 error 4 in @[401000+1000]", ("kernel.segfault",)),
@@ -52,7 +52,7 @@ CARRIERS: list[tuple[str, str | None, tuple[str, ...]]] = [
         ("[9002.batch] task name '@'", ()), ("launch task StepId=9002.0 request from UID:1001 name \"@\"", ("slurm.step_start",)),
     )),
 ]  # fmt: skip
-#: Texts of what a program was called stand at the very head: 15 letters, of which some are a whole message.
+#: Process names are at the very head: 15 letters, some of which are a whole message.
 SHORT = ("eth0: Link down", "ib0: Link down", "Kernel panic", "hsn0: link down")
 NAMES = (
     "@[42]: segfault at 0 ip 0000 sp 0000 error 4 in a[401000+1000]", "@ (4242): Using mlock ulimits for SHM_HUGETLB is deprecated",
@@ -64,7 +64,7 @@ OWN_OF_NAMES = {"kernel.segfault", "kernel.oom_kill", "kernel.hung_task", "kerne
 
 
 def texts() -> list[tuple[str, str]]:
-    """(event, text) of every example of the catalogue that means one."""
+    """(event, text) of every example of the catalogue that is an event."""
     return [
         (entry.event, example.text)
         for entry in load().entries if entry.event != "other"
@@ -87,7 +87,7 @@ def test_no_text_of_the_catalogue_is_logged_out_of_a_quotation(capsys: pytest.Ca
         for (own, event, line, carrier), got, job in zip(cases, rows["event"], rows["job_id"], strict=True):
             tried[event.split(".")[0]] += 1
             if event.startswith("switch.") and got.startswith("switch."):
-                continue  # whoever says it must be a switch: correlator/standing.py
+                continue  # the writer must be a switch: correlator/gather/standing.py
             if got not in ("other", *own) or job not in (None, 9002):
                 received.append((carrier, event, got, job, line))
     with capsys.disabled():
@@ -104,7 +104,7 @@ def test_a_program_named_like_a_message_says_nothing() -> None:
     )
     assert [(got, line) for got, line in zip(rows["event"], lines, strict=True) if got not in OWN_OF_NAMES] == []
     stated = json.loads(rows["entities"][0])
-    assert stated["process"] == "eth0: Link down"  # what it was called is kept
+    assert stated["process"] == "eth0: Link down"  # its process name is kept
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Files are known by their content first, by their path second."""
+"""Files are recognised by their content first, by their path second."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ODD = [
 
 
 def both(texts: list[str], pattern: str) -> tuple[list[bool], list[bool]]:
-    """As few texts are searched, and as many are."""
+    """The results of a search in few texts, and in many."""
     column = pl.Series("text", texts, dtype=pl.String)
     few = regexes.contains(column, pattern).to_list()
     many = regexes.contains(pl.concat([column, pl.Series("text", ["x"] * regexes.MANY)]), pattern)

@@ -1,4 +1,4 @@
-"""What a regex needs is really in everything it matches, and a format's first characters are those it accepts."""
+"""What a regex requires is really in everything it matches, and a format's first characters are those it accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled readers of parts of a line say what the expressions say that they stand for, and never leave the buffer."""
+"""The compiled scanners of pieces of a line equal the expressions they replace, and never leave the buffer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_mnemonics_are_those_of_the_expression(text: str) -> None:
 def test_step_tags_are_those_of_the_expression(text: str) -> None:
     buffer = LineBuffer.of_lines([b"[2026-06-01T12:00:00] [" + text.encode() + b"] x"])
     rows = _rows(buffer)
-    whole = text.partition("]")[0]  # what stands behind the first bracket is no part of the tag
+    whole = text.partition("]")[0]  # what follows the first bracket is not part of the tag
     want = regexes.compiled(rf"^{slurm.STEP_TAG}$").match(whole) is not None and whole == text
     assert (int(rows["tag_length"][0]) == len(text)) == (want and bool(text))
 

@@ -1,4 +1,4 @@
-"""Mistakes in a site's pattern that leave it readable: a severity and a source that do not exist, and lines of another source."""
+"""Mistakes in a site's pattern that leave it readable: an unknown severity or source, and lines of another source."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 from parsers.engine import LineParser
 from parsers.record import Origin
 
-#: Writer -> (what stands in front of its text, the source that a file of it has).
+#: Writer -> (the prefix of its text, the source of its files).
 WRITERS = {
     "kernel": ("Feb 28 16:29:24 n1 kernel: ", None), "syslog": ("Feb 28 16:29:24 n1 healthagent[9]: ", None), "ctld": ("[2026-02-28T16:29:24.123] ", "slurmctld"),
     "slurmd": ("[2026-02-28T16:29:24.123] ", "slurmd"), "job": ("", "job_stdout"), "switch": ("<189>Feb 28 16:29:24 sw1 Ebra: ", "switch"), "raw": ("", None),

@@ -1,4 +1,4 @@
-"""What steers a terminal or hides in a text is shown as an escape."""
+"""Characters that steer a terminal or hide in a text are shown as escapes."""
 
 import json
 import unicodedata
@@ -7,7 +7,7 @@ from parsers.visible import visible
 
 
 def test_no_sign_of_control_or_format_stays() -> None:
-    """All of Unicode: controls, formats, separators of lines, surrogates; tab and newline are no danger."""
+    """All of Unicode: controls, formats, line separators, surrogates; tab and newline are harmless."""
     every = "".join(map(chr, range(0x110000)))
     kept = visible(every)
     turning = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

@@ -1,4 +1,4 @@
-"""A site's patterns are followed while the service runs, and a mistake in them harms nothing."""
+"""A site's patterns are reloaded while the service runs, and a mistake in them does no harm."""
 
 from __future__ import annotations
 

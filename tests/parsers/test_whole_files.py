@@ -1,4 +1,4 @@
-"""Published logs and samples of real machines, when they are beside the repository: no line lost, nearly all understood."""
+"""Published logs and samples of real machines, if they are beside the repository: no line lost, nearly all understood."""
 
 from __future__ import annotations
 

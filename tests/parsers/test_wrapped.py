@@ -1,4 +1,4 @@
-"""Lines inside lines, journalctl's forms, other languages, what log stores answer. All lines here are made up."""
+"""Lines inside lines, journalctl's forms, other languages, answers of log stores. All lines here are synthetic."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ZH = "nvidia-fabricmanager.service: Control process exited, code=exited, status=
         (json.dumps({"message": SYSLOG}), {"event": "nic.link_down", "host": "gx7", "time": AT, "time_quality": "inferred"}),
         ("2026-02-28_17:29:24.250+0100: [E] Remote host 10.2.0.13 in the cluster refused connection.", {"event": "storage.io_error", "unit": "mmfs", "severity": "error", "time": QUARTER}),
         ("(1) Feb28 16:29:24 Worker4 [Connect] >> Connect failed: beegfs-storage st03", {"event": "storage.io_error", "unit": "beegfs", "time": AT}),
-        # What forwarders and loggers of Go write.
+        # Output of forwarders and loggers in Go.
         (f'2026-02-28 17:29:24.250000000 +0100 kern.messages: {{"host":"gx7","ident":"kernel","message":"{DOWN}"}}',
          {"event": "nic.link_down", "host": "gx7", "source": "kernel", "time": QUARTER, "time_quality": "line", "message": DOWN}),
         (f'2026-02-28 17:29:24 +0100 kern: {{"host"=>"gx7", "pid"=>nil, "note"=>"a=>\\e[1m\\x9F", "message"=>"{DOWN}"}}',
@@ -116,7 +116,7 @@ ZH = "nvidia-fabricmanager.service: Control process exited, code=exited, status=
         ),
         ("Feb 28 16:30:00 gx7 slurmd[9]: [2026-02-28T16:29:24.250] [77.0] done with step", {"event": "other", "source": "slurmstepd", "host": "gx7", "job_id": 77}),
         ("2026-02-28T16:29:24Z gx7 slurmd: [2026-02-28T17:29:24.250] error: Unable to register: x", {"source": "slurmd", "time": AT, "time_quality": "line"}),
-        # Behind what grep, pdsh, compose, a mail and quotes put in front.
+        # After prefixes of grep, pdsh, compose, a mail and quotes.
         (f"/var/log/messages-20260301:17:{SYSLOG}", {"event": "nic.link_down", "host": "gx7", "time": AT, "message": DOWN}),
         (f"gx9: [   12.345678] {DOWN}", {"event": "nic.link_down", "host": "gx9", "source": "kernel", "message": DOWN, "uptime_s": 12.345678}),
         (f"gx9  | {SYSLOG}", {"event": "nic.link_down", "host": "gx7", "time": AT}),

@@ -1,4 +1,4 @@
-"""Zones: a column is moved as each of its times is, and nothing else knows the time zone database."""
+"""Zones: a column is converted like each of its times, and no other code knows the time zone database."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_column_is_moved_as_each_of_its_times(walls: list[datetime], name: str
 @given(WALLS, st.sampled_from(NAMES))
 @settings(max_examples=100, derandomize=True, deadline=None)
 def test_there_and_back(moment: datetime, name: str) -> None:
-    """Of the hour that occurs twice, the first pass."""
+    """For the hour that occurs twice, the first pass."""
     zone = zones.find(name)
     assert zone is not None
     back = zones.utc_of(zones.wall_of(moment, zone), zone)

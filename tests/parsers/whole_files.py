@@ -1,9 +1,9 @@
-"""Real files read whole: how many of their lines came out, and how many of those were only kept.
+"""Real files parsed whole: the number of resulting lines, and of those that were only stored.
 
     python tests/parsers/whole_files.py [FOLDER]
 
-Prints for every file below FOLDER (default ``../shared/data/raw`` beside the repository) what it was taken for, its lines,
-its rows, and the share of ``plain`` or unparsed ones.
+Prints for every file below FOLDER (default ``../shared/data/raw`` beside the repository) its recognised kind, its
+lines, its rows, and the share of ``plain`` or unparsed ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READ = datetime(2026, 11, 21)
 
 @dataclass(frozen=True)
 class Reading:
-    """``kept`` says whether every line's bytes can be had back; ``unread`` counts lines nobody understood."""
+    """``kept``: every line's bytes can be restored; ``unread``: the number of lines that were not understood."""
 
     path: Path
     kind: str

@@ -1,4 +1,4 @@
-"""One query that costs more than it looks."""
+"""One query that costs more than it seems to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that cost more than they look, by class. What they have in common: somebody who may only read sent them."""
+"""Queries that cost more than they seem to, by class, all from a user with read access only."""
 
 from tests.queries.attack import Attack
 from tests.queries.attacks_known import KNOWN, doubling_union, nested_lets

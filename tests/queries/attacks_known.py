@@ -1,4 +1,4 @@
-"""The first attacks: what was tried on the code that had no wall, by class."""
+"""The first attacks, tried on the code before it had the wall, by class."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Attacks of a red team, written from outside: what a person with the right to read would try, by class.
+"""Attacks of a red team, written from outside: what a user with read access would try, by class.
 
-Each goes at another mechanism: rows, plans, the text of the query, what Python makes of it, the answer as JSON, what is kept.
+Each targets another mechanism: rows, plans, the text of the query, Python bodies, the answer as JSON, caches.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.queries.attack import Attack
 
 
 def _doubled(first: str, step: str, times: int, last: str) -> str:
-    """``let``s that each read the one before: ``step`` names it ``T``."""
+    """``let``s that each use the one before: ``step`` names it ``T``."""
     lets = "".join(f"let t{n} = {step.replace('T', f't{n - 1}')};\n" for n in range(1, times + 1))
     return f"let t0 = {first};\n{lets}t{times} | {last}"
 
@@ -22,7 +22,7 @@ def _repeated(first: str, step: str, times: int, last: str) -> str:
 
 
 def _listed(what: str, times: int, between: str = ", ") -> str:
-    """``#`` stands for the number."""
+    """``#`` is replaced by the number."""
     return between.join(what.replace("#", str(n)) for n in range(times))
 
 

@@ -28,7 +28,7 @@ def session() -> Any:
 
 
 def load(tables: dict[str, Any], cell: Any) -> Catalog:
-    """The tables of a case in place of those of the case before."""
+    """Replaces the tables of the previous case by those of this one."""
     made = {}
     for name, table in tables.items():
         columns = ", ".join(f'"{n}" Nullable({TYPES[PHYSICAL[k]]})' for n, k in table["columns"])
@@ -48,7 +48,7 @@ def run(text: str, catalog: Catalog, now: datetime | None = None) -> Result:
 
 
 def probe(one: Compiled) -> list[tuple[Any, ...]]:
-    """The rows of a part of a query, for operators whose columns depend on them."""
+    """The rows of a subquery, for operators whose columns depend on them."""
     table = answer(one).table
     return list(zip(*(table.column(i).to_pylist() for i in range(table.num_columns)), strict=True))
 
@@ -60,7 +60,7 @@ def answer(one: Compiled) -> Result:
     except (
         RuntimeError
     ) as problem:  # chdb has two classes of one name; the one that is raised is not the one it exports
-        session().query("SELECT 1", "Arrow")  # what a broken answer left behind would stand before the next one
+        session().query("SELECT 1", "Arrow")  # the rest of a broken answer would precede the next one
         raise KqlRuntimeError(f"the query stopped while running: {problem}") from None
     table = pa.ipc.open_file(pa.BufferReader(stated.bytes())).read_all()
     columns = [(c.name, c.type) for c in one.columns]

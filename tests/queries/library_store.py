@@ -1,4 +1,4 @@
-"""A store for the saved queries: real captures, each as a cluster of its own, and a little of what they do not have."""
+"""A store for the saved queries: real captures, each as a cluster of its own, and some additions that they lack."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FILES = {
 
 
 def build(*names: str) -> DuckStore:
-    """These captures, or MAIN and FILES without any, in memory and with conclusions drawn."""
+    """A store in memory of these captures, or MAIN and FILES without any, with conclusions."""
     store = open_store(None)
     for name in names or MAIN:
         Ingest(store, parser=line_parser()).run([CAPTURES / name])

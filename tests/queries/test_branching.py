@@ -1,4 +1,4 @@
-"""fork and facet give several tables; the last is the answer, the others stand before it."""
+"""fork and facet give several tables; the last is the answer, the others precede it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTS = """let Hosts = datatable(Host:string, Rack:string, Errors:long)
 
 
 def tables(text: str) -> list[tuple[str, list[str], list[list[Any]]]]:
-    """Name, columns and rows of every table of an answer; rows in an order of their own."""
+    """Name, columns and rows of every table of an answer; rows sorted."""
     answer = run(duckdb.connect(), HOSTS + text)
     return [(one.name, [n for n, _ in one.columns], sorted(one.rows, key=str)) for one in [*answer.others, answer]]
 

@@ -1,7 +1,7 @@
-"""Golden cases of our own, the conformance cases where they are at hand, and the page about the language.
+"""Golden cases of our own, the conformance cases if they are available, and the page about the language.
 
 A golden case is a folder: query.kql, tables.json, expected.json. `KQL_REWRITE=1 pytest tests/queries/test_cases.py`
-writes expected.json anew; look at the difference before you keep it.
+rewrites expected.json; look at the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def database(tables: dict[str, Any]) -> tuple[duckdb.DuckDBPyConnection, Catalog]:
-    """The tables of a case in place of those of the case before."""
+    """Replaces the tables of the previous case by those of this one."""
     con = connection()
     con.execute("DROP SCHEMA IF EXISTS kql CASCADE")
     con.execute("CREATE SCHEMA kql")
@@ -87,13 +87,13 @@ def test_golden(folder: Path) -> None:
 
 
 def bare(cell: Any) -> Any:
-    """A dynamic, or the text a page shows for it, without quotation marks and blanks."""
+    """A dynamic, or its text on a page, without quotation marks and blanks."""
     text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
     return re.sub(r"[\s\"']", "", text)
 
 
 def is_json(cell: Any) -> bool:
-    """Whether what looks like an array or a bag can be read as one."""
+    """Can what looks like an array or a bag be parsed as one?"""
     if isinstance(cell, str) and cell.strip()[:1] in ("[", "{"):
         try:
             json.loads(cell)
@@ -103,8 +103,11 @@ def is_json(cell: Any) -> bool:
 
 
 def comparable(output: list[list[Any]], rows: list[list[Any]]) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Both answers so that what a page prints can be met: its HTML entities decoded; and columns where it prints an array
-    or a bag that is no JSON (``[yes, no]``) without quotation marks, on both sides."""
+    """Normalises both answers so that a page's output can be compared.
+
+    HTML entities are decoded. Columns where the page prints an array or a bag that is no JSON (``[yes, no]``) lose
+    their quotation marks, on both sides.
+    """
     output = [[html.unescape(c) if isinstance(c, str) else c for c in row] for row in output]
     shown = {place for row in output for place, c in enumerate(row) if not is_json(c)}
     output, rows = ([[bare(c) if n in shown else c for n, c in enumerate(row)] for row in t] for t in (output, rows))

@@ -1,4 +1,4 @@
-"""`render`: which columns a chart is drawn of, and what is refused. The rows are those of the query without it."""
+"""`render`: which columns a chart uses, and what is refused. The rows are those of the query without it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chart_of(text: str) -> Chart | None:
 
 CASES: dict[str, tuple[Any, ...]] = {
     f"{BY_TIME} | render timechart": ("Time", ["n", "hosts"], ["Source"]),
-    # The axis of time is found wherever it stands; another chart's axis is the first column.
+    # The axis of time is found in any position; another chart's axis is the first column.
     f"{BY_TIME} | project Source, n, Time | render linechart": ("Time", ["n"], ["Source"]),
     f"{BY_TIME} | project Source, n, Time | render barchart": ("Source", ["n"], []),
     f"{BY_TIME} | render timechart with (ycolumns = hosts, n, series = Source)": ("Time", ["hosts", "n"], ["Source"]),

@@ -30,7 +30,7 @@ TIER_1, ALL = 0.95, 0.84
 
 
 def nearly(got: Any, wanted: Any) -> bool:
-    """Equal, reals to 12 digits: the engines add them up in another order."""
+    """Equal, reals to 12 digits: the engines sum them in another order."""
     if isinstance(got, float) and isinstance(wanted, (float, int)):
         return got == pytest.approx(wanted, rel=1e-12, abs=1e-12)
     if isinstance(got, list) and isinstance(wanted, list):
@@ -41,7 +41,7 @@ def nearly(got: Any, wanted: Any) -> bool:
 
 
 def same_rows(got: list[list[Any]], wanted: list[list[Any]], ordered: bool) -> bool:
-    """Rows in order where the query gives them one."""
+    """Rows in order if the query orders them."""
     if ordered:
         return nearly(got, wanted)
     return nearly(sorted(got, key=repr), sorted(wanted, key=repr))
@@ -63,7 +63,7 @@ def test_golden(folder: Path) -> None:
     query = (folder / "query.kql").read_text()
     catalog = clickhouse_session.load(json.loads((folder / "tables.json").read_text()), stored)
     if folder.name in REASONS:
-        # A gap that closes fails here: take it off the list.
+        # A gap that closes fails here: remove it from the list.
         with pytest.raises((CannotExpress, NotImplementedYet), match=REASONS[folder.name]):
             clickhouse_session.run(query, catalog, NOW)
         return
@@ -141,7 +141,7 @@ def test_what_it_cannot_do_is_refused_by_name(query: str, kind: type[KqlError], 
 
 
 def test_positions_follow_the_sort_on_many_rows() -> None:
-    """The order must survive from one step to the next where several threads work."""
+    """The order must survive from one step to the next if several threads work."""
     query = """range x from 1 to 300000 step 1 | extend k = x * 7919 % 300007 | sort by k asc
         | extend n = row_number(), before = prev(k) | where isnotnull(before)
         | summarize rows = count(), wrong = countif(k < before), least = min(n), most = max(n)"""
@@ -149,7 +149,7 @@ def test_positions_follow_the_sort_on_many_rows() -> None:
 
 
 def test_a_third_party_engine_changes_one_word() -> None:
-    """An engine is a table: a derived one spells one word differently and takes the rest as it is."""
+    """An engine is a table: a derived one spells one word differently and inherits the rest."""
     words = CLICKHOUSE.words | {"lower": "lowerAscii(<0>)"}
     mine = Engine("mine", ClickHouseDialect, words, types=CLICKHOUSE.types, out=CLICKHOUSE.out)
     (one,) = compile_script("print tolower('ABC')", Catalog({}), engine=mine)

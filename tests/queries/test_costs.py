@@ -1,4 +1,4 @@
-"""What a function is declared to cost is what the wall makes of it: linear ones run beside the store, the others do not."""
+"""A function's declared cost decides where it runs: linear ones beside the store, the others behind the wall."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queries.kql.functions.declaration import Cost, Kind
 from queries.kql.functions.registry import registry
 from queries.kql.probes import CATALOG, examples
 
-#: Of these, the first way to call them that comes to mind is one that reads text, which only the wall may.
+#: For these, the most obvious call reads text, which only the wall may do.
 LINEAR_IN = {
     "format_datetime": "X | extend y = format_datetime(T, 'd')",
     "make_datetime": "X | extend y = make_datetime(2026, L, 1)",
@@ -64,7 +64,7 @@ SITE = (
         ("X | extend y = 1 + quick(S) + slow(S)", True),
         ("X | where slow(S) > 1 | count", True),
         ("X | summarize max(slow(S))", True),
-        ("X | extend y = quick(strrep(S, 3))", True),  # linear itself, of something that is not
+        ("X | extend y = quick(strrep(S, 3))", True),  # linear itself, with an argument that is not
     ],
 )
 def test_the_cost_of_a_site_function_says_where_its_query_runs(query: str, behind: bool, installed: Install) -> None:  # noqa: F811
@@ -73,7 +73,7 @@ def test_the_cost_of_a_site_function_says_where_its_query_runs(query: str, behin
 
 
 def test_a_slow_step_is_not_taken_for_one_beside_the_store(installed: Install) -> None:  # noqa: F811
-    """Only what reads the store stays there, what the function makes of the rows does not."""
+    """Only what reads the store stays there, not what the function makes of the rows."""
     installed("from queries.kql.functions.declaration import LINEAR\n" + SITE)
     (statement,) = compile_script("X | where L > 1 | extend y = slow(S) | where y > 2", CATALOG)
     assert statement.cut is not None

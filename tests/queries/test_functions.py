@@ -1,4 +1,4 @@
-"""Functions whose bodies are Python, and operators beyond the everyday ones, by values that can be checked by hand."""
+"""Functions whose bodies are Python, and less common operators, by values that can be checked by hand."""
 
 from __future__ import annotations
 

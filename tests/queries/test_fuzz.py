@@ -1,6 +1,6 @@
-"""Random queries, from the grammar and from bytes: nothing but an answer or a KqlError comes out, in bounded time.
+"""Random queries, from the grammar and from bytes: each gives an answer or a KqlError, in bounded time.
 
-KQL_FUZZ_EXAMPLES=5000 looks longer than the default of each test.
+KQL_FUZZ_EXAMPLES=5000 searches longer than the default of each test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tables() -> tuple[duckdb.DuckDBPyConnection, Catalog]:
 
 
 def wrong(text: str) -> str | None:
-    """What is wrong with the answer to a text: rows, or an error in KQL's words, are right."""
+    """What is wrong with the answer to a text: rows, or an error in KQL's terms, are right."""
     con, catalog = tables()
     try:
         rows = run(con, text, catalog=catalog, timeout_s=10, max_rows=50).rows

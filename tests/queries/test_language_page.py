@@ -1,4 +1,4 @@
-"""The page about the language, and the examples on which it rests: found once for both."""
+"""The page about the language, and the examples on which it is based: computed once for both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "kql.md"
 
 
 def test_every_function_and_operator_has_an_example_that_binds() -> None:
-    """What the page says of engines rests on these."""
+    """The page's statements about engines rest on these."""
     without = {n for queries in examples().values() for n, query in queries.items() if query is None}
     assert not without
     assert set(OPERATORS) == set(examples()["operators"]) == answered(DUCKDB, "operators")

@@ -1,4 +1,4 @@
-"""Every saved query has its header, and says on real captures what is true of them."""
+"""Every saved query has its header, and gives the true answer on real captures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from queries import saved
 from queries.kql import run
 from store.duckdb.store import DuckStore
 
-#: name -> (captures, parameters, a part of a row that must be among the answer's rows, least number of rows).
-#: No captures: the night of one cluster and what is made up beside it. What the rows say stands in each capture's
-#: truth.json, in sacct's own words, or in the lines of library_store.
+#: name -> (captures, parameters, a subset of a row that must be in the answer, minimum number of rows). No captures:
+#: the night of one cluster and the synthetic additions. The contents of the rows are from each capture's truth.json,
+#: from sacct, or from the lines of library_store.
 EXPECTED: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, Any], int]] = {
     "backfill": ((), {}, {"Scheduler": "backfill"}, 1),
     "blind_periods": ((), {}, {"Host": "gx01", "Silent": "00:19:40"}, 1),
@@ -94,7 +94,7 @@ def store_of(names: tuple[str, ...]) -> DuckStore:
 
 
 def matches(row: dict[str, Any], part: dict[str, Any]) -> bool:
-    """Texts may go on behind what is expected of them."""
+    """Texts may continue after the expected prefix."""
     return all(
         str(row[k]).startswith(v) if isinstance(v, str) and k in ("Message", "Sample") else row[k] == v
         for k, v in part.items()

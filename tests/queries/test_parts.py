@@ -1,4 +1,4 @@
-"""What runs behind the wall is put together from the parts of one compiled statement: each is what it is when compiled alone."""
+"""What runs behind the wall is assembled from pieces of one compiled statement: each equals its own compilation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUERIES = {
 
 
 def with_values(sql: str, values: list[Any]) -> str:
-    """A statement with each value where its number stands: the numbers themselves may differ."""
+    """A statement with each value in place of its number: the numbers themselves may differ."""
     return re.sub(r"\$(\d+)", lambda found: f"<{values[int(found[1]) - 1]!r}>" if int(found[1]) <= len(values) else found[0], sql)  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""basket, autocluster and diffpatterns beside their definitions, spelled out row by row in Python."""
+"""basket, autocluster and diffpatterns compared with their definitions, written row by row in Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(rows: list[Row], call: str) -> list[list[Any]]:
 
 
 def every(rows: list[Row]) -> Counter[Pattern]:
-    """Each pattern that some row has, and how many have it."""
+    """Each pattern that some row has, and the number of such rows."""
     found: Counter[Pattern] = Counter()
     for row in rows:
         for size in range(1, len(row) + 1):
@@ -48,7 +48,7 @@ def size(pattern: Pattern) -> int:
 
 
 def peaks(scores: dict[Pattern, tuple[float, int]]) -> set[Pattern]:
-    """The patterns that no neighbour of the same side outdoes."""
+    """The patterns with no better neighbour of the same side."""
 
     def beaten(one: Pattern, other: Pattern) -> bool:
         steps = [(a, b) for a, b in zip(one, other, strict=True) if a != b]

@@ -1,4 +1,4 @@
-"""What reading and binding a query may cost: it is refused before, or given up, and nothing of it stays behind."""
+"""What parsing and binding a query may cost: it is refused before, or aborted, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_costs_too_much_to_read_is_refused(kql: str, said: str | None) -> N
     "union " + ", ".join(["Logs"] * 200) + " | count",
 ])  # fmt: skip
 def test_reading_ends_when_its_work_is_used_up(kql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the work is: the clock of the thread is asked all along."""
+    """Wherever the work is: the clock of the thread is read throughout."""
     assert compile_script(kql, CATALOG)
     monkeypatch.setattr(budget, "MOST_CPU_S", 0.0)
     parser._KEPT.__init__()  # type: ignore[misc]
@@ -51,7 +51,7 @@ def test_reading_ends_when_its_work_is_used_up(kql: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("opening", ["'", '"', "@'", '@"', "h'", "```", "~~~"])
 def test_a_text_without_an_end_is_looked_at_once(opening: str) -> None:
-    """Each of its quotes could begin a text of its own; trying each to the end took a minute, in which nobody was served."""
+    """Each of its quotes could begin a string; trying each to the end took a minute, in which no request was served."""
     text = f"print {opening}" + ("\\'" if opening == "'" else "x") * 1_000
     for pattern in (re.compile(f"{STRING}|{UNCLOSED}"), parser._WORD, re.compile(parser._BRACKETS)):
         assert [m[0] for m in pattern.finditer(text) if m[0] != "print"] == [text[6:]]

@@ -1,4 +1,4 @@
-"""What is refused, where the error points, and that nothing but KqlError comes out."""
+"""What is refused, where the error points, and that only KqlError is raised."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_stopped_the_reading_is_named(text: str, column: int, said: str, su
     assert (caught.value.column, caught.value.suggestion) == (column, suggestion)
 
 
-#: R18, by Kusto's page of `serialize`: what settles the order of rows, what loses it, what keeps it as it was.
+#: R18, by Kusto's page on `serialize`: what fixes the order of rows, what loses it, what keeps it.
 SETTLE = ("sort by Time", "order by Time asc", "top 5 by Time", "serialize", "getschema", "top-hitters 3 of Host")
 LOSE = ("summarize n = count() by Host", "distinct Host", "join kind=inner Jobs on JobId", "sample 5", "count",
         "make-series count() on Time step 1h", "sample-distinct 2 of Host", "evaluate narrow()")  # fmt: skip
@@ -141,7 +141,7 @@ def test_r18_serialize_itself_and_the_items_of_a_row_are_in_order() -> None:
     ("text", "column"),
     [
         ("Events | project Host, Host", 24),
-        ("Events | project Host, tostring(Host)", 24),  # the column as it is
+        ("Events | project Host, tostring(Host)", 24),  # the column unchanged
         ("Events | project tolong(JobId), JobId", 33),
         ("Events | project a = Host, a = Event", 28),
         ("Events | distinct Host, Host", 25),
@@ -196,7 +196,7 @@ def test_a_query_shuts_the_database_off_from_files() -> None:
     con = duckdb.connect()
     con.register("arrow", pa.table({"a": [1, 2]}))
     run(con, "print 1")
-    assert con.execute("SELECT sum(a) FROM arrow").fetchall() == [(3,)]  # what the store's writer needs
+    assert con.execute("SELECT sum(a) FROM arrow").fetchall() == [(3,)]  # needed by the store's writer
     with pytest.raises(duckdb.PermissionException):
         con.execute("SELECT * FROM read_csv('/etc/hostname')")
     with pytest.raises(duckdb.Error):
@@ -220,7 +220,7 @@ def test_a_query_locks_the_configuration(change: str) -> None:
     run(con.cursor(), "print 2")
     with pytest.raises(duckdb.InvalidInputException, match="locked"):
         con.cursor().execute(f"SET {change}")
-    con.execute("SET wal_autocheckpoint = '1TB'")  # what the correlator changes for its own commits
+    con.execute("SET wal_autocheckpoint = '1TB'")  # changed by the correlator for its own commits
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_bad_regular_expression_of_the_data_is_named_too() -> None:
     ],
 )
 def test_a_pattern_takes_no_more_time_than_its_text_is_long(text: str, found: list[object]) -> None:
-    # With an engine that goes back and forth the time doubles with each letter: this test would never end.
+    # With a backtracking engine the time doubles with each letter: this test would never end.
     assert run(duckdb.connect(), f"let s = '{'a' * 60}b'; {text}").rows == [found]
 
 
@@ -386,6 +386,6 @@ def test_what_is_not_answered_says_what_answers_nearly_the_same(text: str, inste
 
 
 def test_what_is_suggested_instead_is_not_answered_itself() -> None:
-    """An entry that has become needless is to go."""
+    """An entry that has become unnecessary must be removed."""
     known = {*OPERATORS, *PLUGIN_BUILDERS, *registry().callable(), *registry().aggregates}
     assert not set(INSTEAD) & known

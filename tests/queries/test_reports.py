@@ -1,4 +1,4 @@
-"""Reports: right counts over the real captures, honest words over an empty store, and nothing unescaped on a page."""
+"""Reports: right counts over the real captures, honest texts over an empty store, and nothing unescaped on a page."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def empty() -> Iterator[DuckStore]:
 
 @pytest.fixture
 def small(empty: DuckStore) -> DuckStore:
-    """Three links lost, one reboot in between, two drains, and jobs of a user who means harm."""
+    """Three links lost, one reboot in between, two drains, and jobs of a malicious user."""
     state = {"cluster": "c1", "host": "n3", "until": None, "reason": None, "actor": None, "source": "poll"}
     empty.replace_model({
         "runs": pl.DataFrame([
@@ -207,7 +207,7 @@ def test_an_empty_store_gives_a_report_that_says_so(empty: DuckStore) -> None:
 
 
 class Tags(HTMLParser):
-    """Which elements a page has, whether all are closed, and what it would load."""
+    """The elements of a page, whether all are closed, and what it would load."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -284,7 +284,7 @@ def test_wrong_names_are_refused_with_the_right_ones(empty: DuckStore) -> None:
 
 
 class Entry:
-    """As ``importlib.metadata`` gives it."""
+    """The interface of ``importlib.metadata``."""
 
     def __init__(self, name: str, found: object) -> None:
         self.name = self.value = name

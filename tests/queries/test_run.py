@@ -1,4 +1,4 @@
-"""What running adds to compiling: answers as JSON, texts compiled once, statements stopped in time."""
+"""Running, beyond compiling: answers as JSON, texts compiled once, statements stopped in time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_cells_are_json_of_their_type(kind: str, column: Any, expected: list[Any
 
 @pytest.mark.parametrize("most", [0, 1, 7, 50, 388_893, 10_000_000])
 def test_text_of_an_answer_ends_at_its_bytes(most: int) -> None:
-    """Pieces of rows put together are the text of all rows, as far as they fit."""
+    """Pieces of rows put together equal the text of all rows, as far as they fit."""
     table = pa.table({"n": list(range(300_000))})
     made = document([("n", "long")], table, most)
     rows = json.loads(dumps(made.body))["rows"]
@@ -86,7 +86,7 @@ KEPT = [
     ("print now()", None, False),
     ("Logs | where Time > ago(1h)", None, False),
     ('Logs | where Message has "rare"', None, False),  # the blocks that can match are part of it
-    ('print d = dynamic({"a":1}) | evaluate bag_unpack(d)', None, False),  # the data names the columns
+    ('print d = dynamic({"a":1}) | evaluate bag_unpack(d)', None, False),  # the column names come from the data
     ("declare query_parameters(t:datetime); print t", {"t": datetime(2026, 1, 1)}, False),
 ]
 
@@ -142,7 +142,7 @@ def test_deadlines_fire_in_their_order_and_only_while_they_stand() -> None:
     with Deadline(late, begun + 3600), Deadline(soon, begun + 2 * AGAIN_S) as second:  # type: ignore[arg-type]
         assert soon.interrupted.wait(120) and second.fired
         soon.interrupted.clear()
-        assert soon.interrupted.wait(120)  # again, until it ends
+        assert soon.interrupted.wait(120)  # repeatedly, until it ends
     assert not done.interrupted.is_set() and not late.interrupted.is_set()
 
 

@@ -1,4 +1,4 @@
-"""Answers on a terminal: a table where there is room, else field by field, and nothing cut."""
+"""Answers on a terminal: a table if there is room, else field by field, and nothing cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of installed packages: the example of docs/extending.md, and what happens to packages that are wrong.
+"""Functions of installed packages: the example of docs/extending.md, and the handling of invalid packages.
 
 Packages are real: a module and its metadata in a folder of the path.
 """

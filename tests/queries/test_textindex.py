@@ -1,4 +1,4 @@
-"""Text filters take lines away only where the conditions would: every answer is that of the whole table."""
+"""Text filters only remove lines that the conditions would: every answer equals that of the whole table."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ OPERATORS = [
 def test_random_lines_and_random_conditions(
     closed: list[list[str]], fresh: list[str], conditions: list[tuple[str, str]], either: bool
 ) -> None:
-    """Several closed segments, lines of none, every operator, letters that fold strangely."""
+    """Several closed segments, lines outside them, every operator, letters with special case folding."""
     with open_store(None) as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr("queries.kql.textindex.WORTH_IT", 1.0)
         for texts in closed:
@@ -230,7 +230,7 @@ def test_random_lines_and_random_conditions(
 
 
 def test_no_line_is_missed_or_reported_twice_while_segments_close() -> None:
-    """A query sees lines before or after they were moved into a segment, whatever it runs beside."""
+    """A query sees lines before or after they were moved into a segment, whatever runs concurrently."""
     with open_store(None) as made:
         stored, failed = [0], []
         done = threading.Event()

@@ -1,4 +1,4 @@
-"""Columns that nobody reads are not in the SQL; those that only a template or a star reads stay."""
+"""Columns that no later step reads are not in the SQL; those that only a template or a star reads stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def statement(query: str) -> str:
         ("Logs | sort by Time | take 3 | project Host", ["Time", "Host"], ["Message"]),
         ("Logs | join kind=leftouter (Events | where Severity == 'x') on Host | project Device", ["Severity"], ["File"]),
         ("Logs | where Message has 'x' | extend Long = strlen(Message) | summarize max(Long)", ["Message"], ["Unit"]),
-        # Each row of these depends on all columns, or a star takes them.
+        # Each row of these depends on all columns, or a star selects them.
         ("Logs | distinct * | count", ["Host", "Fields", "Line"], []),
         ("Logs | project Host, Unit, File | distinct Host, Unit | project Host", ["Unit"], ["File"]),
         ("Logs | sort by Time asc | scan declare (N:long = 0) with (step a: true => N = 1;) | project N", ["Host"], []),

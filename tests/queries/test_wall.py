@@ -1,4 +1,4 @@
-"""Behind the wall: what is cut, that answers stay the same, and that time, memory and bytes have ends."""
+"""Behind the wall: what is cut, that answers stay the same, and that time, memory and bytes are limited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from queries.kql.wall.judging import cheap
 from queries.kql.wall.memory import Shares, memory_budget
 from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
 
-#: An attack may take so long in all: the limit is a second, and the machine may be busy with other things.
+#: The maximum time of an attack: the limit is a second, and the machine may be busy with other things.
 LIMIT_S, PATIENCE_S = 1.0, 30.0
 LOGS = Table("Logs", (Column("Time", "datetime"), Column("Host", "string"), Column("Message", "string"), Column("Line", "long"),
                       Column("Fields", "dynamic")), 'kql."Logs"')  # fmt: skip
@@ -104,7 +104,7 @@ HOGS = {
 
 
 def _private(pid: int) -> int:
-    """Bytes that would come back if the process ended."""
+    """Bytes that would be freed if the process ended."""
     try:
         reported = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -116,7 +116,7 @@ def _private(pid: int) -> int:
 def test_memory_has_an_end_and_is_reported(
     store: duckdb.DuckDBPyConnection, kql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the forked process has to itself is never above the budget: the kernel gives it no more."""
+    """The forked process's private memory never exceeds the budget: the kernel grants no more."""
     monkeypatch.setenv("FAULTLINE_QUERY_MEMORY", "256MB")
     remote_query.FORKER.start()
     assert remote_query.FORKER._process is not None
@@ -157,7 +157,7 @@ def test_a_memory_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_rows_of_a_large_answer_are_fetched_as_they_are_asked_for(store: duckdb.DuckDBPyConnection) -> None:
-    """An answer of 100 GB ends at its bytes, beside the store and behind the wall; nobody holds it whole."""
+    """An answer of 100 GB ends at its byte limit, beside the store and behind the wall; it is never held whole."""
     wide = "Logs | join kind=inner (Logs) on Host | project Message, Message1"
     for kql in (wide, wide + " | extend a = strrep(Message, 20)"):
         result = _ask(store, kql, max_rows=1_000_000_000, max_bytes=2**20, timeout_s=120)

@@ -1,4 +1,4 @@
-"""What stands around the one real incident of ``fixture.py``: states, settings, an attack, a wide and a dense incident."""
+"""The context of the one real incident of ``fixture.py``: states, settings, an attack, a wide and a dense incident."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def hostile(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def dense(con: duckdb.DuckDBPyConnection, count: int) -> None:
-    """Many more context events on gpu01 and ctl, to see that the axis stays fluent."""
+    """Many more context events on gpu01 and ctl, to test that the axis stays responsive."""
     start = datetime.fromisoformat(DAY + "00:30:10")
     rows = [
         (

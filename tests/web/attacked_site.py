@@ -1,6 +1,6 @@
-"""A real service that is attacked with queries, those who use it meanwhile, and what is measured.
+"""A real service under attack with queries, its other users, and the measurements.
 
-Beside each attack lines come in, another person asks small queries, signs in, and looks at a page.
+Beside each attack lines come in, another user sends small queries, signs in, and loads a page.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ LIMIT_S = 3.0
 LINES = 4_000
 BUDGET = 512 * 10**6
 PASSWORD = "a password to try"
-#: What the client waits for an answer before it calls the service dead.
+#: How long the client waits for an answer before it considers the service dead.
 PATIENCE_S = 90.0
-#: Times without an attack in which is measured what lines, pages and small queries take by themselves.
+#: Periods without an attack in which the baseline of lines, pages and small queries is measured.
 WINDOWS = 8
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that no file holds. ``whole``: of all processes, each page once; ``query``: of the forked process that has the
-    most to itself."""
+    """Bytes that no file backs.
+
+    ``whole``: of all processes, each page once; ``query``: of the forked process with the most private memory.
+    """
 
     whole: int = 0
     query: int = 0
@@ -57,7 +59,7 @@ def _bytes(pid: int, *names: str) -> int:
 
 @dataclass
 class Beside:
-    """What others saw: the longest wait for each thing, in seconds, and how often it was asked."""
+    """The experience of other users: the longest wait for each operation, in seconds, and its count."""
 
     longest: dict[str, float] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class Beside:
 
 
 class Site:
-    """The service, those who use it, and what it measures."""
+    """The service, its users, and the measurements."""
 
     def __init__(self, folder: Path) -> None:
         users = str(folder / "users.toml")
@@ -92,7 +94,7 @@ class Site:
         ]  # fmt: skip
 
     def begin(self) -> None:
-        """The others begin; what the service takes for them alone is measured first, over times as long as an attack's."""
+        """Starts the others; first measures the service with only them, over periods as long as an attack's."""
         for thread in self._threads:
             thread.start()
         for _ in range(WINDOWS):
@@ -102,7 +104,7 @@ class Site:
             self.alone = max(self.alone, self.most.whole - before.whole)
 
     def mark(self) -> Memory:
-        """What is taken now; from here on the most is looked for."""
+        """The present memory; from here on the maximum is recorded."""
         self.beside, self.most = Beside(), self.memory()
         return self.most
 
@@ -120,14 +122,14 @@ class Site:
         sent = json.dumps({"query": kql, "timeout_s": LIMIT_S, **body}).encode()
         began = time.monotonic()
         status, answer, _ = self.service.request("POST", "/api/v1/query", sent, self.as_(name), PATIENCE_S)
-        self.waited = time.monotonic() - began  # not for this process to read 64 MiB of JSON
+        self.waited = time.monotonic() - began  # this process need not read 64 MiB of JSON
         try:
             return status, json.loads(answer)
         except ValueError:
             return status, {}
 
     def memory(self) -> Memory:
-        """Of the service and of all it started, what they share counted once."""
+        """Memory of the service and all its children, shared pages counted once."""
         assert self.service.process is not None
         parents: dict[int, int] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -193,7 +195,7 @@ class Site:
 
 
 def attacked_site(folder: Path) -> Iterator[Site]:
-    """For a fixture: the site with lines to attack, at work."""
+    """For a fixture: the site with lines to attack, running."""
     made = Site(folder)
     try:
         # Lines to attack, some of them long.
@@ -222,13 +224,13 @@ def attacked_site(folder: Path) -> Iterator[Site]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one attack did."""
+    """The effect of one attack."""
 
     name: str
     seconds: float
     status: int
     detail: str
-    memory: Memory  # above what there was before
+    memory: Memory  # above the baseline
     beside: Beside
 
     def line(self) -> str:
@@ -252,7 +254,7 @@ def attacked(site: Site, attack: Attack) -> Seen:
 
 
 def judged(site: Site, attacks: list[Attack], say: Callable[[str], None]) -> list[Seen]:
-    """Sends each attack and asserts, behind the last, that the limits held and that the others got what they asked for."""
+    """Sends each attack and asserts, after the last, that the limits held and that the others were served."""
     late, fat, waited, wrong, broken = [], [], [], [], []
     every = []
     for attack in attacks:
@@ -262,7 +264,7 @@ def judged(site: Site, attacks: list[Attack], say: Callable[[str], None]) -> lis
         assert site.service.process is not None and site.service.process.poll() is None, (
             f"{seen.name}: the service is gone"
         )
-        # A machine that others use is as slow for this as for the simplest request.
+        # A busy machine is as slow for this as for the simplest request.
         slack = 2 * seen.beside.longest.get("health", 0.0)
         late += [seen.name] if seen.seconds > LIMIT_S + 1 + slack else []
         if seen.memory.whole > BUDGET * 1.1 + site.alone or seen.memory.query > BUDGET * 1.1:
@@ -276,7 +278,7 @@ def judged(site: Site, attacks: list[Attack], say: Callable[[str], None]) -> lis
 
 
 def summary(site: Site, every: list[Seen]) -> str:
-    """One line: how many, and the worst of each."""
+    """One line: the number, and the worst of each."""
     statuses = [one.status for one in every]
     slowest, largest = max(every, key=lambda one: one.seconds), max(every, key=lambda one: one.memory.whole)
     forked = max(one.memory.query for one in every)

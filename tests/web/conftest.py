@@ -46,8 +46,11 @@ def wide_site() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser_thread() -> Iterator[ThreadPoolExecutor]:
-    """Playwright keeps an event loop running in the thread that starts it. In the main thread, every later test that runs a loop
-    of its own would fail; so the browser and the tests that use it have a thread to themselves."""
+    """The thread of the browser and its tests.
+
+    Playwright keeps an event loop running in the thread that starts it. In the main thread, every later test that runs
+    its own loop would fail.
+    """
     with ThreadPoolExecutor(1, thread_name_prefix="browser") as thread:
         yield thread
 
@@ -81,7 +84,7 @@ def browser(browser_thread: ThreadPoolExecutor) -> Iterator[Any]:
 
 
 class Eyes:
-    """A page that remembers what went wrong in it."""
+    """A page that records its errors."""
 
     def __init__(self, browser: Any, site: str, width: int = 1440) -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900})
@@ -97,13 +100,13 @@ class Eyes:
         return self.page
 
     def answer_queries(self, body: object, status: int = 200) -> None:
-        """Every query of this page gets this answer: the hand-made store has none of the views that KQL asks."""
+        """Every query of this page gets this answer: the hand-made store has none of the views that KQL reads."""
         kind = "application/json" if status == 200 else "application/problem+json"
         text = json.dumps(body)
         self.page.route("**/api/v1/query", lambda route: route.fulfill(status=status, content_type=kind, body=text))
 
     def shoot(self, name: str) -> None:
-        """A picture for people to look at, where FAULTLINE_SCREENSHOTS asks for it: no test reads it."""
+        """A screenshot for people, if FAULTLINE_SCREENSHOTS is set: no test reads it."""
         if not os.environ.get("FAULTLINE_SCREENSHOTS"):
             return
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

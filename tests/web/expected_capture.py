@@ -1,4 +1,4 @@
-"""What a person who knew the injected fault says about the capture: events, chain, rivals, advice, spans."""
+"""The right answer for the capture, by a person who knew the injected fault: events, chain, rivals, advice, spans."""
 
 from __future__ import annotations
 

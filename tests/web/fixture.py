@@ -1,7 +1,7 @@
 """A store of one real incident, filled by hand: the management link of gpu02 was down for 60 s (Slurm 22.05).
 
-``mgmt_flap_long.txt`` holds the lines as the cluster wrote them. Events, spans and the verdict were written by a
-person who knew what was done to the cluster. ``python tests/web/fixture.py PORT`` serves the pages over it.
+``mgmt_flap_long.txt`` holds the lines as the cluster wrote them. Events, spans and the verdict were written by a person
+who knew what was done to the cluster. ``python tests/web/fixture.py PORT`` serves the pages over it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LATE = {"hosts/gpu02/syslog": "2026-11-21T00:31:18.146506", "hosts/gpu02/slurmd.
 
 
 def lines() -> dict[tuple[str, int], dict[str, Any]]:
-    """The capture's lines by file and number, with the header taken apart."""
+    """The capture's lines by file and number, with the header split off."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     file, number, last = "", 0, None
     for text in (HERE / "mgmt_flap_long.txt").read_text().splitlines():
@@ -39,7 +39,7 @@ def lines() -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def line(file: str, text: str, last: datetime | None) -> dict[str, Any]:
-    """One line; a line of job output without a stamp takes the time of the one before, and says so."""
+    """One line; a line of job output without a timestamp takes the time of the one before, and is marked so."""
     host = "gpu01" if file.startswith("jobs/") else file.split("/")[1]
     source = {"slurmctld.log": "slurmctld", "slurmd.log": "slurmd", "syslog": "syslog"}.get(
         file.rsplit("/", 1)[1], "job_stdout"
@@ -78,7 +78,7 @@ def line(file: str, text: str, last: datetime | None) -> dict[str, Any]:
 
 
 def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Fills the events and returns them as the incident's document has them."""
+    """Fills the events and returns them in the form of the incident's document."""
     reported = []
     for key, file, number, layer, event, severity, device, job, role in EVENTS:
         log = logs[file, number]
@@ -285,7 +285,7 @@ def runs(con: duckdb.DuckDBPyConnection, stated: dict[str, Any]) -> None:
 
 
 class FakeStore(Asks):
-    """What pages ask of a store, over an in-memory DuckDB."""
+    """The store interface that pages use, over an in-memory DuckDB."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con

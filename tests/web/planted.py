@@ -1,8 +1,9 @@
-"""A store in which every text that is somebody's holds a secret of theirs.
+"""A store in which every text that belongs to a user contains a secret of that user.
 
-Three people with runs of every kind: one number once, an array, a run that was requeued, a number that all three had one after
-the other, a run whose owner is disputed; one incident that hit two of them, one for each alone; nodes that they share. Texts of
-columns that no test names get a secret as well, so a column or a table that is added is planted from the start.
+Three people have runs of every kind: a number that was used once, an array, a run that was requeued, a number that all
+three had one after the other, a run whose owner is disputed; one incident that hit two of them, one for each alone;
+nodes that they share. Texts of columns that no test names get a secret as well, so a new column or table is covered at
+once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from store.duckdb.store import DuckStore
 
 DAY = datetime(2026, 11, 20)
 USERS = ("alice", "bob", "carol")
-#: Whose words administrators' and nobody's are: for no user's eyes.
+#: Owner of administrators' texts and those without an owner: not for any user.
 SITE = "site"
 NODES = {"alice": "gpu01", "bob": "gpu02", "carol": "gpu03"}
 SHARED, CLUSTER = "gpu09", "mini"
@@ -38,7 +39,7 @@ def at(hour: float) -> datetime:
 class Planted:
     def __init__(self, store: DuckStore) -> None:
         self.store, self.connection = store, store.cursor()
-        #: Secret -> its owner and where it stands.
+        #: Secret -> its owner and its place.
         self.secrets: dict[str, tuple[str, str]] = {}
         self.keys: dict[str, list[str]] = {user: [] for user in (*USERS, SITE)}
         self._counter = itertools.count(10_000)
@@ -88,7 +89,7 @@ def build(p: Planted) -> None:
         run(p, user, f"{300 + place}#1", 300 + place, 14, attempt=1)
     for user, hour, key in (("bob", 8, f"{REUSED}@2026-11-20T08:00:00"), ("carol", 9, f"{REUSED}@2026-11-20T09:00:00"), ("alice", 11, str(REUSED))):  # fmt: skip
         run(p, user, key, REUSED, hour)
-        # Files and lines of which nobody can say whose run's they are.
+        # Files and lines whose run, and therefore owner, is unknown.
         unknown = {"cluster": CLUSTER, "job_id": REUSED}
         p.row("raw.artifacts", user, **unknown, restarts=0, kind="script", taken_at=None)
         p.row(
@@ -98,9 +99,9 @@ def build(p: Planted) -> None:
     for name, hit in INCIDENTS.items():
         incident_of(p, name, hit)
     shared_node(p)
-    #: Indices of other tables, and those filled above with what must fit together.
+    #: Indices of other tables, and those filled above with consistent values.
     known = {"model.runs", "model.incidents", "kept.feedback", "raw.archive", "raw.log_segments", "raw.log_words"}
-    for table in p.columns:  # every other table as well, whoever reads it
+    for table in p.columns:  # every other table as well, whatever reads it
         schema = table.partition(".")[0]
         if schema in ("raw", "model", "kept", "intake") and table not in known and not is_view(p, table):
             for user in USERS:
@@ -239,7 +240,7 @@ def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
 
 
 def shared_node(p: Planted) -> None:
-    """What administrators said of a node that several used: reasons and who gave them."""
+    """Administrators' texts about a node that several users had: reasons and their authors."""
     for hour in (10.2, 12.2, 13.2):
         for host in (SHARED, *NODES.values()):
             p.row(

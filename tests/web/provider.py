@@ -20,7 +20,7 @@ from joserfc.jwk import RSAKey
 
 
 class SmallProvider:
-    """``claims`` is who signs in next; ``denied`` an error that it answers instead; ``audience`` whom its tokens are for."""
+    """``claims`` is who signs in next; ``denied`` an error to answer instead; ``audience`` that of its tokens."""
 
     def __init__(self, address: str, client_id: str, secret: str) -> None:
         self.address, self.client_id, self.secret = address, client_id, secret
@@ -28,7 +28,7 @@ class SmallProvider:
         self.denied = ""
         self.audience = client_id
         self.key = RSAKey.generate_key(2048, {"kid": "k1", "use": "sig", "alg": "RS256"})
-        #: What signs; a forged one is not among the keys that are told.
+        #: The signing key; a forged one is not among the published keys.
         self.signing = self.key
         self.codes: dict[str, dict[str, str]] = {}
 

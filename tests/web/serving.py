@@ -13,7 +13,7 @@ import uvicorn
 
 from web.app import create_app
 
-#: How pages are looked at: each theme and each width once, and by `make test-long` each theme at each width.
+#: Combinations of theme and width: each theme and each width once; `make test-long` takes all of them.
 LOOKS = [
     ("dark", 1440),
     ("light", 390),

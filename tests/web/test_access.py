@@ -1,4 +1,4 @@
-"""Signing in, and who may see and do what: every route is asked by everybody."""
+"""Login, and who may see and do what: every route is requested by every role."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_after_signing_in_nobody_is_led_elsewhere(address: str, kept: str) -> No
             200,
         ),  # between browser and proxy
         ("10.0.0.1", {}, 401),
-        ("10.0.0.9", {"X-Remote-User": "ops"}, 401),  # whoever reaches the port past the proxy
+        ("10.0.0.9", {"X-Remote-User": "ops"}, 401),  # a client that reaches the port past the proxy
     ],
 )
 def test_only_the_proxy_says_who_asks(
@@ -223,7 +223,7 @@ def test_every_route_refuses_strangers_and_those_without_the_right(app: FastAPI,
     for method, template in known:
         address = filled(template)
         if template == "/api/v1/tail":
-            continue  # it streams until its reader goes away; its right is the default
+            continue  # it streams until its client disconnects; its right is the default
         assert client.request(method, address).status_code == 401, (method, template)
         if template == "/api/v1/openapi.json":
             continue
@@ -267,7 +267,7 @@ def test_own_jobs_are_ones_own(client: TestClient) -> None:
 
 
 def offered(text: str) -> set[str]:
-    """Every address of ours that a page links to or has its scripts read."""
+    """Every address of ours that a page links to or that its scripts request."""
     found = re.findall(r'(?:href|src|data-src|action)="(/[^"]*)"', text)
     return {html.unescape(address).partition("#")[0] for address in found}
 

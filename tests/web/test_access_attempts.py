@@ -1,4 +1,4 @@
-"""Trying passwords: it helps nobody, and keeps nobody else out."""
+"""Password attempts: they succeed for nobody, and lock nobody else out."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_the_owner_comes_in_with_a_browser_that_is_known_while_the_name_is_tried
     assert BROWSER_COOKIE in known.cookies, "it is still known"
     for n in range(MOST_OF_NAME):
         gate.attempts.failed("ada", f"10.4.{n}.1")
-    gate.attempts.wait_s("ada", "10.4.0.1")  # somebody took the next try
+    gate.attempts.wait_s("ada", "10.4.0.1")  # the next attempt was taken
     answer = fresh.post("/login", content=urlencode({"name": "ada", "password": PASSWORD}), headers=FORM)
     assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= PACE_S + 1
     assert sign_in(known, "ada") == 303
@@ -231,7 +231,7 @@ def test_who_tries_passwords_waits(app: FastAPI, gate: Gate) -> None:
 
 
 def test_tries_at_once_do_not_pass_by_the_count(gate: Gate, app: FastAPI) -> None:
-    """All are counted before the next one is looked at: forty requests in the same moment have eight tries."""
+    """All are counted before the next one is checked: forty requests at the same moment have eight attempts."""
     with browser(app) as client, ThreadPoolExecutor(8) as many:
         statuses = list(many.map(lambda _n: sign_in(client, "ada", "wrong"), range(2 * MOST_OF_PAIR)))
     assert statuses.count(403) == MOST_OF_PAIR and set(statuses) == {403, 429}, statuses
@@ -247,7 +247,7 @@ def scrypt(password: str) -> str:
 
 
 def as_the_product_loads_it() -> Any:
-    """The module with the hasher that it makes, beside the one to which ``tests/conftest.py`` gave a cheaper hasher."""
+    """The module with the product's own hasher, beside the one to which ``tests/conftest.py`` gave a cheaper hasher."""
     found = importlib.util.find_spec("web.access.passwords")
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -279,7 +279,7 @@ def test_an_old_hash_becomes_new_when_its_password_is_typed_and_the_file_is_ours
 
 
 def test_who_is_not_there_takes_as_long_as_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same hash function runs: with one kept by an old hash, for some names that one."""
+    """The same hash function runs; for some names that of an old stored hash."""
     compared: list[str] = []
     monkeypatch.setattr("web.access.users.password_fits", lambda _p, kept: bool(compared.append(kept)))
     for users in (Users(), Users(people={"ada": HASHED}), Users(people={"ada": HASHED, "old": scrypt(PASSWORD)})):

@@ -1,4 +1,4 @@
-"""What is written down of who came in, who was refused and what was changed."""
+"""The audit log: logins, refusals and changes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_flood_of_names_and_addresses_does_not_fill_the_disk(client: TestClien
     now[0] = QUIET_S - 1
     audit.settle()
     assert len(lines(tmp_path)) == MOST_LINES
-    audit.record("sign_in", "ada", "10.0.0.9")  # who comes in is told whatever is refused meanwhile
+    audit.record("sign_in", "ada", "10.0.0.9")  # a login is recorded whatever is refused meanwhile
     now[0] = QUIET_S
     audit.settle()
     last, summed = lines(tmp_path)[-2:]

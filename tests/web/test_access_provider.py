@@ -1,4 +1,4 @@
-"""Signing in with an OpenID Connect provider, over HTTP with a small one of our own."""
+"""Login with an OpenID Connect provider, over HTTP with a small one of our own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(small: SmallProvider, tmp_path: Path) -> TestClient:
 
 
 def enter(client: TestClient, following: str = "/jobs?q=1") -> Any:
-    """The way of a browser: to the provider, and back with what it says."""
+    """The path of a browser: to the provider, and back with its answer."""
     there = client.get("/login/provider", params={"next": following}, headers=PAGE)
     assert there.status_code == 302, there.text
     back = httpx2.get(there.headers["location"], follow_redirects=False).headers["location"]

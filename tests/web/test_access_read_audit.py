@@ -1,4 +1,4 @@
-"""Who looked at a job's script, environment and output stands in the audit, and cannot fill the disk."""
+"""Reads of a job's script, environment and output are in the audit log, and cannot fill the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions end where they are kept; tokens end with their time and are for what their scope says."""
+"""Sessions end on the server; tokens end with their time and are limited to their scope."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROLES = Roles({Role.OPERATE: frozenset({"ada"}), Role.OWN: frozenset({"alice"})}
 
 
 def gate_in(folder: Path, tokens: dict[str, Token] | None = None, **more: object) -> Gate:
-    """As after a restart: all that is remembered lies in the folder."""
+    """As after a restart: all state is in the folder."""
     users = Users(folder / "users.toml", {"ada": HASHED}, tokens or {})
     users.save()
     sessions = Sessions(b"k" * 32, 3600, Ended(folder / ENDED_FILE))
@@ -117,7 +117,7 @@ def test_ended_sessions_are_remembered_until_they_would_have_ended(tmp_path: Pat
 
 
 def test_longer_sessions_revive_none(tmp_path: Path) -> None:
-    """The end is in the cookie: session_hours may grow meanwhile, and the ended one was forgotten with its time."""
+    """The end is in the cookie: session_hours may be raised meanwhile, and the ended one was dropped at its time."""
     short, long = Sessions(b"k" * 32, -1), Sessions(b"k" * 32, 10**6)
     assert long.read(short.write("ada")) is None
     assert long.read(long.write("ada")) is not None

@@ -1,4 +1,4 @@
-"""The form that answers a verdict: kept as the API keeps it, without JavaScript, and not from another site's page."""
+"""The form that answers a verdict: kept as by the API, without JavaScript, and not from another site's page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who may only read attacks a real service with queries: each ends at its limits, and nobody beside it waits for it.
+"""A user with read access attacks a real service with queries: each ends at its limits, and no other user waits.
 
-What is printed is what was measured.
+The output shows the measurements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.queries.attacks import ATTACKS
 from tests.web.attacked_site import BUDGET, LIMIT_S, PATIENCE_S, Beside, Site, attacked_site, judged
 
 pytestmark = pytest.mark.long
-#: Only these of the table, for work on one of them: a regular expression of "kind: name".
+#: Runs only these of the table, for work on one of them: a regular expression of "kind: name".
 ONLY = os.environ.get("FAULTLINE_ATTACKS", "")
 
 
@@ -48,7 +48,10 @@ def test_lines_went_on(site: Site) -> None:
 
 
 def test_tails_wait_their_turn(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    """Thirty streams with a dear filter: four are opened, the others are told why not, and people sign in meanwhile."""
+    """Thirty streams with an expensive filter: four are opened, the others get the reason.
+
+    People can sign in meanwhile.
+    """
     import http.client
 
     site.beside = Beside()
@@ -70,7 +73,7 @@ def test_tails_wait_their_turn(site: Site, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_cancelled_clients_leave_nothing(site: Site) -> None:
-    """Forty questions whose clients go away at once."""
+    """Forty queries whose clients disconnect at once."""
     import http.client
 
     for _ in range(40):
@@ -79,7 +82,7 @@ def test_cancelled_clients_leave_nothing(site: Site) -> None:
         connection.request("POST", "/api/v1/query", body, site.as_("mallory"))
         connection.close()
     began = time.monotonic()
-    while (status := site.ask("mallory", "print 1", timeout_s=60)[0]) == 429:  # until it is seen that they are gone
+    while (status := site.ask("mallory", "print 1", timeout_s=60)[0]) == 429:  # until the disconnects are noticed
         assert time.monotonic() - began < 30
         time.sleep(0.1)
     assert status == 200 and time.monotonic() - began < 30

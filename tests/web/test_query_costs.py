@@ -1,6 +1,6 @@
-"""Queries put together by chance, with large numbers in them: whatever they cost, the limits of one query hold.
+"""Randomly composed queries with large numbers in them: whatever they cost, the limits of one query hold.
 
-``FAULTLINE_SEED`` chooses others, ``FAULTLINE_RANDOM`` how many of each kind are sent.
+``FAULTLINE_SEED`` selects others, ``FAULTLINE_RANDOM`` how many of each kind are sent.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ STEPS = ["| extend a = {0}", "| where strlen({0}) > 0", "| mv-expand b = split(a
 
 
 def growing(chance: random.Random) -> str:
-    """Steps and functions whose answers are larger than what they are given."""
+    """Steps and functions whose answers are larger than their input."""
     query = f"range x from 1 to {10 ** chance.randint(0, 7)} step 1 | extend a = tostring(x)"
     for _ in range(chance.randint(2, 14)):
         query += "\n" + chance.choice(STEPS).format(chance.choice(GROWING))
     return query + "\n" + chance.choice(["| count", "| summarize max(strlen(a))", "| take 100", ""])
 
 
-#: A column of each type under the names that the examples of ``probes`` use; rows, letters and elements by chance.
+#: A column of each type under the names that the examples of ``probes`` use; random rows, letters and elements.
 TABLE = (
     "let X = range L from 1 to {rows} step 1 | extend S = strrep(tostring(L), {letters}), R = L * 1.5, D = range(1, {elements}, 1),"
     " T = datetime(2026-01-01) + L * 1s, P = L * 1s, B = L % 2 == 0, G = guid(74be27de-1e4e-49d9-b579-fe0b331d3642),"
@@ -48,12 +48,12 @@ ENDS = ["| count", "| summarize max(strlen(tostring(y)))", "| take 1000", "| sor
 
 
 def _large(chance: random.Random, text: str) -> str:
-    """Some numbers of a text, made large."""
+    """Makes some numbers of a text large."""
     return _NUMBER.sub(lambda found: str(10 ** chance.randint(1, 12)) if chance.random() < 0.6 else found[0], text)
 
 
 def any_word(chance: random.Random) -> str:
-    """Every function, aggregate, operator and plugin of the language in turn, over rows, texts and lists by chance."""
+    """Every function, aggregate, operator and plugin of the language in turn, over random rows, texts and lists."""
     known = examples()
     table = TABLE.format(
         rows=10 ** chance.randint(0, 7), letters=10 ** chance.randint(0, 5), elements=10 ** chance.randint(0, 4)

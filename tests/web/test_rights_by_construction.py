@@ -1,4 +1,4 @@
-"""Nobody who may see only their own sees anybody else's: every route is asked as everybody, every field is looked at."""
+"""A user who may see only their own data sees nobody else's: every route for every user, every field checked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from web.reading import Reader
 
 ROLES = Roles({Role.OPERATE: frozenset({"ops"}), Role.READ: frozenset({"reader"}), Role.OWN: frozenset(USERS)})
 OPEN, OWN, READ, OPERATE = None, Role.OWN, Role.READ, Role.OPERATE
-#: Who may ask each route. One that is missing here fails: whoever adds a route says whose it is.
+#: The role that each route requires. A missing one fails: the author of a route must add it.
 CLASSED: dict[tuple[str, str], Role | None] = {
     **dict.fromkeys([("GET", p) for p in ("/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/first")], OPEN),
     **dict.fromkeys([("POST", p) for p in ("/login", "/logout", "/first")], OPEN),
@@ -48,7 +48,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/jobs/{key}/feedback", "/incidents/{incident_id}/feedback", "/api/v1/jobs/{key}/feedback", "/api/v1/ingest",
         "/api/v1/quarantine/{identity}/replay", "/sources/quarantine/{identity}/replay")], OPERATE),
 }  # fmt: skip
-#: Streams until its reader goes away; who may not have it is refused like elsewhere.
+#: Streams until its client disconnects; without permission it is refused like others.
 STREAMS = "/api/v1/tail"
 
 
@@ -83,7 +83,7 @@ def asked(app: FastAPI) -> list[tuple[str, str]]:
 
 
 def values_of(plant: Planted) -> dict[str, list[str]]:
-    """What can stand in an address: everything that is known of anybody, and something that is not there."""
+    """Values for an address: everything known about anybody, and something that does not exist."""
     keys = [key for owned in plant.keys.values() for key in owned]
     numbers = sorted({key.split("#")[0].split("_")[0].split("@")[0] for key in keys})
     return {
@@ -95,7 +95,7 @@ def values_of(plant: Planted) -> dict[str, list[str]]:
 
 
 def asks_of(plant: Planted) -> dict[str, list[str]]:
-    """What can be asked for behind an address, by the parameter's name: one after the other."""
+    """Values for query parameters, by the parameter's name, one after the other."""
     return {
         "user": [*USERS, ""], "q": ["zq", "1", "gpu", str(REUSED), *USERS], "state": ["failed", "NODE_FAIL"], "host": [SHARED, "gpu01,gpu02"],
         "severity": ["impact"], "job": ["100", str(REUSED)], "from": ["2026-11-20T07:00:00Z"], "to": ["2026-11-20T23:00:00Z", "now"],
@@ -149,7 +149,7 @@ SECRET = re.compile(r"zq[a-z]+\d+qz")
 
 
 def some_of(plant: Planted) -> dict[str, list[str]]:
-    """As ``values_of``: of each kind one."""
+    """Like ``values_of``, one of each kind."""
     reused = [key for user in USERS for key in plant.keys[user] if key.startswith(str(REUSED))]
     keys = [*(plant.keys[user][0] for user in USERS), *reused, *plant.keys[SITE], "301#1", "9"]
     return {
@@ -161,8 +161,10 @@ def some_of(plant: Planted) -> dict[str, list[str]]:
 
 
 def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -> Iterator[tuple[str, str, str]]:
-    """Method, template and address of what is asked: all that may stand in an address and behind it; of a route that ``role``
-    may not ask one. ``everything``: also what a route does not look at behind its address."""
+    """Method, template and address of the requests: all values in path and query.
+
+    For a route that ``role`` may not request, only one. ``everything``: also query parameters that a route ignores.
+    """
     values, behind = (values_of if everything else some_of)(plant), asks_of(plant)
     for method, template in asked(app):
         names = re.findall(r"\{(\w+)\}", template)
@@ -195,7 +197,7 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
     leaked: Counter[str] = Counter()
     seen: dict[str, set[str]] = {user: set() for user in (*USERS, "reader")}
     looked, asked_for, broken = 0, 0, set()
-    askers = USERS if everything else USERS[:1]  # the others' secrets are planted, and looked for, in both
+    askers = USERS if everything else USERS[:1]  # the others' secrets are planted, and searched for, in both
     for user, role in (*((user, Role.OWN) for user in askers), ("reader", Role.READ)):
         for method, template, address in requests_of(app, plant, role, everything=everything):
             if role is Role.READ and (method != "GET" or template == STREAMS):
@@ -222,7 +224,8 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
         )
     assert not leaked, "\n".join(sorted(leaked))
     assert not broken
-    # What is asked finds secrets where they may be found: one's own of each kind, and for who reads everything all people's.
+    # The requests do find secrets where they are allowed: the user's own of each kind, and all for a role that reads
+    # everything.
     for user in askers:
         own = {plant.secrets[secret][1] for secret in seen[user]}
         assert own >= {
@@ -233,7 +236,7 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
 
 
 def test_a_name_that_somebody_else_uses_is_no_oracle(client: TestClient, plant: Planted) -> None:
-    """Another's job, incident or word is answered as one that is nowhere."""
+    """Another user's job, incident or word is answered like one that does not exist."""
     for secret, (owner, _) in [item for item in plant.secrets.items() if item[1][0] != "alice"][::40]:
         answer = client.get(f"/api/v1/jobs?q={secret}", headers=bearer("alice"))
         assert answer.json()["jobs"] == [], owner
@@ -264,7 +267,7 @@ def test_every_route_answers_every_role_as_its_class_says(app: FastAPI, client: 
             address = address.replace(f"{{{name}}}", quoted(values[name][0]))
         stranger = client.request(method, address).status_code
         if need is OPEN:
-            # The page of the first link asks for the key in the link itself.
+            # The page of the first link requires the key in the link itself.
             assert stranger not in (401, 403) or template == "/first", (method, template, stranger)
             continue
         assert stranger == 401, (method, template)
@@ -275,7 +278,7 @@ def test_every_route_answers_every_role_as_its_class_says(app: FastAPI, client: 
                 continue
             status = client.request(method, address, headers=bearer(name)).status_code
             if template == "/api/v1/openapi.json":
-                continue  # not a route of ours: FastAPI answers it, to everybody who is known
+                continue  # not a route of ours: FastAPI answers it, for every known user
             assert (status not in (401, 403)) == may, (name, method, template, status)
             assert status < 500 or not may, (name, method, template, status)
 
@@ -328,7 +331,7 @@ def test_a_cursor_of_one_user_changes_no_other_cursor(plant: Planted) -> None:
 
 
 def test_kql_of_who_sees_their_own_finds_no_table(plant: Planted) -> None:
-    """Were the route ever open to them."""
+    """If the route were ever open to them."""
     from queries import kql
 
     read = OwnReader(Reader(plant.store), "alice")
@@ -344,7 +347,7 @@ def test_a_number_used_again_gives_each_run_its_own_files(client: TestClient, pl
         found = {plant.secrets[secret] for secret in SECRET.findall(text)}
         assert {owner for owner, _ in found} == {user}
         assert {"raw.artifacts.content", "message of output"} <= {place for _, place in found}, (user, found)
-    # Who reads everything sees of each run what is its own, beside what may be of any of them.
+    # A role that reads everything sees for each run its own data, beside what may belong to any of them.
     for user in USERS:
         key = next(key for key in plant.keys[user] if key.startswith(str(REUSED)))
         text = client.get(f"/jobs/{quoted(key)}", headers={**bearer("reader"), "accept": "text/html"}).text
@@ -353,7 +356,7 @@ def test_a_number_used_again_gives_each_run_its_own_files(client: TestClient, pl
 
 
 def test_our_sql_names_no_catalog(plant: Planted) -> None:
-    """A name with a catalog before it would pass by the views."""
+    """A name with a catalog prefix would bypass the views."""
     for path in [*Path("web").rglob("*.py"), *Path("store").rglob("*.py")]:
         text = re.sub(r"(?m)^\s*from [\w.]+ import ", "", path.read_text())
         assert not re.search(r"(?i)\b(?:from|join)\s+\w+\.(?:raw|model|kept|intake)\.", text), path

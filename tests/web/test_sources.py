@@ -23,7 +23,7 @@ NOW = utc_now()
 
 
 def receiving(ledger: Ledger) -> Any:
-    """The running way in, as far as the page asks it."""
+    """The running receiver, as far as the page uses it."""
     state = {
         "trouble": None, "waiting_bytes": 0, "free_bytes": 10**9, "stored_lines": 7, "stored_batches": 1, "duplicates": 0,
         "quarantined": 0, "blind_periods": 1, "listening": ["syslog udp 127.0.0.1:514"],
@@ -139,7 +139,7 @@ def test_the_output_of_many_jobs_is_one_row_until_it_is_asked_for() -> None:
         ),
         (["/srv/captures/2026/november/a", "/srv/captures/2026/november/a/x.log"], ""),  # one of them is the folder
         (["/srv/captures/2026/november-1.log", "/srv/captures/2026/november-2.log"], ""),  # /srv/captures/2026: short
-        (["/srv/captures/2026/november/a/x.log", "journal", None], ""),  # one path says its own folder
+        (["/srv/captures/2026/november/a/x.log", "journal", None], ""),  # one path is its own folder
         (["/var/log/messages", "/var/log/syslog"], ""),
         ([], ""),
     ],

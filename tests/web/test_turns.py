@@ -150,7 +150,7 @@ def question(**body: Any) -> bytes:
 
 
 async def asked_and_left(app: Any, body: bytes, after_s: float) -> None:
-    """A client that sends its question and hangs up."""
+    """A client that sends its query and disconnects."""
     sent, left = False, asyncio.Event()
 
     async def receive() -> dict[str, Any]:

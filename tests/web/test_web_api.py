@@ -1,4 +1,4 @@
-"""The JSON API over one real incident: shapes of the contract, paging, errors, and what is refused."""
+"""The JSON API over one real incident: shapes of the contract, paging, errors, and refusals."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_short_number_is_near_to_few_others(client: TestClient, asked: str, ne
 
 
 def test_failed_jobs_are_those_that_ended_and_not_well() -> None:
-    """A suspended or resizing job goes on."""
+    """A suspended or resizing job is still active."""
     store = open_store(None)
     states = [*JOB_STATES, ""]
     with store.write() as writer:

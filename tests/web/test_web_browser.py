@@ -1,4 +1,4 @@
-"""What only a browser can tell: the axis draws, follows keys and pointer, and nothing complains."""
+"""What only a browser shows: the axis draws, follows keys and pointer, and no error is logged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = {
 
 
 def until(page: Any, expression: str) -> None:
-    """Waits for an expression. Playwright's own waiting evaluates text in the page, which the policy forbids."""
+    """Waits for an expression. Playwright's own wait evaluates text in the page, which the policy forbids."""
     for _ in range(100):
         if page.evaluate(expression):
             return
@@ -169,7 +169,7 @@ def test_a_column_sorts_the_rows_and_the_query_is_kept_for_next_time(look: Any) 
     columns = [{"name": name, "type": kind} for name, kind in kinds]
     eyes.answer_queries({"columns": columns, "rows": rows, "truncated": False, "elapsed_ms": 4})
     page = eyes.open("/explore")
-    assert page.locator("#asked li").count() == 0  # nobody asked for the example
+    assert page.locator("#asked li").count() == 0  # the example was not requested
 
     def firsts() -> list[str]:
         return page.locator("#result tbody tr td:first-child").all_inner_texts()
@@ -225,7 +225,7 @@ def test_on_a_narrow_screen_rows_are_short_until_all_fields_are_asked_for(look: 
 
 @pytest.mark.long
 def test_twelve_thousand_marks_stay_fluent(look: Any, dense_site: str) -> None:
-    """Against a frame of a few marks on the same machine in the same minute, so that a busy one passes as well."""
+    """Compared with a frame of a few marks on the same machine in the same minute, so that a busy one passes as well."""
     frames = {}
     for name, at in (("few", None), ("dense", dense_site)):
         eyes = look(at=at) if at else look()

@@ -1,4 +1,4 @@
-"""`render` on the query page: charts draw what the rows say, leave out nothing silently, and take no text as markup."""
+"""`render` on the query page: charts draw the rows, omit nothing silently, and treat no text as markup."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drawn(look: Any, document: dict[str, Any], width: int = 1440) -> Any:
 
 
 def hues(page: Any) -> int:
-    """How many different colours the canvas shows, the ground not counted."""
+    """The number of different colours on the canvas, without the background."""
     found: int = page.evaluate(
         """() => {
           const canvas = document.querySelector('#chart canvas');

@@ -1,4 +1,4 @@
-"""WCAG AA in both themes, measured: every text of every page against the ground it stands on, and what canvases paint."""
+"""WCAG AA in both themes, measured: every text of every page against its background, and what canvases paint."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from serving import LOOKS
 
 from web.pages import HERE
 
-#: WCAG 2.2, 1.4.3: text; large text (24 px, or 18.66 px bold); 1.4.11: what must be seen to use or understand something.
+#: WCAG 2.2, 1.4.3: text; large text (24 px, or 18.66 px bold); 1.4.11: what must be visible to use or understand
+#: something.
 TEXT, LARGE, SHAPE = 4.5, 3.0, 3.0
 PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/sources", "/reports",
          "/explore", "/search?q=script")  # fmt: skip
-#: Composites every translucent ground between an element and the page; measures each element that has text of its own.
+#: Composites every translucent background between an element and the page; measures each element that has text of its
+#: own.
 MEASURE = r"""([TEXT, LARGE]) => {
   const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
   const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
@@ -67,7 +69,7 @@ def test_what_measures_finds_a_text_that_cannot_be_read(look: Any) -> None:
 
 
 def tokens(theme: str) -> dict[str, str]:
-    """The colours of a theme, as they stand in the style sheet that canvases read them from."""
+    """The colours of a theme, from the style sheet that canvases read them from."""
     text = (HERE / "static" / "css" / "tokens.css").read_text()
     block = re.search(r":root\[data-theme='light'\] \{(.*?)\}" if theme == "light" else r":root \{(.*?)\}", text, re.S)
     assert block
@@ -84,7 +86,7 @@ def luminance(rgb: list[float]) -> float:
 
 
 def ratio(front: str, back: str, *, wash: str | None = None, share: float = 0.0) -> float:
-    """Contrast of two colours; ``wash`` lies over the ground with that share."""
+    """Contrast of two colours; ``wash`` covers the background with that share."""
     ground = channels(back)
     if wash is not None:
         ground = [share * w + (1 - share) * g for w, g in zip(channels(wash), ground, strict=True)]
@@ -93,7 +95,7 @@ def ratio(front: str, back: str, *, wash: str | None = None, share: float = 0.0)
 
 
 LAYERS = ("switch", "link", "kernel", "slurmd", "ctld", "gpu", "storage", "job")
-#: Texts that static/axis and the chart of Explore paint, with their grounds.
+#: Texts that static/axis and the chart of Explore paint, with their backgrounds.
 PAINTED = [("ink", "panel"), ("ink2", "panel"), ("ink3", "panel"), ("ink2", "raise"), ("ink3", "raise"), ("ink2", "bg"), ("ink3", "bg"),
            ("ink", "bg"), ("panel", "ink"), ("warn", "warn-bg"), ("band-ink", "band"), ("band-ink", "panel"),
            ("band-ink", "jobbar"), ("impact", "jobbar")]  # fmt: skip
@@ -117,7 +119,7 @@ def test_what_canvases_paint_can_be_seen(theme: str) -> None:
 
 
 def test_both_light_themes_are_the_same() -> None:
-    """The one that the system asks for and the one that is pinned."""
+    """The one that the system selects and the one that is pinned."""
     text = (HERE / "static" / "css" / "tokens.css").read_text()
     asked = re.search(r":root:not\(\[data-theme='dark'\]\) \{(.*?)\}", text, re.S)
     assert asked and dict(re.findall(r"--([\w-]+): (#\w+);", asked[1])) == tokens("light")

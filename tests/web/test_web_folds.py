@@ -1,4 +1,4 @@
-"""Lanes that did the same are one on the axis; what carries the chain is not folded, and a fold says what it hides."""
+"""Lanes with the same behaviour are one on the axis; the chain is not folded, and a fold names what it hides."""
 
 from __future__ import annotations
 

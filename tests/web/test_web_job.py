@@ -1,4 +1,4 @@
-"""The job page: what a run printed is its own, and nothing is called an effect that is a cause."""
+"""The job page: a run's output is its own, and no cause is called an effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = datetime.fromisoformat("2026-11-21T00:20:00")
 def printed(
     store: fixture.FakeStore, job: int, file: str, texts: list[str], start: datetime | None = START, first: int = 1
 ) -> None:
-    """Lines of output, a second apart; without a start they have no time at all."""
+    """Lines of output, a second from one another; without a start they have no time at all."""
     for number, text in enumerate(texts, first):
         time = start + timedelta(seconds=number) if start else None
         row = {"time": time, "time_quality": "inferred", "received_time": START, "cluster": "mini", "host": "gpu03",

@@ -1,4 +1,4 @@
-"""Without a mouse and without eyes: where the focus goes, whether it is seen, what things are called, where one may jump."""
+"""Keyboard and screen reader: where the focus goes, whether it is visible, accessible names, skip links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from test_web_contrast import PAGES
 
 pytestmark = pytest.mark.browser
 
-#: What has the focus: its name for a screen reader, whether the focus is drawn, whether it can be seen at all.
+#: The focused element: its accessible name, whether the focus is drawn, whether it is visible at all.
 FOCUSED = """() => {
   const e = document.activeElement, s = getComputedStyle(e), box = e.getBoundingClientRect();
   const label = e.getAttribute('aria-label') || (e.labels && [...e.labels].map(l => l.textContent).join(' ')) ||

@@ -1,4 +1,4 @@
-"""Range and theme: every link and form of every page carries them, and the control stands only where it is obeyed."""
+"""Range and theme: every link and form of every page keeps them, and the control is only where it has an effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGES = ("/", "/incidents", "/incidents/I1", "/jobs", "/jobs/15", "/nodes", "/no
 
 
 class Ways(HTMLParser):
-    """Where a page leads: the addresses of its links, and the fields of its forms."""
+    """The links and forms of a page: the addresses, and the fields."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def test_every_link_and_form_of_a_page_keeps_range_and_theme(client: TestClient,
         asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
         assert KEPT.items() <= asked.items(), link
     for form in found.forms:
-        # The sheet of the range writes another one; everything else is handed on as it is.
+        # The range form writes another range; everything else is passed on unchanged.
         expected = KEPT if form["action"] else {"theme": "light"}
         assert expected.items() <= form.items(), form
 

@@ -1,4 +1,4 @@
-"""Pages of what is under way keep up with it, and leave the reader's zoom, choice and words alone."""
+"""Pages about something in progress update themselves, and keep the reader's zoom, choice and text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from serving import serve
 
 from web.app import create_app
 
-#: Asks for the page at once, as coming back to it does.
+#: Reloads the page's data at once, as returning to it does.
 COME_BACK = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
 @pytest.fixture
 def open_incident() -> Iterator[tuple[fixture.FakeStore, str]]:
-    """I1 is under way: no end, a provisional verdict."""
+    """I1 is in progress: no end, a provisional verdict."""
     store = fixture.build()
     change(store, status="provisional")
     store.con.execute("UPDATE model.incidents SET \"end\" = NULL WHERE incident_id = 'I1'")
@@ -75,7 +75,7 @@ def test_an_incident_under_way_is_kept_current_under_the_readers_zoom(
     again = page.evaluate("(a => [a.iso(a.scale.lo), a.iso(a.scale.hi), a.state.selected])(axis.axis)")
     assert again == shown[:3] and page.url == address
     assert page.locator("#table").get_attribute("open") is not None
-    page.keyboard.press("j")  # the chain was exchanged and still walks
+    page.keyboard.press("j")  # the chain was replaced and the keys still work
     assert page.locator("#chain > li.on").count() == 1
 
 
@@ -103,4 +103,4 @@ def test_a_page_that_cannot_be_kept_current_says_so(look: Any, open_incident: tu
     page.unroute("**/*")
     page.evaluate(COME_BACK)
     page.wait_for_selector("#stale", state="hidden")
-    eyes.faults.clear()  # the console tells of the requests that were refused
+    eyes.faults.clear()  # the console reports the requests that were refused

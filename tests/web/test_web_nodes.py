@@ -1,4 +1,4 @@
-"""States of nodes: polls where there are any, else what slurmctld's log told."""
+"""States of nodes: from polls if there are any, else from slurmctld's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages as text: honest states, hostile lines, headers, and no word that only an inline script could say."""
+"""Pages as text: honest states, hostile lines, headers, and nothing that depends on an inline script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_no_page_lets_a_line_become_markup(client: TestClient, path: str) -> Non
     answer = client.get(path, headers=HTML)
     assert answer.status_code in {200, 404}
     assert "<script>alert" not in answer.text and "<img src=x" not in answer.text
-    # The policy forbids inline script and style, so a page that has some is a broken page.
+    # The policy forbids inline script and style, so a page that has some is broken.
     assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=[\"']|\sstyle=[\"']", answer.text)
     policy = answer.headers["content-security-policy"]
     assert "script-src 'self'" in policy and "unsafe" not in policy and "default-src 'none'" in policy

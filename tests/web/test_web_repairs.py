@@ -1,4 +1,4 @@
-"""The repair list as a page and as JSON: the same rows, filters, pages, and honest words where there is nothing."""
+"""The repair list as a page and as JSON: the same rows, filters, pages, and honest texts if it is empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New lines as server-sent events: each once, filtered by KQL, a wrong filter refused before the stream begins."""
+"""New lines as server-sent events: each once, filtered by KQL, an invalid filter refused before the stream begins."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_too_many_lines_are_stated(store: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 class _Listener:
-    """A request whose client leaves after so many looks."""
+    """A request whose client disconnects after this many queries."""
 
     def __init__(self, looks: int, store: Any) -> None:
         self.looks = looks
@@ -107,7 +107,7 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
 
 
 def test_no_look_passes_by_the_queue(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While others hold all places the store is not asked, and the stream waits."""
+    """While others hold all places the store is not queried, and the stream waits."""
     monkeypatch.setattr(tailing, "EVERY_S", 0.0)
     monkeypatch.setattr(tailing, "LOOK_S", 0.01)
     asked: list[str] = []
@@ -124,7 +124,7 @@ def test_no_look_passes_by_the_queue(store: Any, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_stream_is_opened_in_its_turn(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its filter is read in the queue as well, and one client has four streams at most."""
+    """Its filter is parsed in the queue as well, and one client has four streams at most."""
     monkeypatch.setattr(tailing, "LOOK_S", 0.01)
     asked: list[str] = []
     monkeypatch.setattr(tailing.kql, "validate", lambda *_, **__: asked.append("validate"))

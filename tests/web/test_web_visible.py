@@ -1,5 +1,8 @@
-"""Strangers' text in a browser: what would turn a line around, hide in it or steer a terminal it is copied to stands there as an
-escape, wherever scripts put it: results, charts, lines, the axis, its tooltips, errors and what is said to screen readers."""
+"""Strangers' text in a browser: control and format characters are shown as escapes.
+
+They could reverse a line, hide in it or steer a terminal it is copied to. It holds wherever scripts put text: results,
+charts, lines, the axis, its tooltips, errors and announcements to screen readers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.browser
 BAD = "\x1b[31m\u202eevil\u202c\u200b\x9b"
 SHOWN = r"\u001b[31m\u202eevil\u202c\u200b\u009b"
 HIDDEN = "".join(sign if 32 <= ord(sign) <= 126 else f"\\u{ord(sign):04x}" for sign in _HIDDEN.partition("\ufeff")[0])
-#: All that a page shows: its text, its titles and labels, and what was drawn on canvases.
+#: Everything that a page shows: its text, its titles and labels, and text drawn on canvases.
 FOUND = f"""() => {{
   const all = [document.title, document.body.innerText, ...(window.drawn ?? [])];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -80,7 +83,7 @@ def test_results_charts_and_errors(look: Any, bad_site: str) -> None:
     until(page, "document.getElementById('fault').innerText.includes('no column')")
     assert SHOWN in page.inner_text("#fault")
     assert page.evaluate(FOUND) == []
-    eyes.faults.clear()  # the browser's own word on the 400
+    eyes.faults.clear()  # the browser's own message about the 400
 
 
 def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> None:

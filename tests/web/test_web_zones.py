@@ -1,4 +1,4 @@
-"""Times in the reader's zone: pages tell them in it and say so, addresses and the API keep UTC."""
+"""Times in the reader's zone: pages show them in it and name it, addresses and the API keep UTC."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_switch_shows_the_browsers_zone_on_page_and_axis(browser: Any, site:
     clock = "import('/static/axis/scale.js').then(m => m.clock(Date.UTC(2026, 10, 21, 0, 30, 17), 1))"
     assert page.evaluate(clock) == "00:30:17"
     page.click("[data-do=zone]")
-    page.wait_for_selector("html[data-zone='Asia/Calcutta']")  # as Chromium calls it
+    page.wait_for_selector("html[data-zone='Asia/Calcutta']")  # Chromium's name for it
     page.wait_for_selector("#axis[data-ready=yes]")
     assert page.evaluate(clock) == "06:00:17"
     page.wait_for_selector(".ln .t")
