@@ -1,4 +1,4 @@
-"""A spool in a folder of its own, and the HTTP receivers before it."""
+"""A spool in its own folder, and the HTTP receivers in front of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OTLP logs read record by record with the library: the form against which the columns of the receiver are held."""
+"""OTLP logs parsed record by record with the library: the reference for the columns of the receiver."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _json_pairs(attributes: Any) -> dict[str, Any]:
 
 def _json_logs(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Log]]:
     for group in document.get("resourceLogs") or []:
-        resource = None  # read with its first record: one that nothing belongs to sets no request aside
+        resource = None  # parsed with its first record: one without records sets no request aside
         for scope in group.get("scopeLogs") or group.get("instrumentationLibraryLogs") or []:
             for r in scope.get("logRecords") or []:
                 if resource is None:

@@ -1,4 +1,4 @@
-"""What senders pack their requests with, where no library here does."""
+"""Compression of requests as by senders, where no library here has it."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def varint(number: int) -> bytes:
 
 
 def snap(data: bytes) -> bytes:
-    """Snappy with literals only, but for one copy of what repeats."""
+    """Snappy with literals only, except one copy of what repeats."""
     return varint(len(data)) + b"".join(bytes([61 << 2]) + struct.pack("<H", len(p) - 1) + p for p in (data[i : i + 9999] for i in range(0, len(data), 9999)))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Requests to the HTTP receivers without a socket, and the rows that their batches come to."""
+"""Requests to the HTTP receivers without a socket, and the rows of their batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reply:
 def ask(
     intake: Intake, method: str, path: str, body: bytes | list[bytes] = b"", *, hangs_up: bool = False, **headers: str
 ) -> Reply:
-    """One request; ``body`` as a list comes in those pieces. ``hangs_up``: the client does not wait for the answer."""
+    """One request; ``body`` as a list arrives in those pieces. ``hangs_up``: the client does not wait for the answer."""
     pieces = body if isinstance(body, list) else [body]
     named = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
     scope = {
@@ -76,7 +76,7 @@ def tables(spool: Spool) -> dict[str, pl.DataFrame]:
 
 
 def frames(outcome: decoding.Outcome) -> dict[str, pl.DataFrame]:
-    """A worker's tables, messages in full (they travel as their offset into the line)."""
+    """A worker's tables, messages in full (they are sent as their offset into the line)."""
     found = {name: packed.frame() for name, packed in outcome.tables.items()}
     if "logs" in found:
         tail = pl.col("raw").str.slice(pl.col("msg_start").cast(pl.Int64))

@@ -19,10 +19,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """A port that nobody listens on, below those that the kernel gives to clients (32768 on): one of these may be a client's of
-    another test by the time that a service is started on it, or started again."""
+    """A free port below those that the kernel gives to clients (32768 on).
+
+    One of these may be taken by a client of another test before a service is started, or restarted, on it.
+    """
     while True:
-        port = 20_000 + secrets.randbelow(12_000)  # not what a test seeds
+        port = 20_000 + secrets.randbelow(12_000)  # independent of a test's seed
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET, kind) as sock:
             sock.bind(("127.0.0.1", port))
             return port
@@ -111,7 +113,7 @@ class Running:
         return rows
 
     def until(self, kql: str, count: int, timeout_s: float = 120.0) -> list[list[Any]]:
-        """Rows of a query, once there are at least so many; fewer if that does not come."""
+        """Rows of a query, once there are at least this many; fewer after a timeout."""
         end = time.monotonic() + timeout_s
         while True:
             rows = self.query(kql)

@@ -1,4 +1,4 @@
-"""Real small disks for tests: one that somebody fills, and one whose file system turns read-only by itself. Needs root."""
+"""Real small disks for tests: one that is filled, and one whose file system turns read-only by itself. Needs root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _run(*command: str) -> bool:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A tmpfs of that size; skips where none can be mounted."""
+    """A tmpfs of that size; skips if none can be mounted."""
     folder.mkdir(parents=True, exist_ok=True)
     if not _run("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)):
         pytest.skip("no tmpfs can be mounted here")
@@ -32,7 +32,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Somebody else's file that takes all the room there is."""
+    """Another process's file that takes all the room there is."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
@@ -45,8 +45,11 @@ def fill(disk: Path) -> Path:
 
 
 class BreakableDisk:
-    """An ext4 file system in a file. ``break_`` makes the kernel find an error in it: from then on it is read-only, with
-    files open for writing on it, as when a real disk fails. ``repair`` is what an operator does: unmount, check, mount."""
+    """An ext4 file system in a file.
+
+    ``break_`` makes the kernel find an error in it: from then on it is read-only, with files open for writing on it, as
+    when a real disk fails. ``repair`` is what an operator does: unmount, check, mount.
+    """
 
     def __init__(self, image: Path, folder: Path) -> None:
         self.image, self.folder = image, folder
@@ -70,7 +73,7 @@ class BreakableDisk:
         return done
 
     def repair(self) -> None:
-        """Nobody may have files open on it."""
+        """No process may have files open on it."""
         assert self.unmount()
         checked = subprocess.run(["e2fsck", "-p", str(self.image)], capture_output=True, check=False)
         assert checked.returncode in (0, 1), checked.stdout  # 1: errors were corrected
@@ -79,7 +82,7 @@ class BreakableDisk:
 
 @contextmanager
 def breakable_disk(place: Path, megabytes: int = 64) -> Iterator[BreakableDisk]:
-    """Skips where loop devices or ext4 are missing."""
+    """Skips if loop devices or ext4 are missing."""
     if shutil.which("mkfs.ext4", path="/usr/sbin:/sbin:/usr/bin") is None:
         pytest.skip("mkfs.ext4 is not installed")
     disk = BreakableDisk(place.with_suffix(".img"), place)

@@ -1,4 +1,4 @@
-"""The agent and the service as they run: either is killed at any moment, files rotate, and every line is stored once."""
+"""The agent and the service as processes: either is killed at any moment, files rotate, and every line is stored once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from running import ROOT, Running
 from collector.agent.hook_folder import CLAIM
 
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
-#: Seconds for which the service is away; the full length is run by hand: FAULTLINE_AWAY_S=600.
+#: Seconds for which the service is down; the full length is run by hand: FAULTLINE_AWAY_S=600.
 AWAY_S = float(os.environ.get("FAULTLINE_AWAY_S", "2"))
 OFF = ("journald", "kmsg", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform")
 
@@ -83,7 +83,7 @@ def test_lines_arrive_once_whoever_is_killed(
 
 
 def numbers_stored(service: Running, written: int) -> Counter[int]:
-    """How often each numbered line is stored, once all are there or they should have been long ago."""
+    """How often each numbered line is stored, once all are there or a timeout has passed."""
     question = 'Logs | where Message startswith "numbered" | project toint(substring(Message, 9))'
     until = time.monotonic() + 60 + AWAY_S / 4
     stored: Counter[int] = Counter()
@@ -97,7 +97,7 @@ def numbers_stored(service: Running, written: int) -> Counter[int]:
 def test_what_is_written_while_the_service_is_away_arrives_once(
     service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines go on being written and the log is rotated, also over a second agent's start in the middle."""
+    """Lines continue to be written and the log is rotated, also over a second agent's start in the middle."""
     agent, written, rotations = Agent(tmp_path, service), 0, 0
 
     def write_for(seconds: float) -> None:
@@ -158,7 +158,7 @@ def test_what_an_epilog_saw_on_a_node_stands_on_the_jobs_page(service: Running, 
             time.sleep(0.1)
         assert "last words of rank 0" in page and "alice" in page
         assert [path.name for path in spool.iterdir()] == [CLAIM]
-        # What the program said is evidence, too: lines of its run.
+        # The program's output is evidence, too: lines of its run.
         stated: list[list[Any]] = []
         for _ in range(300):
             stated = service.query(

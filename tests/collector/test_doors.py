@@ -1,4 +1,4 @@
-"""Caps, time limits and file handles of connections, over real sockets in one event loop."""
+"""Limits, timeouts and file handles of connections, over real sockets in one event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collector.receivers.syslog_batches import Part
 
 
 class Lines(asyncio.Protocol):
-    """Finishes something with every line."""
+    """Finishes a request with every line."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -45,7 +45,7 @@ def listening() -> socket.socket:
 
 
 async def ended(client: socket.socket) -> bool:
-    """Whether the other side closed it; waits for that."""
+    """Waits until the other side has closed it; returns whether it did."""
     loop = asyncio.get_running_loop()
     try:
         return await asyncio.wait_for(loop.sock_recv(client, 1), 60) == b""
@@ -143,7 +143,7 @@ def test_out_of_file_handles_is_told_and_the_door_opens_again() -> None:
 
 
 class Kept:
-    """A gatherer that only keeps."""
+    """A gatherer that only stores."""
 
     def __init__(self) -> None:
         self.scratch = bytearray(64 * 1024)

@@ -1,4 +1,4 @@
-"""When a line was written: its stamp, else its sender's word, else when it came; a line of an uptime only waits."""
+"""When a line was written: its timestamp, else its sender's time, else its arrival; a line with only an uptime waits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def at(second: float | None) -> datetime | None:
 @pytest.mark.parametrize(("quality", "stamp", "sent", "read", "time", "becomes", "sender"), [
     ("line", 1, None, None, 1, "line", None), ("line", 1, 2, 3, 1, "line", 3), ("inferred", 1, 2, None, 1, "inferred", None),
     ("received", 60, 2, 3, 2, "line", 3), ("received", 60, None, 3, 3, "received", 3), ("received", 60, None, None, 50, "received", None),
-    # An uptime alone: the time that its parser could not tell.
+    # An uptime alone: the time that its parser could not determine.
     ("received", None, None, 3, None, "received", 3), ("received", None, 2, 3, 2, "line", 3), ("received", None, None, None, None, "received", None),
     ("inferred", None, 2, None, None, "inferred", None),
 ])  # fmt: skip
 def test_the_time_of_a_line(
     quality: str, stamp: float | None, sent: float | None, read: float | None, time: float | None, becomes: str, sender: float | None
 ) -> None:  # fmt: skip
-    """Received at 50; the batch's newest line at 60, which is what a parser takes for the time of a line without one."""
+    """Received at 50; the batch's newest line at 60, which a parser takes as the time of a line without one."""
     types = {
         "time": US, "time_quality": pl.String, "resolution_us": pl.Int64, "received_time": US, "sender_time": US,
         "sent": pl.Int64, "read": pl.Int64, "received": pl.Int64,

@@ -1,4 +1,4 @@
-"""Messages between two processes: what arrives is what was sent, and a room is used again only when nobody reads it."""
+"""Messages between two processes: what arrives is what was sent, and a buffer is reused only when no reader holds it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_what_arrives_is_what_was_sent(rows: int) -> None:
 def test_what_is_still_read_is_never_written_over() -> None:
     ours, theirs = pair()
     kept = {n: sent(lines(n), theirs, ours) for n in range(exchange.MOST_ROOMS)}
-    writer = threading.Thread(target=theirs.send, args=(Packed.of(lines(99)),))  # no room is left: through the pipe
+    writer = threading.Thread(target=theirs.send, args=(Packed.of(lines(99)),))  # no buffer is free: through the pipe
     writer.start()
     more: Packed = ours.receive()
     writer.join()
     for n, frame in {**kept, 99: more.frame()}.items():
         assert frame.equals(lines(n))
-    part = kept.pop(0)["raw"].slice(5, 1)  # a small part holds its room
+    part = kept.pop(0)["raw"].slice(5, 1)  # a small slice holds its buffer
     kept.clear()
     for n in range(30):
         ours.send("back")
@@ -83,7 +83,7 @@ def test_without_memory_to_share_everything_goes_through_the_pipe(monkeypatch: p
 
     monkeypatch.setattr(exchange, "_nameless_file", refused)
     ours, theirs = pair()
-    small = lines(1, 50)  # fits what the kernel keeps of a pipe: both ends are in this thread
+    small = lines(1, 50)  # fits in a pipe's buffer: both ends are in this thread
     monkeypatch.setattr(exchange, "LEAST_ROOM", 1)
     assert sent(small, theirs, ours).equals(small)
     assert not theirs._rooms

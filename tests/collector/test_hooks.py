@@ -1,4 +1,4 @@
-"""The hook as Slurm meets it: always 0, always silent, and a file that parses."""
+"""The hook as Slurm runs it: always exit code 0, always silent, and a file that parses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from parsers.documents.hook import read_spool
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "deploy" / "slurm"
-# What slurmd 22.05 gave an epilog on a real node.
+# The environment that slurmd 22.05 gave an epilog on a real node.
 SITE_ENV = {
     "SLURMD_NODENAME": "gpu03", "SLURM_CLUSTER_NAME": "mini", "SLURM_CONF": "/etc/slurm/slurm.conf",
     "SLURM_JOBID": "35", "SLURM_JOB_ACCOUNT": "ml", "SLURM_JOB_CPUS_PER_NODE": "1(x2)", "SLURM_JOB_DERIVED_EC": "0",
@@ -45,7 +45,7 @@ def _command(kind: str, event: str) -> list[str]:
 def run(
     kind: str, spool: Path | str, env: dict[str, str] | None = None, event: str = "epilog"
 ) -> subprocess.CompletedProcess[bytes]:
-    """One hook with exactly this environment, as slurmd starts it."""
+    """Runs one hook with exactly this environment, as slurmd starts it."""
     full = {**(SITE_ENV if env is None else env), "FAULTLINE_HOOK_SPOOL": str(spool)}
     return subprocess.run(_command(kind, event), env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
 
@@ -56,7 +56,7 @@ def harmless(done: subprocess.CompletedProcess[bytes]) -> bool:
 
 
 def spooled(spool: Path) -> list[dict[str, str]]:
-    """Every hook file of a spool, read as the service reads it."""
+    """Every hook file of a spool, parsed as by the service."""
     return [read_spool(path.read_bytes()) for path in sorted(spool.glob("*.hook"))]
 
 
@@ -196,14 +196,14 @@ def test_two_hundred_in_a_rush(kind: str, tmp_path: Path) -> None:
     assert all(map(harmless, done))
     jobs = sorted(int(env["SLURM_JOB_ID"]) for env in spooled(tmp_path / "s"))
     others = {path.name for path in (tmp_path / "s").iterdir() if path.suffix != ".hook"}
-    # A machine that gives a hook no CPU for a second loses it, and says so.
+    # A machine that gives a hook no CPU for a second loses it, and reports it.
     lost = (tmp_path / "s" / hooks.DROPPED).stat().st_size if hooks.DROPPED in others else 0
     assert len(set(jobs)) == len(jobs) == 200 - lost and lost < 100
     assert others <= {hooks.DROPPED}
 
 
 def test_one_that_gives_up_is_counted(kind: str, tmp_path: Path) -> None:
-    """Its spool answers, but to look at it takes longer than the second that there is."""
+    """Its spool answers, but checking it takes longer than the available second."""
     spool = tmp_path / "s"
     spool.mkdir()
     if kind == "python":
@@ -224,7 +224,10 @@ def test_one_that_gives_up_is_counted(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_spool_that_does_not_answer(kind: str, stopped: bool, tmp_path: Path) -> None:
-    """Opening a FIFO that nobody reads waits for ever, as a dead file server does: left in a second, or when told."""
+    """Opening a FIFO without a reader waits for ever, as a dead file server does.
+
+    The hook aborts after a second, or on a signal.
+    """
     os.mkfifo(tmp_path / hooks.DROPPED)
     env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(tmp_path), "FAULTLINE_HOOK_MAX_FILES": "0"}
     process = subprocess.Popen(_command(kind, "epilog"), env=env, stdin=subprocess.DEVNULL)
@@ -252,7 +255,7 @@ def test_through_a_symbolic_link(tmp_path: Path) -> None:
 
 
 def test_how_long_a_job_waits(kind: str, tmp_path: Path) -> None:
-    """Printed, for docs/hooks.md; what is asserted is that each of them ends and leaves its file."""
+    """The times are printed for docs/hooks.md; the assertion is that each of them ends and leaves its file."""
     times = []
     for _ in range(20):
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Fetching a job's files: what a user may name, and what must never come of it."""
+"""Fetching a job's files: what a user may name, and what must never result from it."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def env(home: Path, **more: str) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def _time_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is not read in ten seconds is left out: on a busy machine that says nothing about the code."""
+    """A file that is not read in ten seconds is left out: on a busy machine that proves nothing about the code."""
     monkeypatch.setitem(artifacts.fetch.__kwdefaults__, "time_limit_s", 300.0)
 
 
 def one(home: Path, path: str) -> Artifact:
-    """What becomes of a job with --output=PATH."""
+    """The result for a job with --output=PATH."""
     (artifact,) = collect(env(home, SLURM_JOB_STDOUT=path), NOBODYS)
     assert artifact.kind == "stdout"
     return artifact
@@ -137,7 +137,7 @@ def test_a_hundred_gigabytes(home: Path) -> None:
         file.truncate(100 << 30)
         file.seek(-(TAIL - 10), os.SEEK_END)
         file.write(b"x" * 100 + b"\n" + b"last\n" * ((TAIL - 116) // 5))
-    artifact = one(home, "huge")  # who reads all of it has no answer within the limit
+    artifact = one(home, "huge")  # reading all of it would exceed the limit
     assert artifact.truncated
     assert len(artifact.content) <= HEAD + TAIL + 100
     assert artifact.content.startswith(b"first\nfirst\n")

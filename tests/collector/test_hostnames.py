@@ -1,4 +1,4 @@
-"""A host by any of its names is its node: in what is stored, asked and concluded, whatever came first."""
+"""A host under any of its names is its node: in what is stored, queried and concluded, whatever came first."""
 
 from __future__ import annotations
 

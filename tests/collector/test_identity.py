@@ -1,4 +1,4 @@
-"""To which cluster, node and boot rows belong, on their way in and when it is learned late."""
+"""To which cluster, node and boot rows belong, on arrival and when it is learned later."""
 
 from __future__ import annotations
 

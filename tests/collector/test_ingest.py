@@ -1,4 +1,4 @@
-"""Ingest meets what log hosts really hold: what cannot be read is named, nothing is stored twice or by halves."""
+"""Ingest on what log hosts really hold: unreadable files are reported, nothing is stored twice or in part."""
 
 from __future__ import annotations
 
@@ -140,7 +140,10 @@ def test_a_line_of_20_mb_is_stored_whole_and_named(store: DuckStore, tree: Path)
 
 
 def test_an_unknown_zone_is_refused_at_the_door(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The parser itself reads an unknown zone as UTC, so that no line is lost; a person who misspells one is told."""
+    """A misspelt zone is an error for the person who typed it.
+
+    The parser itself treats an unknown zone as UTC, so that no line is lost.
+    """
     from faultline.cli import run
 
     (tree / "syslog").write_text("Feb 28 16:29:24 gpu02 kernel: hello\n")

@@ -1,4 +1,4 @@
-"""A log tree with users in it: names, links and files of theirs make nothing the cluster's, and keep nobody waiting."""
+"""A log tree with users' names, links and files: they are never taken for the cluster's, and block nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CANCELLED = "slurmstepd-gpu73: error: *** JOB 9005 ON gpu73 CANCELLED AT 2026-11
 OUTPUT = "SELECT DISTINCT file, job_id FROM raw.logs WHERE source LIKE 'job_%'"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of several users")
 
-#: What a user may write into the folder of a job's files, and with what in it.
+#: What a user may write into the folder of a job's files, with its content.
 FORGED = {
     "slurm.conf": "ClusterName=evil\nSlurmctldHost=ctl\nSlurmdTimeout=3600\nNodeName=gpu[70-73] CPUs=8\n",
     "inventory/links.csv": "host,device,switch,switch_port,plane\ngpu70,eth0,leaf66,Ethernet1,management\n",
@@ -210,7 +210,7 @@ def test_a_path_that_became_a_link_is_not_opened(tmp_path: Path) -> None:
 @needs_root
 def test_a_files_name_claims_a_job_of_its_owner_only(store: DuckStore, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
-    write(tree, "zz/sacct.txt", SACCT)  # told behind the files by its name
+    write(tree, "zz/sacct.txt", SACCT)  # processed after the files because of its name
     for name, uid in (("jobs/evil-9005.out", MALLORY), ("jobs/slow-9005.out", ALICE), ("home/slurm-9005.out", MALLORY),
                       ("jobs/9005/stderr", MALLORY), ("jobs/new-9009.out", MALLORY)):  # fmt: skip
         os.chown(write(tree, name, CANCELLED), uid, uid)
@@ -224,7 +224,7 @@ def test_a_files_name_claims_a_job_of_its_owner_only(store: DuckStore, tmp_path:
 
 
 def test_a_folder_of_the_collectors_is_surer_than_a_name_beside_it(store: DuckStore, tmp_path: Path) -> None:
-    """As a tree that one user unpacked: the file system says nothing of users."""
+    """As a tree that one user unpacked: the file system gives no evidence about users."""
     write(tmp_path, "tree/accounting/sacct.txt", SACCT)
     write(tmp_path, "tree/jobs/9005/stdout", "epoch 1\n")
     write(tmp_path, "tree/jobs/evil-9005.out", CANCELLED)
@@ -300,7 +300,7 @@ def test_names_of_users_print_one_line_each(tmp_path: Path, capfd: pytest.Captur
 
 
 def test_files_in_the_tree_are_what_they_were(tmp_path: Path, store: DuckStore) -> None:
-    """The modes of opening are for reading only: a FIFO with a writer is not drained."""
+    """Files are opened for reading only: a FIFO with a writer is not drained."""
     path = write(tmp_path, "tree/nodes/gpu70/syslog", NODE_LINE + "fine\n")
     before = path.stat()
     ingest(store, tmp_path / "tree")

@@ -1,4 +1,4 @@
-"""Who fell silent while the node is up, and who is only done; boot epochs; rates."""
+"""Which source fell silent while the node is up, and which has only finished; boot epochs; rates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def silent(ledger: Ledger) -> list[tuple[str, str]]:
     [
         (timedelta(minutes=20), {}, True),
         (timedelta(minutes=14), {}, False),  # logs come in bursts
-        (timedelta(minutes=20), {"gap_s": 600.0}, False),  # it never spoke often
+        (timedelta(minutes=20), {"gap_s": 600.0}, False),  # it never logged often
         (timedelta(minutes=20), {"lines": HABIT_LINES - 1}, False),  # no habit yet
         (timedelta(days=8), {}, False),  # forgotten
     ],

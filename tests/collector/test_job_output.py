@@ -1,4 +1,4 @@
-"""Output that hooks fetched becomes lines of its run: once, after a restart as well, and later where the spool is full."""
+"""Output that hooks fetched becomes lines of its run: once, after a restart as well, and later if the spool is full."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_rows_that_retention_takes_away_hide_no_new_one(store: DuckStore) -> Non
         connection.execute("DELETE FROM raw.artifacts")
         connection.execute("DROP TABLE raw.artifacts")
         connection.execute("CREATE TABLE raw.artifacts AS SELECT * FROM few")
-    assert watch.round() == 0  # what is left was delivered
+    assert watch.round() == 0  # the rest was delivered
     fetched(store, job_id=9)
     assert watch.round() == 1
 

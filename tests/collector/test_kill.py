@@ -1,12 +1,12 @@
 """``kill -9`` of the service at any moment, under load from several senders: what was acknowledged is stored once.
 
-FAULTLINE_KILLS=50 makes it the long version. Numbered lines tell loss from repetition; the tally is printed.
+FAULTLINE_KILLS=50 makes it the long version. Numbered lines distinguish loss from repetition; the tally is printed.
 
-The senders are the real ones: the node agent as a process that follows a log, rsyslogd (where it is installed) with omfwd
-over TCP and with omelasticsearch without ids, and what an OpenTelemetry collector does: the same body again until it is
-answered. What is promised: a batch answered with 200 is in the store exactly once, however often it was sent. Plain syslog has
-no acknowledgement: every line of it is stored at most once, and all lines are that the service had read and fsynced when
-it was killed (here: those that the test finds in the spool's files after the kill).
+The senders are the real ones: the node agent as a process that follows a log, rsyslogd (if it is installed) with omfwd
+over TCP and with omelasticsearch without ids, and the behaviour of an OpenTelemetry collector: the same body again
+until it is answered. The guarantee: a batch answered with 200 is in the store exactly once, however often it was sent.
+Plain syslog has no acknowledgement: every line of it is stored at most once, and all lines are stored that the service
+had read and fsynced when it was killed (here: those that the test finds in the spool's files after the kill).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OMELASTICSEARCH = MODULES / "omelasticsearch.so"
 
 
 class Sender(threading.Thread):
-    """Sends numbered lines until told to stop; ``sure`` are those that must be stored."""
+    """Sends numbered lines until stopped; ``sure`` are those that must be stored."""
 
     name_of_lines = ""
 
@@ -56,7 +56,7 @@ class Sender(threading.Thread):
         """Ends what the sender started."""
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> bool:
-        """True once the service said 200; False if the sender was told to stop."""
+        """True once the service answered 200; False if the sender was stopped."""
         while not self.ending.is_set():
             self.tries += 1
             try:
@@ -96,7 +96,7 @@ class AgentSender(Sender):
 
 
 class OpaqueSender(Sender):
-    """Another client with keys of its own making: the same guarantee."""
+    """Another client with its own keys: the same guarantee."""
 
     name_of_lines = "opaque"
 
@@ -129,7 +129,7 @@ class OtlpSender(Sender):
 
 
 class SyslogSender(Sender):
-    """As rsyslog's omfwd, where rsyslogd is not installed: octet-counted frames over one connection, each sent once."""
+    """Like rsyslog's omfwd, if rsyslogd is not installed: octet-counted frames over one connection, each sent once."""
 
     name_of_lines = "syslog"
 
@@ -148,8 +148,8 @@ class SyslogSender(Sender):
             time.sleep(0.005)
 
 
-#: omfwd takes one message at a time: in a batch, rsyslog repeats what went before the message that failed, and that
-#: would be stored twice, as with any receiver of plain syslog.
+#: omfwd handles one message at a time: in a batch, rsyslog repeats what preceded the failed message, and that would be
+#: stored twice, as with any receiver of plain syslog.
 RSYSLOG_CONF = """
 global(workDirectory="{folder}")
 module(load="imtcp")
@@ -172,7 +172,7 @@ ruleset(name="to_bulk") {{
 
 
 class RsyslogSender(Sender):
-    """rsyslogd itself, fed over TCP; it passes lines on as ``name_of_lines`` says."""
+    """rsyslogd itself, fed over TCP; it passes lines on as ``name_of_lines`` names them."""
 
     def __init__(self, service: Running, name: str) -> None:
         super().__init__(service)
@@ -227,7 +227,7 @@ def numbers(service: Running, name: str) -> list[int]:
 
 
 def spooled(folder: Path) -> set[int]:
-    """Numbers of syslog lines that lie whole in the spool."""
+    """Numbers of syslog lines that are whole in the spool."""
     found: set[int] = set()
     for path in folder.glob("*.seg"):
         for record in scan(path, 1, FIRST_RECORD, path.stat().st_size):
@@ -248,7 +248,7 @@ def senders_of(service: Running) -> list[Sender]:
 
 
 def all_there(service: Running, senders: list[Sender], on_disk: set[int]) -> bool:
-    """Whether all that is promised can be read."""
+    """Can everything that is guaranteed be read?"""
     for sender in senders:
         wanted = on_disk if sender.name_of_lines == "syslog" else sender.sure
         if wanted - set(numbers(service, sender.name_of_lines)):
@@ -273,7 +273,7 @@ def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys
             sender.ending.set()
         for sender in senders:
             sender.join(30)
-        # Agent and rsyslog still hold what they could not deliver while the service was away.
+        # Agent and rsyslog still hold what they could not deliver while the service was down.
         until = time.monotonic() + 180
         while not all_there(service, senders, on_disk) and time.monotonic() < until:
             time.sleep(1.0)

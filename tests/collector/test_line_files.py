@@ -1,4 +1,4 @@
-"""Big and many files: several processes give what one gives, and what was stored before a crash is not read again."""
+"""Big and many files: several processes produce the same as one, and what was stored before a crash is not read again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces, tasks and transactions so small that a file of 1,000 lines needs many."""
+    """Chunks, tasks and transactions so small that a file of 1,000 lines needs many."""
     monkeypatch.setattr("collector.files.CHUNK", 2_000)
     monkeypatch.setattr("collector.files.BLOCK", 1_000)
     monkeypatch.setattr(line_files, "TASK_BYTES", 5_000)

@@ -1,4 +1,4 @@
-"""A real link flap sent over the wire, the controller's lines last: the incident is there without anybody's doing."""
+"""A real link flap sent over the wire, the controller's lines last: the incident appears by itself."""
 
 from __future__ import annotations
 

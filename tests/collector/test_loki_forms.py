@@ -1,4 +1,4 @@
-"""Loki's push API: both forms of the same push come to the same lines, and what is none is set aside."""
+"""Loki's push API: both forms of the same push give the same lines, and invalid ones are set aside."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def packed(message: bytes) -> bytes:
 
 
 def decoded(form: str, body: bytes) -> list[Any]:
-    """By what lines are parsed together with, in their order: every line, and what was said about it."""
+    """By the fields that lines are parsed together with, in order: every line, and its metadata."""
     into = Decoded()
     loki.RECEIVER.decode(Payload(body, {"received": RECEIVED, "peer": "10.0.0.1", "form": form}), into)
     found = []

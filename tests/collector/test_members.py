@@ -1,4 +1,4 @@
-"""Two columns of JSON objects as one, as the library would make it of each pair."""
+"""Two columns of JSON objects merged into one, as the library would merge each pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pieces are stored at once, and what is left over."""
+"""How many batches are stored together, and what is left over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from store.line_order import SEGMENT_ROWS as FULL
         ([FULL // 2, FULL // 2 + 1, FULL // 2], 0, 2),
         ([FULL // 2, FULL, FULL // 2 + 9], 0, 3),  # nine left over of two segments, not half a one of one
         ([FULL - 5], 5, 1),
-        ([9 * FULL], 7, 1),  # one piece is never divided
+        ([9 * FULL], 7, 1),  # one batch is never divided
         ([FULL + 1, *[FULL] * 9], 0, MOST_SEGMENTS),
     ],
 )

@@ -1,4 +1,4 @@
-"""Objects read many at once say, for any body, what reading them one by one says."""
+"""Objects parsed many at once give the same result as one by one, for any body."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DECODE = {
 
 
 def said(decoded: Decoded) -> list[tuple[Any, list[tuple[bytes, Run]]]]:
-    """By what lines are parsed together with, in their order: every line, and what was said about it."""
+    """By the fields that lines are parsed together with, in order: every line, and its metadata."""
     found = []
     for key, group in decoded.groups.items():
         runs: list[Run] = []
@@ -40,7 +40,7 @@ def said(decoded: Decoded) -> list[tuple[Any, list[tuple[bytes, Run]]]]:
 
 
 def both(kind: str, body: bytes, **meta: Any) -> tuple[Any, Any]:
-    """What many at once and one by one come to; the reason for what is set aside."""
+    """The results of many at once and of one by one; the reason if it is set aside."""
     payload = Payload(body, {"received": RECEIVED, "peer": "10.0.0.1", **meta})
     answers = []
     for fewest in (1, 1 << 30):
@@ -61,12 +61,12 @@ def both(kind: str, body: bytes, **meta: Any) -> tuple[Any, Any]:
 
 def same(kind: str, body: bytes, **meta: Any) -> None:
     many, single = both(kind, body, **meta)
-    assert repr(many) == repr(single)  # which tells 1 from true
+    assert repr(many) == repr(single)  # which distinguishes 1 from true
 
 
 @pytest.fixture(scope="module", autouse=True)
 def machine_code() -> Iterator[None]:
-    """Made before the examples, each of which has a deadline."""
+    """Compiled before the examples, each of which has a deadline."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(objects, "FEWEST", 1)
         yield
@@ -205,7 +205,7 @@ def test_moments(values: list[Any]) -> None:
 
 
 def test_most_objects_are_read_with_others() -> None:
-    """Else everything here would hold and nothing be gained."""
+    """Otherwise everything here would hold without any benefit."""
     found = objects.on_lines(b"".join(written(document, {}) + b"\n" for document in DOCUMENTS), loads)
     assert found is not None and not found.marked().any()
     assert plain_wrappers(found).tolist() == [True, True, False, False]
@@ -224,5 +224,5 @@ def test_most_objects_are_read_with_others() -> None:
     ],
 )  # fmt: skip
 def test_many(body: bytes) -> None:
-    """Many files, many names, long names, many members, and neighbours of which one is none."""
+    """Many files, many names, long names, many members, and neighbours one of which is no object."""
     same("ingest", body, form="records")

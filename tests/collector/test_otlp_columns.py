@@ -1,4 +1,4 @@
-"""OTLP logs read as columns say, for any request, what reading them record by record with the library says."""
+"""OTLP logs parsed as columns equal those parsed record by record with the library, for any request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECEIVED = 1_795_255_300_000_000
 
 
 def said(decoded: Decoded) -> list[tuple[Any, list[tuple[bytes, Run]]]]:
-    """By what lines are parsed together with, in their order: every line, and what was said about it."""
+    """By the fields that lines are parsed together with, in order: every line, and its metadata."""
     found = []
     for key, group in decoded.groups.items():
         runs: list[Run] = []
@@ -39,7 +39,7 @@ def said(decoded: Decoded) -> list[tuple[Any, list[tuple[bytes, Run]]]]:
 
 
 def both(form: str, body: bytes) -> tuple[Any, Any]:
-    """What the columns and the records come to; None for what is set aside."""
+    """The results of the columns and of the records; None for what is set aside."""
     answers = []
     payload = Payload(body, {"received": RECEIVED, "peer": "10.0.0.1", "form": form, "signal": "logs"})
     for decode in (otlp.RECEIVER.decode, otlp_by_record.decode):
@@ -54,7 +54,7 @@ def both(form: str, body: bytes) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def machine_code() -> None:
-    """Made before the examples, each of which has a deadline."""
+    """Compiled before the examples, each of which has a deadline."""
     otlp.QUICK.wait()
     for form, body in (("json", json.dumps(DOCUMENT).encode()), ("protobuf", REQUEST)):
         assert both(form, body)[0] is not None
@@ -200,7 +200,7 @@ def test_any_request_in_json(document: Any, style: dict[str, Any]) -> None:
     body = written(document, style)
     ours, theirs = both("json", body)
     assert ours == theirs
-    if otlp_json.is_request(body):  # never said of what the event loop would refuse
+    if otlp_json.is_request(body):  # never true for what the event loop would refuse
         otlp._check_json("logs", body)
 
 
@@ -221,7 +221,7 @@ _PIECES = st.sampled_from([b"", b'"', b"\\", b"\\u00e9", b"\\ud83d\\ude00", b"\\
 @example(633, b"1e5", 2, False)  # and one that no column holds
 @given(st.integers(0, 1200), _PIECES, st.integers(0, 4), st.booleans())
 def test_json_that_was_cut_or_written_over(at: int, other: bytes, gone: int, ends: bool) -> None:
-    """What the walk takes is JSON, and what it says of it is what the library says."""
+    """What the walk accepts is JSON, and its result equals the library's."""
     whole = written(DOCUMENT, {})
     at = at % (len(whole) + 1)
     body = whole[:at] + other + (b"" if ends else whole[at + gone :])
@@ -296,7 +296,7 @@ def test_small_json_of_many_records() -> None:
 
 
 def test_most_requests_are_not_left_to_the_thorough_reader() -> None:
-    """Else everything here would hold and nothing be gained."""
+    """Otherwise everything here would hold without any benefit."""
     for tables in (otlp_json.tables(written(DOCUMENT, {})), otlp_protobuf.tables(REQUEST)):
         assert tables is not None and not tables.records[:, otlp_tables.STRANGE].any()
 
@@ -343,7 +343,7 @@ def test_fractions_are_written_as_the_library_writes_them() -> None:
 
 
 def test_a_resource_that_would_come_to_gigabytes_is_set_aside_with_the_reason() -> None:
-    """A megabyte said of three thousand records: three gigabytes of fields."""
+    """One megabyte for each of three thousand records: three gigabytes of fields."""
     request = ExportLogsServiceRequest()
     group = request.resource_logs.add()
     group.resource.attributes.add(key="note").value.string_value = "x" * (1 << 20)

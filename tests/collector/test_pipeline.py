@@ -1,4 +1,4 @@
-"""From the spool into the store: each batch once, poison set aside whole, trouble told and waited out."""
+"""From the spool into the store: each batch once, poison batches set aside whole, trouble reported and waited out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARSER = line_parser()
 
 
 class InThread:
-    """A worker without a process: the same work where the test is."""
+    """A worker without a process: the same work in the test's process."""
 
     connection = None
 
@@ -166,7 +166,7 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
     assert aside["key"] == "n/s/1/4/4" and aside["reason"] and aside["replayed_at"] is None
     found = running.quarantine.get(aside["id"])
     assert found is not None and (fault != "undecodable" or found[1] == b"no zstd")
-    # The parser was mended: the batch goes in as it is, once.
+    # The parser was fixed: the batch is stored unchanged, once.
     meta = {k: v for k, v in found[0].items() if k not in ("kills", "trips", "encoding", "key")}
     body = json.dumps({"host": "gpu01", "path": "/var/log/syslog", "raw": "mended"}).encode()
     spool.append({**meta, "kind": "ingest", "form": "records", "replay": aside["id"]}, body).result()
@@ -206,7 +206,7 @@ def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(record: di
 
 
 def test_a_store_that_does_not_even_say_where_it_stood_is_asked_again(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """Found by reading: the second error, in the middle of coming back from the first, ended storing for good."""
+    """Found by reading: the second error, while recovering from the first, ended storing for good."""
     faults = [KeyError("a fault of ours"), EngineError("the disk is away"), EngineError("still away")]
     made, load = Pipeline._made, Ledger.load
 
@@ -229,7 +229,7 @@ def test_a_store_that_does_not_even_say_where_it_stood_is_asked_again(store: Duc
 
 
 def test_a_batch_that_was_set_aside_outlives_a_power_cut(spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """The spool forgets it: so its name must be on the disk, not only its bytes."""
+    """The spool drops it: so its name must be on the disk, not only its bytes."""
     synced: list[str] = []
 
     def sync(handle: int) -> None:
@@ -310,7 +310,7 @@ def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of four lines, and a rest that waits for more until it is told not to."""
+    """Segments of four lines, and a rest that waits for more until a flush."""
     for module in (pipeline, merging):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 4)
     monkeypatch.setattr(pipeline, "MERGE_LINES", 4)
@@ -417,7 +417,7 @@ def test_workers_go_on_while_segments_are_stored(
 
 
 class Held:
-    """The store takes nothing until it is let go on; ``refuses``: then it fails, for as long as it is asked."""
+    """The store accepts nothing until it is released; ``refuses``: it fails instead, until released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refuses: bool = False) -> None:
         self.taking, self.go_on = threading.Event(), threading.Event()
@@ -454,7 +454,7 @@ def test_the_next_transaction_is_made_meanwhile_and_its_keys_are_not_reported_wi
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
     assert held.taking.wait(60)
     put(spool, *"efgh", key=["n", "s", "1", 2, 2])
-    assert until(lambda: running.ledger.streams[("n", "s", "1")].covers(2, 2))  # made: it comes behind the first
+    assert until(lambda: running.ledger.streams[("n", "s", "1")].covers(2, 2))  # computed: it is stored after the first
     assert not raws(store) and not streams(store)
     held.go_on.set()
     assert running.drain(60)

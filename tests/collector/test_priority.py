@@ -1,4 +1,4 @@
-"""What fills the store lets those go first who wait for an answer."""
+"""Bulk work yields CPU to threads whose answer is awaited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def in_thread(work: Callable[[], int]) -> int:
 
 
 def nice() -> int:
-    """Of the thread that asks."""
+    """The niceness of the calling thread."""
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
@@ -38,7 +38,7 @@ def of_a_process() -> int:
 def standing_back(then: Callable[[], int]) -> Callable[[], int]:
     def work() -> int:
         lower_priority()
-        lower_priority()  # twice is no more
+        lower_priority()  # calling it twice changes nothing more
         return then()
 
     return work

@@ -1,6 +1,7 @@
-"""The real senders against the real service: rsyslog, syslog-ng, systemd-journal-upload, OpenTelemetry's SDK, node_exporter.
+"""The real senders against the real service: rsyslog, syslog-ng, systemd-journal-upload, OpenTelemetry's SDK,
+node_exporter.
 
-Each is skipped with the reason where it is not installed (tests/prepare.sh installs them where it may).
+Each is skipped with the reason if it is not installed (tests/prepare.sh installs them where it may).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ import pytest
 from running import Running, free_port
 
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin:/sbin")
-#: Where tests/prepare.sh lays syslog-ng: as a package it would drive rsyslog out.
+#: Where tests/prepare.sh puts syslog-ng: as a package it would remove rsyslog.
 ASIDE = Path("/opt/faultline-tests/syslog-ng")
 SYSLOG_NG = shutil.which("syslog-ng", path=f"/usr/sbin:/usr/bin:/sbin:{ASIDE}/usr/sbin")
 UPLOAD = Path("/lib/systemd/systemd-journal-upload")
 JOURNAL_REMOTE = Path("/lib/systemd/systemd-journal-remote")
 MODULES = Path("/usr/lib/x86_64-linux-gnu/rsyslog")
 N = 200
-#: Where the service looks for node_exporter from its start on, and finds it in one test.
+#: Where the service expects node_exporter from its start on, and finds it in one test.
 EXPORTER_PORT = free_port()
 
 
@@ -61,7 +62,7 @@ def daemon(*command: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def expect(service: Running, word: str, count: int = N) -> list[int]:
-    """The numbers behind ``word`` in stored messages, once all are there."""
+    """The numbers after ``word`` in stored messages, once all are there."""
     rows = service.until(
         f'Logs | where Message has "{word}" | project N = toint(extract("{word} ([0-9]+)", 1, Message))', count
     )
@@ -174,7 +175,7 @@ def test_systemd_journal_upload_sends_again_and_nothing_is_stored_twice(service:
     if made.returncode != 0:
         pytest.skip(f"no journal could be made here: {made.stderr.decode()[-200:]}")
     command = [str(UPLOAD), f"--url=http://127.0.0.1:{service.http}", f"--file={journal}", "--follow=no"]
-    for _ in range(2):  # without its state file the second time is a resend of everything
+    for _ in range(2):  # without its state file the second run resends everything
         done = subprocess.run(command, capture_output=True, timeout=60)
         assert done.returncode == 0, done.stderr.decode()
         assert expect(service, "upload") == list(range(N))
@@ -183,7 +184,7 @@ def test_systemd_journal_upload_sends_again_and_nothing_is_stored_twice(service:
     ) == [["n43", "error", "journal:n43"]]
 
 
-#: What an instrumented program does: the SDK with one of the two HTTP exporters, packed, logs and metrics.
+#: An instrumented program: the SDK with one of the two HTTP exporters, compressed, logs and metrics.
 OTEL_PROGRAM = """
 import sys, time
 form, port, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -212,7 +213,7 @@ meters.get_meter("test").create_gauge(f"otel.{form}.loss").set(0.25, {"gpu": "3"
 assert logs.force_flush() and meters.force_flush()
 logs.shutdown(); meters.shutdown()
 """
-#: Where tests/prepare.sh lays the JSON exporter: its releases need other versions of packages than the protobuf one's.
+#: Where tests/prepare.sh puts the JSON exporter: its releases need other versions of packages than the protobuf one's.
 OTLP_JSON = Path("/opt/faultline-tests/otlp-json")
 
 
@@ -261,7 +262,7 @@ def test_logger_of_util_linux(service: Running) -> None:
 
 
 def test_incident_within_seconds(service: Running) -> None:
-    """A link that went down and a node that did not answer, posted: the event is there without anybody's doing."""
+    """A link that went down and a node that did not answer, posted: the event appears by itself."""
     lines = [
         "2026-11-21T16:29:24.000000+00:00 gpu07 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down",
         "2026-11-21T16:29:25.000000+00:00 ctl slurmctld[9]: error: Nodes gpu07 not responding",

@@ -1,4 +1,4 @@
-"""Elasticsearch's bulk API as shippers and Slurm's plugin use it, and what they ask before they write."""
+"""Elasticsearch's bulk API as shippers and Slurm's plugin use it, and their requests before the first write."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ def test_what_clients_ask_before_they_write(intake: Intake) -> None:
     assert ask(intake, "GET", "/_cluster/health").document["status"] == "green"
 
 
-#: What clients ask before they write, in their order, with what they go on with. Vector 0.4x: src/sinks/elasticsearch/common.rs;
-#: rsyslog's omelasticsearch since 8.2510; Logstash's output: http_client/pool.rb, template_manager.rb, ilm.rb;
-#: Filebeat 8: libbeat/esleg/eslegclient, licenser, idxmgmt/lifecycle/es_client_handler.go, template/load.go.
+#: The requests of clients before they write, in order, with what they accept. Vector 0.4x:
+#: src/sinks/elasticsearch/common.rs; rsyslog's omelasticsearch since 8.2510; Logstash's output: http_client/pool.rb,
+#: template_manager.rb, ilm.rb; Filebeat 8: libbeat/esleg/eslegclient, licenser, idxmgmt/lifecycle/es_client_handler.go,
+#: template/load.go.
 _STARTS: dict[str, list[tuple[str, str, int]]] = {
     "vector": [("GET", "/elasticsearch/", 200), ("GET", "/elasticsearch/_cluster/health", 200)],
     "vector before 0.30": [("GET", "/_cluster/state/version", 200), ("GET", "/_cluster/health", 200)],

@@ -1,4 +1,4 @@
-"""What shippers post, as they post it: rows with the right host, time and words, and the answers that they look for."""
+"""Requests as shippers send them: rows with the right host, time and message, and the answers that they expect."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_document_that_is_no_json_is_a_line_and_its_neighbours_are_stored(spoo
 
 
 def test_what_a_file_is_follows_from_the_lines_that_came_of_it(spool: Spool, intake: Intake) -> None:
-    """A line that says nothing of its own is what its neighbours are, over every protocol that names files."""
+    """A line that shows no source itself has that of its neighbours, over every protocol that names files."""
     reported = [LINK, "  a continuation"]
     documents = b"".join(json.dumps({"log": text, "path": "/data/all.log"}).encode() + b"\n" for text in reported)
     bulk = b"".join(b'{"index":{}}\n' + line + b"\n" for line in documents.splitlines())
@@ -153,7 +153,7 @@ def test_records_side_by_side_say_what_each_says_alone(
 
 
 def _said(decoded: Decoded) -> dict[Any, list[tuple[Any, ...]]]:
-    """By what lines are parsed together with: every line, and what was said about it."""
+    """By the fields that lines are parsed together with: every line, and its metadata."""
     found = {}
     for key, group in decoded.groups.items():
         stated = group.lines or b"".join(group.data).split(b"\n")[:-1]
@@ -186,7 +186,7 @@ def test_what_the_sender_knows_fills_what_the_line_leaves_out(spool: Spool, inta
     assert (stamped["host"], stamped["time"]) == (
         "gpu02",
         datetime(2026, 2, 28, 16, 29, 24),
-    )  # the line's own words win
+    )  # the line's own values win
 
 
 @pytest.mark.parametrize("times", [1, 60])  # one by one, and many at once
@@ -299,10 +299,10 @@ def test_frames_behind_each_other_are_one_body(parts: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("encoding", "stream"),
     [("gzip", gzip.compress(b"")), ("zstd", zstandard.ZstdCompressor(write_content_size=False).compress(b""))],
-    ids=("gzip", "zstd"),  # gzip writes the time: a name of its own in every process
+    ids=("gzip", "zstd"),  # gzip writes the time: a different name in every process
 )
 def test_a_body_of_nothing_but_streams_is_refused(encoding: str, stream: bytes) -> None:
-    """Found by reading: 16 MB of empty ones held up everybody for minutes."""
+    """Found by reading: 16 MB of empty ones blocked everybody for minutes."""
     assert unpack(stream * 300 + stream, encoding) == b""
     with pytest.raises(Refused) as refused:
         unpack(stream * (MOST_STREAMS + 1), encoding)
@@ -413,7 +413,7 @@ def test_otlp_that_is_none_is_refused_for_good(intake: Intake) -> None:
     assert ask(intake, "POST", "/v1/logs", b"a line", content_type="text/plain").status == 415
     assert (
         ask(intake, "POST", "/v1/logs", b'{"resourceLogs":[]}').status == 200
-    )  # a brace is JSON, whatever it is called
+    )  # a brace means JSON, whatever the content type
 
 
 def test_otlp_metrics_become_samples(spool: Spool, intake: Intake) -> None:

@@ -1,10 +1,10 @@
-"""Requests as Fluent Bit and Vector make them: the same line over each of their outputs comes to the same row.
+"""Requests as Fluent Bit and Vector make them: the same line over each of their outputs gives the same row.
 
-Neither is packaged by Debian or PyPI. The requests are written after their sources and manuals, named at each:
-Fluent Bit 3-4: plugins/out_es/{es.c,es_bulk.h}, plugins/out_http/http.c and the manual's "Output formats",
-plugins/out_loki/loki.c, plugins/out_opentelemetry/opentelemetry_logs.c, plugins/out_syslog/syslog.c.
-Vector 0.3x-0.4x: src/sinks/elasticsearch/{encoder,tests,retry}.rs, src/sinks/http/, src/sinks/loki/, its file source's
-fields (file, host, message, source_type, timestamp).
+Neither is packaged by Debian or PyPI. The requests are written from their sources and manuals, named at each: Fluent
+Bit 3-4: plugins/out_es/{es.c,es_bulk.h}, plugins/out_http/http.c and the manual's "Output formats",
+plugins/out_loki/loki.c, plugins/out_opentelemetry/opentelemetry_logs.c, plugins/out_syslog/syslog.c. Vector 0.3x-0.4x:
+src/sinks/elasticsearch/{encoder,tests,retry}.rs, src/sinks/http/, src/sinks/loki/, its file source's fields (file,
+host, message, source_type, timestamp).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from parsers.engine import LineParser
 from parsers.lines import split
 
 TEXT = "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down"
-#: As rsyslog writes it into a file today, and as it did before: what a tail reads.
+#: rsyslog's present and former default file format, as a tail reads it.
 ISO = f"2026-11-21T10:00:00.123456+00:00 gpu02 kernel: {TEXT}"
 BSD = f"Nov 21 10:00:00 gpu02 kernel: {TEXT}"
 NANOS = 1_795_255_200_123_456_789
@@ -45,7 +45,7 @@ def ndjson(*documents: object) -> bytes:
 
 
 def fluent_otlp(line: str, body_key: bool) -> bytes:
-    """Without logs_body_key the whole record is the body, as a list of keys; with it the text alone."""
+    """Without logs_body_key the whole record is the body, as a list of keys; with it only the text."""
     request = ExportLogsServiceRequest()
     group = request.resource_logs.add()
     record = group.scope_logs.add().log_records.add(time_unix_nano=NANOS)
@@ -150,7 +150,7 @@ def test_a_tailed_line_is_the_same_row_over_every_output(name: str, line: str, i
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        # in_systemd: the journal's fields as they are, its time beside them.
+        # in_systemd: the journal's fields unchanged, its time beside them.
         ({"date": 1795255200.5, "MESSAGE": "Failed password", "PRIORITY": "4", "_HOSTNAME": "n7", "SYSLOG_IDENTIFIER": "sshd", "_PID": "77"},
          {"host": "n7", "unit": "sshd", "severity": "warning", "message": "Failed password"}),
         # in_syslog with the manual's parser "syslog-rfc3164".

@@ -1,4 +1,4 @@
-"""Syslog as senders frame it: every cut of the stream gives the same lines, and nothing that was read is lost."""
+"""Syslog as senders frame it: every split of the stream gives the same lines, and nothing that was read is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARSER = line_parser()
 
 
 class Collected:
-    """A gatherer that only keeps."""
+    """A gatherer that only stores."""
 
     has_room = True
     scratch = bytearray(1 << 16)
@@ -54,7 +54,7 @@ class Collected:
 
 
 def receive(stream: Stream, data: bytes) -> None:
-    """What a transport does when ``data`` came."""
+    """What a transport does when ``data`` arrives."""
     stream.get_buffer(-1)[: len(data)] = data
     stream.buffer_updated(len(data))
 
@@ -89,7 +89,7 @@ def test_octet_counted_frames_survive_any_cut(added: bytes, at: list[int]) -> No
 
 
 def _frames_one_by_one(data: bytes) -> tuple[list[bytes], int]:
-    """What the frames in ``data`` are, read as RFC 6587 is written, and where the last whole one ends."""
+    """The frames in ``data``, parsed as in RFC 6587, and the end of the last whole one."""
     found, at = [], 0
     while counted := re.compile(rb"\n*([1-9]\d{0,6}) ").match(data, at):
         end = counted.end() + int(counted[1])
@@ -145,7 +145,7 @@ def test_what_senders_do_to_the_framing(sent: bytes, lines: list[bytes]) -> None
 def test_a_long_message_in_small_segments_is_looked_at_a_few_times(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by reading: joined at every segment, 9 MB in 1,448 bytes each took four seconds of everybody's time."""
+    """Found by reading: joined at every segment, 9 MB in 1,448 bytes each blocked the event loop for four seconds."""
     looked, take = [0], Stream._take
 
     def counted(self: Stream, data: bytes) -> None:
@@ -250,7 +250,7 @@ def test_a_sender_waits_while_nothing_can_be_spooled(tmp_path: Path) -> None:
 def test_when_there_is_no_room_nobody_is_read_from_not_even_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each connection was stopped at its own next read: of thousands, that was half a megabyte each."""
+    """Each connection was stopped only at its own next read: for thousands, that was half a megabyte each."""
     monkeypatch.setattr(syslog_batches, "HIGH_BYTES", 64 * 1024)
     spool = Spool(tmp_path, min_free_bytes=0)
 
@@ -261,7 +261,7 @@ def test_when_there_is_no_room_nobody_is_read_from_not_even_once(
         for number, (_, writer) in enumerate(made):
             writer.write(b"".join(b"<13>%d of %d %b\n" % (line, number, b"x" * 9000) for line in range(10)))
         most = 0
-        spool.max_waiting_bytes = -1  # from now on nothing is taken
+        spool.max_waiting_bytes = -1  # from now on nothing is accepted
         for _ in range(100):
             await asyncio.sleep(0.005)
             most = max(most, gatherer._size + sum(size for _, _, size in gatherer._again))

@@ -1,4 +1,4 @@
-"""Batches without a key: sent again because the answer was lost they are stored once, and equal ones are all stored."""
+"""Batches without a key: repeated because the answer was lost they are stored once, and equal ones are all stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ OTHER = b'{"index":{"_index":"logs"}}\n{"message":"other"}\n'
 
 @contextmanager
 def started(folder: Path) -> Iterator[Intake]:
-    """A service's way in over ``folder``; the end is that of SIGKILL: files stay as they are, the lock goes."""
+    """The service's receiving side over ``folder``.
+
+    It ends as by SIGKILL: files stay as they are, the lock is released.
+    """
     spool = Spool(folder, min_free_bytes=0)
     try:
         yield Intake(spool)
@@ -32,7 +35,7 @@ def started(folder: Path) -> Iterator[Intake]:
 
 
 def keys(intake: Intake) -> list[str]:
-    """Of what lies in the spool, in order; the pipeline stores each key once."""
+    """The keys in the spool, in order; the pipeline stores each key once."""
     return [str(record.meta["key"]) for record in intake.spool.read(Position(0, 0), 1 << 40)]
 
 
@@ -127,7 +130,7 @@ def texts(intake: Intake) -> list[str]:
 
 @pytest.mark.parametrize("crash", [True, False])
 def test_documents_of_an_unanswered_bulk_may_come_again_one_by_one(crash: bool, tmp_path: Path) -> None:
-    """So does rsyslog: a bulk that failed is tried again message by message, then in bulks of another size."""
+    """rsyslog does that: a bulk that failed is tried again message by message, then in bulks of another size."""
     with started(tmp_path) as intake:
         send(intake, dated(1, 2, 2, 3), hangs_up=not crash)
         if not crash:
@@ -138,7 +141,7 @@ def test_documents_of_an_unanswered_bulk_may_come_again_one_by_one(crash: bool, 
             return
     with started(tmp_path) as intake:
         send(intake, dated(1))
-    with started(tmp_path) as intake:  # what was recalled outlives another crash
+    with started(tmp_path) as intake:  # recalled keys survive another crash
         send(intake, dated(2, 2, 3, 4))
         send(intake, dated(2))
         assert sorted(texts(intake)) == ["line 1", "line 2", "line 2", "line 2", "line 3", "line 4"]

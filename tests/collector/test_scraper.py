@@ -1,4 +1,4 @@
-"""Targets that are scraped: whatever one of them does, it is asked again, and what was missed is told."""
+"""Scraped targets: whatever one of them does, it is scraped again, and gaps are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 
 class Exporter:
-    """Answers with what ``says`` has, one after another, the last one for ever: the whole bytes of an answer."""
+    """Answers with the entries of ``says``, one after another, the last one for ever: the whole bytes of an answer."""
 
     def __init__(self, *says: bytes) -> None:
         waiting = list(says)

@@ -1,4 +1,4 @@
-"""A token for sending ends, and is bound to hosts, clusters and kinds of data."""
+"""A token for sending expires, and is bound to hosts, clusters and kinds of data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_token_that_has_ended_is_refused(days: int | None, status: int, spool:
 
 @pytest.mark.parametrize("token", ["", "Bearer other"])
 def test_where_senders_are_configured_nobody_sends_without(token: str, spool: Spool) -> None:
-    """Also while the file names none: an empty file opens no door."""
+    """Also while the file names none: an empty file grants no access."""
     intake = Intake(spool, senders=lambda: [])
     answer = ask(intake, "POST", "/api/v1/ingest", b"x\n", content_type="text/plain", authorization=token)
     assert answer.status == (403 if token else 401)

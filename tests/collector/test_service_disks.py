@@ -1,5 +1,7 @@
-"""The service on a disk whose file system turns read-only under it, and with a wall clock that jumps: states that say so,
-nothing acknowledged lost, nothing twice. (Full disks and a held store: test_service_intake.py.)
+"""The service on a disk whose file system turns read-only, and with a wall clock that jumps.
+
+Its states report it, nothing acknowledged is lost, and nothing is stored twice. (Full disks and a held store:
+test_service_intake.py.)
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def disk(tmp_path: Path) -> Iterator[BreakableDisk]:
 @needs_root
 def test_a_disk_that_turns_read_only_is_stated_and_what_was_acknowledged_is_there(disk: BreakableDisk) -> None:
     service = Running(disk.folder / "data", syslog=(), extra="[ingest]\nmin_free_mb = 1\n")
-    service.config = disk.image.with_suffix(".toml")  # the configuration and the log lie elsewhere
+    service.config = disk.image.with_suffix(".toml")  # the configuration and the log are elsewhere
     service.config.write_text((disk.folder / f"data-{service.http}.toml").read_text())
     service.log = disk.image.with_suffix(".log")
     try:
@@ -51,7 +53,7 @@ def test_a_disk_that_turns_read_only_is_stated_and_what_was_acknowledged_is_ther
         assert all("ead-only" in text for _, text in refused), refused[0]
         told(Sending(service), "ead-only")
         service.stop()
-        # Started on it, it says in one line what is wrong and where.
+        # Started on it, it reports in one line what is wrong and where.
         done = subprocess.run(
             [sys.executable, "-m", "faultline.entry", "serve", "--config", str(service.config)],
             capture_output=True, text=True, timeout=60, cwd=ROOT,

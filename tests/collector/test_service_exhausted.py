@@ -1,8 +1,8 @@
-"""The whole service with something used up: disk, the store's disk alone, file handles, memory.
+"""The whole service without one resource: disk, the store's disk alone, file handles, memory.
 
-Each is told where somebody looks (``/readyz``, ``/metrics``, the sources page and API, the log), senders are asked to come
-again, what is missing is made good without hands once there is enough again, and nothing acknowledged is lost.
-(A disk that turns read-only: test_service_disks.py.)
+Each state is reported in visible places (``/readyz``, ``/metrics``, the sources page and API, the log), and senders are
+asked to retry. The service recovers by itself once there is enough again, and nothing acknowledged is lost. (A disk
+that turns read-only: test_service_disks.py.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Sending:
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, bytes, dict[str, str]]:
-        """Raises ``OSError`` or ``HTTPException``; then the next one is asked over a new connection."""
+        """Raises ``OSError`` or ``HTTPException``; then the next request uses a new connection."""
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self.service.http, timeout=30)
         try:
@@ -69,7 +69,7 @@ class Sending:
                 self.refused.append((status, int(headers.get("retry-after", 0))))
 
     def come_again(self) -> None:
-        """Until one is taken."""
+        """Repeats until a batch is accepted."""
         before, end = len(self.acknowledged), time.monotonic() + PATIENCE_S
         while len(self.acknowledged) == before and time.monotonic() < end:
             self.send()
@@ -78,7 +78,7 @@ class Sending:
 
 
 def told(sending: Sending, *words: str) -> None:
-    """Everywhere, sooner or later, at once; over the connection that is open already, where there is one."""
+    """The trouble is reported everywhere, at once or later; over the open connection, if there is one."""
     end = time.monotonic() + PATIENCE_S
     missing: dict[str, Any] = {"nothing": "asked"}
     while missing and time.monotonic() < end:
@@ -101,7 +101,7 @@ def _untold(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
     if "\nfaultline_intake_ok 0.0\n" not in text:
         missing["/metrics"] = [line for line in text.splitlines() if line.startswith("faultline_intake_ok")]
     answer = json.loads(sending.ask("GET", "/api/v1/sources")[1])
-    # While a store that the engine gave up is opened again the answer is a problem: asked again like any other.
+    # While a store that the engine gave up is opened again, the answer is a problem: repeated like any other.
     if not any(word in (answer.get("intake", {}).get("trouble") or "") for word in words):
         missing["/api/v1/sources"] = answer.get("intake", answer)
     text = sending.ask("GET", "/sources")[1].decode()
@@ -116,7 +116,7 @@ def _untold(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def well(sending: Sending) -> None:
-    """Nobody touched it, and it is ready; what was acknowledged is stored once."""
+    """It is ready without intervention; what was acknowledged is stored once."""
     sending.come_again()
     service, end = sending.service, time.monotonic() + PATIENCE_S
     while (answer := service.request("GET", "/readyz"))[0] != 200 and time.monotonic() < end:
@@ -144,7 +144,7 @@ def stored_once(sending: Sending) -> None:
 
 
 def polite(sending: Sending) -> None:
-    """Whoever was refused was asked to come again."""
+    """Every refused sender was asked to retry."""
     assert sending.refused
     assert {status for status, _ in sending.refused} <= {429, 503} and all(wait >= 1 for _, wait in sending.refused)
 
@@ -223,8 +223,11 @@ def test_out_of_file_handles(tmp_path: Path, made: list[Running]) -> None:
 
 @pytest.mark.long
 def test_out_of_memory(tmp_path: Path, made: list[Running], capsys: pytest.CaptureFixture[str]) -> None:
-    """The address space is held where it is, and batches come. Parts of the service say so and go on; where a library
-    ends the process over it, whoever watches over the service starts it anew. What was acknowledged is there."""
+    """The address space is limited to its present size, and batches come.
+
+    Parts of the service report it and go on. If a library ends the process because of it, the supervisor starts the
+    service again. What was acknowledged is there.
+    """
     made.append(Running(tmp_path / "data", syslog=(), extra=ROOMY).start())
     service, sending, starts = made[0], Sending(made[0]), 0
     sending.send(20)

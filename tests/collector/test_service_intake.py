@@ -1,4 +1,4 @@
-"""The service when things are not as they should be: store held, disk full, batches set aside, told to stop."""
+"""The service in difficulties: store held, disk full, batches set aside, stopped."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
         capture_output=True, timeout=60, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 2 and str(running.http).encode() in done.stderr
-    # Told to stop, it stores what it took and leaves in order.
+    # When stopped, it stores what it accepted and exits in order.
     assert send(running, "two", "n/s/1/2")[0] == 200
     assert running.process is not None
     running.process.terminate()
@@ -88,7 +88,7 @@ def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_to
     poison = json.dumps({"document": "horoscope", "raw": "x"}).encode()
     assert running.request("POST", "/api/v1/ingest", poison, {"Authorization": "Bearer s3cret"})[0] == 200
     until = time.monotonic() + 60
-    # The row and the count of it come a moment apart.
+    # The row and its count appear a moment after each other.
     while time.monotonic() < until:
         body = running.get("/api/v1/sources")[1]
         if body["intake"]["quarantined"] and body["quarantine"]:
@@ -128,7 +128,7 @@ def test_a_full_disk_refuses_and_recovers_without_hands_and_without_loss(data: P
         for number in range(3):
             assert send(running, f"before {number}", f"n/s/1/{number}")[0] == 200
             sure.append(f"before {number}")
-        with filler.open("wb") as file:  # somebody else fills the disk
+        with filler.open("wb") as file:  # another process fills the disk
             try:
                 while True:
                     file.write(bytes(1 << 20))

@@ -1,4 +1,7 @@
-"""Slurm's own ``jobcomp/elasticsearch`` against the real service: a job that ends is a run with a state, a moment later."""
+"""Slurm's own ``jobcomp/elasticsearch`` against the real service.
+
+A job that ends is a run with a state, a moment later.
+"""
 
 from __future__ import annotations
 

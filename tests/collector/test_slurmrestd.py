@@ -1,4 +1,7 @@
-"""A real slurmrestd (22.05, API v0.0.38 and v0.0.37) asked by the agent's source: by socket, and over TCP with a token."""
+"""A real slurmrestd (22.05, API v0.0.38 and v0.0.37) polled by the agent's source.
+
+By socket, and over TCP with a token.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from parsers import documents
 from parsers.record import Origin
 
 RESTD = shutil.which("slurmrestd", path=PATH)
-#: Without these it also loads slurmdbd's part, and ends where there is no slurmdbd.
+#: Without these it also loads slurmdbd's plugin, and exits if there is no slurmdbd.
 PLUGINS = ("-s", "openapi/v0.0.37,openapi/v0.0.38")
 
 pytestmark = [
@@ -39,7 +42,7 @@ def source(**options: Any) -> Runner:
 
 
 def asked(runner: Runner) -> dict[str, list[dict[str, Any]]]:
-    """Tables of what a look gives."""
+    """Tables of one poll."""
     runner._due = float("-inf")
     found: dict[str, list[dict[str, Any]]] = {}
     now = datetime.now(UTC).replace(tzinfo=None)

@@ -76,7 +76,7 @@ def test_a_torn_end_is_cut_off_and_what_was_acknowledged_stays(cut: int, tmp_pat
 
 def test_a_segment_that_is_written_over_gives_back_nothing_of_what_it_held(tmp_path: Path) -> None:
     spool = Spool(tmp_path, segment_bytes=1000, min_free_bytes=0)
-    for round_ in range(30):  # batches of one size: former records lie just where new ones end
+    for round_ in range(30):  # batches of one size: former records are exactly where new ones end
         for number in range(3):
             spool.append({"kind": "x"}, b"%04d" % (3 * round_ + number) * 100).result(120)
         found = payloads(everything(spool))
@@ -86,7 +86,7 @@ def test_a_segment_that_is_written_over_gives_back_nothing_of_what_it_held(tmp_p
     assert list(tmp_path.glob("*.spare"))
     before = payloads(everything(spool))
     (spool.folder / "copy").mkdir()
-    for path in [*tmp_path.glob("*.seg"), *tmp_path.glob("*.spare"), tmp_path / "id"]:  # as kill -9 leaves it
+    for path in [*tmp_path.glob("*.seg"), *tmp_path.glob("*.spare"), tmp_path / "id"]:  # as after kill -9
         (spool.folder / "copy" / path.name).write_bytes(path.read_bytes())
     spool.close()
     for folder in (tmp_path / "copy", tmp_path):
@@ -203,7 +203,7 @@ def test_nothing_is_taken_beyond_the_limits(tmp_path: Path) -> None:
 
 
 def test_a_sender_that_waits_no_longer_takes_nobody_elses_batch_along(tmp_path: Path) -> None:
-    """asyncio calls a future off with the task that waits for it; the thread that writes must outlive that."""
+    """asyncio cancels a future with the task that waits for it; the writing thread must survive that."""
     spool = Spool(tmp_path)
     with spool._lock:  # the writer has not seen it yet
         assert not spool.append({"kind": "x"}, b"first").cancel()

@@ -1,4 +1,7 @@
-"""A stamp of the year 2099, in every way in: it tops no list, moves no range, gives no other line its year, and is told."""
+"""A timestamp of the year 2099, in every way in.
+
+It tops no list, moves no range, gives no other line its year, and is reported.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ def test_a_file_of_nothing_else_and_with_such_an_age(store: DuckStore, tmp_path:
 
 
 def test_documents(store: DuckStore, tmp_path: Path) -> None:
-    """Samples and states of nodes are of the time of the tree."""
+    """Samples and node states get the time of the tree."""
     loaded(store, tmp_path, syslog=f"{usual(5)}Z n1 kernel: x\n")
     (tmp_path / "metrics" / "n1").mkdir(parents=True)
     (tmp_path / "metrics" / "n1" / "4070908800.prom").write_text("# TYPE node_load1 gauge\nnode_load1 0.5\n")
@@ -109,7 +112,7 @@ def test_documents(store: DuckStore, tmp_path: Path) -> None:
 
 
 def test_a_tree_whose_machine_is_only_ahead_is_kept(store: DuckStore, tmp_path: Path) -> None:
-    """All that there is lies some months ahead: the clock of the machine that loads is behind."""
+    """Everything is some months ahead: the clock of the loading machine is behind."""
     ahead = NOW + timedelta(days=90)
     loaded(store, tmp_path, syslog=f"{ahead:%Y-%m-%dT%H:%M:%S}Z n1 kernel: x\n")
     (row,) = store.rows("SELECT time FROM raw.logs")
@@ -124,7 +127,7 @@ def test_nothing_of_a_real_capture_is_held(store: DuckStore) -> None:
 
 
 ZONED, UNZONED = "{:%Y-%m-%dT%H:%M:%S}Z n1 kernel: " + XID, "{:%b %e %H:%M:%S} n1 kernel: " + XID
-#: Lines of a host, with the hours by which they are ahead; those that are held.
+#: Lines of a host, with the hours by which they are ahead; those that are held back.
 FEW_HOURS = {
     "a zone is named": ([(ZONED, 3.0), (ZONED, -0.1)], [3.0]),
     "a zone is named, and the clock is some minutes ahead": ([(ZONED, 0.1)], []),
@@ -145,7 +148,10 @@ def test_a_stamp_of_a_few_hours_ahead(
     spool: Spool,
     intake: Any,
 ) -> None:
-    """A line cannot be written after it came; a stamp without a zone may be another zone's, unless its neighbours are right."""
+    """A line cannot be written after it arrived.
+
+    A timestamp without a zone may be another zone's, unless its neighbours are right.
+    """
     now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     lines = [form.format(now + timedelta(hours=ahead)) for form, ahead in stamped]
     if way == "file":
@@ -175,7 +181,7 @@ AHEAD_RECORDS = [
 
 @pytest.mark.parametrize("record", AHEAD_RECORDS)
 def test_what_comes_over_a_network_came_when_it_came(record: dict[str, str], spool: Spool, intake: Any) -> None:
-    """The sender's own word of the time is a stamp like the line's."""
+    """The sender's own time is a timestamp like the line's."""
     body = json.dumps(record).encode()
     assert ask(intake, "POST", "/api/v1/ingest", body, content_type="application/x-ndjson").status == 200
     jobs = [

@@ -1,4 +1,4 @@
-"""The thread that stores: whatever ends a transaction there, whoever waits is told, and the next one goes through."""
+"""The storing thread: whatever ends a transaction there, its waiter is notified, and the next one succeeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from store.duckdb.store import StoreError
 
 
 class _Ends(BaseException):
-    """What no handler of errors catches."""
+    """An exception that no error handler catches."""
 
 
 def storing_of(monkeypatch: pytest.MonkeyPatch, does: list[BaseException | None]) -> Storing:

@@ -1,7 +1,7 @@
-"""Connections that never finish, hundreds at once, while lines flow: none lost, none twice, and storing goes on.
+"""Connections that never finish, hundreds at once, while lines arrive: none lost, none twice, and storing continues.
 
-Half headers, half bodies, half frames of syslog and TLS handshakes that stop in their middle, each fed one byte a second, also
-while the service is killed and started anew; the counts are printed.
+Half headers, half bodies, half frames of syslog and TLS handshakes that stop in their middle, each fed one byte a
+second, also while the service is killed and restarted; the counts are printed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BEGUN = [
     b"POST /api/v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
 ]
 
-#: Storing may not stop for longer, seconds: a machine that is busy with other tests keeps it.
+#: Storing may not pause for longer, seconds: a machine that is busy with other tests meets this limit.
 STOPS_S = 60.0
 
 
 def hello() -> bytes:
-    """What a TLS client says first."""
+    """The first message of a TLS client."""
     stated = ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), stated, server_hostname="localhost").do_handshake()
@@ -42,7 +42,7 @@ def certificate(folder: Path) -> None:
 
 
 class Storm(threading.Thread):
-    """Opens so many connections and dribbles into them; whoever is sent away comes again."""
+    """Opens this many connections and sends slowly; rejected ones reconnect."""
 
     def __init__(self, service: Running, count: int) -> None:
         super().__init__(daemon=True)
@@ -80,7 +80,7 @@ class Storm(threading.Thread):
 def storm(
     tmp_path: Path, count: int, seconds: float, most: int, capsys: pytest.CaptureFixture[str], kills: int = 0
 ) -> None:
-    """``kills``: so often the service is killed meanwhile, and started anew."""
+    """``kills``: how often the service is killed meanwhile, and restarted."""
     certificate(tmp_path)
     extra = f"[connections]\nmost = {most}\nper_address = {most}\n"
     service = Running(tmp_path / "data", syslog=("tcp", "tls"), extra=extra).start(180)
@@ -105,13 +105,14 @@ def storm(
                     longest, stored_before = max(longest, time.monotonic() - last_rise), stored
                     last_rise = time.monotonic()
             time.sleep(0.05)
-        longest = max(longest, time.monotonic() - last_rise)  # also the one that had not ended
+        longest = max(longest, time.monotonic() - last_rise)  # also the pause that had not ended
         slow.ending.set()
         slow.join(60)
         kql = "Logs | where Message startswith 'storm ' | project toint(substring(Message, 6))"
         rows: list[int] = []
         end = time.monotonic() + 180
-        # Not so many rows, but these: what was stored and not acknowledged (the connection was sent away) counts, too.
+        # Not the number of rows, but these: what was stored without an acknowledgement (the connection was rejected)
+        # counts, too.
         while acknowledged - set(rows) and time.monotonic() < end:
             rows = [row[0] for row in service.query(kql)]
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Threads that must live: what ends one is survived, told, and where it cannot be survived, ends the process."""
+"""Threads that must live: an error in one is survived and reported; if it cannot be survived, it ends the process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_spool_survives_what_is_no_error_of_the_disk(tmp_path: Path, monkeyp
         spool.append({"kind": "ingest"}, b"a").result(60)
     assert "out of memory" in (spool.trouble or "")
     monkeypatch.setattr(spool, "_append_all", original)
-    until(lambda: spool.trouble is None)  # by itself, though nobody sends
+    until(lambda: spool.trouble is None)  # by itself, although nothing is sent
     spool.append({"kind": "ingest"}, b"b").result(60)
     spool.close()
 
@@ -137,7 +137,7 @@ def test_a_read_only_disk_is_reported_before_anybody_sends(tmp_path: Path) -> No
         spool = Spool(disk / "spool", min_free_bytes=0)
         spool.close()
         spool = Spool(disk / "spool", min_free_bytes=0)
-        # The spool holds its files open, so the disk is bound to another place, and that place is what turns read-only.
+        # The spool holds its files open, so the disk is bind-mounted elsewhere, and that mount is what turns read-only.
         spool.folder = tmp_path / "again"
         spool.folder.mkdir()
         mount = ["mount", "--bind", "-o", "ro", str(disk / "spool"), str(spool.folder)]

@@ -1,4 +1,4 @@
-"""Floods over UDP: memory stays bounded, and every datagram is stored or counted as lost where somebody looks."""
+"""Floods over UDP: memory stays bounded, and every datagram is stored or counted as lost in a visible place."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def arrived(spool: Spool) -> tuple[int, list[dict[str, Any]]]:
 
 
 class Stuck:
-    """The way into a spool whose disk takes nothing for now: all that is put waits."""
+    """A spool whose disk accepts nothing for now: all writes wait."""
 
     def __init__(self) -> None:
         self.spool = self
@@ -177,7 +177,7 @@ def test_a_report_that_the_disk_refuses_is_made_again(tmp_path: Path) -> None:
 
 
 def resident(pid: int) -> int:
-    """Most bytes of memory that the process ever held."""
+    """The peak memory of the process, bytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024

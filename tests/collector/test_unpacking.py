@@ -1,4 +1,4 @@
-"""What a file's first bytes say of its packing is undone before anything is read."""
+"""Files are decompressed by their first bytes before anything is read."""
 
 from __future__ import annotations
 

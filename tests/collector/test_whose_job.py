@@ -1,5 +1,8 @@
-"""Whose a job is, told by a real agent to a real service with roles: a user who claims another's number sees nothing of it, and
-where sources that count contradict each other nobody does and operators are told."""
+"""The owner of a job, from a real agent to a real service with roles.
+
+A user who claims another's number sees nothing of it. If trusted sources contradict each other, no user sees the job,
+and operators are informed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from test_agent_to_service import Agent
 
 ALICE, MALLORY = 20001, 20002
 #: Real processes: on a busy machine a service takes a minute until it parses. The small version is
-#: tests/faultline/test_disputes.py, and tests/collector/agent/test_agent_strangers.py with tests/correlator/test_ownership.py.
+#: tests/faultline/test_disputes.py, and tests/collector/agent/test_agent_strangers.py with
+#: tests/correlator/test_ownership.py.
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: processes of several users"),
@@ -69,7 +73,7 @@ class Site:
         return status, json.loads(body) if body[:1] == b"{" else body.decode()
 
     def may_see(self, job: int) -> set[str]:
-        """Who is shown the job; whoever is not gets 404."""
+        """The users who see the job; all others get 404."""
         answers = {name: self.ask(name, f"/api/v1/jobs/{job}")[0] for name in self.tokens}
         assert set(answers.values()) <= {200, 404}, answers
         return {name for name, status in answers.items() if status == 200}
@@ -112,7 +116,7 @@ def claim(job: int, user: str, uid: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    # Not below pytest's own folder, which every pytest that starts on this machine shuts to other users.
+    # Not below pytest's own folder, which every pytest that starts on this machine closes to other users.
     with tempfile.TemporaryDirectory(prefix="whose-") as folder:
         made = Site(Path(folder))
         try:
@@ -135,7 +139,7 @@ def test_who_claims_anothers_job_by_a_file_sees_nothing_of_it(site: Site, named_
         assert until(lambda: "ops" in site.may_see(job))
     if first != "mallory":
         site.forge(job)
-    site.prolog(job + 1000, "alice", ALICE)  # told behind all that, so all that was told when it is there
+    site.prolog(job + 1000, "alice", ALICE)  # delivered after all the others, so it proves that those were processed
     assert until(lambda: "alice" in site.may_see(job + 1000))
     assert site.may_see(job) == (set() if named_by == "nobody" else {"ops", "alice"})
     if named_by != "nobody":
@@ -162,7 +166,7 @@ def disputed(site: Site, job: int, failed: bool = False) -> str:
 
 
 def test_a_disputed_run_is_nobodys_and_operators_are_told(site: Site) -> None:
-    """A run that failed: one that still runs has no verdict."""
+    """A run that failed: one that is still active has no verdict."""
     text = disputed(site, 70, failed=True)
     assert until(lambda: site.ask("ops", "/api/v1/jobs/70/verdict")[0] == 200)
     assert site.may_see(70) == {"ops"}
@@ -174,7 +178,7 @@ def test_a_disputed_run_is_nobodys_and_operators_are_told(site: Site) -> None:
         assert site.ask(name, "/api/v1/sources")[0] == 403
     page = site.ask("ops", "/sources")[1]
     assert "Runs whose user is disputed" in page and "job 70 of cluster mini" in page
-    # Names of users stand in it, and whoever reaches the address may ask this.
+    # The text names users, and everybody who reaches the address may request it.
     assert "mallory" not in site.service.request("GET", "/readyz")[1].decode()
     assert text
 

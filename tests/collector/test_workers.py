@@ -1,4 +1,4 @@
-"""Parsing on several processes: the same rows in the same order, and nobody left behind."""
+"""Parsing on several processes: the same rows in the same order, and no process left behind."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_what_kills_every_worker_is_stated(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process was started with")
 def test_a_worker_starts_with_its_own_allocator_settings(pool: ParserPool) -> None:
-    """Polars writes its own into the environment when it is imported, which workers must not take for somebody's choice."""
+    """Polars sets its own in the environment when it is imported; workers must not take them for a user's choice."""
     before = dict(os.environ)
-    assert "dirty_decay_ms" in before["_RJEM_MALLOC_CONF"]  # Polars': else this test shows nothing
+    assert "dirty_decay_ms" in before["_RJEM_MALLOC_CONF"]  # Polars' own: otherwise this test shows nothing
     pool.parse(Piece(DATA, ORIGIN))
     assert dict(os.environ) == before and pool.pids
     for pid in pool.pids:
@@ -128,7 +128,7 @@ def _large(patterns: tuple[Path, ...]) -> Callable[[object], bytes]:
 
 
 def test_requests_go_out_while_answers_wait() -> None:
-    """Both larger than what the kernel holds for a pipe: neither side may wait for the other to read first."""
+    """Both larger than a pipe's buffer: neither side may wait for the other to read first."""
     worker = Worker(_large)
     given = threading.Event()
 

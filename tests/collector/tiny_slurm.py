@@ -65,7 +65,7 @@ class Slurm:
         return done.stdout
 
     def submit(self, name: str, script: str) -> int:
-        """A batch job; its id."""
+        """Submits a batch job; returns its id."""
         return int(self.call("sbatch", "--parsable", "-J", name, "-o", str(self.folder / "out"), "--wrap", script))
 
     def log(self) -> str:
@@ -74,7 +74,7 @@ class Slurm:
 
 @contextmanager
 def tiny_slurm(folder: Path, more: str = "") -> Iterator[Slurm]:
-    """Skips where it cannot be. ``more``: further lines of slurm.conf; {folder} stands for the folder."""
+    """Skips if Slurm cannot run here. ``more``: further lines of slurm.conf; {folder} is replaced by the folder."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
     if os.geteuid() != 0:
         pytest.skip("only root may run slurmd")

@@ -1,9 +1,9 @@
-"""A wall clock that a test turns while a process runs (libfaketime; Debian: faketime).
+"""A wall clock that a test changes while a process runs (libfaketime; Debian: faketime).
 
-The kernel's monotonic clock is left alone, as it is when somebody sets a real clock. libfaketime 0.9.10 then breaks
-clock_nanosleep, which Python's sleep uses: the process gets another sleep. It reads the file when more
-whole seconds have passed than its cache may last, so with 0 once a second: read at every question for the time, as every wait for
-a lock asks, it cost an idle service a whole core.
+The kernel's monotonic clock is left alone, as it is when a real clock is set. libfaketime 0.9.10 then breaks
+clock_nanosleep, which Python's sleep uses, so the process gets another sleep. It reads the file when more whole seconds
+have passed than its cache may last, so with 0 once a second: reading it on every query of the time, which every wait
+for a lock makes, cost an idle service a whole core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 needs_faketime = pytest.mark.skipif(LIBRARY is None, reason="faketime is not installed")
-#: Seconds after which a turn has been seen.
+#: Seconds after which a change is visible.
 SEEN_S = 1.5
 _SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds) and None\n"
 

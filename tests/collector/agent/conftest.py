@@ -19,7 +19,7 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.fixture
 def server() -> Iterator[IngestServer]:
-    """A stand-in for the service; agents that a test started end with it."""
+    """A stub for the service; agents that a test started end with it."""
     started = IngestServer().start()
     yield started
     started.close()

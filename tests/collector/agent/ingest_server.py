@@ -1,4 +1,4 @@
-"""A small server that speaks docs/sources/wire.md, for tests: it stores what it acknowledges, once per key."""
+"""A small server for docs/sources/wire.md, for tests: it stores what it acknowledges, once per key."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class Stored:
 
 @dataclass
 class IngestServer:
-    """``refuse(key, body)`` may give an answer (code, headers, text) instead of storing; ``drop(key)`` stores and then
-    closes the connection without an answer. ``log`` keeps what was stored in a file: it survives ``close``.
+    """``refuse(key, body)`` may return an answer (code, headers, text) instead of storing.
+
+    ``drop(key)`` stores and then closes the connection without an answer. ``log`` keeps what was stored in a file: it
+    survives ``close``.
     """
 
     refuse: Callable[[str, bytes], tuple[int, dict[str, str], str] | None] = lambda key, body: None

@@ -23,7 +23,7 @@ BOOT = "0d4f7c1e-0000-4000-8000-000000000001"
 
 
 class Host:
-    """A file system of its own, a clock, and programs that answer from files."""
+    """A host with its own file system, a clock, and programs that answer from files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -856,7 +856,7 @@ HARMLESS: tuple[str, ...] = tuple(line for line in _HARMLESS.splitlines() if lin
 
 
 def forms(kind: str) -> list[tuple[str, list[str]]]:
-    """The texts of a kind, each with the secrets that it holds."""
+    """The texts of a kind, each with the secrets in it."""
     made = []
     for marked in SECRETS[kind]:
         text = marked.replace("¦", "")

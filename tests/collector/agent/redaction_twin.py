@@ -1,8 +1,8 @@
-"""A second corpus, which was written from the documentation of the programs before the filter was looked at.
+"""A second corpus, written from the documentation of the programs before the filter was read.
 
-``redaction_corpus.py`` was written together with the filter, so what it shows is half a figure. Every line here follows a format
-that the named program documents; values are made up, in the form of true ones. ``SECRETS``: (kind, text, what must not be left).
-``HARMLESS``: lines that must stay as they are.
+``redaction_corpus.py`` was written together with the filter, so it is only half a measurement. Every line here follows
+a format that the named program documents; values are invented, in the form of true ones. ``SECRETS``: (kind, text, what
+must not be left). ``HARMLESS``: lines that must stay unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PEM = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
 
 def _pem(kind: str, end: bool = True) -> str:
-    # In two pieces: scanners of repositories look for the whole words.
+    # In two pieces: repository scanners search for the whole words.
     words = f"{kind} PRIVATE ".lstrip() + "KEY-----"
     return f"-----BEGIN {words}\n{_PEM}\n{_PEM[::-1]}" + f"\n-----END {words}" * end
 

@@ -1,4 +1,4 @@
-"""The agent as a process of its own, with a log that it follows."""
+"""The agent as a process, with a log that it follows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNNING: list[subprocess.Popen[bytes]] = []
 
 
 class Started:
-    """An agent of its own, with a log folder it follows."""
+    """An agent with a log folder that it follows."""
 
     def __init__(self, folder: Path, server: IngestServer, more: str = "", spool: Path | None = None) -> None:
         self.log = folder / "logs" / "app.log"
@@ -46,7 +46,7 @@ class Started:
         return self
 
     def is_up(self) -> bool:
-        """Whether it has read once: from then on SIGTERM ends it in order."""
+        """Has it read once? From then on SIGTERM ends it in order."""
         try:
             reported = json.loads((self.spool / "status.json").read_text())
         except (OSError, ValueError):

@@ -152,7 +152,7 @@ def test_the_agents_escapes_are_the_services() -> None:
 
 # ------------------------------------------------------------------------------------------------------ installation
 
-#: Stands in for Python: makes a venv whose programs only note what they were asked.
+#: A stub for Python: makes a venv whose programs only record how they were called.
 PYTHON = """#!/bin/sh
 case "$1" in
 -c) exit 0;;
@@ -209,7 +209,7 @@ SOURCES = ROOT / "docs/sources/agent.md"
 
 
 def table() -> str:
-    """The sources as they say it themselves; ``python tests/collector/agent/test_agent_configuration.py`` writes it."""
+    """The sources' own descriptions as a table; ``python tests/collector/agent/test_agent_configuration.py`` writes it."""
     rows = []
     for name, kind in kinds().items():
         shown = ", ".join(f"`{key}` ({_shown(value)})" for key, value in kind.options.items())

@@ -38,7 +38,7 @@ def test_accounting_shows_rows_that_are_new_or_changed(host: Host) -> None:
 
 
 def test_accounting_goes_on_after_a_clock_that_was_ahead(host: Host) -> None:
-    """Found by reading: it asked from tomorrow on, which sacct refuses, and left out a day once tomorrow came."""
+    """Found by reading: it queried from tomorrow on, which sacct refuses, and left out a day once tomorrow came."""
     program = host.program("sacct", SACCT.replace("ROOT", str(host.root)))
     host.put("/jobs", "")
     list(host.runner("accounting", {"accounting": {"until": NOW + 86_400}}, program=program).poll())
@@ -145,7 +145,7 @@ def test_a_program_that_does_not_stop_is_ended_with_all_that_it_started(script: 
 
 
 def _runs(group: int) -> bool:
-    """Whether a process of that group is alive."""
+    """Is a process of that group alive?"""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, its_group = path.read_text().rpartition(")")[2].split()[:3]

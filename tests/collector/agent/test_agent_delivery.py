@@ -1,4 +1,4 @@
-"""Delivery: each batch until the service has it, once, at the pace that the service asks for."""
+"""Delivery: each batch until the service has it, once, at the pace that the service requests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from collector.agent.sources.files import SOURCE
 
 
 class Following:
-    """The source as the agent runs it, with a clock of its own. ``crash`` forgets all but kept positions."""
+    """The source as the agent runs it, with its own clock. ``crash`` drops all but stored positions."""
 
     def __init__(self, *paths: str, **options: Any) -> None:
         self.time = 1_000_000.0
@@ -254,7 +254,7 @@ def test_globs_that_match_generations_read_nothing_twice(log: Path) -> None:
 
 
 def test_a_file_that_is_rewritten_beyond_the_old_place_is_noticed(log: Path) -> None:
-    """Size alone would not tell: the new content is longer than what was read."""
+    """Size alone would not show it: the new content is longer than what was read."""
     followed = Following(str(log)).poll()
     write(log, 500, 700, mode="w")
     followed.poll()

@@ -1,4 +1,4 @@
-"""Globs match what users made: their links do not make root read what they cannot."""
+"""Globs match what users made: their links do not make root read files that they cannot read."""
 
 from __future__ import annotations
 

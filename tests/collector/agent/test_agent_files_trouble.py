@@ -1,4 +1,4 @@
-"""Following files where something goes wrong with one of them: everything else is read on, and nothing is lost or repeated.
+"""Following files when something goes wrong with one of them: all others are read on, and nothing is lost or repeated.
 
 Every case was found by reading, and lost or repeated lines before.
 """
@@ -28,7 +28,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, bad: Path, code: int) -> None:
-    """Whatever is asked of a file and its handles fails, as on a file server that forgot it or a disk that cannot read it."""
+    """Every operation on a file and its handles fails, as on a file server that lost it or a disk that cannot read it."""
 
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
         def asked(what: Any, *more: Any, **others: Any) -> Any:
@@ -76,7 +76,7 @@ def test_a_file_that_was_never_readable_is_stated(log: Path, monkeypatch: pytest
 
 
 def test_a_device_with_another_number_is_the_same_device(log: Path) -> None:
-    """After a boot, and on file servers: the log was told as gone, and read again from its start."""
+    """After a boot, and on file servers: the log was reported as gone, and read again from its start."""
     followed = Following(str(log)).poll()
     followed.runner.close()
     (key, place) = next((k, v) for k, v in followed.positions.items() if k.startswith("files:"))
@@ -117,7 +117,7 @@ def test_a_log_that_gets_its_name_back_is_followed(log: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["", "*"])
 def test_a_daemon_that_is_quiet_and_writes_on_into_the_renamed_file(pattern: str, log: Path) -> None:
-    """Nobody told it to open its log anew: what it says an hour later stands in the former one."""
+    """It was not signalled to reopen its log: what it logs an hour later is in the former one."""
     followed = Following(str(log) + pattern).poll()
     stream = log.open("a")
     by_rename(log)
@@ -127,9 +127,9 @@ def test_a_daemon_that_is_quiet_and_writes_on_into_the_renamed_file(pattern: str
     stream.flush()
     followed.poll()
     assert numbers(followed.lines) == list(range(1, 102))
-    write(log, 102, 103)  # and in the end it was told
+    write(log, 102, 103)  # and in the end it was signalled
     followed.poll(3, step=40)
-    if pattern:  # its last words, behind even that
+    if pattern:  # its last lines, after even that
         stream.write("line 104 of a daemon that ends\n")
         stream.flush()
         followed.poll()
@@ -173,7 +173,7 @@ def test_globs_that_match_copies_read_nothing_twice(state: str, log: Path) -> No
     if state == "stopped":
         followed.restart()
     followed.poll(4, step=40)
-    shutil.copyfile(log, log.with_name("app.log-20261121"))  # a copy that somebody makes, of a log that goes on
+    shutil.copyfile(log, log.with_name("app.log-20261121"))  # a manual copy of a log that continues
     followed.poll(4, step=40).restart().poll(4, step=40)
     write(log, 161, 170)
     followed.poll(4, step=40)
@@ -209,7 +209,7 @@ def test_room_that_was_made_for_lines_is_no_hole(log: Path) -> None:
 
 
 def test_an_archive_in_the_making_is_not_taken_for_a_new_log(log: Path) -> None:
-    """A packer that gets no CPU for some seconds: the half that is there was read as lines that nobody had seen."""
+    """A compressor that gets no CPU for some seconds: the existing half was read as new lines."""
     followed = Following(str(log)).poll()
     by_rename(log)
     write(log, 101, 110)

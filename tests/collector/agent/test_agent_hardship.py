@@ -1,6 +1,6 @@
-"""The agent as a process where the host is unkind: disks full or broken, clocks that jump, memory and CPUs that are capped.
+"""The agent as a process on a difficult host: disks full or broken, clocks that jump, memory and CPUs that are capped.
 
-Disks are mounted (root), clocks are turned with libfaketime.
+Disks are mounted (root), clocks are changed with libfaketime.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_a_spool_on_a_disk_that_turns_read_only_loses_nothing(tmp_path: Path, se
         time.sleep(1.5)
         assert agent.process is not None and agent.process.poll() is None, "it goes on, and waits"
         agent.kill()
-        # Started on it, it says what is wrong and where, in one line.
+        # Started on it, it reports what is wrong and where, in one line.
         agent.start()
         assert agent.process is not None and agent.process.stderr is not None
         if until(lambda: agent.process is not None and agent.process.poll() is not None, 5):
@@ -131,7 +131,7 @@ def test_ten_minutes_without_the_service(tmp_path: Path, server: IngestServer) -
     assert counted(server) == Counter(range(1, 1011)) and server.blind("files") == []
 
 
-#: The agent as its command starts it, but with a look at its memory every half second instead of every minute.
+#: The agent as its command starts it, but checking its memory every half second instead of every minute.
 IMPATIENT = """
 import sys
 from pathlib import Path
@@ -143,7 +143,7 @@ sys.exit(agent.main(load(Path(sys.argv[2]))))
 
 
 def test_at_the_memory_cap_it_starts_anew_and_loses_nothing(tmp_path: Path, server: IngestServer) -> None:
-    """The cap is far below what an agent needs, so it starts anew again and again: the worst case."""
+    """The cap is far below what an agent needs, so it restarts repeatedly: the worst case."""
     agent = Started(tmp_path, server, "memory_mb = 1")
     write(agent.log, 1, 10)
     agent.start(("-c", IMPATIENT))
@@ -154,7 +154,7 @@ def test_at_the_memory_cap_it_starts_anew_and_loses_nothing(tmp_path: Path, serv
         time.sleep(0.1)
     assert until(lambda: len(counted(server)) == total), f"{len(counted(server))} of {total}"
     starts = {row["status"]["started"] for row in server.records() if isinstance(row.get("status"), dict)}
-    # In its first moments, before it is ready for signals, SIGTERM simply ends it: what it took is on disk.
+    # In its first moments, before it handles signals, SIGTERM simply ends it: what it has read is on disk.
     assert agent.terminate() in (0, -signal.SIGTERM)
     assert len(starts) >= 2, "it did start anew"
     assert counted(server) == Counter(range(1, total + 1)) and server.blind("files") == []
@@ -163,7 +163,7 @@ def test_at_the_memory_cap_it_starts_anew_and_loses_nothing(tmp_path: Path, serv
 def test_it_runs_where_and_as_low_as_configured(tmp_path: Path, server: IngestServer) -> None:
     cpu = min(os.sched_getaffinity(0))
     agent = Started(tmp_path, server, f"nice = 7\ncpus = [{cpu}]")
-    lowest = max(os.getpriority(os.PRIO_PROCESS, 0), 7)  # what it was started with is never raised
+    lowest = max(os.getpriority(os.PRIO_PROCESS, 0), 7)  # its initial priority is never raised
     write(agent.log, 1, 1)
     agent.start()
     assert until(lambda: bool(counted(server)))

@@ -1,4 +1,4 @@
-"""What the machine's devices tell: InfiniBand ports, memory, heat and buses, GPUs, exporters."""
+"""What the machine's devices report: InfiniBand ports, memory, heat and buses, GPUs, exporters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ REAL = Path(__file__).resolve().parents[4] / "shared/data/raw/telemetry/sysfs_ib
 @pytest.mark.skipif(not REAL.is_dir(), reason="../shared/data/raw is not here")
 @pytest.mark.parametrize("tree", sorted(REAL.iterdir()) if REAL.is_dir() else [], ids=lambda tree: tree.name)
 def test_real_trees_of_infiniband_hosts(tree: Path, host: Host) -> None:
-    """What /sys of real hosts holds is read port by port; a file that is no number stops nothing."""
+    """/sys of real hosts is read port by port; a file that is not a number stops nothing."""
     folder = host.root / "sys/class"
     folder.mkdir(parents=True)
     (folder / "infiniband").symlink_to(tree)
@@ -101,7 +101,7 @@ def test_memory_heat_and_bus_errors_of_the_machine(host: Host) -> None:
 
 
 def test_half_a_number_is_no_sample(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exporter that says no length and goes in the middle: 1234 would be 12."""
+    """An exporter that sends no length and disconnects in the middle: 1234 would be 12."""
     monkeypatch.setattr("collector.agent.sources.scrape.Scrape._get", lambda *_: "DCGM_A 5\nDCGM_B 12")
     (found,) = asked(host.runner("scrape", urls=["http://127.0.0.1:9/metrics"]))
     assert {name for name, _ in values(found)} == {"DCGM_A"}

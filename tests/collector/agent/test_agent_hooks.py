@@ -1,4 +1,7 @@
-"""Spools of Slurm's hooks on a node: delivered with the job's files, removed when they are kept, believed as far as their owner."""
+"""Spools of Slurm's hooks on a node: delivered with the job's files, and removed once stored.
+
+They are trusted according to their owner.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def hook(host: Host, event: str, name: str = "", folder: str = SPOOL, **reported
 
 
 def output(host: Host, text: str = OUTPUT) -> dict[str, str]:
-    """A job's output where its hook says it is, readable for the user that a child of root becomes."""
+    """A job's output at the place that its hook names, readable for the user that a child of root becomes."""
     path = host.put("/home/alice/ring-15.out", text)
     os.chown(path, int(EPILOG["SLURM_JOB_UID"]), int(EPILOG["SLURM_JOB_GID"]))
     for folder in (path, *path.parents):
@@ -62,11 +65,11 @@ def test_an_epilog_brings_its_environment_and_the_end_of_the_output(host: Host) 
     )
     assert artifact["taken_at"] == datetime(
         2026, 11, 21, 16, 29, 50, 500_000
-    )  # when the hook ran, however late it is told
+    )  # when the hook ran, however late it is delivered
 
 
 def test_a_job_that_ends_at_once_brings_its_output_too(host: Host) -> None:
-    """Found by reading: prolog and epilog lie there together, the epilog came first by its name, and so knew no prolog."""
+    """Found by reading: prolog and epilog are there together, the epilog came first by its name, and so knew no prolog."""
     where = output(host)
     hook(host, "epilog", "15.epilog.gpu01.8.1795278591000000000", SLURM_NODELIST="gpu01", **where)
     hook(host, "prolog", "15.prolog.gpu01.7.1795278590000000000", SLURM_NODELIST="gpu[01-02]")
@@ -77,7 +80,7 @@ def test_a_job_that_ends_at_once_brings_its_output_too(host: Host) -> None:
 def test_without_a_process_to_be_had_a_hook_waits_and_nothing_is_held_open(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by reading: each try left two handles open, until the agent had none for its spool."""
+    """Found by reading: each attempt left two handles open, until the agent had none for its spool."""
     path = hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **output(host))
     runner = host.runner("hooks")
 
@@ -158,7 +161,7 @@ def test_after_a_crash_what_was_kept_is_removed_and_what_was_not_is_read_again(
 
     # The positions were lost with the reading: nothing was on disk.
     assert readings({}) == 1 and path.exists()
-    # The same process opens its source anew: what it read may still lie in memory.
+    # The same process opens its source again: what it read may still be in memory.
     assert readings(dict(held)) == 0 and path.exists()
     # Another process has them from the disk, where the reading is, too.
     monkeypatch.setattr(source, "_PROCESS", "another")
@@ -169,7 +172,7 @@ def test_after_a_crash_what_was_kept_is_removed_and_what_was_not_is_read_again(
     ("nodes", "node", "fetched"), [("gpu[01-02]", "gpu01", True), ("gpu[01-02]", "gpu02", False), ("", "gpu01", False)]
 )
 def test_of_many_nodes_the_first_one_fetches(host: Host, nodes: str, node: str, fetched: bool) -> None:
-    """slurmd's epilog of Slurm 22.05 is told no list: the prolog was."""
+    """slurmd's epilog of Slurm 22.05 gets no node list: the prolog did."""
     where = output(host)
     if nodes:
         hook(host, "prolog", SLURM_NODELIST=nodes, SLURMD_NODENAME=node)

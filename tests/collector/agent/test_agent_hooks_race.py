@@ -1,8 +1,8 @@
 """Processes of other users that change the folder of task prologs while the agent reads it.
 
-Files, folders, links, FIFOs and leases are made, renamed and removed under the names that the agent looks at, its own (``bad``,
-``.reader``) included. Whatever the order: nothing outside the folder is read, moved or removed, no look waits for a user, no
-handle is left open, and what other users and root's hooks hand over arrives.
+Files, folders, links, FIFOs and leases are made, renamed and removed under the names that the agent reads, its own
+(``bad``, ``.reader``) included. Whatever the order: nothing outside the folder is read, moved or removed, no poll waits
+for a user, no handle is left open, and what other users and root's hooks hand over arrives.
 
 ``FAULTLINE_RACE_S``: seconds of the long run (30).
 """
@@ -33,14 +33,14 @@ CLAIMED = range(100, 112)
 SECRET = "666.prolog.gpu01.1.1.hook"
 NAMES = [f"{job}.taskprolog.gpu01.{job}.1.hook" for job in CLAIMED]
 SPECIAL = ["bad", ".reader", "dropped", ".dropped.told", f".{NAMES[0]}.tmp", SECRET]
-#: No look at the folder may wait for a user; a machine that is busy with other tests keeps this.
+#: No poll of the folder may wait for a user; a machine that is busy with other tests meets this limit.
 HANGS_S = 60
 
 
 def attack(secret: Path, outside: int, seed: int, end: float) -> None:
-    """One attacker, in the folder. Its own trouble is its own."""
+    """One attacker, in the folder. Its own errors are ignored."""
     choose = random.Random(seed)
-    signal.signal(signal.SIGIO, signal.SIG_IGN)  # somebody opens what it holds a lease on
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # another process opens the file on which it holds a lease
     leased: list[int] = []
 
     def write(name: str) -> None:
@@ -81,7 +81,10 @@ def attack(secret: Path, outside: int, seed: int, end: float) -> None:
 
 
 def attacker(folder: Path, secret: Path, uid: int, seed: int, end: float) -> int:
-    """A process of that user, which stands in the folder: the folders above it are shut to everybody but root."""
+    """A process of that user, with the folder as its working directory.
+
+    The folders above it are closed to all but root.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -98,7 +101,7 @@ def attacker(folder: Path, secret: Path, uid: int, seed: int, end: float) -> int
 
 @contextlib.contextmanager
 def attacked(folder: Path, secret: Path, seconds: float) -> Iterator[Callable[[], bool]]:
-    """Four attackers, two of each user; the function says whether they are still at it."""
+    """Four attackers, two of each user; the function returns whether they are still running."""
     end = time.monotonic() + seconds
     pids = [
         attacker(folder, secret, uid, seed, end)
@@ -174,7 +177,7 @@ def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
                 )
                 given += 1
                 look()
-        for _ in range(200):  # what is left: at most a hundred files each look
+        for _ in range(200):  # the rest: at most a hundred files per poll
             look()
             if not any(name.name.endswith(".hook") for folder in (root, tasks) for name in folder.iterdir()):
                 break
@@ -205,7 +208,7 @@ def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
 
 @needs_root
 def test_a_lease_on_a_file_keeps_nobody_waiting(host: Host) -> None:
-    """Opened without waiting, such a file is "temporarily unavailable"; that once ended the look at all files."""
+    """Opened without waiting, such a file is "temporarily unavailable"; that once ended the poll of all files."""
     tasks = host.root / TASKS.lstrip("/")
     tasks.mkdir(parents=True)
     tasks.chmod(0o1733)

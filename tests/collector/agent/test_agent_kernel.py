@@ -1,4 +1,4 @@
-"""What the kernel tells: its messages, link events and carrier counters, drivers' counters."""
+"""What the kernel reports: its messages, link events and carrier counters, drivers' counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from parsers.engine import LineParser
 
 @contextlib.contextmanager
 def kernel(host: Host) -> Iterator[int]:
-    """A stand-in for /dev/kmsg: one record a read, as the device gives them (a pipe in packet mode)."""
+    """A stub for /dev/kmsg: one record a read, as the device gives them (a pipe in packet mode)."""
     reader, writer = os.pipe2(os.O_DIRECT)
     path = host.root / "dev/kmsg"
     path.parent.mkdir(exist_ok=True)
@@ -79,7 +79,7 @@ def test_another_boot_begins_anew(host: Host) -> None:
 
 
 def test_a_kernel_clock_that_ran_away_is_measured(host: Host) -> None:
-    """The kernel's stamps are 5 s behind; messages read as they come show it."""
+    """The kernel's timestamps are 5 s behind; messages read as they arrive show it."""
     with kernel(host) as device:
         runner = host.runner("kmsg")
         asked(runner)
@@ -147,7 +147,7 @@ assert runner.status.state == "ok", runner.status
 
 @pytest.mark.skipif(not root_in_a_network_of_its_own(), reason="needs root and ip: makes a network of its own")
 def test_a_flap_is_an_event_and_one_that_nobody_watched_is_counted(parser: LineParser) -> None:
-    """A real veth pair in a network namespace: the carrier goes and comes, once watched and once not."""
+    """A real veth pair in a network namespace: the carrier is lost and regained, once watched and once not."""
     done = subprocess.run(
         ["unshare", "--net", sys.executable, "-c", FLAPS, "{}"], capture_output=True, text=True, check=False, timeout=60
     )
@@ -196,7 +196,7 @@ def test_driver_counters_of_this_host_are_read_without_a_program() -> None:
 
 
 def test_a_list_with_a_hole_shows_no_loss(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found by reading: a link that one list left out was compared with what was counted when the agent started."""
+    """Found by reading: a link that one list omitted was compared with the counters at the agent's start."""
     link = netlink.Link(2, "hsn0", IFF_UP | IFF_RUNNING, "UP", ups=5, downs=4)
     lists = [[link], [], [link]]
     monkeypatch.setattr(netlink, "listen", Silent)
@@ -237,7 +237,7 @@ def test_a_list_of_links_that_changed_meanwhile_is_asked_for_again(monkeypatch: 
 def test_a_driver_whose_counters_become_more_writes_into_no_other_memory(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by reading: the kernel writes as many as there are, not as many as it was told there is room for."""
+    """Found by reading: the kernel writes as many as there are, not as many as there is room for."""
     host.put("/sys/class/net/eth0/device/x", "")
     driver = {"names": ["rx_errors"]}
 
@@ -247,7 +247,7 @@ def test_a_driver_whose_counters_become_more_writes_into_no_other_memory(
         if command == ethtool._GSSET_INFO:
             struct.pack_into("=Q", data, 8, 1 << 1)
             struct.pack_into("=I", data, 16, len(names))
-            driver["names"] = driver.pop("soon", names)  # the set changes between the questions
+            driver["names"] = driver.pop("soon", names)  # the set changes between the requests
             return
         text = b"".join(n.encode().ljust(32, b"\0") for n in names)
         held = text if command == ethtool._GSTRINGS else struct.pack(f"={len(names)}Q", *range(1, len(names) + 1))

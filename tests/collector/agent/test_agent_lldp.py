@@ -1,4 +1,4 @@
-"""Which switch port each interface is plugged into: lldpd is asked seldom, and told about when a cable was moved."""
+"""The switch port of each interface: lldpd is polled seldom, and a moved cable is reported."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_disk_that_refuses_stops_reading_and_loses_nothing(
 def test_a_batch_that_could_not_be_synced_at_first_is_delivered_once(
     tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by reading: it lay in the spool already, and was put there again at every try."""
+    """Found by reading: it was in the spool already, and was put there again at every attempt."""
     agent, log = made(tmp_path, server)
     agent.start()
     sync, refusals = agent.spool.sync, [3]
@@ -119,7 +119,7 @@ def test_a_spool_that_cannot_be_read_is_stated_and_tried_again(
 def test_delivery_that_ended_by_an_error_ends_the_agent(
     tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its unit starts it anew; an agent that reads and never delivers would look alive."""
+    """Its unit restarts it; an agent that reads and never delivers would look alive."""
     agent, log = made(tmp_path, server)
     monkeypatch.setattr(agent.spool, "first", lambda: 1 / 0)
     monkeypatch.setattr("threading.excepthook", lambda *_: None)
@@ -153,7 +153,7 @@ def test_a_loss_of_nobody_knows_how_many_lines_is_reported_too(tmp_path: Path, s
 
 
 def test_files_wait_where_they_are_while_the_spool_is_nearly_full(tmp_path: Path, server: IngestServer) -> None:
-    """The service is away and more is logged than the spool could hold: nothing is lost, rotations included."""
+    """The service is down and more is logged than the spool could hold: nothing is lost, rotations included."""
     agent, log = made(tmp_path, server, spool_mb=4)
     server.refuse = lambda key, body: (503, {"Retry-After": "0"}, "")
     agent.start()
@@ -204,7 +204,7 @@ def test_a_first_line_goes_at_once_and_the_next_ones_together(tmp_path: Path, se
 
 
 def test_while_an_answer_is_awaited_lines_are_gathered(tmp_path: Path, server: IngestServer) -> None:
-    """What the service has not answered yet tells that it has many to serve: it gets few batches, not many."""
+    """A slow answer means that the service has many to serve: it gets few batches, not many."""
     asked, answer = threading.Event(), threading.Event()
 
     def slow(key: str, body: bytes) -> None:
@@ -227,7 +227,7 @@ def test_while_an_answer_is_awaited_lines_are_gathered(tmp_path: Path, server: I
             agent.turn()
             assert agent.spool.waiting == 1
             agent._flushed_at += 0.4
-    agent._flushed_at -= BEHIND_FLUSH * 0.4  # but not for ever: a power cut would take what is in memory only
+    agent._flushed_at -= BEHIND_FLUSH * 0.4  # but not for ever: a power cut would lose what is in memory only
     agent.turn()
     assert agent.spool.waiting == 2
     answer.set()
@@ -251,7 +251,7 @@ def test_every_batch_says_whose_it_is(tmp_path: Path, server: IngestServer) -> N
 
 
 class Hanging:
-    """A GPU driver that does not answer any more."""
+    """A GPU driver that no longer answers."""
 
     interval = 1.0
 

@@ -1,8 +1,8 @@
 # ruff: noqa: N802 - the stand-in for NVML has NVML's names
-"""GPUs through the real nvidia-ml-py: its own functions and structures, with a stand-in for the driver's library below it.
+"""GPUs through the real nvidia-ml-py: its own functions and structures, with a stub for the driver's library below it.
 
-So every name that the source calls, every argument and every structure is that of the package; only what the C functions
-of libnvidia-ml answer is made here. Names of the C functions are those that nvidia-ml-py asks the library for.
+So every name that the source calls, every argument and every structure is that of the package; only the answers of
+libnvidia-ml's C functions are simulated. Names of the C functions are those that nvidia-ml-py looks up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parsers.engine import LineParser
 
 pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
 OK, NOT_SUPPORTED, TIMEOUT, LOST = 0, 3, 10, 15
-#: What each C function gives for a healthy GPU, and the field of dcgm-exporter that must show it.
+#: The answer of each C function for a healthy GPU, and the field of dcgm-exporter that must show it.
 PLAIN = {
     "nvmlDeviceGetTemperature": (61, "GPU_TEMP", 61), "nvmlDeviceGetPowerUsage": (312_500, "POWER_USAGE", 312.5),
     "nvmlDeviceGetCurrentClocksEventReasons": (0x40, "CLOCK_THROTTLE_REASONS", 0x40),
@@ -223,7 +223,7 @@ def test_an_xid_is_reported_between_two_measurements(host: Host, driver: Driver,
 
 
 def test_one_gpu_that_is_gone_hides_no_other(host: Host, driver: Driver, parser: LineParser) -> None:
-    """Found by reading: an agent started after the loss watched none of the others, and opened NVML again and again."""
+    """Found by reading: an agent started after the loss watched none of the others, and opened NVML repeatedly."""
     driver.lost = {1}
     runner = host.runner("nvml")
     lines, metrics = asked(runner)
@@ -253,7 +253,7 @@ def test_a_driver_that_was_loaded_anew_is_opened_anew(host: Host, driver: Driver
 
 
 def test_a_driver_before_the_rename_says_why_clocks_are_held_back(host: Host, driver: Driver) -> None:
-    """R535 called them event reasons; the library of an older driver has only the former name."""
+    """R535 renamed them to event reasons; the library of an older driver has only the former name."""
     driver.missing = {"nvmlDeviceGetCurrentClocksEventReasons"}
     driver.answers["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x80
     (row,) = asked(host.runner("nvml"))

@@ -79,7 +79,7 @@ def test_what_sigterm_cannot_deliver_comes_after_the_next_start(tmp_path: Path, 
 
 @pytest.mark.long
 def test_kill_minus_nine_with_rotation_in_flight_and_the_server_away(tmp_path: Path, server: IngestServer) -> None:
-    """Lines are numbered and written all the time; agent and server die at random, logs rotate meanwhile."""
+    """Lines are numbered and written all the time; agent and server are killed at random, logs rotate meanwhile."""
     chance = random.Random(20261121)
     agent = Started(tmp_path, server)
     server.drop = lambda key: chance.random() < 0.1
@@ -107,7 +107,7 @@ def test_kill_minus_nine_with_rotation_in_flight_and_the_server_away(tmp_path: P
         agent.kill()
     agent.start()
     assert until(lambda: len(counted(server)) == written, 60), f"{len(counted(server))} of {written}"
-    assert until(agent.is_up)  # what was written may have been delivered by those before it
+    assert until(agent.is_up)  # what was written may have been delivered by its predecessors
     assert agent.terminate() == 0
     found = counted(server)
     twice = [n for n, times in found.items() if times > 1]
@@ -133,7 +133,7 @@ def rotate(log: Path, generation: int, how: str) -> None:
 
 
 def test_the_loss_at_the_disk_cap_is_exactly_the_reported_blind_period(tmp_path: Path, server: IngestServer) -> None:
-    """The service is away until the spool has overflowed several times; one agent is killed while it does."""
+    """The service is down until the spool has overflowed several times; one agent is killed while it does."""
     agent = Started(tmp_path, server, "spool_mb = 0.5\nspool_wait = 1.0")
     port_open, server.refuse = server.refuse, lambda key, body: (503, {"Retry-After": "1"}, "")
     noise = random.Random(7)
@@ -167,7 +167,7 @@ def test_the_loss_at_the_disk_cap_is_exactly_the_reported_blind_period(tmp_path:
 
 
 def read_up_to(agent: Started, place: int) -> bool:
-    """Whether the agent has taken the file up to ``place`` (its spool says so)."""
+    """Has the agent read the file up to ``place``, by its spool?"""
     best = 0
     for segment in agent.spool.glob("*.seg"):
         try:

@@ -1,7 +1,7 @@
-"""slurmrestd: over a Unix socket and over TCP with a token, in the shapes of its versions, and what it says when it cannot.
+"""slurmrestd: over a Unix socket and over TCP with a token, in the forms of its versions, and its errors.
 
-The shapes are those of the daemons themselves: 22.05 (v0.0.38: plain numbers, one state and flags apart) and 24.05
-(v0.0.41: {"set", "infinite", "number"}, lists of states). tests/collector/test_slurmrestd.py asks a real daemon.
+The forms are those of the daemons themselves: 22.05 (v0.0.38: plain numbers, one state and flags separate) and 24.05
+(v0.0.41: {"set", "infinite", "number"}, lists of states). tests/collector/test_slurmrestd.py uses a real daemon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = int(NOW) - 600
 
 
 class Daemon:
-    """A stand-in for slurmrestd: path -> answer, on a Unix socket or a port. Remembers what was asked."""
+    """A stub for slurmrestd: path -> answer, on a Unix socket or a port. Records the requests."""
 
     def __init__(self, place: Path | None) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []

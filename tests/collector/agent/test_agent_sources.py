@@ -1,4 +1,4 @@
-"""The door through which sources come: one file each, listed, explained; and a site's own."""
+"""The extension point for sources: one file each, listed, explained; and a site's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's spool: every batch is delivered or told as lost, whatever is killed, cut off or full."""
+"""The agent's spool: every batch is delivered or reported as lost, whatever is killed, cut off or full."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def report(loss: Loss) -> bytes:
 
 
 def crash(spool: Spool) -> None:
-    """As kill -9 leaves it: nothing is written down, only the kernel lets the lock go."""
+    """As after kill -9: nothing is written, only the kernel releases the lock."""
     assert spool._lock_file is not None and spool._answers is not None
     spool._lock_file.close()
     os.close(spool._answers)
 
 
 def drained(spool: Spool) -> tuple[list[int], int, list[int]]:
-    """(sequences delivered with lines, lines told as lost, all sequences seen)."""
+    """(sequences delivered with lines, lines reported as lost, all sequences seen)."""
     delivered, lost, seen = [], 0, []
     while (batch := spool.first()) is not None:
         seen.append(batch.sequence)
@@ -193,7 +193,7 @@ def test_a_damaged_frame_is_reported_and_those_behind_it_are_delivered(tmp_path:
     data = bytearray(segment.read_bytes())
     data[ends[1] + {"magic": 1, "length": 6, "header": 40}[place]] ^= 0xFF
     segment.write_bytes(data)
-    for again in (opened(tmp_path), spool):  # found at a start, and by an agent that runs
+    for again in (opened(tmp_path), spool):  # found at a start, and by a running agent
         lost = []
         while (batch := again.first()) is not None:
             lost += [(batch.sequence, batch.lost)] * (batch.lost is not None)
@@ -268,7 +268,7 @@ def test_a_batch_that_the_disk_takes_a_part_of_is_refused(tmp_path: Path, room: 
 
 @needs_root
 def test_what_is_reported_as_lost_on_a_full_disk_is_not_delivered_too(tmp_path: Path) -> None:
-    """The cap is reached, and the disk refuses the segment that is to be written anew without what went."""
+    """The cap is reached, and the disk refuses the segment that is to be rewritten without what was dropped."""
     with small_disk(tmp_path / "disk", 4) as disk:
         spool = opened(disk / "spool", 2048 * KB)
         for n in range(60):
@@ -282,7 +282,7 @@ def test_what_is_reported_as_lost_on_a_full_disk_is_not_delivered_too(tmp_path: 
 
 
 def test_what_was_delivered_before_a_crash_is_not_reported_as_lost(tmp_path: Path) -> None:
-    """Found by the test below: the answers since the last state file were forgotten, and the spool overflowed."""
+    """Found by the test below: the answers since the last state file were lost, and the spool overflowed."""
     spool = opened(tmp_path, 96 * KB)
     for n in range(25):
         spool.append(random.Random(n).randbytes(2 * KB), {"files": 1}, 1000.0)
@@ -317,7 +317,7 @@ def test_a_crash_between_the_report_of_a_loss_and_the_removal(tmp_path: Path, mo
 
 
 def test_the_first_that_waits_is_kept_also_behind_a_gap(tmp_path: Path) -> None:
-    """Found by the test below: behind dropped batches the first that waits is not the next number."""
+    """Found by the test below: after dropped batches the first that waits is not the next number."""
     spool = opened(tmp_path, 96 * KB)
     for n in range(9):
         spool.append(random.Random(n).randbytes(20 * KB), {"files": 1}, 1000.0)
@@ -337,7 +337,7 @@ def test_the_first_that_waits_is_kept_also_behind_a_gap(tmp_path: Path) -> None:
 def test_whatever_happens_each_line_is_delivered_or_reported_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], seed: int
 ) -> None:
-    """Appending beyond the cap, acknowledging and crashing in any order: delivered + told as lost = appended."""
+    """Appending beyond the cap, acknowledging and crashing in any order: delivered + reported as lost = appended."""
     folder = tmp_path_factory.mktemp("spool")
     chance = random.Random(seed)
     spool = opened(folder, 96 * KB)
@@ -351,7 +351,7 @@ def test_whatever_happens_each_line_is_delivered_or_reported_once(
             spool.sync()
             appended += lines
         elif step == "take" and (batch := spool.first()) is not None:
-            # The service stores it; whether the answer arrives is chance.
+            # The service stores it; whether the answer arrives is random.
             if batch.sequence not in delivered:
                 delivered[batch.sequence] = sum(batch.lines.values())
                 lost += sum(json.loads(batch.payload)["lines"].values()) if batch.lost else 0

@@ -1,4 +1,4 @@
-"""What users put into the folder of task prologs: they speak for nobody else, in nobody's voice, and stop nothing."""
+"""What users put into the folder of task prologs: they report for nobody else, under no other name, and stop nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_job_that_roots_prolog_gave_to_another_is_not_spoken_of(host: Host) ->
 @pytest.mark.parametrize("event", ["prolog", "epilog", "prologslurmctld", "epilogslurmctld", "healthcheck", "unknown"])
 @pytest.mark.parametrize("uid", [MALLORY, 0])
 def test_nothing_in_the_users_folder_is_slurms_word(host: Host, event: str, uid: int) -> None:
-    """A file of root's, too: where links are not protected a user puts one there."""
+    """A file of root's, too: without link protection a user can put one there."""
     _, tasks = spools(host)
     owned(tasks / "15.x.gpu01.7.1.hook", env(event, **CLAIM), uid)
     (line,) = asked(host.runner("hooks"))
@@ -137,7 +137,7 @@ def test_what_is_no_file_stops_nothing_and_holds_no_handle(host: Host, what: str
     before = handles()
     for _ in range(5):
         host.wait(61)
-        assert asked(runner) == []  # said once
+        assert asked(runner) == []  # reported once
     assert handles() == before
 
 
@@ -204,7 +204,7 @@ def test_a_folder_that_users_may_change_is_not_read_and_the_other_is(
 
 
 def _names() -> list[str]:
-    """Every example of the catalogue, as a name that a file can have."""
+    """Every example of the catalogue, as a valid file name."""
     found = [text for entry in patterns.load([]).entries for text in entry.examples]
     return sorted({text.text.replace("/", "|").replace("\0", "")[:240] for text in found})
 
@@ -221,7 +221,7 @@ def test_no_example_of_the_catalogue_is_an_event_when_it_is_quoted(host: Host) -
         for n in names
     ]
     units = [f"hook spool file={quoted(n)} is not read" for n in names]
-    # All in one batch: what a line means depends on no other.
+    # All in one batch: the meaning of a line depends on no other.
     unit = {"source": "syslog", "read": stated[0]["read"]}
     for head, lines in ((stated[0], [row["lines"] for row in stated]), (unit, units)):
         rows = parsed(parser, [{**head, "lines": "\n".join(lines)}])

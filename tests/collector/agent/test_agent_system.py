@@ -1,4 +1,4 @@
-"""What the system tells: failed units, boots, the journal."""
+"""What the system reports: failed units, boots, the journal."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_journal_is_read_on_from_its_cursor(host: Host, parser: LineParser) 
 
 
 def _patiently(runner: Runner) -> list[dict[str, Any]]:
-    """What a child process gives, as soon as it gives something."""
+    """The output of a child process, as soon as there is some."""
     end = time.monotonic() + 120
     found: list[dict[str, Any]] = []
     while not found and time.monotonic() < end:
@@ -112,7 +112,7 @@ def _long(n: int, size: int) -> str:
     ids=["an entry larger than a piece", "a child that complains a lot", "a child that dies in the middle of a line"],
 )
 def test_a_journal_is_read_on_whatever_its_child_does(behaviour: str, found: list[int], host: Host) -> None:
-    """Found by reading: each of them ended the journal for good, and the source said it was well."""
+    """Found by reading: each of them ended the journal for good, and the source reported that it was well."""
     host.put("/short", "".join(ENTRY % (n, NOW * 1e6) + "\n" for n in (1, 2)))
     host.put("/long", _long(1, 700_000) + "\n" + ENTRY % (2, NOW * 1e6) + "\n")
     program = host.program(
@@ -152,7 +152,10 @@ JOURNAL_REMOTE = "/lib/systemd/systemd-journal-remote"
     reason="needs journalctl and systemd-journal-remote",
 )
 def test_a_real_journal(host: Host, tmp_path: Path, parser: LineParser) -> None:
-    """journalctl itself over a journal made for it: no kernel lines, on from the cursor, no gap where there is none."""
+    """journalctl itself over a journal made for it.
+
+    No kernel lines, continued from the cursor, no gap where there is none.
+    """
 
     def entry(n: int, transport: str) -> str:
         at = int(NOW * 1e6) + n * 1_000_000

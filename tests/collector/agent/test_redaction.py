@@ -1,4 +1,4 @@
-"""What the filter takes out of scripts and output, over a corpus of its own; ``pytest -s`` prints the counts."""
+"""What the filter removes from scripts and output, over a corpus of its own; ``pytest -s`` prints the counts."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ def test_every_form_of_every_kind_is_caught(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_form_is_caught_within_a_line_of_output() -> None:
-    """With the stamp and the rank that launchers put in front, and words behind."""
+    """With the timestamp and the rank that launchers put in front, and words after it."""
     missed = []
     for kind in SECRETS:
         for text, secrets in forms(kind):
@@ -105,7 +105,10 @@ def test_a_key_that_ends_in_the_gap_leaves_the_gap_and_the_tail(
 
 
 def test_the_corpus_that_was_written_before_the_filter_was_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """The twin. As it was first run, 120 of its 130 forms were caught and 2 of its 152 harmless lines were changed."""
+    """The independent corpus.
+
+    In its first run, 120 of its 130 forms were caught and 2 of its 152 harmless lines were changed.
+    """
     missed = [kind for kind, text, secrets in redaction_twin.SECRETS if leaked(text, secrets)]
     changed = [line for line in redaction_twin.HARMLESS if redact(line.encode()) != (line.encode(), 0)]
     total, harmless = len(redaction_twin.SECRETS), len(set(redaction_twin.HARMLESS))
