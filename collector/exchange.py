@@ -147,7 +147,7 @@ class Exchange:
         self._read: deque[int] = deque()
 
     def send(self, message: Any) -> None:
-        """Raises ``OSError`` when the other side is gone."""
+        """Sends a message. Raises ``OSError`` if the other side is gone."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
         views = [buffer.raw() for buffer in buffers]
@@ -169,7 +169,7 @@ class Exchange:
                     view = view[os.write(self.pipe.fileno(), view) :]
 
     def receive(self) -> Any:
-        """Raises ``EOFError`` or ``OSError`` when the other side is gone."""
+        """Receives a message. Raises ``EOFError`` or ``OSError`` if the other side is gone."""
         message = _Message(*pickle.loads(self.pipe.recv_bytes()))
         self._free.extend(message.read)
         for number in message.gone:

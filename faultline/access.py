@@ -36,10 +36,10 @@ class Access(Protocol):
         """corr-result/1 with all details."""
 
     def query(self, text: str, parameters: dict[str, Any], max_rows: int | None, timeout_s: float | None = None) -> Any:
-        """A ``queries.kql`` Result."""
+        """A query's ``queries.kql`` Result."""
 
     def explain(self, text: str, parameters: dict[str, Any]) -> str:
-        """What a query would do, as text."""
+        """The plan of a query, as text."""
 
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str: ...
 

@@ -39,9 +39,8 @@ def run(arguments: list[str]) -> int:
     from faultline import printing
 
     _speak_utf8()
-    if arguments and not {"--help", "-h"} & set(
-        arguments
-    ):  # help logs nothing, and loading the logger is most of its time
+    # Help logs nothing, and loading the logger would be most of its time.
+    if arguments and not {"--help", "-h"} & set(arguments):
         from parsers import logs
 
         logs.set_up()  # to stderr: stdout is for the answer
@@ -346,7 +345,7 @@ def sources(
     search: Annotated[str | None, typer.Option(help="Only streams with this in host, file or source.")] = None,
     only: Annotated[str | None, typer.Option(help="Only those in trouble: late, silent, unparsed or ahead.")] = None,
 ) -> int:
-    """Who sends what: last seen, lag, rate, what was not seen. Exit 1 if a source is silent or a batch was set aside."""
+    """Who sends data: last seen, lag, rate, blind periods. Exit 1 if a source is silent or a batch was set aside."""
     from faultline.access import choose
     from faultline.sources import list_sources
 
@@ -409,7 +408,7 @@ def access(
     ] = None,
     config: ConfigFile = None,
 ) -> int:
-    """Give people passwords and programs tokens, for pages and API; the service follows the file by itself."""
+    """Give people passwords and programs tokens, for pages and API; the service picks up changes by itself."""
     from collector.senders import KINDS, Limits
     from faultline.users_file import ACTIONS, run
     from web.access.scopes import SCOPES

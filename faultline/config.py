@@ -4,14 +4,14 @@ listen = "127.0.0.1:8514"
 data = "/var/lib/faultline"
 patterns = ["/etc/faultline/patterns.d/site.toml"]
 edges = ["/etc/faultline/edges.d/site.toml"]
-user_header = "X-Remote-User" # in which a proxy in front says who asks; none: people sign their answers themselves
-proxies = ["10.0.0.1"]        # whose X-Forwarded-For, X-Forwarded-Proto and user_header are believed; none: nobody's
-insecure = false              # true: also an address that others reach, without [tls] and [access]
+user_header = "X-Remote-User" # set by a proxy in front to the user's name; none: people sign their answers themselves
+proxies = ["10.0.0.1"]        # trusted for X-Forwarded-For, X-Forwarded-Proto and user_header; none: nobody
+insecure = false              # true: allow an address that others can reach, without [tls] and [access]
 
-[slurm]                       # values that no collected file tells
+[slurm]                       # values that no collected file contains
 SlurmdTimeout = 300
 
-[interfaces]                  # where names do not tell: shell patterns of what carries the jobs' data, and of what Slurm uses
+[interfaces]                  # if names do not show it: shell patterns of interfaces for the jobs' data, and for Slurm
 fabric = ["ens*np*", "eth[1-8]"]
 management = ["ens1f0"]
 
@@ -21,24 +21,24 @@ state_save = "/var/spool/slurmctld"
 
 [ingest]
 tokens = ["...", { token = "...", name = "racks 1 to 4", expires = 2027-11-24T00:00:00Z, hosts = ["gpu[001-064]"], clusters = ["alps"],
-  data = ["lines", "output"] }] # none: whoever reaches the address may send; a table ends, and is bound to what it names
-senders = "/etc/faultline/senders.toml"         # written by `faultline access sender`, followed by itself
+  data = ["lines", "output"] }] # none: anyone who reaches the address may send; a table expires, and is limited to what it names
+senders = "/etc/faultline/senders.toml"         # written by `faultline access sender`; changes apply without a restart
 workers = 1
 
-[connections]                 # of HTTP and syslog together; a quarter of the file handles is left for other things
+[connections]                 # HTTP and syslog together; a quarter of the file handles is reserved for other uses
 most = 16384
-per_address = 8192            # of one address: a proxy or NAT may stand for a whole cluster
+per_address = 8192            # from one address: a proxy or NAT may represent a whole cluster
 
-[tls]                         # none: the service speaks HTTP, and a proxy in front does the rest
+[tls]                         # none: the service uses HTTP, and a proxy in front does the rest
 certificate = "/etc/faultline/tls/service.pem"
 key = "/etc/faultline/tls/service.key"
-client_ca = "/etc/faultline/tls/senders-ca.pem" # who shows a certificate of it may send without a token
+client_ca = "/etc/faultline/tls/senders-ca.pem" # a sender with a certificate from it needs no token
 
-[access]                      # none: whoever reaches the address sees everything
+[access]                      # none: anyone who reaches the address sees everything
 users = "/etc/faultline/users.toml"             # written by `faultline access`
 operate = ["ada", "@hpc-admins"]
 read = ["@hpc-support", "grafana"]
-own = ["*"]                   # everyone else who is known: their own jobs
+own = ["*"]                   # every other authenticated user: their own jobs
 
 [access.provider]             # OpenID Connect
 issuer = "https://login.example.org/realms/hpc"
@@ -47,7 +47,7 @@ secret_file = "/etc/faultline/oidc.secret"
 
 [store]
 hot_days = 2                  # older days move into Parquet files
-retention_days = 400          # none: nothing is ever dropped
+retention_days = 400          # none: nothing is ever deleted
 
 [[syslog]]
 listen = "0.0.0.0:514"

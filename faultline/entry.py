@@ -9,7 +9,7 @@ ALLOCATOR, AT_ONCE = "_RJEM_MALLOC_CONF", "muzzy_decay_ms:0"
 
 
 def main() -> int:
-    """Runs the command line; returns the exit code (0 fine, 1 the answer is no, 2 could not be done)."""
+    """Runs the command line; returns the exit code (0 success, 1 the answer is no, 2 failure)."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["hook"] and not {"--help", "-h"} & set(arguments):
         from collector.hooks import main as hook

@@ -104,9 +104,7 @@ def _of_receivers(config: Config) -> Iterator[str]:
     else:
         listeners = [(one.listen, str(one.transport), one.client_ca) for one in config.syslog]
     for address, transport, client_ca in listeners:
-        if client_ca is None and not is_loopback(
-            address.rpartition(":")[0]
-        ):  # anybody can reach it, without a certificate
+        if client_ca is None and not is_loopback(address.rpartition(":")[0]):  # anybody may send
             yield (
                 f"syslog {transport} {address}: whoever reaches it may write lines as any host; let a firewall name the senders, "
                 "use transport tls with client_ca, or switch it off (syslog = [])"

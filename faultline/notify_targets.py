@@ -1,4 +1,4 @@
-"""The targets that a configuration names."""
+"""Builds the notification targets of a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def dispatcher_of(config: Config, store: Door, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Dispatcher:
-    """The targets of a configuration."""
+    """The dispatcher for the targets of a configuration."""
     known = notifiers()
     targets = [
         Target(

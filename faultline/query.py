@@ -30,7 +30,7 @@ class Asking:
 
 
 def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> str:
-    """The query: from the argument, a file, the library, or standard input (``-``, or nothing and a pipe)."""
+    """The query: from the argument, a file, the library, or standard input (``-``, or no argument and a pipe)."""
     given = [source for source in (kql, file, saved_name) if source is not None]
     if len(given) > 1:
         raise CommandError("give one of: a query, --file FILE, --saved NAME")

@@ -52,7 +52,7 @@ def _row(row: dict[str, Any]) -> list[Any]:
 
 
 def _blind(row: dict[str, Any]) -> str:
-    """Where, from when to when, how much, why."""
+    """One line about a blind period: where, from when to when, how much, why."""
     lost = "" if row["lines"] is None else f", {row['lines']:,} lines"
     where = " ".join(str(row[name]) for name in ("host", "source", "stream") if row[name])
     return f"{where} {_clock(row['start'])} to {_clock(row['end'])}{lost}: {row['reason']}"

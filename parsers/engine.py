@@ -67,7 +67,7 @@ def _use_all(catalogue: Catalogue | None = None) -> None:
     """Calls every compiled function."""
     lines = [line.encode() for line in SAMPLES] * (FEW // len(SAMPLES) + 1)
     LineParser(catalogue)._parsed(LineBuffer.of_data(b"\n".join(lines)), Origin(), 1)
-    example = codes(pl.Series(["", "a", None]))  # what workers do with rows
+    example = codes(pl.Series(["", "a", None]))  # operations of workers on rows
     counted(example.which, len(example.names))
     group, firsts = numbered(example.which)
     some = np.zeros(len(group), np.bool_)

@@ -1,4 +1,4 @@
-"""Bytes -> lines -> text, without ever losing a byte."""
+"""Bytes -> lines -> text, without losing a byte."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def set_up() -> None:
 
 
 def is_set_up() -> bool:
-    """Whether this process has chosen where its log goes."""
+    """Whether this process has set its logging up."""
     return structlog.get_config()["wrapper_class"] is _NeverRaises
 
 

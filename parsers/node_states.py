@@ -1,13 +1,15 @@
 """The states of Slurm's nodes: the only list of them.
 
-Slurm keeps one base state and some flags (``slurm.h``: ``enum node_states``, ``NODE_STATE_FLAGS``; names as of 24.05). It writes them in
-three ways (``src/common/slurm_protocol_defs.c``; sinfo(1), "NODE STATE CODES"):
+Slurm keeps one base state and some flags (``slurm.h``: ``enum node_states``, ``NODE_STATE_FLAGS``; names as of 24.05).
+It writes them in three notations (``src/common/slurm_protocol_defs.c``; sinfo(1), "NODE STATE CODES"):
 
-- scontrol and slurmrestd list the base state and every flag: ``IDLE+DRAIN+NOT_RESPONDING``. Before 21.08 ``*`` stood for the last.
-- sinfo (``%T``) prints one word and one suffix: ``drained*``. The word may stand for a base state and a flag: ``drained``, ``failing``.
+- scontrol and slurmrestd list the base state and every flag: ``IDLE+DRAIN+NOT_RESPONDING``. Before 21.08, ``*`` was the
+  last flag.
+- sinfo (``%T``) prints one word and one suffix: ``drained*``. The word may combine a base state and a flag:
+  ``drained``, ``failing``.
 - sinfo (``%t``) prints a compact word: ``drng``.
 
-Readers keep the text as Slurm wrote it. Facts, questions and pages ask :func:`node_state` what it says.
+Parsers keep the text as Slurm wrote it. Facts, queries and pages interpret it with :func:`node_state`.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from functools import lru_cache
 
 BASE_STATES = frozenset({"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"})
 
-#: The flags by which a node that saves power is known: it is off, or about to be, or starting.
+#: The flags of a node that saves power: it is off, about to be switched off, or starting.
 POWER_FLAGS = frozenset({"POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_UP", "POWERING_UP", "POWER_DRAIN"})
 FLAGS = POWER_FLAGS | {
     "BLOCKED", "CLOUD", "COMPLETING", "DRAIN", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL", "FAIL", "INVALID_REG", "MAINTENANCE",
     "NOT_RESPONDING", "PERFCTRS", "PLANNED", "REBOOT_CANCELED", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN",
 }  # fmt: skip
 
-#: What one character behind a state says.
+#: The meaning of the character after a state.
 SUFFIXES = {
     "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN", "$": "MAINTENANCE",
     "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED", "+": "COMPLETING",
@@ -40,10 +42,10 @@ _OTHER_WORDS = {
     "PLND": "PLANNED", "POW_DN": "POWERED_DOWN", "POW_UP": "POWERING_UP", "REBOOT": "REBOOT_REQUESTED", "RESV": "RESERVED",
     "UNK": "UNKNOWN",
 }  # fmt: skip
-#: Every word that Slurm writes for a state, in capitals, and the base state or flag that it names.
+#: Every word that Slurm writes for a state, in upper case, and the base state or flag that it denotes.
 WORDS = {name: name for name in BASE_STATES | FLAGS} | _OTHER_WORDS
 
-#: The node does not answer, takes no jobs, or is about to be so. What Slurm knows nothing of is not up either.
+#: The node does not answer, takes no jobs, or soon will not. A node whose state Slurm does not know is not up either.
 _NOT_UP = frozenset({
     "DOWN", "UNKNOWN", "FUTURE", "DYNAMIC_FUTURE", "DRAIN", "FAIL", "NOT_RESPONDING", "POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN",
     "POWER_DRAIN", "REBOOT_REQUESTED", "REBOOT_ISSUED",
@@ -54,19 +56,19 @@ _WORD = re.compile(r"[A-Z_]+")
 
 @dataclass(frozen=True)
 class NodeState:
-    """What Slurm says of a node. ``base`` is None where the text names flags only, as ``drained*`` does."""
+    """A node's state according to Slurm. ``base`` is None if the text has flags only, as ``drained*`` does."""
 
     base: str | None
     flags: frozenset[str]
 
     @property
     def is_down(self) -> bool:
-        """Slurm gave the node up. A node that it switched off to save power is not DOWN."""
+        """Slurm gave the node up. A node that Slurm switched off to save power is not DOWN."""
         return self.base == "DOWN"
 
     @property
     def is_draining(self) -> bool:
-        """It takes no new job, or none runs on it any more."""
+        """It takes no new jobs, or none runs on it any more."""
         return "DRAIN" in self.flags
 
     @property
@@ -81,7 +83,7 @@ class NodeState:
 
     @property
     def is_up(self) -> bool:
-        """It answers, and nothing that Slurm knows of keeps it from jobs."""
+        """It answers, and nothing known to Slurm keeps it from running jobs."""
         return self.base not in _NOT_UP and self.flags.isdisjoint(_NOT_UP)
 
     @property
@@ -92,7 +94,7 @@ class NodeState:
 
 @lru_cache(maxsize=4096)
 def node_state(text: str) -> NodeState:
-    """What a text of Slurm says of a node, in any of its three ways and any case. Words that are not known say nothing."""
+    """The state in a text of Slurm, in any of its three notations and any case. Unknown words are ignored."""
     upper = text.strip().upper()
     words = [WORDS[word] for word in _WORD.findall(upper) if word in WORDS]
     flags = {word for word in words if word in FLAGS}
@@ -103,7 +105,8 @@ def node_state(text: str) -> NodeState:
 
 
 def pattern_of(names: Iterable[str]) -> str:
-    """A regular expression (RE2, any case) for texts that name one of these base states or flags in words. Suffixes are not looked at."""
+    """A regular expression (RE2, case-insensitive) for texts that contain one of these base states or flags as a word.
+    Suffixes are ignored."""
     wanted = frozenset(names)
     words = sorted((word for word, name in WORDS.items() if name in wanted), key=lambda word: (-len(word), word))
     return rf"(?i)(^|[^A-Z_])({'|'.join(words)})($|[^A-Z_])"

@@ -21,8 +21,8 @@ FIRST_MOMENT, LAST_MOMENT = (
     (edge - datetime(1970, 1, 1)) // timedelta(microseconds=1) for edge in (datetime.min, datetime.max)
 )
 
-#: One row per input line. ``entities`` is a JSON object with sorted keys (null when empty); ``raw`` is the line
-#: without its line end, undecodable bytes as U+FFFD; ``raw_bytes`` holds the exact bytes only where ``raw`` cannot.
+#: One row per input line. ``entities`` is a JSON object with sorted keys (null if empty); ``raw`` is the line without
+#: its line end, undecodable bytes as U+FFFD; ``raw_bytes`` holds the exact bytes only where ``raw`` cannot.
 #: ``time_quality``: "line" (written in the line, zone and year included or certain), "inferred" (year, zone or boot
 #: time was inferred), "received" (the line has no time: the receiver's, or null until a boot time is known).
 LOGS: dict[str, pl.DataType | type[pl.DataType]] = {

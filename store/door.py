@@ -134,7 +134,7 @@ class Health:
 
     @property
     def well(self) -> bool:
-        """Nothing is lost or damaged."""
+        """Whether nothing is lost or damaged."""
         return not self.lost and not self.damaged
 
 

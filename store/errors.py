@@ -10,7 +10,7 @@ class StoreError(Exception):
 
 
 class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
-    """Another process holds the store. ``address`` is its service's address, if it left one."""
+    """Another process holds the store. ``address`` is the address of its service, if it left one."""
 
     def __init__(self, folder: Path, address: str | None) -> None:
         self.address = address

@@ -67,7 +67,7 @@ _LINE = {column: sql_type(kind) for column, kind in TABLES["logs"].items()} | {"
 LINES, ALL_LINES = _table("raw", "log_view", _LINE), _table("raw", "all_logs", _LINE)
 #: View: the clusters that lines name, without reading the archive's files.
 LINE_CLUSTERS = _table("raw", "log_clusters", {"cluster": TEXT})
-#: The ledger of files that were read.
+#: The ledger of ingested files.
 FILES = _table("raw", "files", {
     **dict.fromkeys(("path", "cluster", "host", "kind", "source", "reason"), TEXT), "consumed": NUMBER, "digest": TEXT,
     "lines": NUMBER, "events": NUMBER, "unparsed": NUMBER, "warnings": TEXTS, "ingested_at": TIME, "tail": TEXT,

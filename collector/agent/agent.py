@@ -301,7 +301,7 @@ class Agent:
         }  # fmt: skip
 
     def _write_local_status(self) -> None:
-        """For ``faultline agent status``, which works while the service is away."""
+        """Writes the status file for ``faultline agent status``, which works while the service is unreachable."""
         path = Path(self.config.spool) / "status.json"
         new = path.with_suffix(".new")
         try:

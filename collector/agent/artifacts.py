@@ -35,7 +35,7 @@ TIME_LIMIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where this site's Slurm keeps batch scripts; None where this host has no such directory."""
+    """Where this site's Slurm keeps batch scripts; None if this host has no such directory."""
 
     state_save: Path | None = Path("/var/spool/slurmctld")
     slurmd_spool: Path | None = Path("/var/spool/slurmd")
@@ -59,7 +59,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose files may be read; ``become`` says whether the child turns into that user first."""
+    """The user whose files may be read; ``become``: whether the child switches to that user first."""
 
     uid: int
     gid: int
@@ -172,7 +172,7 @@ def _drop_torn_lines(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
     return head[: end + 1 if end >= 0 else -TORN_LINE], tail[start + 1 if start >= 0 else TORN_LINE :]
 
 
-# -- the child: what it answers is a status byte, the file's size, the head's length, head and tail ------------------
+# -- the child: it answers with a status byte, the file's size, the head's length, head and tail --------------------
 _ANSWER = struct.Struct("!cQI")
 
 

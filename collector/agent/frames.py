@@ -22,7 +22,7 @@ _MOST_HEADER = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a frame lies in its segment, and its header."""
+    """The position of a frame in its segment, and its header."""
 
     start: int
     header: dict[str, Any]

@@ -56,9 +56,9 @@ def resolve_pattern(pattern: str, env: Mapping[str, str]) -> str:
 
 
 def output_files(environment: Mapping[str, str]) -> dict[str, str]:
-    """The files a job writes, by kind: {"stdout": PATH, "stderr": PATH}; both the same where Slurm joins them.
+    """The files a job writes, by kind: {"stdout": PATH, "stderr": PATH}; both the same if Slurm joins them.
 
-    Relative paths are relative to the job's working directory. A path with a letter left unresolved is left out.
+    Relative paths are relative to the job's working directory. A path with an unresolved letter is omitted.
     """
     folder = environment.get("SLURM_JOB_WORK_DIR", "")
     default = "slurm-%A_%a.out" if environment.get("SLURM_ARRAY_TASK_ID") else "slurm-%j.out"

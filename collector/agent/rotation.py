@@ -253,7 +253,7 @@ class Generations:
         return found is not None and found[0] in self.accounted
 
     def account(self, path: Path) -> None:
-        """This generation has been judged."""
+        """Marks this generation as judged."""
         found = identified(path)
         if found:
             self.accounted.add(found[0])

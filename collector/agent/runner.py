@@ -23,7 +23,7 @@ STALLED_S = 120.0
 
 @dataclass
 class Status:
-    """``state``: ok, absent, denied, error or off; ``detail`` says why; ``since`` is when it became so."""
+    """``state``: ok, absent, denied, error or off; ``detail``: why; ``since``: when it became so."""
 
     state: str = "off"
     detail: str = "not started"

@@ -123,7 +123,7 @@ _COMMANDS = (
 
 
 def _authorization(found: re.Match[bytes]) -> bool:
-    # "authorization: denied by policy" is a sentence, and "Bearer $TOKEN" names where the secret is.
+    # "authorization: denied by policy" is a sentence, and "Bearer $TOKEN" names the secret's location.
     scheme, _, value = found["s"].partition(b" ")
     if scheme.isalpha() and _VARIABLE.match(value):
         return False

@@ -165,7 +165,7 @@ class Spool:
             self._segments.append(segment)
             self._next = max(self._next, segment.last + 1)
         self._next = max(self._next, self.acknowledged + 1)
-        for first, last in ranges:  # a drop that a crash interrupted between the report and the removal
+        for first, last in ranges:  # removal of a drop that a crash interrupted after its report
             self._dropped.append((first, last))
             self._remove_range(first, last)
         self._drop_acknowledged()
@@ -186,7 +186,7 @@ class Spool:
     def append(
         self, payload: bytes, lines: Mapping[str, int], created: float, positions: Mapping[str, Any] | None = None
     ) -> int:
-        """Keeps a batch (``sync`` makes it durable) and returns its sequence number."""
+        """Stores a batch (``sync`` makes it durable) and returns its sequence number."""
         with self._lock:
             self._make_room(len(payload) + 4096, created)
             return self._append(payload, lines, created, positions or {})
@@ -435,7 +435,7 @@ class Spool:
 
     def _write_answer(self) -> None:
         if self._answers is not None:
-            with contextlib.suppress(OSError):  # the disk refuses: it is offered again after a crash
+            with contextlib.suppress(OSError):  # the disk refuses: the batch is offered again after a crash
                 os.pwrite(self._answers, f"{self.acknowledged:020d} {self.epoch}\n".encode(), 0)
 
     def _drop_acknowledged(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 #: Linux follows this many links in a row.
 MOST_LINKS = 40
-#: Longer names are cut; the rest is counted.
+#: Longer names are truncated; the number of omitted characters is appended.
 MOST = 80
 
 #: The characters of parsers/visible.py, which is not available here: a test compares them.

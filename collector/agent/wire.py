@@ -26,7 +26,7 @@ def stamp(seconds: float) -> str:
 
 
 def record(**fields: Any) -> bytes:
-    """One record; fields that are None are left out."""
+    """One record; fields that are None are omitted."""
     return json.dumps({k: v for k, v in fields.items() if v is not None}, separators=(",", ":")).encode() + b"\n"
 
 

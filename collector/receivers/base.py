@@ -387,7 +387,8 @@ class Route:
 
 
 class Intake(Protocol):
-    """What the service gives a receiver that listens, or that reads a body without end (``collector.intake.Intake``)."""
+    """The interface of the service for a receiver that listens, or that reads an unbounded body
+    (``collector.intake.Intake``)."""
 
     spool: Spool
     #: All TCP connections of the service, of HTTP and of listeners.
@@ -400,8 +401,8 @@ class Intake(Protocol):
     def report_blind(
         self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None, size: int | None
     ) -> asyncio.Future[Position] | None:  # fmt: skip
-        """Records that a stream was not seen between two moments (seconds since 1970). The future is done when that is on disk;
-        None where the spool has no room for it."""
+        """Records that a stream was not seen between two times (epoch seconds). The future completes when that is on
+        disk; None if the spool has no room for it."""
         ...
 
 

@@ -44,7 +44,7 @@ from parsers.record import Origin
 #: Clients check this before they write: a version whose protocol they know.
 _VERSION = "8.17.0"
 _HEADER = (("x-elastic-product", "Elasticsearch"),)
-#: Actions of the bulk API and the status of each: nothing is changed or removed here.
+#: Actions of the bulk API and the status of each: nothing is ever updated or deleted.
 _ACTIONS = {"index": 201, "create": 201, "update": 400, "delete": 404}
 _KEPT = ("index", "create")
 

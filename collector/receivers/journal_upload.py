@@ -16,7 +16,7 @@ from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, R
 
 #: Entries are spooled together up to this many bytes: a body may be a whole journal.
 BATCH_BYTES = 1024 * 1024
-#: An entry larger than this is no log entry (journald's own limit for a field is 64 MiB, its default line 48 KiB).
+#: A larger entry is not a log entry (journald's own limit for a field is 64 MiB, its default line 48 KiB).
 MAX_ENTRY = 8 * 1024 * 1024
 _SIZE = struct.Struct("<Q")
 _CURSOR = re.compile(rb"s=([0-9a-f]+);i=([0-9a-f]+)")

@@ -89,7 +89,8 @@ def _cells(text: str, starts: list[int]) -> list[str] | None:
 
 
 def _letters(text: str, kind: str) -> frozenset[str] | None:
-    """Capabilities as tables write them: ``BR``, ``B, R``, and networkctl's ``..b.r......`` (a is Station there)."""
+    """Capabilities in the notations of tables: ``BR``, ``B, R``, and networkctl's ``..b.r......`` (a means Station
+    there)."""
     if not _CAPABILITIES.fullmatch(text):
         return None
     letters = frozenset(text.upper()) - set(" .,")

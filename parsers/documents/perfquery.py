@@ -23,7 +23,7 @@ _PAIR = re.compile(r"\[(?P<name>[A-Z]\w+) == (?P<value>\d+)")
 
 
 def _metric(name: str) -> str:
-    """``LinkDownedCounter`` -> ``infiniband_link_downed_total``; ``VL15Dropped`` keeps its capitals, as in /sys."""
+    """``LinkDownedCounter`` -> ``infiniband_link_downed_total``; ``VL15Dropped`` keeps its upper case, as in /sys."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Counter")).lower().replace("vl15", "VL15")
     return f"infiniband_{words}_total"
 

@@ -1,6 +1,6 @@
-"""What the parts of DuckDB's store (archive, segments, copies, held stamps) may do with the open store.
+"""The open store as seen by the modules of DuckDB's store (archive, segments, copies, held timestamps).
 
-``store.duckdb.store`` imports those parts and is what opens a store; so they know this class and never ``DuckStore``.
+``store.duckdb.store`` imports those modules and opens a store; so they depend on this class and never on ``DuckStore``.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ DATABASE = "faultline.duckdb"
 
 
 class OpenStore(Asks):
-    """An open store: questions, transactions, and the log of what they changed."""
+    """An open store: queries, transactions, and the log of their changes."""
 
-    #: Where the store lies; None in memory.
+    #: The folder of the store; None in memory.
     folder: Path | None
-    #: Held by who closes days or drops them: one at a time.
+    #: Held while days are closed or dropped: one at a time.
     upkeep: AbstractContextManager[bool]
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """All or nothing; one writer at a time. Gives the engine's own connection: for code of the store only."""
+        """A transaction: all or nothing; one writer at a time. Yields the engine's own connection: for code of the
+        store only."""
 
     @abstractmethod
     def note(self, table: str, change: Change) -> None:
-        """Inside a transaction: what it did to a table of ``raw``. Whoever follows what is new rests on it, so all that changes rows
-        there has to say so; ``DuckWriter`` does."""
+        """Records, inside a transaction, its changes to a table of ``raw``. Readers that follow new rows rely on it, so
+        all code that changes rows there must call it; ``DuckWriter`` does."""
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[None]:
-        """Nobody else writes meanwhile."""
+        """Excludes other writers meanwhile."""
 
     @abstractmethod
     def fact(self, name: str) -> str | None:
-        """The value of an entry of ``model.facts``; None where there is none."""
+        """The value of an entry of ``model.facts``; None if there is none."""
 
     @abstractmethod
     def set_fact(self, name: str, value: str) -> None:
@@ -50,15 +51,15 @@ class OpenStore(Asks):
 
     @abstractmethod
     def begin_instance(self) -> None:
-        """Gives the store another name: its batches are numbered anew from here on, and marks of before are too old."""
+        """Gives the store a new instance ID: batches are renumbered from here on, and earlier marks are too old."""
 
     @abstractmethod
     def checkpoint(self) -> None:
-        """Writes what the log holds into the database's file. Raises ``EngineError``."""
+        """Writes the log into the database file. Raises ``EngineError``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the database; no question is answered after it."""
+        """Closes the database; it answers no queries after that."""
 
     def __enter__(self) -> Self:
         return self

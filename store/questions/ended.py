@@ -64,7 +64,7 @@ class Period:
 
     @property
     def incidents(self) -> list[sa.ColumnElement[bool]]:
-        """Conditions: an incident was over in it."""
+        """Conditions: an incident ended in it."""
         return self.holds(OVER)
 
 
@@ -105,7 +105,7 @@ def first_and_last() -> sa.Select[Any]:
 
 
 def by_category(of: Period) -> sa.Select[Any]:
-    """Bad ends by category, most first."""
+    """Bad ends by category, most frequent first."""
     category = CATEGORY.label("category")
     asked = sa.select(
         category, counted().label("jobs"), func.count(sa.distinct(R.user)).label("users"), func.sum(GPU_HOURS).label("gpu_hours")
@@ -114,13 +114,13 @@ def by_category(of: Period) -> sa.Select[Any]:
 
 
 def by_state(of: Period) -> sa.Select[Any]:
-    """Bad ends by Slurm's state, most first."""
+    """Bad ends by Slurm's state, most frequent first."""
     asked = sa.select(R.state, counted().label("jobs"), func.sum(GPU_HOURS).label("gpu_hours")).where(*of.runs, BADLY)
     return asked.group_by(R.state).order_by(sa.desc("jobs"), R.state)
 
 
 def by_severity(of: Period) -> sa.Select[Any]:
-    """Incidents by severity, the worst first."""
+    """Incidents by severity, worst first."""
     order = func.list_position(func.list_value(*map(const, ("impact", "degraded", "benign"))), N.severity)
     asked = sa.select(N.severity, counted().label("incidents"), whole(JOBS_HURT).label("jobs")).where(*of.incidents)
     return asked.group_by(N.severity).order_by(order.nulls_last(), N.severity)

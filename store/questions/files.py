@@ -1,4 +1,4 @@
-"""The ledger of files that were read."""
+"""The ledger of ingested files."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ SHOWN = (
 CLUSTERS = kept_until_commit(sa.select(func.count(sa.distinct(func.coalesce(R.cluster, const(UNNAMED)))).label("n")))
 #: Names of users.
 USERS = sa.select(R.user.label("name")).where(R.user != const("")).distinct()
-#: A row where any run has a user.
+#: One row if any run has a user.
 ACCOUNTED = sa.select(const(1).label("found")).where(R.user.is_not(None)).limit(1)
 
 
@@ -61,7 +61,7 @@ def named(several: bool) -> sa.Subquery:
 
 
 def failed(of: sa.FromClause) -> sa.ColumnElement[bool]:
-    """A run that ended, and not well."""
+    """A run that ended badly."""
     return of.c.state.not_in([const(state) for state in sorted(NOT_FAILED)])
 
 

@@ -18,7 +18,7 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 @dataclass
 class Scrape:
-    """``keep``: globs of metric names; a node exporter shows thousands, of which a verdict needs a handful."""
+    """``keep``: globs of metric names; a node exporter has thousands, and a verdict needs a handful."""
 
     context: Context
     urls: list[str]
