@@ -59,6 +59,7 @@ def test_only_the_thread_that_a_service_began_with_goes_first() -> None:
     assert in_thread(work) == nice()
 
 
+@pytest.mark.long
 def test_of_a_service_the_engines_and_parsers_stand_back_and_what_answers_does_not(tmp_path: Path) -> None:
     service = Running(tmp_path / "data").start()
     try:

@@ -12,9 +12,12 @@ import duckdb
 DAY = "2026-11-21T"
 
 
-def insert(con: duckdb.DuckDBPyConnection, table: str, row: Mapping[str, Any]) -> None:
-    names = ", ".join(f'"{name}"' for name in row)
-    con.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+def insert(con: duckdb.DuckDBPyConnection, table: str, *rows: Mapping[str, Any]) -> None:
+    """Rows may have different columns: those that one lacks are null. One statement for all of them, which is what costs."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    names = ", ".join(f'"{name}"' for name in columns)
+    places = ", ".join(f"({', '.join('?' * len(columns))})" for _ in rows)
+    con.execute(f"INSERT INTO {table} ({names}) VALUES {places}", [row.get(name) for row in rows for name in columns])
 
 
 def surroundings(con: duckdb.DuckDBPyConnection) -> None:
@@ -28,17 +31,18 @@ def surroundings(con: duckdb.DuckDBPyConnection) -> None:
         ("00:31:14.619", None, "gpu03", "idle", None, "poll"),
         ("00:31:14.619", None, "gpu04", "idle", None, "poll"),
     ]
-    for time, until, host, state, reason, source in states:
-        row = {"time": DAY + time, "until": DAY + until if until else None, "host": host, "state": state, "reason": reason,
-               "actor": "slurm", "source": source}  # fmt: skip
-        insert(con, "model.node_states", {"cluster": "mini", **row})
+    rows = [
+        {"cluster": "mini", "time": DAY + time, "until": DAY + until if until else None, "host": host, "state": state,
+         "reason": reason, "actor": "slurm", "source": source}
+        for time, until, host, state, reason, source in states
+    ]  # fmt: skip
+    insert(con, "model.node_states", *rows)
     variables = {
         "SLURM_JOB_PARTITION": "gpu", "SLURM_JOB_ACCOUNT": "ml", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_NTASKS": "2",
         "HF_TOKEN": "hf_never_shown", "SLURM_JOB_WORK_DIR": "/home/alice",
     }  # fmt: skip
-    for name, value in variables.items():
-        row = {"scope": "job:15", "name": name, "value": value, "source": "env"}
-        insert(con, "raw.settings", {"cluster": "mini", **row})
+    of_job = {"cluster": "mini", "scope": "job:15", "source": "env"}
+    insert(con, "raw.settings", *({**of_job, "name": name, "value": value} for name, value in variables.items()))
     script = {"job_id": 15, "restarts": 0, "kind": "script", "path": "/home/alice/hit.sh", "host": "ctl", "truncated": False,
               "content": "#!/bin/bash\n#SBATCH -N 2\nsrun python3 /home/jobs/ring.py 100 10\n"}  # fmt: skip
     insert(con, "raw.artifacts", {"cluster": "mini", **script})

@@ -79,7 +79,7 @@ def line(file: str, text: str, last: datetime | None) -> dict[str, Any]:
 
 def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str, Any]]) -> list[dict[str, Any]]:
     """Fills the events and returns them in the form of the incident's document."""
-    reported = []
+    reported, rows = [], []
     for key, file, number, layer, event, severity, device, job, role in EVENTS:
         log = logs[file, number]
         log["event"] = event
@@ -111,7 +111,7 @@ def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str,
             "incident_id": "I1" if role != "context" else None,
             "refs": json.dumps([{"file": file, "line": number}]),
         }
-        insert(con, "model.events", row)
+        rows.append(row)
         if role != "context":
             reported.append(
                 {
@@ -133,6 +133,7 @@ def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str,
                     "count": 1 + len(also),
                 }
             )
+    insert(con, "model.events", *rows)
     return reported
 
 
@@ -280,8 +281,7 @@ def runs(con: duckdb.DuckDBPyConnection, stated: dict[str, Any]) -> None:
         "node_list": "gpu03",
         "document": json.dumps({"category": "unknown", "confidence": 0.2, "final": True}),
     }
-    for row in (hit, survivors, again):
-        insert(con, "model.runs", {**base, **row})
+    insert(con, "model.runs", *({**base, **row} for row in (hit, survivors, again)))
 
 
 class FakeStore(Asks):
@@ -305,8 +305,7 @@ def build(many: int = 0) -> FakeStore:
     con.execute((HERE / "schema.sql").read_text())
     logs = lines()
     document = incident(events(con, logs))
-    for row in logs.values():
-        insert(con, "raw.logs", row)
+    insert(con, "raw.logs", *logs.values())
     insert(
         con,
         "model.incidents",
