@@ -235,7 +235,7 @@ def of_header(name: str, lines: list[str]) -> Iterator[Sent]:
     return as_text([written(line) for line in made])
 
 
-# -- what would stand in their place -------------------------------------------------------------------------------
+# -- their replacements --------------------------------------------------------------------------------------------
 
 
 def _formats_alone(buffer: Any, _origin: Any, *, header: bool = False) -> Any:

@@ -158,8 +158,10 @@ def _after(rows: list[Row], cursor: str | None) -> int:
 def sources(
     request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None
 ) -> dict[str, Any]:
-    """Every stream: last seen, lag, rate, what could not be parsed; alerts, blind periods, batches set aside; what is wrong with
-    installed extensions."""
+    """Every stream: last seen, lag, rate, and what could not be parsed.
+
+    Also alerts, blind periods, batches set aside, and errors in installed extensions.
+    """
     body = document(receiving_of(request), read, search=q, limit=limit, cursor=cursor)
     found: dict[str, Any] = wire({**body, "looking_since": pages.looking_since(request)})
     return found

@@ -104,7 +104,7 @@ class Cluster:
         self.pid = 2000
         self.conf: list[str] = []
 
-    # -- saying things ------------------------------------------------------------------------------------------------
+    # -- log lines ----------------------------------------------------------------------------------------------------
     def ctl(self, at: float, text: str) -> None:
         stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
         self.lines["controller/slurmctld.log"].append((at, f"[{stamp}] {text}"))

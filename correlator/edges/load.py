@@ -165,8 +165,10 @@ def _add_packages(found: dict[str, Entry], innocent: dict[str, float]) -> None:
 def _add(
     path: Path, found: dict[str, Entry], innocent: dict[str, float], tests: bool, others: dict[str, Entry] | None = None
 ) -> list[Problem]:
-    """Adds the entries of a file to ``found`` and ``innocent``, and returns its problems. It may disable edges of ``others``
-    too."""
+    """Adds the entries of a file to ``found`` and ``innocent``, and returns its problems.
+
+    It may disable edges of ``others`` too.
+    """
     tables, problems = _tables(path, tests)
     for table in tables["edge"]:
         name = str(table.get("id", "?"))

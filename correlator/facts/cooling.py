@@ -60,7 +60,7 @@ COOLING_SHUTDOWN = Kind(
 TOGETHER_S = 900.0
 
 #: If this share of the working nodes behind one switch, and at least this many, are hot, the cause is shared (as
-#: promotion in facts/links.py).
+#: promotion in facts/links/detector.py).
 MOST, MANY = 0.6, 3
 
 #: Without a topology only the whole room can be judged: at least this many nodes (as in facts/unnamed_causes.py).

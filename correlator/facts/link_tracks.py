@@ -1,7 +1,7 @@
 """Sorts link events by link, both ends of a cable together.
 
-The detectors of links (facts/links.py) look at all links of a time range at once. Over a week of flaps that is too much
-to compare each with each, and nothing is lost if each link is judged by itself.
+The detectors of links (facts/links/detector.py) look at all links of a time range at once. Over a week of flaps that is
+too much to compare each with each, and nothing is lost if each link is judged by itself.
 """
 
 from __future__ import annotations

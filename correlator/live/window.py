@@ -374,8 +374,10 @@ class Window:
         return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
 
     def _placed(self, event: Event) -> bool:
-        """Is it output without a timestamp, which a query by time does not find? An inferred year counts as a
-        timestamp."""
+        """Is it output without a timestamp, which a query by time does not find?
+
+        A timestamp with an inferred year counts as one.
+        """
         return (
             event.time_quality == "inferred"
             and event.job_id in self.before.unstamped

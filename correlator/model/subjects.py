@@ -86,6 +86,5 @@ def layers() -> Mapping[str, str]:
 
 
 def edge_files() -> Mapping[Path, str]:
-    """The files of causal edges of installed packages (``EDGES`` of their modules) -> the name of the entry point in
-    messages."""
+    """The edge files of installed packages (``EDGES`` of their modules) -> the entry point's name in messages."""
     return {Path(path): called for called, module in packages().items() for path in getattr(module, "EDGES", ())}

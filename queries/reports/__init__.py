@@ -42,8 +42,10 @@ class ReportError(ValueError):
 
 @cache
 def all_reports() -> Mapping[str, Report]:
-    """Every report by its name, built-in ones first. Packages are loaded on first use and not on import, because a package's
-    own module imports this one."""
+    """Every report by its name, built-in ones first.
+
+    Packages are loaded on first use and not on import, because a package's own module imports this one.
+    """
     return extensions.named(GROUP, Report, BUILT_IN)
 
 

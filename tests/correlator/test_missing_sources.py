@@ -47,7 +47,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 REPORTED = "the program reports that {}; no line of a node confirms it"
 
 
-# -- what a run's own output tells ------------------------------------------------------------------------------------
+# -- a run's own output -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("kind", "text", "root"), [
     ("job.cuda_error", ECC, "gpu.ecc"),
     ("job.exit_error", "Unable to determine the device handle for GPU0000:BA:00.0: GPU is lost.", "gpu.lost"),
@@ -150,7 +150,7 @@ def test_a_silent_node_without_its_log_is_reported_with_more_doubt() -> None:
     assert mute.confidence <= 0.5 < received.confidence and "n1" in mute.doubts[-1]
 
 
-# -- nodes of which only slurmctld speaks -----------------------------------------------------------------------------
+# -- nodes that only slurmctld logs -----------------------------------------------------------------------------------
 TREE = [
     {"kind": "node", "switch": s, "child": n} for s, nodes in (("leaf1", "abcde"), ("leaf2", "pqrst")) for n in nodes
 ]
@@ -225,7 +225,7 @@ def test_without_its_system_log_a_start_of_slurmd_reports_no_death() -> None:
     assert said(judged(world(lines, [one(350, "NODE_FAIL")]))["1"]) == ("infra.node", "node.down", "n1")
 
 
-# -- runs that accounting does not tell of ----------------------------------------------------------------------------
+# -- runs without accounting ------------------------------------------------------------------------------------------
 def ctl(at: float, kind: str, text: str, **more: Any) -> Any:
     return event(kind, at, "ctl", text, source="slurmctld", job_id=7, **more)
 
@@ -432,7 +432,7 @@ def test_no_end_is_reported_as_before_its_cause() -> None:
     assert "Job 1 ended FAILED." in title(where, incident)
 
 
-# -- what a run's page tells to do --------------------------------------------------------------------------------------
+# -- advice on a run's page ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("output", "advice"), [
     ({"jobs/7/stderr": "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nValueError: bad shape\n"}, "marked lines"),
     ({}, "No line of its output that was collected"),

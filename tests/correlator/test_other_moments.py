@@ -25,7 +25,7 @@ def launched(at: float) -> Any:
     return event("slurm.step_start", at, "n1", "launch task StepId=1.0 request from UID:1", source="slurmd", job_id=1)
 
 
-# -- a prolog that another job's node tells of too late -----------------------------------------------------------------
+# -- a prolog that its node reports too late ----------------------------------------------------------------------------
 def test_a_run_that_is_killed_with_its_node_died_of_what_took_the_node() -> None:
     """slurmd reports an old job's prolog when its node is back, seconds after the node was given up."""
     lines = [*down(0, "n1", "eth0", 380), *set_down(350, "n1"), *node_fail(350), prolog_failed(354)]
@@ -78,7 +78,7 @@ def test_a_suspended_run_ends_with_its_node_whatever_accounting_says(text: str, 
     assert (verdict.end.start == killed.time) is (root == "link.outage")
 
 
-# -- parts of a heterogeneous job ----------------------------------------------------------------------------------------
+# -- components of a heterogeneous job -----------------------------------------------------------------------------------
 def test_srun_names_the_node_of_another_part() -> None:
     lines = [
         event(
@@ -178,7 +178,7 @@ def test_a_run_that_ends_long_before_its_limit_did_not_reach_it(
     assert judged(world(lines, [one(0, state, time_limit_s=limit)]))["1"].category == category
 
 
-# -- what was printed without a stamp ------------------------------------------------------------------------------------
+# -- output without a timestamp ------------------------------------------------------------------------------------------
 RETRIED = "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)"
 
 

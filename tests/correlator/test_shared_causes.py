@@ -159,7 +159,7 @@ def test_who_is_cut_off_may_be_the_controller() -> None:
     assert said(judged(where)["1"]) == ("infra.network", "link.outage", "ctl")
 
 
-# -- parts, batches, signals --------------------------------------------------------------------------------------------
+# -- het components, batches, signals -----------------------------------------------------------------------------------
 def test_a_part_of_a_heterogeneous_job_ends_with_another_parts_node() -> None:
     killed = [
         event("slurm.job_node_fail", 349.99, "ctl", f"Killing JobId=1+{part}({part + 1}) on failed node n2", source="slurmctld", job_id=part + 1, nodes=["n2"])
@@ -209,7 +209,7 @@ def test_a_slurmd_that_is_started_anew_is_everydays_work() -> None:
     assert gather(where, Weigher(where, EDGES), []) == []
 
 
-# -- slow runs, runs that nobody saw ------------------------------------------------------------------------------------
+# -- slow runs, unseen runs ---------------------------------------------------------------------------------------------
 def test_a_straggler_that_nothing_explains_is_reported_with_doubt() -> None:
     job = one(1600, "TIMEOUT", time_limit_s=3600)
     slow, steady = (judged(world([], [job], **slowed(job, onset)))["1"] for onset in (1500.0, 99999.0))

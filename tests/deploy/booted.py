@@ -1,7 +1,7 @@
-"""A systemd of its own for a test: process 1 of new namespaces over this machine's files, whose changes go with it.
+"""A systemd for a test: process 1 of new namespaces over this machine's files; all changes are dropped with it.
 
-It knows the units that it is given and empty targets, nothing of this machine's. Needs root, systemd and cgroup v2 (beside v1
-is enough). Its network is this machine's.
+It knows the units that it is given and empty targets, nothing of this machine's. Needs root, systemd and cgroup v2
+(beside v1 is enough). Its network is this machine's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ TARGETS = (
     "timers",
     "slices",
 )
-#: What the namespace begins with. ``$1`` is the folder of this test; what lies below ``$1/root`` is laid over the machine's files.
+#: The first commands in the namespace. ``$1`` is the folder of this test; what is below ``$1/root`` is overlaid on the
+#: machine's files.
 BOOT = """
 set -e
 mount --make-rprivate /
@@ -60,7 +61,7 @@ class Booted:
     pid: int
 
     def run(self, *command: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """In its namespaces, as root."""
+        """Runs a command in its namespaces, as root."""
         enter = ["nsenter", "-t", str(self.pid), "-m", "-p", "-C", "--"]
         return subprocess.run([*enter, *command], capture_output=True, text=True, timeout=timeout_s, check=False)
 
@@ -73,19 +74,21 @@ class Booted:
         return self.systemctl("show", "--value", "-p", name, unit).strip()
 
     def file(self, path: str) -> Path:
-        """A file of its own, from here."""
+        """A file of its own, seen from here."""
         return Path(f"/proc/{self.pid}/root{path}")
 
     def process(self, unit: str) -> dict[str, str]:
-        """What the kernel says of a unit's main process."""
+        """The kernel's properties of a unit's main process."""
         text = self.run("cat", f"/proc/{self.show(unit, 'MainPID')}/status").stdout
         pairs = (line.partition(":") for line in text.splitlines())
         return {name: value.strip() for name, _, value in pairs}
 
 
 def python(folder: str) -> tuple[str, str]:
-    """Shell commands that show this Python and its modules below ``folder``, where a unit that sees no home and no /tmp finds
-    them; and the command that runs it."""
+    """Shell commands that make this Python and its modules visible below ``folder``, and the command that runs it.
+
+    A unit that sees neither home nor /tmp finds them there.
+    """
     packages = [place for place in dict.fromkeys(sys.path) if Path(place).name == "site-packages"]
     shown = {f"{folder}/{number}": place for number, place in enumerate([str(ROOT), *packages])}
     command = f"env PYTHONPATH={':'.join(shown)} {Path(sys.executable).resolve()} -P"
@@ -100,8 +103,10 @@ def python(folder: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def booted(folder: Path, units: dict[str, str], prepare: str) -> Iterator[Booted]:
-    """``units``: by file name below the folder of units. ``prepare``: shell commands before systemd starts. Skips where none
-    can be started."""
+    """Starts a systemd with ``units`` (by file name below the folder of units). Skips if none can be started.
+
+    ``prepare``: shell commands before systemd starts.
+    """
     if os.geteuid() != 0 or not INIT.exists() or shutil.which("unshare") is None:
         pytest.skip("needs root and systemd")
     made = {f"{name}.target": "[Unit]\nDefaultDependencies=no\n" for name in (*TARGETS, "booted")} | units
@@ -158,7 +163,7 @@ def _answers(found: Booted) -> bool:
 
 
 def _remove(group: Path) -> None:
-    """The cgroup with all below it, once what ran there is gone."""
+    """Removes the cgroup with everything below it, once its processes are gone."""
     end = time.monotonic() + 20
     while group.exists() and time.monotonic() < end:
         for below in sorted(group.rglob("*/"), reverse=True):

@@ -1,4 +1,4 @@
-"""The units of systemd: what they keep from whom, and what each must not be kept from."""
+"""The units of systemd: what they restrict, and what each must not be denied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 UNITS = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
-#: What systemd says at most of each (``systemd-analyze security``: 0 is shut, 10 open).
+#: The highest exposure that ``systemd-analyze security`` may report (0 is safe, 10 unsafe).
 MOST_EXPOSED = {"faultline": 2.0, "faultline-agent": 4.0}
 BOTH = {
     "UMask": "0077", "StateDirectoryMode": "0700", "NoNewPrivileges": "true", "ProtectSystem": "strict", "PrivateTmp": "true",
@@ -29,7 +29,8 @@ AGENT = {
     "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX AF_NETLINK",
     "CapabilityBoundingSet": "CAP_DAC_READ_SEARCH CAP_DAC_OVERRIDE CAP_SYSLOG CAP_NET_ADMIN CAP_SYS_NICE CAP_SETUID CAP_SETGID CAP_KILL",
 }  # fmt: skip
-#: What would stop it: machine code of the parsers, the kernel's log, GPUs, links, and the child that becomes the job's user.
+#: Restrictions that would break it: machine code of the parsers, the kernel's log, GPUs, links, and the child that
+#: becomes the job's user.
 NEVER = {
     "faultline": {"MemoryDenyWriteExecute", "ProcSubset", "PrivateUsers", "PrivateNetwork", "IPAddressDeny"},
     "faultline-agent": {"MemoryDenyWriteExecute", "ProtectKernelLogs", "PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock",
@@ -38,7 +39,7 @@ NEVER = {
 
 
 def settings(name: str) -> dict[str, str]:
-    """What [Service] sets; a key given twice has both values."""
+    """The settings of [Service]; a key given twice has both values."""
     found: dict[str, str] = {}
     section = (UNITS / f"{name}.service").read_text().split("[Service]")[1].split("[Install]")[0]
     for key, value in re.findall(r"^(\w+)=(.*)$", section, re.MULTILINE):

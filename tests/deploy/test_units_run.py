@@ -1,9 +1,9 @@
 """The units as systemd runs them: sandbox, rights, restart and stop of the real service and the real agent.
 
-systemd runs as process 1 of namespaces of its own, so this needs root and a kernel that permits it; where it does not (a
-container without rights) the tests skip and say so, and what is left is test_units.py: systemd's own reading of the files, offline.
-Not shown even here: limits by cgroup (``MemoryMax=``, ``CPUWeight=``: the controllers belong to the machine), the journal, GPUs.
-The units are unchanged but for where their output goes and the path of the program.
+systemd runs as process 1 of its own namespaces, so this needs root and a kernel that permits it. If it does not (a
+container without rights), the tests skip and report it; test_units.py, in which systemd checks the files offline,
+remains. Not tested even here: limits by cgroup (``MemoryMax=``, ``CPUWeight=``: the controllers belong to the machine),
+the journal, GPUs. The units are unchanged except for where their output goes and the path of the program.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Both units, installed as their documents say, with a job's user beside them."""
+    """Both units, installed as their documents describe, with a job's user beside them."""
     folder = tmp_path_factory.mktemp("systemd")
     port, syslog = free_port(21_000, 22_000), free_port(600, 1024)
     mounts, python_command = python("/opt/modules")

@@ -148,7 +148,7 @@ class OwnDocuments:
             "chain": self._chain(document.get("chain"), events, hosts), "evidence": events,
         }  # fmt: skip
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- fields --------------------------------------------------------------------------------------------------------
 
     def _events(self, listed: Any, cluster: str | None) -> list[Row]:
         """The document's lines that the user may see, with the text that they may see.

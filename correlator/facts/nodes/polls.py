@@ -65,8 +65,10 @@ def down_by_state(time: float, host: str, state: NodeState, reason: str, who: st
 
 
 def lost_by(world: World, host: str, moment: float) -> Fact | None:
-    """What took a node from a run that ended at ``moment``: its state that was set then, or that a poll saw soon after while
-    the one before had it at work."""
+    """What took a node from a run that ended at ``moment``.
+
+    It is the state that was set then, or one that a poll saw soon after, if the poll before had it at work.
+    """
     polled: tuple[float, NodeState, str, str] | None = None
     at_work = False
     for row in world.states_of(host):
