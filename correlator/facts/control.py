@@ -35,7 +35,7 @@ class NodeDrain(TypedDict):
     maintenance: bool
 
 
-USER_CANCEL = Kind("user.cancel", "slurmctld", "Somebody cancelled a job, or had a signal sent to it.", AskedEnd)
+USER_CANCEL = Kind("user.cancel", "slurmctld", "Somebody cancelled a job or sent it a signal.", AskedEnd)
 SCHED_PREEMPT = Kind("sched.preempt", "slurmctld", "Slurm preempted a job.", AskedEnd)
 TIME_LIMIT = Kind("time.limit", "slurmctld", "Slurm ended a job at a time limit.", AskedEnd)
 
@@ -67,7 +67,7 @@ NODE_DRAIN = Kind(
 _BEGIN_S = 5.0
 
 CONTROLLER_RESTART = Kind(
-    "controller.restart", "slurmctld", "slurmctld started anew.", NoAttrs,
+    "controller.restart", "slurmctld", "slurmctld restarted.", NoAttrs,
     brief="slurmctld restarted", trace=Trace("slurmctld restart", "slurmctld did not restart", anywhere=True),
     cause=Cause(
         "slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted",

@@ -95,7 +95,7 @@ _HOT = Cause(
 _HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller warned of the cooling")
 
 THERMAL = Kind(
-    "gpu.thermal", "gpu", "GPUs of a node were held back by heat.", Heat,
+    "gpu.thermal", "gpu", "GPUs of a node were throttled by heat.", Heat,
     brief="GPU throttled by heat", component="gpu", cause=_HOT,
     variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get("cooling") else None,
     measured=lambda fact: f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat",

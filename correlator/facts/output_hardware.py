@@ -48,12 +48,12 @@ def _as_it_says(fact: Fact) -> Cause | None:
 
 
 GPU_IN_OUTPUT = Kind(
-    "gpu.told", "job", "A run's output says that its GPU broke, and no log tells of it.", GpuInOutput,
+    "gpu.told", "job", "A run's output reports that its GPU failed, and no log reports it.", GpuInOutput,
     brief="GPU failed, as its run says", cause=_GPU_FAILED, variant=_as_it_says,
 )  # fmt: skip
 
 DISK_IN_OUTPUT = Kind(
-    "disk.told", "job", "A run's output says that a local file system failed, and no log tells of it.", NoAttrs,
+    "disk.told", "job", "A run's output reports that a local file system failed, and no log reports it.", NoAttrs,
     brief="local disk failed, as its run says",
     cause=Cause(
         "node.disk_error", "infra.node", "a local file system of {host} failed, as the run's own output says", "a node's disk failed",
@@ -63,7 +63,7 @@ DISK_IN_OUTPUT = Kind(
 )  # fmt: skip
 
 STORAGE_IN_OUTPUT = Kind(
-    "storage.told", "job", "The output of runs says that a shared file system failed, and no log tells of it.", StorageInOutput,
+    "storage.told", "job", "The output of runs reports that a shared file system failed, and no log reports it.", StorageInOutput,
     brief="storage failed, as its runs say",
     cause=Cause(
         "storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",

@@ -35,7 +35,7 @@ _UNREPORTED = replace(
 )
 
 SWITCH_SILENT = Kind(
-    "switch.silent", "switch", "Nearly all nodes under one switch were set DOWN together, and nothing tells why.", SwitchSilent,
+    "switch.silent", "switch", "Nearly all nodes under one switch were set DOWN together, for an unknown reason.", SwitchSilent,
     brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNREPORTED if fact.attrs.get("unsaid") else None,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Runs that became slower or stood still.
+"""Runs that became slower or hung.
 
 Seconds per step rose and stayed high (``job.slow``), or the run stood still until it was ended (``job.stalled``).
 """
@@ -43,12 +43,12 @@ def _stalled_in_words(fact: Fact) -> str:
 
 
 SLOW = Kind(
-    "job.slow", "job", "A run's steps began to take longer, and went on so.", Slow,
+    "job.slow", "job", "The steps of a run became slower and stayed slow.", Slow,
     brief="steps became slow", pace=True, measured=_slow_in_words,
 )  # fmt: skip
 
 STALLED = Kind(
-    "job.stalled", "job", "A run that its time limit ended had reported no step for long.", Stalled,
+    "job.stalled", "job", "A run that reached its time limit had reported no step for a long time.", Stalled,
     brief="steps ceased", pace=True, measured=_stalled_in_words,
 )  # fmt: skip
 

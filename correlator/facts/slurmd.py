@@ -25,7 +25,7 @@ class SlurmdCrash(TypedDict, total=False):
 
 
 SLURMD_CRASH = Kind(
-    "slurmd.crash", "slurmd", "slurmd died while its machine lived on.", SlurmdCrash,
+    "slurmd.crash", "slurmd", "slurmd died while its machine stayed up.", SlurmdCrash,
     brief="slurmd died", sets_down=True, trace=Trace("slurmd crash", "its slurmd neither failed nor started anew"),
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "slurmd of {host} died", "Slurm's daemon on a node died",
@@ -37,7 +37,7 @@ SLURMD_CRASH = Kind(
 )  # fmt: skip
 
 SLURMD_STOP = Kind(
-    "slurmd.stop", "slurmd", "slurmd was asked to end, and did.", NoAttrs,
+    "slurmd.stop", "slurmd", "slurmd was stopped.", NoAttrs,
     brief="slurmd was stopped",
     cause=Cause(
         "slurm.admin_action", "infra.scheduler", "slurmd of {host} was stopped and not started again{for_time}", "Slurm's daemon on a node was stopped",

@@ -36,7 +36,7 @@ class PowerOutage(TypedDict):
 
 
 POWER_OUTAGE = Kind(
-    "power.outage", "node", "Many machines went in one moment, without a word.", PowerOutage,
+    "power.outage", "node", "Many machines disappeared at the same moment, without a message.", PowerOutage,
     brief="nodes went down together", timed=True,
     cause=Cause(
         "node.power", "infra.node", "{count} nodes ({nodes}) went down together without a word", "many nodes lost power or were reset at once",

@@ -83,7 +83,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> Accounting:
 SOURCE = SourceKind(
     "accounting", _make, {"program": "sacct", "first_hours": 48.0, "timeout_s": 120.0, "every_s": 60.0},
     reads="jobs and steps from sacct, each row when it is new or has changed",
-    costs="one sacct a minute over the last quarter of an hour",
-    blind_to="jobs that slurmdbd has not heard of; sites without accounting storage",
+    costs="one sacct per minute over the last quarter of an hour",
+    blind_to="jobs that slurmdbd does not know; sites without accounting storage",
     role="controller",
 )  # fmt: skip

@@ -56,7 +56,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> Boot:
 SOURCE = SourceKind(
     "boot", _make, {"every_s": 60.0},
     reads="the kernel's boot id, and when the agent was last alive",
-    costs="one small file a minute",
-    blind_to="how long the agent was away, to the minute",
+    costs="one small file per minute",
+    blind_to="how long the agent was down, to the minute",
     slow=False,
 )  # fmt: skip

@@ -121,6 +121,6 @@ def _make(context: Context, options: Mapping[str, Any]) -> Ethtool:
 SOURCE = SourceKind(
     "ethtool", _make, {"match": _WANTED, "skip": _UNWANTED, "every_s": 30.0},
     reads="the NIC driver's error, drop, pause and physical-layer counters; those that changed, with their growth",
-    costs="one ioctl a NIC every 30 s (mlx5 asks its firmware: 1-5 ms)",
-    blind_to="counters per queue and priority; what a driver does not count",
+    costs="one ioctl per NIC every 30 s (mlx5 asks its firmware: 1-5 ms)",
+    blind_to="counters per queue and priority; events that a driver does not count",
 )  # fmt: skip

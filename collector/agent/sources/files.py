@@ -493,9 +493,9 @@ def _make(context: Context, options: Mapping[str, Any]) -> Files:
 SOURCE = SourceKind(
     "files", _make,
     {"paths": DEFAULT_PATHS, "exclude": [], "kinds": ["*/jobcomp.log=document:jobcomp"], "from_start": True, "rescan_s": 10.0},
-    reads="Log files that match globs, through rotation of every usual kind",
-    costs="two stat calls a file and turn; one read where it grew",
-    blind_to="lines written between the copy and the truncation of copytruncate; files removed while the agent is away",
+    reads="Log files that match globs, through all common kinds of rotation",
+    costs="two stat calls per file and poll; one read if it grew",
+    blind_to="lines written between the copy and the truncation of copytruncate; files removed while the agent is down",
     slow=False,
     waits=True,
 )  # fmt: skip

@@ -276,9 +276,9 @@ SOURCE = SourceKind(
     "hooks", _make,
     {"folders": ["/var/spool/faultline/hooks", "/var/spool/faultline/task-hooks"], "state_save": "/var/spool/slurmctld",
      "slurmd_spool": "/var/spool/slurmd", "every_s": 2.0},
-    reads="what Slurm's hooks left in their spools, and for an epilog the job's script and the ends of its output, "
+    reads="the spools of Slurm's hooks; for an epilog also the job's script and the head and tail of its output, "
     "opened as the job's user, where its batch script ran and on the controller",
-    costs="one listing a folder every 2 s; for a job's end a child process and at most 320 KiB a file",
-    blind_to="the output of a job of several nodes without a prolog or a hook of slurmctld; the name %x where Slurm does not "
-    "tell it; files in the agent's own /tmp (PrivateTmp)",
+    costs="one directory listing per folder every 2 s; for a job's end a child process and at most 320 KiB per file",
+    blind_to="the output of a job of several nodes without a prolog or a hook of slurmctld; the name %x if Slurm does not "
+    "provide it; files in the agent's own /tmp (PrivateTmp)",
 )  # fmt: skip

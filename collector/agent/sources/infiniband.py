@@ -119,6 +119,6 @@ def _make(context: Context, options: Mapping[str, Any]) -> Infiniband:
 SOURCE = SourceKind(
     "infiniband", _make, {"every_s": 10.0},
     reads="state, rate and error counters of every InfiniBand and RoCE port, counters with their growth",
-    costs="some 40 small files a port every 10 s (0.5 ms a port)",
-    blind_to="a port that goes down and comes back between two looks, except as growth of link_downed",
+    costs="about 40 small files per port every 10 s (0.5 ms per port)",
+    blind_to="a port that goes down and comes back between two polls, except as growth of link_downed",
 )  # fmt: skip

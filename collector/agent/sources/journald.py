@@ -173,9 +173,9 @@ def _make(context: Context, options: Mapping[str, Any]) -> Journald:
 
 SOURCE = SourceKind(
     "journald", _make, {"even_with_syslog": False, "kernel": False, "first_hours": 24.0, "program": "journalctl"},
-    reads="systemd's journal from a kept cursor on, without the kernel's lines",
-    costs="a child journalctl (its memory is mostly the mapped journal) and one JSON object a line",
-    blind_to="what journald itself suppressed (its own line says how much) or vacuumed while the agent was away (told)",
+    reads="systemd's journal from a stored cursor on, without the kernel's lines",
+    costs="a child journalctl (its memory is mostly the mapped journal) and one JSON object per line",
+    blind_to="messages that journald suppressed (its own line gives the number) or vacuumed while the agent was down (reported)",
     slow=False,
     waits=True,
 )  # fmt: skip

@@ -126,7 +126,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> Kmsg:
 SOURCE = SourceKind(
     "kmsg", _make, {"device": "/dev/kmsg"},
     reads="The kernel's messages, each with its number and its own time",
-    costs="a wake-up and two system calls a message",
-    blind_to="messages that the ring buffer lost before they were read (counted and told); /dev/kmsg of a container's host",
+    costs="a wake-up and two system calls per message",
+    blind_to="messages that the ring buffer lost before they were read (counted and reported); /dev/kmsg of a container's host",
     slow=False,
 )  # fmt: skip

@@ -237,6 +237,6 @@ SOURCE = SourceKind(
     "links", _make, {"exclude": _EXCLUDED, "poll_s": 5.0},
     reads="rtnetlink link events, carrier_up_count and carrier_down_count, errors and drops of every interface",
     costs="nothing while no link changes; one dump of all links every 5 s (0.2 ms for ten)",
-    blind_to="when exactly a loss shorter than a second happened that was only counted; links in other network namespaces",
+    blind_to="the exact time of a loss shorter than a second that was only counted; links in other network namespaces",
     slow=False,
 )  # fmt: skip

@@ -89,7 +89,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> Lldp:
 
 SOURCE = SourceKind(
     "lldp", _make, {"program": "lldpctl", "every_s": 3600.0},
-    reads="the switch and port at the other end of each interface, as lldpd has heard them, when that changes",
-    costs="one lldpctl at the start and one an hour (5 ms); 1 KB a port where a cable was moved",
+    reads="the switch and port at the other end of each interface, from lldpd, when they change",
+    costs="one lldpctl at startup and one an hour (5 ms); 1 KB per port if a cable was moved",
     blind_to="InfiniBand; ports that are down; switches that do not speak LLDP, or only to the NIC's firmware",
 )  # fmt: skip

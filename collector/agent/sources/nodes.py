@@ -93,7 +93,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> Nodes:
 SOURCE = SourceKind(
     "nodes", _make, {"scontrol": "scontrol", "sacctmgr": "sacctmgr", "timeout_s": 30.0, "every_s": 15.0},
     reads="nodes whose state, reason (with its author and time), boot or slurmd start changed; slurmdbd's node events",
-    costs="one scontrol every 15 s (1 KB a node from slurmctld), one sacctmgr every 5 min",
-    blind_to="a state that came and went between two looks (slurmctld's log has it)",
+    costs="one scontrol every 15 s (1 KB per node from slurmctld), one sacctmgr every 5 min",
+    blind_to="a state that came and went between two polls (slurmctld's log has it)",
     role="controller",
 )  # fmt: skip

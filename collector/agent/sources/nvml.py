@@ -231,6 +231,6 @@ def _make(context: Context, options: Mapping[str, Any]) -> Nvml:
 SOURCE = SourceKind(
     "nvml", _make, {"every_s": 5.0, "metrics_s": 30.0},
     reads="XID events; ECC, remapped rows, clocks and throttle reasons, temperature, NVLink, PCIe replay and width",
-    costs="1-3 ms a GPU every 30 s, 5-15 MB for the driver's library",
-    blind_to="profiling counters (they need DCGM); an XID that came while the agent was away (the kernel log has it)",
+    costs="1-3 ms per GPU every 30 s, 5-15 MB for the driver's library",
+    blind_to="profiling counters (they need DCGM); an XID that occurred while the agent was down (the kernel log has it)",
 )  # fmt: skip

@@ -110,5 +110,5 @@ SOURCE = SourceKind(
     "platform", _make, {"every_s": 60.0},
     reads="EDAC memory errors per controller and DIMM, thermal zones (in steps of 5 degrees), CPU throttling, PCIe AER counters",
     costs="a few hundred small files every 60 s (2-10 ms)",
-    blind_to="what the BMC alone sees (fans, power supplies); heat between two looks",
+    blind_to="data that only the BMC has (fans, power supplies); heat between two polls",
 )  # fmt: skip

@@ -82,6 +82,6 @@ def _make(context: Context, options: Mapping[str, Any]) -> Scrape:
 SOURCE = SourceKind(
     "scrape", _make, {"urls": [], "keep": ["DCGM_*"], "timeout_s": 5.0, "every_s": 30.0},
     reads="Prometheus text of exporters on this host (dcgm-exporter in place of NVML)",
-    costs="one HTTP request an exporter every 30 s",
-    blind_to="what happens between two scrapes; metrics that no glob of keep names",
+    costs="one HTTP request per exporter every 30 s",
+    blind_to="events between two scrapes; metrics that no glob of keep matches",
 )  # fmt: skip

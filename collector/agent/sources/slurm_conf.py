@@ -80,7 +80,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> SlurmConf:
 
 SOURCE = SourceKind(
     "slurm_conf", _make, {"folder": "", "scontrol": "scontrol", "every_s": 300.0},
-    reads="slurm.conf, topology.conf and scontrol show config, when they change; passwords are taken out",
+    reads="slurm.conf, topology.conf and scontrol show config, when they change; passwords are removed",
     costs="two files and one scontrol every 5 min",
     blind_to="files that slurm.conf includes, except through scontrol; changes that were not reconfigured yet",
     role="controller",

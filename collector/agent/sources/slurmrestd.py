@@ -266,7 +266,7 @@ SOURCE = SourceKind(
     "slurmrestd", _make,
     {"url": "", "token_file": "", "user": "", "version": "", "most_mb": 16.0, "first_hours": 48.0, "timeout_s": 60.0, "every_s": 60.0},
     reads="jobs, node states and reasons, and slurmdbd's job records from slurmrestd, over a Unix socket or TCP with a token",
-    costs="two or three requests a minute; 4 KB a job and 1 KB a node of slurmctld's memory, each time they change",
-    blind_to="a state that came and went between two looks; jobs older than MinJobAge where slurmrestd has no slurmdbd",
+    costs="two or three requests per minute; 4 KB per job and 1 KB per node of slurmctld's memory, each time they change",
+    blind_to="a state that came and went between two polls; jobs older than MinJobAge if slurmrestd has no slurmdbd",
     role="controller",
 )  # fmt: skip

@@ -76,5 +76,5 @@ SOURCE = SourceKind(
     "units", _make, {"program": "systemctl", "every_s": 30.0},
     reads="systemd units in the state failed, each failure once",
     costs="one systemctl every 30 s (5 ms)",
-    blind_to="a unit that failed and was started again between two looks (the journal has it)",
+    blind_to="a unit that failed and was restarted between two polls (the journal has it)",
 )  # fmt: skip

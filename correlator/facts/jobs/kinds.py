@@ -48,7 +48,7 @@ COMM_ERROR = Kind("job.comm_error", "job", "A rank of a run lost its peers.", Co
 LAUNCH_FAILURE = Kind("launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure)
 
 BATCH_LOST = Kind(
-    "batch.lost", "slurmd", "A node answered, and the job's batch script was not there.", NoAttrs,
+    "batch.lost", "slurmd", "A node responded, but the job's batch script was not running on it.", NoAttrs,
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
         (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
@@ -70,5 +70,5 @@ RUN_FAILED = _end("run.failed", "A run ended with an error.")
 RUN_TIMEOUT = _end("run.timeout", "A run reached a time limit.")
 RUN_CANCELLED = _end("run.cancelled", "A run was cancelled.")
 RUN_PREEMPTED = _end("run.preempted", "A run was preempted.")
-RUN_OOM = _end("run.oom", "A run needed more memory than it had.")
-RUN_REQUEUED = _end("run.requeued", "A run was put into the queue again.")
+RUN_OOM = _end("run.oom", "A run ran out of memory.")
+RUN_REQUEUED = _end("run.requeued", "A run was requeued.")

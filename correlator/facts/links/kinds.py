@@ -120,12 +120,12 @@ _NAMELESS_SWITCH = replace(
 )
 
 SWITCH_OUTAGE = Kind(
-    "switch.outage", "switch", "Many links of one switch went together, or the switch said that it failed.", SwitchOutage,
+    "switch.outage", "switch", "Many links of one switch went down together, or the switch reported its own failure.", SwitchOutage,
     brief="switch lost its links", timed=True, reach=_behind, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get("nameless") else None,
 )  # fmt: skip
 
 PLANE_OUTAGE = Kind(
-    "plane.outage", "switch", "A switch without nodes of its own failed and took those below it along.", PlaneOutage,
+    "plane.outage", "switch", "A switch without nodes of its own failed, and the switches below it lost their links.", PlaneOutage,
     brief="spine failed", timed=True, reach=_behind,
     cause=Cause(
         "switch.plane_failure", "infra.network", "switch {host} failed and took {device} from {count} nodes{for_time}", "a fabric plane failed",
@@ -136,7 +136,7 @@ PLANE_OUTAGE = Kind(
 )  # fmt: skip
 
 LINK_ERRORS = Kind(
-    "link.errors", "link", "A port kept its link and kept corrupting data.", LinkErrors,
+    "link.errors", "link", "A port kept its link but corrupted data.", LinkErrors,
     brief="link corrupted data", component="network",
     cause=Cause(
         "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",

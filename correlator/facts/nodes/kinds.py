@@ -103,7 +103,7 @@ def _down_band(fact: Fact) -> list[Band]:
 
 
 NODE_DOWN = Kind(
-    "node.down", "node", "slurmctld gave the node up.", NodeDown,
+    "node.down", "node", "slurmctld gave up the node and set it DOWN.", NodeDown,
     brief="node set DOWN", role="effect", bands=_down_band, awaits=lambda fact: True, cause=_SILENT, variant=_down_as,
 )  # fmt: skip
 
@@ -144,7 +144,7 @@ def _in_planned_work(fact: Fact) -> Cause | None:
 
 
 NODE_PANIC = Kind(
-    "node.panic", "kernel", "The kernel gave up, or a CPU hung hard.", NoAttrs,
+    "node.panic", "kernel", "The kernel panicked, or a CPU had a hard lockup.", NoAttrs,
     brief="kernel panic", sets_down=True, role="effect",
     cause=Cause(
         "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
@@ -154,13 +154,13 @@ NODE_PANIC = Kind(
 )  # fmt: skip
 
 NODE_REBOOT = Kind(
-    "node.reboot", "kernel", "A machine started anew.", NodeReboot,
+    "node.reboot", "kernel", "A machine booted.", NodeReboot,
     brief="machine rebooted", sets_down=True, role="effect", cause=_REBOOT, variant=_in_planned_work,
     trace=Trace("reboot or panic", "no boot line and no panic of it was logged, and slurmctld saw no new boot time", also=(NODE_PANIC.name,)),
 )  # fmt: skip
 
 NODE_DEAD = Kind(
-    "node.dead", "node", "The far end lost the node's link, and it wrote no line any more before it booted, if it did.", NodeDead,
+    "node.dead", "node", "The far end lost the node's link, and the node wrote no further line until it booted, if it did.", NodeDead,
     brief="node died", sets_down=True, role="effect",
     cause=Cause(
         "node.unresponsive", "infra.node", "{host} died without a word", "a node died under it",
