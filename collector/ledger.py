@@ -146,9 +146,7 @@ class Ledger:
     def count(self, step: Step, stats: pl.DataFrame) -> None:
         """Adds statistics (``collector.decoding``) to the step's changes of sources and nodes; once per step."""
         if any(stats[name].null_count() for name in KEY):
-            stats = by_source(
-                stats.with_columns(pl.col(*KEY).fill_null(""))
-            )  # a missing host and an empty one are the same
+            stats = by_source(stats.with_columns(pl.col(*KEY).fill_null("")))  # no host and an empty one are the same
         stats = stats.with_columns(pl.col("transport").fill_null(""))
         step.sources = self._sources_after(stats)
         for file, lines in _lines_of(stats).items():

@@ -48,8 +48,8 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # glibc's maximum: more is refused, and the other settings are then undone
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-#: Always set, overriding the environment: the first is meant for one process among many, and Polars itself wrote the
-#: other when it was imported here.
+#: Always set, overriding the environment: a worker is one process among many, and Polars itself wrote the second
+#: variable when it was imported here.
 _ALWAYS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"})
 #: A piece is parsed in a second or two; beyond this the worker hangs and is replaced.
 PATIENCE_S = 120.0

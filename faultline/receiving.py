@@ -245,8 +245,8 @@ class Front:
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> ProblemError | None:
         """The refusal for a request from another site's page: such a page may not send lines in any way, nor, through
-        another host name, query a service that trusts everyone on its machine. Programs send no Origin header and do
-        not use a wrong name with a receiver."""
+        another host name, query a service that trusts everyone on its machine. Programs send none of a browser's
+        headers, and a receiver accepts any host name from them."""
         headers = Headers(scope=scope)
         is_receivers = bool(self.receiving.intake.methods(scope["path"]))
         if is_receivers and origin.elsewhere(headers):

@@ -89,7 +89,7 @@ class Memory:
 
 
 def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, memory: Memory) -> Events:
-    """The lines with a meaning, and the rest of each."""
+    """The events of lines with a meaning, completed from the rest of each line."""
     numbers, text_meanings = _text_meanings(frame, found, memory, origin.source in JOB_SOURCES)
     which = numbers[found.which]
     lines, which = found.rows[which >= 0], which[which >= 0]

@@ -59,7 +59,7 @@ class Pattern:
 
     @cached_property
     def anywhere(self) -> bool:
-        """Whether it is a site's own: then it may match anywhere in a message."""
+        """Whether it is a site's own, whose regex may match anywhere in a message."""
         return Path(self.file).parent != BUILT_IN
 
     @cached_property

@@ -358,8 +358,8 @@ class HookFolder:
 
 
 def _written(name: str) -> tuple[int, str]:
-    """Sort key: the time in the name is the order in which hooks ran. The suffix distinguishes an epilog from its
-    prolog."""
+    """Sort key: the order in which hooks ran, from the time in the name: a prolog comes before its epilog, which
+    relies on it."""
     at = name.split(".")[-2]
     return int(at) if at.isascii() and at.isdigit() and len(at) < 24 else 0, name
 

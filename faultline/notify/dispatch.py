@@ -207,7 +207,7 @@ _WITHDRAWN, _SPEAKS = "withdrawn", "heard"
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """Changes when an incident has changed for its readers: severity, category, number of affected (by powers of
+    """Changes when an incident has changed for its readers: severity, category, root, number of jobs (by powers of
     two)."""
     root = document.get("root_cause") or {}
     hit = len(document.get("jobs") or ()).bit_length()

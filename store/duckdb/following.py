@@ -27,7 +27,7 @@ class Follower:
     def __init__(self, rows: Rows, log: ChangeLog) -> None:
         self._rows, self._log = rows, log
         self._lock = threading.Lock()
-        #: For each queried table: a batch with its number of rows, and the next row number at that time.
+        #: For each queried table: a batch and the number of rows then; and the next row number at the last look.
         self._held: dict[str, tuple[int, int]] = {}
         self._ends: dict[str, int] = {}
         #: The last batch seen: the store counts a commit a moment after it becomes readable.
@@ -65,9 +65,9 @@ class Follower:
         return count
 
     def _look(self, found: Mapping[str, Change], counted: Collection[str]) -> dict[str, int]:
-        """In one snapshot: the last batch, the number of rows of tables, and (returned) the row number after which the
-        last rows of each written table begin. The search starts from the previous result, since searching all rows
-        takes long; if the position is lower now, all rows are searched."""
+        """In one snapshot: the last batch, the number of rows of tables, and (returned) the row number after the last
+        row of each written table. The search starts from the previous result, since searching all rows takes long; if
+        the number is lower now, all rows are searched."""
         hints = {table: self._ends.get(table, 0) for table, change in found.items() if written(change)}
         if not hints and not counted:
             return {}
