@@ -38,7 +38,7 @@ function theme() {
   say(`${root.dataset.theme} theme`);
 }
 
-/** Times in the browser's zone or in UTC: the server writes them, so the page is asked for again. */
+/** Times in the browser's zone or in UTC: the server writes them, so the page is reloaded. */
 function zone() {
   const next = other();
   if (next === root.dataset.zone) {
@@ -111,7 +111,7 @@ document.addEventListener('keydown', event => {
   }
 });
 
-/** Late streams are a property of the whole service: said on every page, quietly, with a way to look. */
+/** Late streams concern the whole service: every page shows them, discreetly, with a link. */
 async function late() {
   const chip = document.getElementById('late');
   if (!chip) return;
@@ -123,7 +123,7 @@ async function late() {
     chip.querySelector('span').textContent = `${body.late} of ${body.total} streams came late`;
     chip.hidden = false;
   } catch {
-    /* The service went away; the next page says so better than a chip could. */
+    /* The service is down; the next page reports it better than a chip could. */
   }
 }
 late();

@@ -1,4 +1,4 @@
-/* Queries that were run in this browser: a list of links beside the editor. Nothing of it leaves the browser. */
+/* Queries that were run in this browser: a list of links beside the editor. It never leaves the browser. */
 
 import { visible } from './visible.js';
 import { element } from './lines.js';
@@ -34,7 +34,7 @@ export function showAsked() {
   list.closest('section').hidden = !items.length;
 }
 
-/** Keeps a query that was answered; one that was asked before moves to the top. */
+/** Keeps a query that was answered; a repeated one moves to the top. */
 export function keepAsked(q, rows) {
   const at = new Date().toISOString().slice(0, 16).replace('T', ' ');
   const items = [{ q, at, rows }, ...stored().filter(item => item.q !== q)].slice(0, MOST);

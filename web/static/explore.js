@@ -1,4 +1,4 @@
-/* The query page: colours the text, runs it, and puts an error under the words that caused it. */
+/* The query page: colours the text, runs it, and underlines the words that caused an error. */
 
 import { element } from './lines.js';
 import { keepAsked, showAsked } from './asked.js';
@@ -31,9 +31,9 @@ const TOKEN = new RegExp(parts.join('|'), 'g');
 
 /** The characters that the last error is about, until the text changes. */
 let wrong = null;
-/** Whether somebody ran a query here: the example that the page opens with is nobody's. */
+/** Was a query run here? The example with which the page opens does not count. */
 let remembered = new URLSearchParams(location.search).has('q');
-/** Ends the query that runs; null while none does. */
+/** Ends the running query; null if there is none. */
 let running = null;
 
 /** Text that carries the class of its kind, or none. */
@@ -50,7 +50,7 @@ function colour(text) {
   shade.replaceChildren(...out, piece(text.slice(at)), piece('\n'));
 }
 
-/** Wraps the offending characters; they may lie across several coloured pieces. */
+/** Wraps the offending characters; they may span several coloured pieces. */
 function underline({ start, end }) {
   let at = 0;
   for (const node of [...shade.childNodes]) {
@@ -87,19 +87,19 @@ function refresh() {
   number();
 }
 
-/** How far into the text a line and column (both from 1) lie. */
+/** The offset in the text of a line and column (both from 1). */
 function offset(line, column) {
   const before = area.value.split('\n').slice(0, line - 1);
   return before.reduce((sum, text) => sum + text.length + 1, 0) + column - 1;
 }
 
-/** How many characters are meant: as told, else the word that stands there. */
+/** The number of offending characters: as given, else the length of the word there. */
 function lengthAt(problem, text, column) {
   const word = /^[\w.-]+/.exec(text.slice(column - 1))?.[0].length ?? 1;
   return Math.max(1, Math.min(problem.length || word, 400));
 }
 
-/** The error in words, with a caret under its place, and what may be meant instead. */
+/** The error in words, with a caret under its position, and what may be meant instead. */
 function complain(problem) {
   const { line } = problem;
   const column = problem.column || 1;
@@ -122,7 +122,7 @@ function complain(problem) {
   refresh();
 }
 
-/** The query in the address: the page can be opened again, and sent to somebody. */
+/** The query in the address: the page can be reopened, and sent to others. */
 function remember() {
   remembered = true;
   const url = new URL(location.href);
@@ -208,5 +208,5 @@ find('link').addEventListener('click', async event => {
 new ResizeObserver(number).observe(area);
 refresh();
 showAsked();
-// Also without a query in the address: the page opens with an example, and an example shows what it finds.
+// Also without a query in the address: the page opens with an example, and an example shows its result.
 if (area.value.trim()) ask(false);

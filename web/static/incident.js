@@ -5,9 +5,9 @@ import { Lines } from './lines.js';
 import { say, typing } from './app.js';
 
 const host = document.getElementById('axis');
-/** The cursor must rest this long before lines are fetched: a sweep over the axis is not a hundred questions. */
+/** The cursor must rest this long before lines are fetched: a sweep over the axis does not send a hundred requests. */
 const REST_MS = 140;
-/** More hosts than this are not named when their lines are asked for. */
+/** More hosts than this are not named when their lines are requested. */
 const MANY_HOSTS = 200;
 
 function span(seconds) {
@@ -20,8 +20,8 @@ const press = (buttons, pressed) => {
   for (const button of buttons) button.setAttribute('aria-pressed', String(pressed(button)));
 };
 
-/** The hosts that this incident is about: those of its core lanes and of every event that has a part in it. None where
-    they are so many that the lines of all hosts say the same, and an address could not name them. */
+/** The hosts that this incident is about: those of its core lanes and of every event with a role in it. None if there
+ * are so many that the lines of all hosts are equivalent, and an address could not name them. */
 function hostsOf(axis) {
   const lanes = axis.data.lanes.filter(lane => axis.lanes.get(lane.id).core && lane.layer !== 'job');
   const marks = axis.data.marks.filter(mark => mark.role !== 'context');
@@ -54,9 +54,9 @@ function follow(axis) {
   axis.look(axis.state.cursor);
 }
 
-/** The steps of the chain are chosen by click, by key (what is returned walks them) and by the axis. */
+/** The steps of the chain are chosen by click, by key (the returned function walks them) and by the axis. */
 function steps(axis) {
-  // The list is exchanged while the incident is under way: it is looked up each time.
+  // The list is replaced while the incident is in progress: it is looked up each time.
   const all = () => [...document.querySelectorAll('#chain > li')];
   const light = id => {
     for (const item of all()) item.classList.toggle('on', item.dataset.event === id);
@@ -104,8 +104,8 @@ function range(axis) {
   });
 }
 
-/** A range in the address opens the axis there. One that holds the whole incident is the range of the list from which
-    the reader came: then the axis opens from cause to effect, as without it. */
+/** A range in the address opens the axis there. One that contains the whole incident is the range of the list from
+ * which the reader came: then the axis opens from cause to effect, as without it. */
 function fromAddress(axis) {
   const query = new URLSearchParams(location.search);
   const from = query.get('from');
@@ -170,7 +170,7 @@ function buttons(axis) {
 }
 
 let tag = '';
-/** The data of the axis; null where they are still those of last time. */
+/** The data of the axis; null if unchanged since the last time. */
 async function read() {
   const answer = await fetch(host.dataset.src, tag ? { headers: { 'if-none-match': tag } } : {});
   if (answer.status === 304) return null;
@@ -180,7 +180,7 @@ async function read() {
   return data;
 }
 
-/** While the incident is under way the axis takes over what is new; the reader's zoom, cursor and choice stay. */
+/** While the incident is in progress the axis takes over new data; the reader's zoom, cursor and choice stay. */
 function keep(axis) {
   document.addEventListener('refresh', async () => {
     const data = await read().catch(() => null);

@@ -16,11 +16,11 @@ const LAYER = {
   fabricmanager: 'gpu',
   dcgm: 'gpu',
 };
-/** So many lines before and after one line of a file. */
+/** The number of lines before and after one line of a file. */
 const RADIUS = 5;
-/** The most lines that are asked for at the cursor. */
+/** The maximum number of lines requested at the cursor. */
 const MOST = 120;
-/** A line that came later than this says so. */
+/** A line that arrived later than this is marked. */
 const LATE_S = 5;
 
 export const element = (tag, kind = '', words = '') => {
@@ -29,7 +29,7 @@ export const element = (tag, kind = '', words = '') => {
   if (words) e.textContent = visible(words);
   return e;
 };
-/** The last two parts of a path. */
+/** The last two components of a path. */
 export const short = path => /[^/]*\/?[^/]*$/.exec(path ?? '')[0];
 /** Microseconds since 1970; Date alone would lose the last three digits. */
 const micros = text => {
@@ -90,7 +90,7 @@ export function fileButton(file, line) {
   return button;
 }
 
-/** Where else the same line was read. */
+/** Other places of the same line. */
 function twins(also) {
   const where = `also ${also.map(other => `${short(other.file)}:${other.line}`).join(', ')}`;
   const tag = element('span', 'dup', `${also.length + 1}×, ${where}`);
@@ -98,7 +98,7 @@ function twins(also) {
   return tag;
 }
 
-/** The text of a line with what must be known about it: twins, a late arrival. */
+/** The text of a line with notes about it: twins, a late arrival. */
 function wordsOf(row) {
   const box = message(row.message ?? row.raw ?? '');
   if (row.also?.length) box.append(twins(row.also));
@@ -136,7 +136,7 @@ function kql(from, to, hosts, cluster) {
 const nearest = (rows, centre) =>
   rows.reduce((best, row) => (best && Math.abs(best.us - centre) <= Math.abs(row.us - centre) ? best : row), null);
 
-/** Follows the cursor: asks the API for a window, drops answers that came too late, says when there is nothing. */
+/** Follows the cursor: requests a window from the API, drops answers that are out of date, reports an empty one. */
 export class Lines {
   constructor(list, what, explore) {
     Object.assign(this, { list, what, explore, scope: 'incident', asked: 0 });
@@ -151,7 +151,7 @@ export class Lines {
     const hosts = this.scope === 'incident' ? known : this.scope === 'host' && lane ? (lane.hosts ?? [lane.host]) : [];
     const query = new URLSearchParams({ from, to, limit: MOST });
     if (hosts.length) query.set('host', hosts.join(','));
-    // Said by the page where the store has several clusters: another's host may have the same name.
+    // Set by the page if the store has several clusters: another's host may have the same name.
     const cluster = hosts.length ? this.list.dataset.cluster : '';
     if (cluster) query.set('cluster', cluster);
     let body;
@@ -198,7 +198,7 @@ export class Lines {
   }
 }
 
-/** Lines from the API; raises with its words when it has none to give. */
+/** Lines from the API; raises with its message if it has none to give. */
 async function read(query) {
   const answer = await fetch(`/api/v1/lines?${query}`);
   const body = await answer.json();

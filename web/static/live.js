@@ -1,22 +1,22 @@
-/* What is under way is kept current. A page that says data-poll (seconds; the least counts) is asked for again while
-   it is looked at; parts marked data-live that changed take the place of their older selves. The axis gets new data
-   under the reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and
-   rests. */
+/* Keeps pages about something in progress current. A page with data-poll (seconds; the smallest counts) is requested
+   again while it is visible; changed elements marked data-live replace their older versions. The axis gets new data
+   under the reader's zoom and cursor (incident.js listens to "refresh"). A final page has no data-poll, and is not
+   requested again. */
 
 import { say } from './app.js';
 import { wall } from './zone.js';
 
 const pause = page => Math.min(...[...page.querySelectorAll('[data-poll]')].map(part => Number(part.dataset.poll)));
-/** Seconds to the next time; infinite where nothing is under way. */
+/** Seconds to the next request; infinite if nothing is in progress. */
 let poll = pause(document);
-/** After failures in a row the pauses grow up to this, seconds. */
+/** After repeated failures the pauses increase up to this, seconds. */
 const LONGEST_S = 60;
 let failures = 0;
 let since = '';
 let timer = null;
 let asking = false;
 
-/** What has the focus, in words by which its successor can be found. */
+/** A selector for the focused element by which its successor can be found. */
 function name(element) {
   for (const [key, value] of [
     ['id', element.id],
@@ -29,7 +29,7 @@ function name(element) {
   return row ? `[data-event="${CSS.escape(row.dataset.event)}"] ${element.tagName.toLowerCase()}` : null;
 }
 
-/** Puts the newer part in place; what was opened stays open, and what had the focus keeps it. */
+/** Puts the newer version in place; what was opened stays open, and the focus is kept. */
 function exchange(old, fresh) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const place = focused && name(focused);
@@ -41,11 +41,11 @@ function exchange(old, fresh) {
   if (place) old.querySelector(place)?.focus({ preventScroll: true });
 }
 
-/** Somebody writes or has lines open there: that is not taken away. */
+/** The reader is typing or has lines open there: it is not replaced. */
 const busy = part => part.querySelector('.ctx:not(details)') || part.contains(document.activeElement?.closest('form'));
 
 const source = part => part.innerHTML.replace(/\s+/g, ' ');
-/** The parts as the server wrote them: scripts change what is shown, such as the step that is lit. */
+/** The elements as the server wrote them: scripts change what is shown, such as the highlighted step. */
 const written = new Map();
 
 function take(page) {
@@ -62,7 +62,7 @@ function take(page) {
   return changed;
 }
 
-/** How current the page is, where it is not. */
+/** How current the page is, if it is not up to date. */
 function stale(words) {
   const chip = document.getElementById('stale');
   chip.hidden = !words;

@@ -4,9 +4,9 @@ import { chart } from './chart/chart.js';
 import { seconds } from './chart/series.js';
 import { element, fileButton } from './lines.js';
 
-/** More rows than this make the table slow and tell a reader nothing more. */
+/** More rows than this make the table slow and give a reader no more information. */
 const SHOWN = 2000;
-/** A text longer than this gets a wide column, and may wrap in it; a shorter one stays in one line. */
+/** A text longer than this gets a wide column, and may wrap in it; a shorter one stays on one line. */
 const LONG = 48;
 const NUMBERS = ['long', 'int', 'real', 'decimal'];
 const CHART = { height: 96, side: 12, foot: 76, tall: 62 };
@@ -19,7 +19,7 @@ function words(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-/** A leading =, +, - or @ would be run by a spreadsheet: log lines are not to be trusted there either. */
+/** A spreadsheet would run a leading =, +, - or @: log lines are not to be trusted there either. */
 function csvField(value) {
   const text = words(value);
   const run = typeof value === 'string' && Number.isNaN(Number(value)) && /^[=+\-@\t\r]/.test(text);
@@ -88,7 +88,7 @@ function body({ columns, rows }) {
   return box;
 }
 
-/** How many of the times fall into each of so many equal parts of lo to hi. */
+/** How many of the times are in each of this many equal intervals from lo to hi. */
 function bins(times, lo, hi, count) {
   const sums = new Array(count).fill(0);
   for (const time of times) sums[Math.min(count - 1, Math.floor(((time - lo) / (hi - lo)) * count))]++;
@@ -119,7 +119,7 @@ function bars(canvas, sums, lo, hi) {
   g.fillText(`most in a bar: ${most}`, width - side, 11);
 }
 
-/** All rows of the answer, not only those that are shown, by one column; what has no value comes last. */
+/** All rows of the answer, not only the shown ones, by one column; rows without a value come last. */
 function arranged({ columns, rows }, { column, up }) {
   if (column === null) return rows;
   const kind = columns[column].type;
@@ -193,7 +193,7 @@ export class Result {
     this.result.querySelectorAll('th button')[column].focus();
   }
 
-  /** Rows over time, counted from the answer; the note above says when that is not all of them. */
+  /** Rows over time, counted from the answer; the note above states if that is not all of them. */
   overTime({ columns, rows, render }) {
     const column = columns.findIndex(item => item.type === 'datetime');
     const times = column < 0 ? [] : rows.map(row => Date.parse(row[column])).filter(Number.isFinite);

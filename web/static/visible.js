@@ -3,7 +3,7 @@ const INVISIBLE = '[\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u200b-\\u200f\\u
 const ODD = '[\\u3164\\uffa0\\ufff9-\\ufffb]|\\udb40[\\udc00-\\udc7f]';
 const HIDDEN = new RegExp(`${CONTROLS}|${INVISIBLE}|${ODD}`, 'g');
 
-/** What would turn a line around or hide in it, as escapes: the same signs as parsers/visible.py. */
+/** Characters that reverse a line or hide in it, as escapes: the same ones as in parsers/visible.py. */
 export const visible = words =>
   String(words).replace(
     HIDDEN,

@@ -1,4 +1,4 @@
-/* The zone that times are told in: the page's data-zone, UTC unless the reader chose another. Addresses keep UTC. */
+/* The zone of the shown times: the page's data-zone, UTC unless the reader chose another. Addresses keep UTC. */
 
 export const UTC = 'UTC';
 const zone = document.documentElement.dataset.zone || UTC;
@@ -37,7 +37,7 @@ export const wall = ms => new Date(ms + ahead(ms)).toISOString().slice(0, -1);
 export const wallOf = text =>
   text ? wall(Date.parse(`${text.slice(0, 19)}Z`)).slice(0, 19) + text.slice(19).replace(/Z$/, '') : '';
 
-/** What the zone is called at a moment, as the page's own words have it. */
+/** The name of the zone at a moment, in the page's own format. */
 export function called(ms) {
   if (zone === UTC) return UTC;
   const minutes = ahead(ms) / 60e3;

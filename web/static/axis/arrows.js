@@ -1,5 +1,5 @@
-/* Causes: a trunk leaves the cause once and branches into the lanes of its effects. Beside each lag stands the window
-   that was allowed, and the window itself lies as a bracket under the effect. */
+/* Causes: a trunk leaves the cause once and branches into the lanes of its effects. Beside each lag is the window that
+   was allowed, and the window itself is a bracket under the effect. */
 
 import { lower } from './layout.js';
 import { measure, text } from './draw.js';
@@ -14,7 +14,7 @@ export function arrows(g, p, view, scale, data, byId, state) {
   const drawn = together(placed, item => [item.arrow.n, item.from.item.id, item.to.item.id]);
   for (const item of drawn) bracket(g, p, view, scale, item, state);
   for (const item of drawn) line(g, p, view, item, dim(item, state));
-  // A step has one number: where it ends in one row several times, one pill says so.
+  // A step has one number: if it ends in one row several times, one pill shows it.
   for (const item of together(placed, item => [item.arrow.n, item.to.item.id])) {
     hits.push(pill(g, p, view, scale, item, taken, state));
   }
@@ -36,7 +36,7 @@ function place(view, scale, arrow, byId) {
   return { arrow, cause, effect, from, to, x0, x1, upright: Math.abs(x1 - x0) < UPRIGHT };
 }
 
-/** Arrows that have a key in common (those of one step between two rows) are one with the range of lags. */
+/** Arrows with a common key (those of one step between two rows) are merged, with the range of their lags. */
 function together(items, keyOf) {
   const found = new Map();
   for (const item of items) {
@@ -131,10 +131,10 @@ function bracket(g, p, view, scale, item, state) {
   g.restore();
 }
 
-/** An allowed window as a person says it. */
+/** An allowed window in readable form. */
 export const allowed = pair => `${pair.map(seconds => Number(seconds.toFixed(1))).join('–')} s`;
 
-/** Full words, then lag and window, then the lag alone, then the number alone: a pill never covers its effect. */
+/** The full text, then lag and window, then the lag alone, then the number alone: a pill never covers its effect. */
 function phrases(arrow, small) {
   const sign = (arrow.lag ?? 0) >= 0 ? '+' : '';
   const lag = `${sign}${arrow.lag_text}`;
@@ -164,7 +164,7 @@ function pill(g, p, view, scale, item, taken, state) {
   return null;
 }
 
-/** Words must not lie on marks of the lane: both would be unreadable. Then there is a number only. */
+/** Text must not cover marks of the lane: both would be unreadable. Then only the number is drawn. */
 function crossed(scale, item, x, wide) {
   if (item.to.item.layer === 'job') return false;
   const { marks } = item.to.item;

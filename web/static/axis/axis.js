@@ -1,5 +1,5 @@
-/* The time axis: one canvas, one cursor. Holds the state, draws a frame when something changed, and tells others
-   through events: "cursor" (where the reader looks), "pick" (an event was chosen), "range" (what is shown). */
+/* The time axis: one canvas, one cursor. Holds the state, draws a frame when something changed, and notifies others by
+   events: "cursor" (where the reader looks), "pick" (an event was chosen), "range" (what is shown). */
 
 import { visible } from '../visible.js';
 import { Scale, clock } from './scale.js';
@@ -10,7 +10,7 @@ import { grid, header, frame, labels, marks, minimap, cursor } from './draw.js';
 import { bands } from './bands.js';
 import { attach } from './input.js';
 
-/** So many lanes of a fold are named when the pointer rests on it. */
+/** The maximum number of lanes of a fold that are named when the pointer rests on it. */
 const TITLED = 40;
 
 export class Axis extends EventTarget {
@@ -51,7 +51,7 @@ export class Axis extends EventTarget {
   }
 
   /** Newer data of the same incident. A reader who chose a range keeps it, by the clock: T0 may have moved to an
-      earlier cause. One who did not look around yet sees what is the focus now. */
+   * earlier cause. Otherwise the present focus is shown. */
   update(data) {
     const { lo, hi } = this.scale;
     const [from, to] = this.data.focus;
@@ -111,7 +111,7 @@ export class Axis extends EventTarget {
     this.paint();
   }
 
-  /** The buttons are made anew with each layout; one that had the focus keeps it. */
+  /** The buttons are rebuilt with each layout; the focus is kept. */
   placeFolds() {
     const had = this.folds.contains(document.activeElement) ? document.activeElement.dataset.fold : null;
     this.folds.replaceChildren(...this.view.folds.map(fold => this.foldButton(fold)));
@@ -138,7 +138,7 @@ export class Axis extends EventTarget {
     return button;
   }
 
-  /** Asks for a frame; many changes in between make one drawing. */
+  /** Requests a frame; several changes before it make one drawing. */
   draw() {
     if (this.waiting) return;
     this.waiting = true;
@@ -204,7 +204,7 @@ export class Axis extends EventTarget {
     return t >= this.scale.lo && t <= this.scale.hi ? t : (this.scale.lo + this.scale.hi) / 2;
   }
 
-  /** Cause to effect first; asked again, everything. */
+  /** First from cause to effect; the second time, everything. */
   fit() {
     const { focus, start, end } = this.data;
     const near = Math.abs(this.scale.lo - focus[0]) + Math.abs(this.scale.hi - focus[1]) < this.scale.span * 0.01;
@@ -213,7 +213,7 @@ export class Axis extends EventTarget {
     this.moved();
   }
 
-  /** Puts the cursor there; lists that follow it are told at once when it is pinned. */
+  /** Puts the cursor there; lists that follow it are notified at once when it is pinned. */
   look(t, { pin = this.state.pinned, lane = null } = {}) {
     this.state.cursor = t;
     this.state.pinned = pin;
@@ -246,7 +246,7 @@ export class Axis extends EventTarget {
     this.dispatchEvent(new CustomEvent('release'));
   }
 
-  /** The next event of the shown lanes after the cursor, context only when nothing else is left. */
+  /** The next event of the shown lanes after the cursor; context only if nothing else is left. */
   step(direction) {
     const shown = this.data.marks.filter(
       mark => this.view.byLane.has(mark.lane) && (this.show.all || mark.role !== 'context'),

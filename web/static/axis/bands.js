@@ -1,4 +1,4 @@
-/* Bands: states, outages, late stretches and job runs, with their words as far as there is room. */
+/* Bands: states, outages, late periods and job runs, with their labels as far as there is room. */
 
 import { lag } from './scale.js';
 import { bracket, fitting, measure, text } from './draw.js';
@@ -83,7 +83,7 @@ function paint(g, p, { x, y, w, h }, kind, own, band) {
   g.restore();
 }
 
-/** What a band says of itself, as far as it has room. */
+/** A band's label, as far as it has room. */
 function words(g, p, view, scale, box, kind, band, row) {
   if (kind === 'job') {
     if (!band.quiet) jobWords(g, p, box, band);
@@ -91,7 +91,7 @@ function words(g, p, view, scale, box, kind, band, row) {
     return;
   }
   if (band.quiet) return;
-  // On a narrow screen a pill takes the place of the words; the hatch still shows and the table still says it.
+  // On a narrow screen a pill replaces the label; the hatch still shows it and the table still names it.
   const pill = mark => mark.role === 'symptom' || mark.role === 'effect';
   if (kind === 'hatch' && view.small && row.item.marks.some(pill)) return;
   if (kind === 'down') until(g, p, view, scale, box, band);
@@ -123,7 +123,7 @@ function jobWords(g, p, { x, y, w, h }, band) {
   text(g, p, name, x + 7, base, { colour: 'band-ink', weight: 500 });
 }
 
-/** The end of a job's bar: a stroke, how well its time is known, and a glyph where no mark tells of it. */
+/** The end of a job's bar: a stroke, the precision of its time, and a glyph if no mark shows it. */
 function jobEnd(g, p, scale, { x, y, w, h }, band, row) {
   const colour = p.c[{ bad: 'impact', good: 'ok' }[band.ending] ?? 'ink2'];
   g.fillStyle = colour;
@@ -134,7 +134,7 @@ function jobEnd(g, p, scale, { x, y, w, h }, band, row) {
   if (!band.told) p.glyph(g, glyph, x + w, row.middle, 13, colour);
 }
 
-/** A band that runs out of sight says until when. */
+/** A band that extends out of sight shows its end time. */
 function until(g, p, view, scale, { y, h }, band) {
   const words = `until ${lag(band.end)} ▸`;
   const wide = measure(g, p, words) + 12;

@@ -37,7 +37,7 @@ export function measure(g, p, words, size = 11, weight = 400) {
   return g.measureText(visible(words)).width;
 }
 
-/** The longest of the texts that fits, or nothing. */
+/** The longest of the texts that fits, or an empty one. */
 export function fitting(g, p, texts, room, size = 11, weight = 400) {
   return texts.find(words => words && measure(g, p, words, size, weight) <= room) ?? '';
 }
@@ -122,7 +122,7 @@ export function frame(g, p, view) {
   g.stroke();
 }
 
-/** Names of lanes: in the gutter, or above the band where there is none. */
+/** Names of lanes: in the gutter, or above the band if there is none. */
 export function labels(g, p, view) {
   for (const { item, y, middle } of view.rows) {
     const colour = p.layer(item.layer);
@@ -150,7 +150,7 @@ export function labels(g, p, view) {
   }
 }
 
-/** Marks, clustered where they are too dense to tell apart. Returns hit boxes with their marks. */
+/** Marks, clustered where they are too dense to distinguish. Returns hit boxes with their marks. */
 export function marks(g, p, view, scale, selected, ground = false) {
   const hits = [];
   for (const row of view.rows) {
@@ -196,7 +196,7 @@ export function marks(g, p, view, scale, selected, ground = false) {
 
 const weight = mark => (RANK[mark.role] ?? 0) * 10 + LEVEL[mark.level];
 
-/** A dense stretch is a bar under everything: overlapping glyphs would say less and cost more. */
+/** A dense range is a bar under everything: overlapping glyphs would show less and cost more. */
 function stretch(g, row, colour, x0, x1) {
   g.globalAlpha = 0.35;
   g.fillStyle = colour;
@@ -244,7 +244,7 @@ function cluster(g, p, row, colour, c, scale, selected) {
   };
 }
 
-/** A bracket from a to b with arms of so many pixels: a time that is only known to lie between the two. */
+/** A bracket from a to b with arms of this many pixels: a time that is only known to be between the two. */
 export function bracket(g, a, b, y, arm, colour) {
   g.strokeStyle = colour;
   g.lineWidth = 1;
@@ -258,7 +258,7 @@ export function bracket(g, a, b, y, arm, colour) {
   g.stroke();
 }
 
-/** The beat of a program's output: small ticks at the foot of its bar. */
+/** The heartbeat of a program's output: small ticks at the foot of its bar. */
 function beats(g, p, view, scale, row) {
   const list = row.item.beats;
   g.fillStyle = p.c.ink2;
@@ -272,7 +272,7 @@ function beats(g, p, view, scale, row) {
   }
 }
 
-/** The whole incident in a strip, with the part that is shown framed. */
+/** The whole incident in a strip, with the shown range framed. */
 export function minimap(g, p, view, scale, lanes, t0) {
   if (!view.map) return;
   const map = { left: scale.left, right: scale.right, lo: scale.start, hi: scale.end };

@@ -78,7 +78,7 @@ const mapX = (axis, t) =>
   axis.scale.left +
   ((t - axis.scale.start) / (axis.scale.end - axis.scale.start)) * (axis.scale.right - axis.scale.left);
 
-/** What a drag that starts here does: handles and frame of the minimap, a new brush, or panning the lanes. */
+/** The action of a drag that starts here: handles and frame of the minimap, a new brush, or panning the lanes. */
 function begin(axis, { x, y }) {
   if (y >= axis.view.map) return { mode: 'pan' };
   const a = mapX(axis, axis.scale.lo);
@@ -120,7 +120,7 @@ function move(axis, drag, place, pointers) {
 const inside = (box, { x, y }, room = 0) =>
   x >= box.x - room && x <= box.x + box.w + room && y >= box.y - room && y <= box.y + box.h + room;
 
-/** Marks before pills before bands: the smallest thing under the pointer is meant. */
+/** Marks before pills before bands: the smallest object under the pointer is meant. */
 function under(axis, place) {
   const mark = axis.hits.marks.filter(hit => inside(hit, place)).sort((a, b) => a.w - b.w)[0];
   if (mark) return { kind: 'mark', hit: mark };

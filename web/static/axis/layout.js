@@ -1,5 +1,5 @@
-/* Which lanes are shown and where. Lanes without a part in the incident fold away, lanes that did the same are drawn as
-   one, and both folds say what they hide. */
+/* Which lanes are shown and where. Lanes without an event of the incident fold away, lanes with the same behaviour are
+   drawn as one, and both folds name what they hide. */
 
 const TELLING = new Set(['no_carrier', 'disabled', 'down', 'late', 'blind', 'silent', 'drain', 'bad']);
 export const MAP = 34;
@@ -30,11 +30,12 @@ function ofJob(lane, job, ends, nodes) {
   return lane.layer !== 'switch' && ends.has(lane.id);
 }
 
-/** What lies above what where several lanes share a row: trouble over what is usual, a speaking band over its kind. */
+/** The stacking order where several lanes share a row: faults above normal states, a labelled band above others of its
+ * kind. */
 const RANK = { idle: 0, busy: 0, job: 1, down: 3 };
 const above = (a, b) => (RANK[a.kind] ?? 2) - (RANK[b.kind] ?? 2) || b.quiet - a.quiet;
 
-/** One lane that stands for several: all their marks, and all their bands, of which the last of a kind speaks. */
+/** One lane for several: all their marks and all their bands, of which only the last of a kind has a label. */
 function merged(fold, members) {
   const last = new Map();
   const bands = members.flatMap(lane => lane.bands.map(band => ({ ...band, quiet: true })));
@@ -57,7 +58,7 @@ function merged(fold, members) {
   };
 }
 
-/** The lanes of a group with those that are alike in place of the first of them; open folds keep a head. */
+/** The lanes of a group, with equal ones replaced at the first of them; open folds keep a head. */
 function folded(shown, folds, { open, alike, free }) {
   const of = new Map(folds.flatMap(fold => fold.lanes.map(lane => [lane, fold])));
   const done = new Set();

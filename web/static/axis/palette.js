@@ -53,7 +53,7 @@ export class Palette {
     return `${weight} ${size}px ${mono ? this.mono : this.sans}`;
   }
 
-  /** Diagonal strokes that read as "not seen" in both themes and without colour. */
+  /** Diagonal strokes that mean "not seen" in both themes and without colour. */
   makeHatch() {
     const tile = document.createElement('canvas');
     tile.width = tile.height = 8;

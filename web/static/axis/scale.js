@@ -1,4 +1,4 @@
-/* Time to pixels and back, the limits of zooming, and ticks at humane steps. Times are seconds after T0. */
+/* Time to pixels and back, the limits of zooming, and ticks at round steps. Times are seconds after T0. */
 
 import { wall } from '../zone.js';
 
@@ -6,7 +6,7 @@ const STEPS = [
   1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5,
   10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000, 31536000,
 ];
-/** Below this the clocks of the sources say nothing any more. */
+/** Below this the clocks of the sources are meaningless. */
 const SHORTEST = 0.0005;
 
 export class Scale {
@@ -75,7 +75,7 @@ export function clock(ms, step) {
   );
 }
 
-/** A lag as the page's own words have it: 3 ms, 35.0 s, 12 min. */
+/** A lag in the page's own format: 3 ms, 35.0 s, 12 min. */
 export function lag(seconds) {
   const size = Math.abs(seconds);
   const sign = seconds < 0 ? '−' : '+';

@@ -1,10 +1,10 @@
-/* Bars that lie: one row a word, as text a screen reader reads, too. Shares of a whole are bars as well: lengths are
+/* Horizontal bars: one row a label, as text for screen readers, too. Shares of a whole are bars as well: lengths are
    compared more easily than angles. */
 
 import { element } from '../lines.js';
 import { brief, MOST_BARS } from './series.js';
 
-/** The rows of a bar chart or of shares: words and their numbers, series by series where there are several. */
+/** The rows of a bar chart or of shares: labels and their numbers, series by series if there are several. */
 function rowsOf({ is, words, series, at, shares }) {
   const places = [...new Set(at)];
   const many = series.length > 1;
@@ -18,7 +18,7 @@ function rowsOf({ is, words, series, at, shares }) {
   return shares ? rows.toSorted((a, b) => b[1] - a[1]) : rows;
 }
 
-/** Draws the bars into a box, and says what is left out. */
+/** Draws the bars into a box, and states what is left out. */
 export function bars(box, drawn) {
   const rows = rowsOf(drawn);
   const sum = rows.reduce((all, [, value]) => all + value, 0) || 1;

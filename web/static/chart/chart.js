@@ -1,4 +1,4 @@
-/* `render`: draws an answer the way its query asks for. */
+/* `render`: draws an answer as its query requests. */
 
 import { element } from '../lines.js';
 import { bars, card } from './bars.js';
@@ -6,7 +6,7 @@ import { Plot } from './plot.js';
 import { drawn } from './series.js';
 import { visible } from '../visible.js';
 
-/** Draws into the box what can be drawn, and gives what has to be said about it. */
+/** Draws into the box what can be drawn, and returns the note about it. */
 export function chart(box, answer) {
   box.replaceChildren();
   box.hidden = true;

@@ -1,4 +1,4 @@
-/* Lines, areas, points and columns over one axis on a canvas, with a reading under the pointer. */
+/* Lines, areas, points and columns over one axis on a canvas, with a readout under the pointer. */
 
 import { visible } from '../visible.js';
 import { clock, Scale } from '../axis/scale.js';
@@ -9,15 +9,15 @@ import { brief, steps } from './series.js';
 const EDGE = { left: 52, right: 14, top: 18, bottom: 34 };
 const HEIGHT = 250;
 const HUES = ['link', 'kernel', 'slurmd', 'switch', 'ctld', 'impact'];
-/** Hues come again with another stroke: series are told apart without colour, too. */
+/** Hues repeat with another stroke: series can be distinguished without colour, too. */
 const DASHES = [[], [5, 3]];
-/** About so many pixels from one label to the next. */
+/** The approximate distance between labels, pixels. */
 const APART = { x: 110, y: 44 };
 
 /** The stroke of the nth series. */
 const look = n => ({ hue: HUES[n % HUES.length], dash: DASHES[Math.floor(n / HUES.length) % DASHES.length] });
 
-/** For each series its points [x, low, high] in order; stacked ones stand on each other. */
+/** For each series its points [x, low, high] in order; stacked ones are on top of each other. */
 function layers({ series, at, stacked, shares }) {
   const places = [...new Set(at)].sort((a, b) => a - b);
   if (!stacked) {
@@ -35,7 +35,7 @@ function layers({ series, at, stacked, shares }) {
   );
 }
 
-/** Ticks of the horizontal axis: places and words. */
+/** Ticks of the horizontal axis: positions and labels. */
 function marks({ is, words, lo, hi }, wide) {
   const most = Math.max(2, Math.floor(wide / APART.x));
   if (is === 'word') {
@@ -68,7 +68,7 @@ export class Plot {
     new ResizeObserver(() => this.draw()).observe(face);
   }
 
-  /** What the axes span: bars and areas stand on zero, and bars need half a place at both ends. */
+  /** The range of the axes: bars and areas start at zero, and bars need half a step at both ends. */
   span() {
     const { bars, filled, stacked, lo, hi, at, is, said } = this.drawn;
     const ends = this.layers.flatMap(points => points.flatMap(([, low, high]) => (stacked ? [low, high] : [high])));
@@ -108,7 +108,7 @@ export class Plot {
     this.layers.forEach((points, n) => this.layer(points, n, one));
   }
 
-  /** Lines and words of both axes. */
+  /** Lines and labels of both axes. */
   ruled(values, wide, log) {
     const { g } = this;
     g.font = `10.5px ${this.colour('sans')}`;
@@ -185,7 +185,7 @@ export class Plot {
     return list;
   }
 
-  /** What all series say at the place that is nearest to the pointer. */
+  /** The values of all series at the point nearest to the pointer. */
   read(event) {
     if (!this.x) return;
     const { at, is, words, series } = this.drawn;

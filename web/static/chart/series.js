@@ -1,12 +1,12 @@
 /* From an answer with `render` to what is drawn: one axis, and series of numbers over it. */
 
-/** More lines than this cannot be told apart; the largest are drawn, and how many there are is said. */
+/** More lines than this cannot be distinguished; the largest are drawn, and a note gives their number. */
 export const MOST_SERIES = 12;
 /** More bars than this cannot be read. */
 export const MOST_BARS = 60;
 const BARS = ['barchart', 'columnchart', 'piechart'];
 const AREAS = ['areachart', 'stackedareachart'];
-/** Kinds that are told as a table only. */
+/** Kinds that are shown as a table only. */
 const UNDRAWN = ['graph', 'ladderchart', 'pivotchart', 'plotly', 'timepivot', 'treemap'];
 
 const wordOf = value => (value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value));
@@ -20,7 +20,7 @@ export function seconds(text) {
   return (sign ? -1 : 1) * (Number(days ?? 0) * 86400 + h * 3600 + m * 60 + s);
 }
 
-/** A number to draw: of a number, of a decimal's text, of a timespan in seconds. null where there is none. */
+/** A number to draw: from a number, a decimal's text, or a timespan in seconds; null if there is none. */
 function amount(value) {
   if (typeof value === 'number') return Number.isFinite(value) ? value : null;
   if (typeof value === 'boolean') return Number(value);
@@ -29,7 +29,7 @@ function amount(value) {
   return Number.isFinite(number) ? number : seconds(value);
 }
 
-/** What the values of the axis are: times (ms), numbers, or words in the order of the rows. */
+/** The values of the axis: times (ms), numbers, or words in the order of the rows. */
 function axisOf(values) {
   const known = values.filter(value => value !== null && value !== '');
   const isTime = value => typeof value === 'string' && /^\d{4}-\d\d-\d\dT/.test(value);
@@ -54,7 +54,7 @@ function unfolded(rows, x, y) {
   });
 }
 
-/** The series by name, each a Map from the axis' place to its number; numbers of one place are added. */
+/** The series by name, each a Map from the axis value to its number; numbers of one value are added. */
 function gathered(rows, at, y, names, columns) {
   const found = new Map();
   rows.forEach((row, n) => {
@@ -90,10 +90,8 @@ function largest(found) {
   return { series, of: all.length };
 }
 
-/**
- * What an answer wants drawn; null if nothing can be. `is`: how the axis is read, `lo` and `hi` its ends, `words` its
- * words, `series` what is drawn over it `of` so many; `note` says in words what is left out.
- */
+/** What an answer's chart draws; null if nothing can be. `is`: how the axis is read, `lo` and `hi` its ends, `words`
+ * its words, `series` what is drawn over it `of` all; `note` states what is left out. */
 export function drawn({ columns, rows, render }) {
   const place = name => columns.findIndex(column => column.name === name);
   const kind = render.visualization;
@@ -145,7 +143,7 @@ export function brief(value) {
   return `${Number((value / unit).toFixed(big < 0.01 ? 6 : digits))}${letter ? ` ${letter}` : ''}`;
 }
 
-/** Ends and steps of a vertical axis at humane numbers, about so many of them. */
+/** Ends and steps of a vertical axis at round numbers, about this many of them. */
 export function steps(low, high, count) {
   const span = high - low || Math.abs(high) || 1;
   const raw = span / count;
