@@ -18,12 +18,12 @@ from collector import event_time
 from collector.exchange import Packed
 from collector.identity.entry import host_of_line, named_in_line
 from collector.json_objects import merged
-from collector.receivers import all_receivers
+from collector.receivers import GROUP, all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
 from collector.senders import Limits
-from parsers import accounts, authority, future, speakers
+from parsers import accounts, authority, extensions, future, speakers
 from parsers.engine import LineParser, prepare
 from parsers.formats.base import JOB_SOURCES
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
@@ -102,7 +102,10 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
                 raise Poison(reason)
             _merge(own, decoded_of.setdefault(limits, Decoded()))
         except Exception as error:  # anything a sender managed to send: set it aside with the reason
-            why = str(error) if isinstance(error, Poison) else f"{type(error).__name__}: {error}"
+            why = str(error) if isinstance(error, Poison) else extensions.described(error)
+            if not isinstance(error, Poison) and (name := extensions.brought_by(GROUP, kind)) is not None:
+                why = f"{name} raised {why}"
+                extensions.warn_once(f"{why} in decode; the batch is set aside", error)
             outcome.poison.append((place, whole(why[:500])))
     frames = []
     for limits, decoded in decoded_of.items():

@@ -248,7 +248,8 @@ class Ingest:
             unread = sum(len(piece) for piece in rest)
             if unread == len(rest.tail) and (digest_of(rest.tail) if rest.tail else None) == old_tail:
                 self._note(item, "unchanged", [])
-                self.report.files[-1].source = (origin.source or "plain") if what.kind == "lines" else what.kind
+                source = origin.source or earlier["source"] or "plain"
+                self.report.files[-1].source = source if what.kind == "lines" else what.kind
                 return
         pieces = _pieces(item, skip)
         entry = FileEntry(

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 import structlog
 
 from collector.connections import Connections
-from collector.receivers import all_receivers
+from collector.receivers import GROUP, all_receivers
 from collector.receivers.base import (
     MAX_BODY,
     MAX_UNPACKED,
@@ -42,6 +42,7 @@ from collector.segment_file import Position
 from collector.senders import Sender, found
 from collector.sequence import StreamKey, read_key
 from collector.spool import Spool, SpoolBroken, SpoolFull
+from parsers import extensions
 
 if TYPE_CHECKING:
     from collector.ledger import Ledger
@@ -54,7 +55,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _TITLES = {
     400: "The request cannot be understood", 401: "A token is needed", 403: "This token is not known", 411: "Length needed",
-    413: "Too large", 415: "Not this kind of content", 429: "Too many requests", 503: "Not ready",
+    413: "Too large", 415: "Not this kind of content", 429: "Too many requests", 500: "Failed", 503: "Not ready",
 }  # fmt: skip
 #: Retry-After for a sender after the disk refused a write, in seconds.
 BROKEN_RETRY_S = 5
@@ -248,6 +249,10 @@ class Intake:
             batch = route.accept(request)
         except RecursionError as error:
             raise Refused(400, "the body is nested too deeply", "Send objects of fewer levels.") from error
+        except (Refused, MemoryError):
+            raise
+        except Exception as error:
+            raise _failed(receiver, error) from error
         if batch.payload is not None and not batch.key:
             batch, scope["faultline.nameless"] = self._named(request, batch)
         if scope.get(LIMITS) is not None and batch.payload is not None:
@@ -324,6 +329,13 @@ class Intake:
         if status == 413:
             document |= {"max_bytes": MAX_BODY, "max_unpacked_bytes": MAX_UNPACKED}
         return Answer(status, json.dumps(document).encode(), "application/problem+json", again)
+
+
+def _failed(receiver: Receiver, error: Exception) -> Refused:
+    """Logs an exception of a route once, and gives the answer, which names the package."""
+    name = extensions.brought_by(GROUP, receiver.kind) or f"receiver {receiver.kind}"
+    extensions.warn_once(f"{name} raised {extensions.described(error)} in accept; nothing was kept", error)
+    return Refused(500, f"{type(error).__name__} in {name}.", "The service's own log has the details.")
 
 
 def _too_large() -> Refused:

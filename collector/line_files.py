@@ -159,6 +159,9 @@ class LineFiles:
             result.lines += counts.lines
             result.events += counts.events
             result.unparsed += counts.unparsed
+            if counts.source is not None and result.source == "plain":
+                result.source = counts.source
+                file.entry = replace(file.entry, source=counts.source)
         whole = counts.lines if counts is not None and not part.last else 0
         file.entry = replace(
             file.entry, consumed=part.consumed, digest=part.digest, events=result.events, unparsed=result.unparsed,

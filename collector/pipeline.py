@@ -491,8 +491,12 @@ class Pipeline:
         bad = {place for outcome in piece.outcomes for place, _ in outcome.poison}
         for outcome in piece.outcomes:
             for place, reason in outcome.poison:
-                step.quarantine.append(self.quarantine.put(piece.records[place], self.spool.id, reason, now))
-                log.error("batch set aside", id=step.quarantine[-1]["id"], reason=reason)
+                row = self.quarantine.put(piece.records[place], self.spool.id, reason, now)
+                step.quarantine.append(row)
+                log.error(
+                    "batch set aside", id=row["id"], kind=row["kind"], peer=row["peer"], reason=reason,
+                    file=str(self.quarantine.path(row["id"])), replay=f"POST /api/v1/quarantine/{row['id']}/replay",
+                )  # fmt: skip
             for period in outcome.blind:
                 moments = {n: None if period[n] is None else moment_of(period[n]) for n in ("start", "end", "received")}
                 step.blind.append({**period, **moments})

@@ -35,7 +35,7 @@ class Quarantine:
             file.write(json.dumps(record.meta, ensure_ascii=False).encode() + b"\n" + payload)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(self.folder / f"{identity}.batch")
+        draft.replace(self.path(identity))
         for folder in (
             self.folder,
             self.folder.parent,
@@ -50,12 +50,16 @@ class Quarantine:
             "set_aside_at": now, "replayed_at": None,
         }  # fmt: skip
 
+    def path(self, identity: str) -> Path:
+        """The file of a batch."""
+        return self.folder / f"{identity}.batch"
+
     def get(self, identity: str) -> tuple[dict[str, Any], bytes] | None:
         """Description and payload; None if there is no batch with that ID."""
         if not identity.replace("-", "").isalnum():
             return None
         try:
-            head, _, payload = (self.folder / f"{identity}.batch").read_bytes().partition(b"\n")
+            head, _, payload = self.path(identity).read_bytes().partition(b"\n")
         except OSError:
             return None
         meta: dict[str, Any] = json.loads(head)
@@ -63,7 +67,7 @@ class Quarantine:
 
     def edition(self, identity: str) -> int:
         """Changes each time that a batch is set aside."""
-        return (self.folder / f"{identity}.batch").stat().st_mtime_ns
+        return self.path(identity).stat().st_mtime_ns
 
     def drop(self, identity: str) -> None:
-        (self.folder / f"{identity}.batch").unlink(missing_ok=True)
+        self.path(identity).unlink(missing_ok=True)

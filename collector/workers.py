@@ -238,6 +238,7 @@ class Counts:
     lines: int
     events: int
     unparsed: int
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -379,7 +380,26 @@ class _Parsers:
 
 def counts_of(rows: pl.DataFrame) -> Counts:
     """The counts of some rows of LOGS."""
-    return Counts(rows.height, int((rows["event"] != "other").sum()), int((rows["format"] == "plain").sum()))
+    events, unparsed = int((rows["event"] != "other").sum()), int((rows["format"] == "plain").sum())
+    return Counts(rows.height, events, unparsed, _package_source(rows))
+
+
+def _package_source(rows: pl.DataFrame) -> str | None:
+    """The most frequent source among rows that formats of installed packages read, if those are most of the rows."""
+    from parsers.formats import installed_names
+
+    if not (names := installed_names()):
+        return None
+    read = rows.filter(pl.col("format").cast(pl.String).is_in(names) & pl.col("source").is_not_null())
+    if 2 * read.height <= rows.height:
+        return None
+    counted = (
+        read.select(pl.col("source").cast(pl.String))
+        .group_by("source")
+        .len()
+        .sort(["len", "source"], descending=[True, False])
+    )
+    return str(counted["source"][0])
 
 
 def _pieces(patterns: tuple[Path, ...]) -> Callable[[Any], tuple[Packed, list[Counts]]]:

@@ -121,7 +121,10 @@ class Local:
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
         from queries import reports
 
-        return reports.render(reports.run(self.store, name, since=since, until=until), form)
+        try:
+            return reports.render(reports.run(self.store, name, since=since, until=until), form)
+        except reports.ReportFailed as error:
+            raise CommandError(str(error)) from error
 
     def run_keys(self) -> list[dict[str, Any]]:
         return self.store.ask(runs.every_name(run_names.named_runs(self.store)))

@@ -239,9 +239,17 @@ class Front:
         elif scope["type"] == "http" and scope["path"] == "/readyz" and (trouble := self.receiving.trouble()):
             await _not_ready(scope, receive, send, trouble)
         elif self.pages is not None:
-            await self.pages(scope, receive, send)
+            await self._pages(self.pages, scope, receive, send)
         elif scope["type"] == "http":
             await _not_ready(scope, receive, send, self.waiting)
+
+    async def _pages(self, pages: App, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Starlette raises again what its handler has answered and logged, and uvicorn would log the traceback again."""
+        try:
+            await pages(scope, receive, send)
+        except Exception as error:
+            if not getattr(error, "is_logged", False):
+                raise
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> ProblemError | None:
         """The refusal for a request from another site's page: such a page may not send lines in any way, nor, through

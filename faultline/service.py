@@ -39,6 +39,7 @@ from faultline.disputes import Disputes
 from faultline.notify_targets import dispatcher_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
+from parsers import extensions
 from parsers.watched import WatchedCatalogue
 from store.door import Door
 from store.errors import StoreError
@@ -363,6 +364,9 @@ def build_app(service: Service) -> Any:
         except reports.ReportError as error:
             status = 404 if name not in reports.all_reports() else 400
             raise ProblemError(status, str(error), do="See /reports for what there is.") from error
+        except reports.ReportFailed as error:
+            extensions.warn_once(str(error), error)
+            raise ProblemError(500, str(error), do="The service's own log has the details.") from error
         kind = {"html": "text/html", "md": "text/markdown", "json": "application/json"}[format]
         # A report is one file with its own style and no script: the pages' policy would block its style.
         policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"

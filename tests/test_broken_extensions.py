@@ -328,3 +328,49 @@ def test_of_two_packages_that_bring_one_name_the_first_is_used_and_no_command_st
     (pattern,) = (line for line in wrong if "beta_patterns.toml" in line)
     assert "patterns twin (beta:patterns) of beta-site" in pattern and "an entry of this id exists already" in pattern
     assert "extension: format twin (beta:formats) of beta-site: the name 'twin' is taken" in found["sources"][1]
+
+
+#: What fails, or is counted, only while it is used.
+USED = """
+from parsers.formats.base import Format, by_line
+from queries.reports import Report
+from store.tables import RUNS
+
+def build(reader):
+    return [RUNS.c.exitcode]
+
+EXITS = Report("exits", "Exits", "Exits.", build)
+ODD = Report("odd", "Odd", "No sections.", lambda reader: ["text"])
+
+def door(text, origin):
+    return {"format": "door", "source": "rdc", "message": text} if text.startswith("@") else None
+
+DOOR = Format("door", "a door", "^@", by_line(door))
+"""
+USED_POINTS = {"reports": {"exits": "harbour:EXITS", "odd": "harbour:ODD"}, "formats": {"door": "harbour:DOOR"}}
+
+
+def test_a_report_that_raises_is_named_with_its_line_and_the_columns_that_there_are(package: Install) -> None:
+    asked = {name: ["report", name, "--data", "data"] for name in ("exits", "odd")}
+    found, logged = commands(package(USED, USED_POINTS), {"ingest": ["ingest", "harbour.py", "--data", "data"]} | asked)
+    assert [code for code, _ in found.values()] == [0, 2, 2]
+    (line,) = (line for line in logged.splitlines() if "report exits" in line)
+    number = 1 + USED.splitlines().index("    return [RUNS.c.exitcode]")
+    assert line.startswith(
+        "faultline: report exits (harbour:EXITS) of harbour-site raised AttributeError: "
+        "model.runs has no column 'exitcode'; there is run_key, cluster, job_id, "
+    )
+    assert line.endswith(f"(harbour.py line {number})")
+    assert "report odd (harbour:ODD) of harbour-site raised TypeError: is of type str, not Section" in logged
+
+
+def test_ingest_counts_a_file_under_the_source_that_a_packages_format_gives_its_lines(
+    package: Install, tmp_path: Path
+) -> None:
+    for name, lines in (("door.log", "@1\n@2\nother\n"), ("other.log", "@1\none\ntwo\n")):
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    again = ["ingest", "door.log", "other.log", "--data", "data"]
+    found, _ = commands(package(USED, USED_POINTS), {"first": again, "again": again})
+    for code, printed in found.values():
+        counts = {cells[0]: cells[1] for line in printed.splitlines() if len(cells := line.split()) > 2}
+        assert code == 0 and (counts["rdc"], counts["plain"]) == ("1", "1"), printed

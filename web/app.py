@@ -135,10 +135,12 @@ def handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
-        log.exception(
-            "a request failed", method=request.method, path=visible(request.url.path, lines=False), exc_info=error
-        )
-        detail = f"{type(error).__name__} while answering."
+        page = rooms.package_of(request.scope.get("endpoint"))
+        named = {"page": page} if page else {}
+        path = visible(request.url.path, lines=False)
+        log.exception("a request failed", method=request.method, path=path, **named, exc_info=error)
+        error.is_logged = True  # type: ignore[attr-defined]  # whoever serves this application need not log it again
+        detail = f"{type(error).__name__} while answering" + (f", in {page}." if page else ".")
         return answer(request, ProblemError(500, detail, do="The service's own log has the details."))
 
 

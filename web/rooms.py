@@ -52,6 +52,16 @@ def _check(page: Page) -> None:
         raise ValueError(f"templates {page.templates}: no such folder")
 
 
+def package_of(endpoint: object) -> str | None:
+    """The extension whose page has this route function, as messages call it; None for built-in routes."""
+    for page in all_pages():
+        if page.router is not None and any(
+            getattr(route, "endpoint", None) is endpoint for route in page.router.routes
+        ):
+            return extensions.brought_by(GROUP, page.name)
+    return None
+
+
 def names() -> tuple[str, ...]:
     """The names of the pages in the top bar, as in their addresses."""
     return tuple(page.name for page in all_pages())

@@ -26,6 +26,7 @@ from parsers.formats import (
 )
 from parsers.formats.base import Format
 from parsers.formats.registry import all_formats as all_formats
+from parsers.formats.registry import installed_names as installed_names
 from parsers.formats.registry import register
 
 BUILT_IN: tuple[Format, ...] = (

@@ -12,6 +12,8 @@ from parsers import extensions
 from parsers.formats.base import Format
 from parsers.formats.guarded import guarded
 
+GROUP = "faultline.formats"
+
 _built_in: tuple[Format, ...] = ()
 
 
@@ -32,5 +34,10 @@ def all_formats() -> tuple[Format, ...]:
         extensions.claim(extension, (form.name,), {*found, *(one.name for one in _built_in)})
         found[form.name] = form
 
-    extensions.load("faultline.formats", admit)
+    extensions.load(GROUP, admit)
     return (*found.values(), *_built_in)
+
+
+def installed_names() -> frozenset[str]:
+    """The names of the formats of installed packages."""
+    return frozenset(one.name for one in all_formats() if extensions.brought_by(GROUP, one.name))

@@ -19,6 +19,7 @@ from queries.reports.as_html import html
 from queries.reports.as_json import json_text
 from queries.reports.as_markdown import markdown
 from queries.reports.failure_patterns import REPORT as FAILURE_PATTERNS
+from queries.reports.failures import ReportFailed, failure
 from queries.reports.model import Column, Document, Figure, Section, Span, Table, Timeline, as_utc
 from queries.reports.reader import Reader
 from queries.reports.repairs import REPORT as REPAIRS
@@ -55,14 +56,25 @@ def listing() -> list[dict[str, str]]:
 
 
 def run(store: Door, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Document:
-    """Builds a report. Runs and incidents count if they ended at or after ``since`` and before ``until``."""
+    """Builds a report. Runs and incidents count if they ended at or after ``since`` and before ``until``.
+
+    Raises ``ReportError`` for an unknown name or a wrong period, and ``ReportFailed`` if a package's report raises.
+    """
     report = all_reports().get(name)
     if report is None:
         raise ReportError(f"no report {name!r}; there are: {', '.join(sorted(all_reports()))}")
     start, end = as_utc(since), as_utc(until)
     if start is not None and end is not None and start >= end:
         raise ReportError(f"--since {start} is not before --until {end}")
-    sections = tuple(report.build(Reader(store, start, end)))
+    called = extensions.brought_by(GROUP, name)
+    reader = Reader(store, start, end, called or f"report {name}")
+    if called is None:
+        sections = tuple(report.build(reader))
+    else:
+        try:
+            sections = tuple(extensions.expect(section, Section) for section in report.build(reader))
+        except Exception as error:
+            raise failure(called, report, error) from error
     return Document(report.name, report.title, report.description, start, end, sections)
 
 
@@ -81,6 +93,7 @@ __all__ = [
     "Reader",
     "Report",
     "ReportError",
+    "ReportFailed",
     "Section",
     "Span",
     "Table",

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """A store and the period that a report is about (naive UTC; None is no bound)."""
+    """A store and the period that a report is about (naive UTC; None is no bound); ``report`` names the report in messages."""
 
-    def __init__(self, store: Door, since: datetime | None, until: datetime | None) -> None:
+    def __init__(self, store: Door, since: datetime | None, until: datetime | None, report: str = "a report") -> None:
         self.store = store
+        self._report = report
         self.since = since
         self.until = until
         found = store.ask(ended.CLUSTERS)
@@ -61,6 +62,6 @@ class Reader:
         there = {key: None for row in rows for key in row}
         if absent := [key for key in keys if rows and key not in there]:
             extensions.warn_once(
-                f"table {title!r} of a report: column {', '.join(map(repr, absent))} is in no row; there is {', '.join(there)}"
+                f"{self._report}: table {title!r}: column {', '.join(map(repr, absent))} is in no row; there is {', '.join(there)}"
             )
         return Table(title, (*cluster, *columns), [{key: row.get(key) for key in keys} for row in rows], **more)

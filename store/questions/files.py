@@ -13,5 +13,5 @@ def read_files(kind: str | None = None) -> Select[Any]:
     """Files of a ``kind``, or all: ``path``, ``cluster``, and how far each was read (``consumed`` bytes, their
     ``digest``, ``lines`` and the unterminated ``tail``)."""
     file = FILES.c
-    found = select(file.path, file.cluster, file.consumed, file.digest, file.lines, file.tail)
+    found = select(file.path, file.cluster, file.source, file.consumed, file.digest, file.lines, file.tail)
     return found if kind is None else found.where(file.kind == kind)

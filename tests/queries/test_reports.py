@@ -340,7 +340,7 @@ def test_a_column_that_is_in_no_row_is_named_with_those_that_are(
     monkeypatch.setattr(extensions, "_warned", {})
     shown = reports.Reader(empty, None, None).table("By host", [reports.Column(key, key) for key in columns], found)
     assert [column.key for column in shown.columns] == list(columns)
-    says = f"table 'By host' of a report: column {absent} is in no row; there is host, runs"
+    says = f"a report: table 'By host': column {absent} is in no row; there is host, runs"
     assert extensions.problems() == ([says] if absent else [])
 
 
