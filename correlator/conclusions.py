@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from correlator.clocks import clocks
-from correlator.evidence.exposure import Look
+from correlator.evidence.exposure import Seen
 from correlator.evidence.weigh import BaseRates
 from correlator.gather import events as event_rows
 from correlator.gather.standing import Controllers, Disowned
@@ -55,8 +55,9 @@ class Conclusions:
     logged_timeout: float = 0.0
     #: How many incidents that end runs have their root on each node.
     roots: Roots = field(default_factory=Roots)
-    #: Comparisons with other runs that a cause reached, and the effect from which on their outcome is not known yet.
-    looks: list[Look] = field(default_factory=list)
+    #: Comparisons with other runs that a cause reached or that had a host, and the effect from which on the outcome of the
+    #: former is not known yet.
+    looks: list[Seen] = field(default_factory=list)
     uncovered: float | None = None
     #: The events that were read, with their columns.
     lines: event_rows.Lines | None = None

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from operator import attrgetter
+from typing import Protocol
 
 from correlator.edges.scopes import ONE_NODE, REACH
 from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
@@ -83,7 +84,19 @@ class Look:
         return (run.key, run.nodes, max(run.start, self.since), (run.end, run.state) if early else None)
 
 
-def other_now(looks: Sequence[Look], before: Iterable[Run], after: Iterable[Run], border: float) -> float:
+class Seen(Protocol):
+    """A comparison with runs for an effect ``at``; ``sees`` returns the properties of a run that count in it."""
+
+    @property
+    def at(self) -> float: ...
+
+    @property
+    def unlogged(self) -> frozenset[str]: ...
+
+    def sees(self, run: Run | None) -> tuple[object, ...]: ...
+
+
+def other_now(looks: Sequence[Seen], before: Iterable[Run], after: Iterable[Run], border: float) -> float:
     """The earliest effect before ``border`` that must be compared again, because runs changed from ``before`` to
     ``after``.
 
@@ -106,7 +119,12 @@ def _what(run: Run | None, late: float) -> tuple[object, ...]:
     """The properties of a run that may count; an end after ``late`` does not."""
     if run is None:
         return ()
-    return (run.nodes, run.start, (run.end, run.state) if run.end is not None and run.end <= late else None)
+    return (
+        run.nodes,
+        run.start,
+        run.row.get("user"),
+        (run.end, run.state) if run.end is not None and run.end <= late else None,
+    )
 
 
 def factor_of(edge: Edge, hit: int, survived: int) -> float:
@@ -131,7 +149,7 @@ class Exposed:
         window: Callable[[Edge, Fact], tuple[float, float, bool]],
     ) -> None:
         self.world, self.holds, self.window = world, holds, window
-        self.looks: list[Look] = []
+        self.looks: list[Seen] = []
         #: The earliest effect for which the data do not yet show what became of the other runs; None if there is none.
         self.uncovered: float | None = None
         self._edges: dict[str, list[Edge]] = defaultdict(list)

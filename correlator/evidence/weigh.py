@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from correlator.edges.conditions.common import conditions, derived_values, name_of
 from correlator.edges.scopes import HOSTS_OF, scopes
@@ -120,10 +120,11 @@ class Weigher:
         self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
         self.exposed = Exposed(world, edges, self.holds, self._window)
 
-    def evidence(self, effect: Fact) -> Evidence:
+    def evidence(self, effect: Fact, without: Collection[int] = ()) -> Evidence:
+        """All chains into an effect, as if the facts of which the id() is in ``without`` were not there."""
         found = Evidence(effect)
         seen: set[int] = set()
-        self._walk(effect, (), found, seen)
+        self._walk(effect, (), found, seen, without)
         found.chains.sort(key=lambda c: (-c.weight, c.root.key))
         return found
 
@@ -134,15 +135,19 @@ class Weigher:
             self._blocked[id(fact)] = hops[0] if hops else None
         return self._blocked[id(fact)]
 
-    def _walk(self, effect: Fact, below: tuple[Hop, ...], found: Evidence, seen: set[int]) -> bool:
+    def _walk(
+        self, effect: Fact, below: tuple[Hop, ...], found: Evidence, seen: set[int], without: Collection[int]
+    ) -> bool:
         hops, rejections = self.into(effect)
+        if without:
+            hops = [hop for hop in hops if id(hop.cause) not in without]
         found.rejections += [r for r in rejections if r not in found.rejections]
         if len(below) >= MAX_DEPTH or id(effect) in seen:
             return False
         explained = False
         for hop in hops:
             path = (hop, *below)
-            deeper = self._walk(hop.cause, path, found, seen | {id(effect)})
+            deeper = self._walk(hop.cause, path, found, seen | {id(effect)}, without)
             if not deeper:
                 found.chains.append(Chain(hop.cause, path, weight_of(path)))
             explained = True

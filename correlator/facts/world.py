@@ -39,6 +39,7 @@ class World:
     ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
     ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
+    ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
     ``believed``: the controllers, if determined from more than these events.
     ``declared``: all kinds of facts, by name.
     ``left_out``: sentences that name the detectors that failed in this pass.
@@ -62,6 +63,8 @@ class World:
     booted: list[tuple[float, str]] = field(default_factory=list)
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
+    earlier_runs: Sequence[Run] = ()
+    runs_since: float = float("-inf")
     inventory: Inventory | None = None
     believed: Controllers | None = None
     declared: Mapping[str, Kind[Any]] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Incident:
     @property
     def confidence(self) -> float:
         at_most = self.unproven.at_most if self.unproven else 1.0
-        return max((v.confidence for v in self.verdicts), default=min(0.9, at_most))
+        return min(at_most, max((v.confidence for v in self.verdicts), default=0.9))
 
     @property
     def times(self) -> int:

@@ -21,7 +21,7 @@ from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors
 from correlator.model.nouns import Fact, Hop, Run
-from correlator.verdicts.kernel_words import unproven
+from correlator.verdicts.kernel_words import Limits
 from correlator.verdicts.verdict import Verdict
 
 #: An incident's id is a hash of what its root is, with this many bytes: two of a million incidents collide with p =
@@ -52,10 +52,12 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
         _join_repeats(complaints, incident, taken)
     incidents += _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
     _slowed(world, weigher, incidents)
+    limits = Limits(world, weigher.exposed.looks)
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
         incident.hops = _unique(incident.hops)
-        incident.unproven = unproven(world, incident.root, incident.hops)
+        judged = [v.run for v in incident.verdicts]
+        incident.unproven = limits.of_cause(incident.root, incident.hops, judged, incident.root.start)
     incidents.sort(key=lambda i: (i.start, i.id))
     return incidents
 

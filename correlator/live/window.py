@@ -187,6 +187,7 @@ class Window:
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
         world.reporting_hosts |= self.change.reporting_hosts
+        world.earlier_runs, world.runs_since = others, self.since
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
         if (seen := self._seen(world, former)) is None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from correlator.edges.conditions.common import killed_at_once
 from correlator.evidence.calibration import SUREST, calibrated
-from correlator.evidence.chains import Chain, Rejection
+from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs, weight_of
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
@@ -26,7 +27,7 @@ from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import ROOT_OR_SLURMD_SURE, deliberate, given_up, may_not_have_been_launched
-from correlator.verdicts.kernel_words import unproven
+from correlator.verdicts.kernel_words import Claims, Limits
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 
@@ -42,22 +43,85 @@ CANCELLED = 0.5  # somebody or something ended it, and no line tells who
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
     """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
-    verdicts = [_judge_one(world, weigher, end) for end in ends]
+    limits = Limits(world, weigher.exposed.looks)
+    verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
     if world.het_components:
         taken_along(world, verdicts)
     if not raw:
         for verdict in verdicts:
-            verdict.confidence = min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
+            verdict.confidence = _sure(verdict)
     return verdicts
 
 
-def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
-    run = world.run[end.run or ""]
+def _sure(verdict: Verdict) -> float:
+    return min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
+
+
+def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Verdict:
+    """The verdict on one end of a run.
+
+    Lines that any user can write count only against explanations that are less sure than such lines can be. Against others, the
+    verdict is the one without these lines.
+    """
     found = weigher.evidence(end)
+    verdict = _explained(world, weigher, limits, end, found)
+    claims = limits.of_end(end, verdict.run, found.chains)
+    _doubt_own(verdict, claims)
+    for at_most in sorted({claim.at_most for claim in claims.of.values()}):
+        without = {name for name, claim in claims.of.items() if claim.at_most <= at_most}
+        plain = _without(end, without)
+        rest = _explained(world, weigher, limits, plain, weigher.evidence(end, without))
+        _doubt_own(rest, claims)
+        if _stands(rest, verdict, claims, without, at_most):
+            lesser = (claim for claim in claims.of.values() if claim.at_most <= at_most)
+            rest.end = end
+            rest.doubts += sorted({claim.outweighed for claim in lesser})
+            # People see it among the rivals.
+            rest.others += [chain for chain in found.chains if id(chain.root) in without]
+            verdict = rest
+    return verdict
+
+
+def _without(end: Fact, left_out: Collection[int]) -> Fact:
+    """The end of a run without the facts and events of which the id() is in ``left_out``."""
+    kept = {name: [x for x in end.attrs[name] if id(x) not in left_out] for name in ("memory", "blamed_code")}
+    return replace(end, attrs={**end.attrs, **kept})
+
+
+def _doubt_own(verdict: Verdict, claims: Claims) -> None:
+    """Limits a verdict that rests only on unproven lines and has no chain (memory, Xids blamed on the program)."""
+    if verdict.chain is None and _rests_on(verdict, claims.events):
+        wanting = max(claims.events[event.id] for event in verdict.own)
+        verdict.at_most = min(verdict.at_most, wanting.at_most)
+        verdict.doubts.append(wanting.doubt)
+
+
+def _rests_on(verdict: Verdict, events: Collection[str]) -> bool:
+    return bool(verdict.own) and all(event.id in events for event in verdict.own)
+
+
+def _stands(rest: Verdict, verdict: Verdict, claims: Claims, left_out: Collection[int], at_most: float) -> bool:
+    """Whether ``rest``, the verdict without the claims that are limited to ``at_most``, replaces ``verdict``, the one with them.
+
+    How a run ended is no explanation: where ``verdict`` rests on the claims and ``rest`` explains nothing, ``verdict`` stays.
+    """
+    if (rest.category, rest.root, _sure(rest)) == (verdict.category, verdict.root, _sure(verdict)):
+        return False
+    if _sure(rest) < at_most:
+        return False
+    if not (verdict.root is not None and id(verdict.root) in left_out) and not _rests_on(verdict, claims.events):
+        return True
+    return rest.explained or (verdict.chain is None and rest.category == verdict.category)
+
+
+def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found: Evidence) -> Verdict:
+    """The verdict on one end by the evidence ``found``, whoever can have written its lines."""
+    run = world.run[end.run or ""]
     verdict = Verdict(run, end, "unknown", 0.0, rejections=found.rejections)
     asked = deliberate(world, run, end, found.chains)
     if asked is not None:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = asked
+        verdict.explained = end.kind != RUN_TIMEOUT.name
         return verdict
     own = _own_explanation(world, run, end)
     chains_in_logs = [c for c in found.chains if not before_all_logs(weigher, c.root)]
@@ -66,6 +130,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
+        verdict.explained = own.explains
         verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
         if end.kind == RUN_NODE_FAIL.name and not end.events:
             verdict.at_most = UNLOGGED_SURE  # somebody may have set it DOWN
@@ -97,8 +162,11 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
-    verdict.category = cause_of(best.root).category
+    verdict.category, verdict.explained = cause_of(best.root).category, True
     verdict.confidence = min(SUREST, same_root)
+    if wanting := limits.of_cause(best.root, best.hops, (run,), end.start):
+        verdict.at_most = wanting.at_most
+        verdict.doubts.append(wanting.doubt)
     _doubt_root(world, verdict, best.root)
     return verdict
 
@@ -107,9 +175,6 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Says what nobody told about a cause, and how sure one can be without it at most."""
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
-    if wanting := unproven(world, root, verdict.chain.hops if verdict.chain else ()):
-        verdict.at_most = min(verdict.at_most, wanting.at_most)
-        verdict.doubts.append(wanting.doubt)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
@@ -150,22 +215,22 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
 def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
     """Says what is not known of nodes that fell silent."""
     if root.attrs.get("unsaid"):
-        verdict.at_most = UNLOGGED_SURE
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         verdict.doubts.append(
             "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
         )
     if is_unreported(root):
-        verdict.at_most = UNLOGGED_SURE
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         verdict.doubts.append(
             f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
         )
     silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
     if silent and all(world.unlogged(host) for host in silent):
-        verdict.at_most = UNLOGGED_SURE
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
         verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
     if root.kind == NODE_DOWN.name and _lived(world, root):
-        verdict.at_most = UNLOGGED_SURE
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         verdict.doubts.append(
             f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
         )
@@ -328,13 +393,14 @@ def _same_cause(one: Fact, other: Fact) -> bool:
 @dataclass(frozen=True)
 class Own:
     """What the run itself says. ``weight``, and with what nothing tells of the ``leak``, competes with chains; ``sure`` is how
-    often such words are right alone."""
+    often such words are right alone; ``explains``: they tell why it ended, not only how."""
 
     category: str
     weight: float
     reason: str
     events: list[Event]
     sure: float
+    explains: bool = False
 
     @property
     def leak(self) -> float:
@@ -345,7 +411,7 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     """What the run itself says against any infrastructure cause."""
     if end.kind == RUN_CANCELLED.name and (lines := given_up(world, run)):
         reason = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
-        return Own("infra.node", LEAK, reason, lines[:5], 0.6)
+        return Own("infra.node", LEAK, reason, lines[:5], 0.6, explains=True)
     if end.kind == RUN_NODE_FAIL.name:
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
     asked = [e for e in end.events if _ASKED.search(e.message)]
@@ -353,7 +419,7 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         unlogged = may_not_have_been_launched(world, run)
         also = ", or a slurmd that could not launch it and whose log was not collected" if unlogged else ""
         reason = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
-        return Own("user.cancel", OWN_EXIT, reason, asked[:5], ROOT_OR_SLURMD_SURE if unlogged else 0.9)
+        return Own("user.cancel", OWN_EXIT, reason, asked[:5], ROOT_OR_SLURMD_SURE if unlogged else 0.9, explains=True)
     if end.kind == RUN_REQUEUED.name:
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == RUN_CANCELLED.name:
@@ -362,7 +428,8 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs["words"]
     if words["own"] and not _peers_first(words):
-        return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
+        reason = f"its own output says: {_short(words['own'])}"
+        return Own("app.error", OWN_WORDS, reason, words["own"][:5], 0.97, explains=True)
     launch: list[Event] = end.attrs["launch"]
     if launch:
         reason = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
@@ -371,7 +438,7 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     if faults:
         code = faults[0].attrs.get("code")
         reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
-        return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95)
+        return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95, explains=True)
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
         if words[kind] and not _peers_before(words, kind):
             reason = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"

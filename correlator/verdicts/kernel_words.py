@@ -2,21 +2,31 @@
 
 What no user writes takes the doubt away: the word of slurmctld or of a switch, another host's, telemetry of the same device. A
 run's own output does not: who forges a kernel's line may well own the run that it clears.
+
+Where jobs of other users ran on the host when a line was written, each of those users can have written it. Then a line that is
+known by its name only is worth no more than one that the kernel's ring lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from correlator.evidence.chains import Chain
+from correlator.evidence.exposure import Seen
+from correlator.evidence.presence import Presence, users_there
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
-from correlator.gather.kernel_lines import BARE, ODD, STAMPED, UNCONFIRMED
+from correlator.gather.kernel_lines import BARE, NAME, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
-from correlator.model.nouns import Event, Fact, Hop
+from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Unproven
 
 #: At most so sure, by what is known of the lines; the surest of them counts.
 SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5}
+#: The same of lines by name only, where others can have written them.
+SHARED_SURE = 0.5
 #: Telemetry's samples and the kernel's lines of one fault lie so near (seconds).
 SEEN_S = 60.0
 _WHY = {
@@ -25,23 +35,131 @@ _WHY = {
     UNCONFIRMED: "the kernel's own buffer of that time was collected and does not hold them",
     ODD: "their uptime fits no boot that earlier lines of this kernel show: a forger, or a clock that was set",
 }
+_OTHERS = "; others' jobs ran there then, each could have written them"
 
 
-def unproven(world: World, root: Fact, hops: Iterable[Hop]) -> Unproven | None:
-    """What is wanting of the evidence of a root cause, with the steps from it; None where nothing is."""
-    reported = {world.kernel_standing.get(e.id) for e in root.events}
-    if not reported or None in reported or len({e.host for e in root.events}) > 1:
-        return None
-    if any(_confirms(world, event) for fact in _between(hops) for event in fact.events) or _measured(world, root):
-        return None
-    how = max((one for one in reported if one is not None), key=lambda one: (SURE.get(one, 0.0), one))
-    places = sorted({e.file for e in root.events if e.file}) or ["a log"]
-    where = places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
-    return Unproven(
-        SURE.get(how, 0.0),
-        f"Only lines in {where}, where anybody on {root.host} can write, tell of the cause; {_WHY.get(how, how)}. "
-        "The node's journalctl -k or dmesg shows whether its kernel wrote them",
-    )
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of one host that all lack proof.
+
+    ``named`` and ``by_facility``: what speaks against the surest line that is known by its name only, or by its facility.
+    ``named_at``: the time of the first line that is known by its name only. Each is None if there is no such line.
+    """
+
+    host: str | None
+    place: str
+    named: str | None
+    named_at: float | None
+    by_facility: str | None
+
+
+class Claims(NamedTuple):
+    """Explanations of the end of one run that rest on unproven lines only.
+
+    ``of`` maps the id() of each such fact or event to its limit; ``events`` maps the ids of all their events to it.
+    """
+
+    of: Mapping[int, Unproven]
+    events: Mapping[str, Unproven]
+
+
+NO_CLAIMS = Claims({}, {})
+
+
+class Limits:
+    """The limits of unproven causes in one world.
+
+    ``looks`` receives each question about who ran on a host. A tick judges anew if later rows change the answer.
+    """
+
+    def __init__(self, world: World, looks: list[Seen]) -> None:
+        self.world, self._looks = world, looks
+        self._known: dict[int, tuple[Fact, _Lines | None]] = {}
+        self._asked: set[Presence] = set()
+
+    def of_cause(self, root: Fact, hops: Iterable[Hop], runs: Collection[Run], at: float) -> Unproven | None:
+        """The limit of a root cause with the steps from it, for some runs; None if it is proven.
+
+        ``at``: the time of the effect that it explains.
+        """
+        if not self.world.kernel_standing:
+            return None
+        if id(root) not in self._known:
+            self._known[id(root)] = root, self._unproven(root.events)
+        lines = self._known[id(root)][1]
+        if lines is None or _measured(self.world, root):
+            return None
+        if any(_confirms(self.world, event) for fact in _between(hops) for event in fact.events):
+            return None
+        return self._limit(lines, runs, at)
+
+    def of_end(self, end: Fact, run: Run, chains: Iterable[Chain]) -> Claims:
+        """Unproven explanations of the end of a run: roots of ``chains`` and the facts below them, as far as all of them are
+        unproven; kills for lack of memory; Xids that are blamed on the program."""
+        if not self.world.kernel_standing:
+            return NO_CLAIMS
+        found: dict[int, Unproven] = {}
+        events: dict[str, Unproven] = {}
+        proven: set[int] = set()
+        facts: dict[int, Fact] = {}
+        for chain in chains:
+            for place, hop in enumerate(chain.hops):
+                if (wanting := self.of_cause(hop.cause, chain.hops[place:], (run,), end.start)) is None:
+                    proven.add(id(hop.cause))
+                    break
+                found[id(hop.cause)], facts[id(hop.cause)] = wanting, hop.cause
+        for fact in end.attrs.get("blamed_code", ()):
+            if wanting := self.of_cause(fact, (), (run,), end.start):
+                found[id(fact)], facts[id(fact)] = wanting, fact
+        memory = end.attrs.get("memory", ())
+        if all(isinstance(what, Event) for what in memory) and (lines := self._unproven(memory)):
+            wanting = self._limit(lines, (run,), end.start)
+            found |= {id(event): wanting for event in memory}
+            events |= {event.id: wanting for event in memory}
+        found = {name: wanting for name, wanting in found.items() if name not in proven}
+        events |= {event.id: found[name] for name, fact in facts.items() if name in found for event in fact.events}
+        return Claims(found, events)
+
+    def _unproven(self, events: Collection[Event]) -> _Lines | None:
+        """None if any of these events is proven, or if they are of several hosts."""
+        standing = self.world.kernel_standing
+        if not events or any(e.id not in standing for e in events) or len({e.host for e in events}) > 1:
+            return None
+        named = [e for e in events if e.known_by == NAME]
+        places = sorted({e.file for e in events if e.file}) or ["a log"]
+        return _Lines(
+            next(iter(events)).host,
+            places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more",
+            _surest(standing[e.id] for e in named),
+            min((e.time for e in named), default=None),
+            _surest(standing[e.id] for e in events if e.known_by != NAME),
+        )
+
+    def _limit(self, lines: _Lines, runs: Collection[Run], at: float) -> Unproven:
+        found = []
+        if lines.by_facility is not None:
+            found.append((SURE.get(lines.by_facility, 0.0), lines.by_facility, ""))
+        if lines.named is not None:
+            sure = SURE.get(lines.named, 0.0)
+            crowded = sure >= SHARED_SURE and self._crowded(lines, runs, at)
+            found.append((min(sure, SHARED_SURE) if crowded else sure, lines.named, _OTHERS if crowded else ""))
+        at_most, how, others = max(found)
+        return Unproven(at_most, lines.place, lines.host, f"{_WHY.get(how, how)}{others}")
+
+    def _crowded(self, lines: _Lines, runs: Collection[Run], at: float) -> bool:
+        """Whether a user other than those of ``runs``, or more than one user, had runs on the host at the first line."""
+        if lines.host is None or lines.named_at is None:
+            return False
+        look = Presence(at, lines.host, lines.named_at)
+        if look not in self._asked:
+            self._asked.add(look)
+            self._looks.append(look)
+        there = users_there(self.world, lines.host, lines.named_at)
+        return bool(there) and len(there.union(user for run in runs if (user := run.row.get("user")))) > 1
+
+
+def _surest(standing: Iterable[str]) -> str | None:
+    return max(standing, key=lambda how: (SURE.get(how, 0.0), how), default=None)
 
 
 def _between(hops: Iterable[Hop]) -> list[Fact]:

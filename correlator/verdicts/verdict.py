@@ -12,11 +12,31 @@ from correlator.model.nouns import Event, Fact, Run
 class Unproven(NamedTuple):
     """What is missing in the evidence of a cause.
 
-    ``at_most`` is the highest confidence; ``doubt`` says why, for people.
+    ``at_most`` is the highest confidence. The lines are in ``place``; ``host`` is the host that they claim to be from.
+    ``why`` says what speaks against them, for people.
     """
 
     at_most: float
-    doubt: str
+    place: str
+    host: str | None
+    why: str
+
+    @property
+    def doubt(self) -> str:
+        """The doubt in a verdict that rests on the cause."""
+        return f"Only lines in {self.place}, where anybody on {self.host} can write, tell of the cause; {self.why}. {self._check}"
+
+    @property
+    def outweighed(self) -> str:
+        """The doubt in a verdict that another explanation carries."""
+        return (
+            f"Lines in {self.place}, where anybody on {self.host} can write, tell of another cause; {self.why}. "
+            f"They count for nothing against an explanation that is as sure. {self._check}"
+        )
+
+    @property
+    def _check(self) -> str:
+        return "The node's journalctl -k or dmesg shows whether its kernel wrote them"
 
 
 @dataclass
@@ -24,7 +44,7 @@ class Verdict:
     """``category`` and, for infrastructure, the chain and its root.
 
     ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
-    run's nodes.
+    run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit).
     """
 
     run: Run
@@ -38,6 +58,7 @@ class Verdict:
     reason: str = ""
     doubts: list[str] = field(default_factory=list)
     at_most: float = 1.0
+    explained: bool = False
 
     @property
     def root(self) -> Fact | None:

@@ -6,6 +6,7 @@ that.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from correlator.gather import kernel_lines
 from correlator.live.ticker import Ticker
 from store import open_store
 from tests.correlator.attacked import _TREE
+from tests.correlator.rows import answer
 from tests.line_parser import line_parser
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
@@ -53,7 +55,7 @@ class Case(NamedTuple):
     """``files``: what is added to the small cluster; ``at_most``: the confidence that a GPU is blamed with, None if
     none is.
 
-    ``doubt``: the doubt in the verdict.
+    ``doubt``: the doubt in the verdict. All jobs on gx02 are erin's.
     """
 
     files: dict[str, str]
@@ -101,11 +103,35 @@ CASES = {
 }  # fmt: skip
 
 
-def concluded(files: dict[str, str], live: bool = False) -> dict[str, Any]:
-    """The conclusions about the small cluster with these files; ``live``: line by line, with a tick after each."""
+SACCT = "accounting/sacct.txt"
+#: On gx02 run erin's job 45 and, in the same minutes, job 42 of bob, of erin as well, or of an unknown user.
+SHARED, HERS, UNKNOWN = (
+    {SACCT: _TREE[SACCT].replace("|bob|1002|", user)} for user in ("|bob|1002|", "|erin|1005|", "|||")
+)
+
+
+def bobs_job(start: str, end: str) -> dict[str, str]:
+    """Job 42 at another time."""
+    row = "42|42|bob|1002|train|FAILED|1:0|2026-02-28T09:59:00|2026-02-28T{}|2026-02-28T{}|"
+    before = row.format("10:00:00", "10:20:00")
+    assert before in _TREE[SACCT]
+    other = _TREE["controller/slurmctld.log"].replace(
+        "[2026-02-28T10:00:00.002] sched: Allocate JobId=42 ",
+        f"[2026-02-28T{start}.002] sched: Allocate JobId=42 ",
+    )
+    lines = sorted(other.splitlines(keepends=True))
+    return {SACCT: _TREE[SACCT].replace(before, row.format(start, end)), "controller/slurmctld.log": "".join(lines)}
+
+
+def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> dict[str, Any]:
+    """The conclusions about the small cluster, with the files of ``tree`` in place of its own and these lines added.
+
+    ``live``: line by line, with a tick after each; the last tick must say what a full pass says.
+    """
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
-        for name, text in {**_TREE, **({} if live else {n: _TREE.get(n, "") + t for n, t in files.items()})}.items():
+        known = {**_TREE, **tree}
+        for name, text in {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
         reader = Ingest(store, parser=line_parser())
@@ -116,11 +142,15 @@ def concluded(files: dict[str, str], live: bool = False) -> dict[str, Any]:
         ticker = Ticker(store)
         ticker.tick()
         for name, text in files.items():
-            for line in text.splitlines(keepends=True):
+            # The habit of an hour before comes at once.
+            for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
                 with (root / name).open("a", encoding="utf-8") as file:
                     file.write(line)
                 reader.run([root])
                 ticker.tick()
+        ticked = answer(store)
+        correlate(store)
+        assert ticked == answer(store), "a tick says what a full pass says"
         return result(store)
 
 
@@ -146,6 +176,151 @@ def test_what_a_kernels_line_is_worth(case: Case, live: bool) -> None:
         assert verdict["confidence"] > 0.9, "what proves itself is believed as before"
     (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
     assert incident["confidence"] <= case.at_most and (case.doubt in " ".join(incident["doubts"]))
+
+
+OTHERS = "others' jobs ran there then"
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize(
+    ("files", "tree", "sure"),
+    [
+        ({SYSLOG: WITH_UPTIMES + FITTING}, HERS, 0.9),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, SHARED, 0.5),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, UNKNOWN, 0.9),
+        ({SYSLOG: WITHOUT + BARE}, HERS, 0.7),
+        ({SYSLOG: WITHOUT + BARE}, SHARED, 0.5),
+        ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, HERS, 0.7),
+        ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.5),
+        # A user's program reaches kern.log only past rsyslog: there the limit is that of the line alone.
+        ({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.7),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), 0.9),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), 0.5),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:20:30", "10:40:00"), 0.5),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:22:00", "10:40:00"), 0.9),
+    ],
+    ids=[
+        "an uptime that fits, on her own node", "on a shared one", "with nobody knows whose", "no uptime, on her own node",
+        "no uptime, on a shared one", "of no boot, on her own node", "of no boot, on a shared one", "facility kern of no boot, on a shared one",
+        "the other one had gone", "the other one had just gone", "the other one was just coming", "the other one came later",
+    ],
+)  # fmt: skip
+def test_where_others_could_have_written_a_line_it_is_worth_less(
+    files: dict[str, str], tree: dict[str, str], sure: float, live: bool
+) -> None:
+    found = concluded(files, live, tree)
+    verdict = of_erin(found)
+    assert (verdict["category"], verdict["confidence"]) == ("infra.gpu", sure)
+    assert (OTHERS in " ".join(verdict["doubts"])) == (sure == 0.5), verdict["doubts"]
+    (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
+    assert incident["confidence"] == sure and (OTHERS in " ".join(incident["doubts"])) == (sure == 0.5)
+
+
+def of_bob(found: dict[str, Any]) -> dict[str, Any]:
+    verdict: dict[str, Any] = found["verdicts"]["42"]
+    return verdict
+
+
+def stands(verdict: dict[str, Any]) -> tuple[Any, ...]:
+    return verdict["category"], verdict["confidence"], verdict["root_cause"], verdict["incident_id"], verdict["summary"]
+
+
+#: bob's program says itself why it failed. A bus error is what lost memory looks like to a program, a ValueError is not.
+BUS_ERROR = {"jobs/42/stderr": "2026-02-28 10:19:57,000 - ERROR - loading\nFatal Python error: Bus error\n"}
+LOST_MEMORY = (
+    "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1 offset:0x0 grain:32)"
+)
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize(
+    ("files", "tree", "changed"),
+    [
+        ({SYSLOG: WITH_UPTIMES + FITTING}, SHARED, False),
+        ({SYSLOG: WITHOUT + BARE}, SHARED, False),
+        ({RING: RING_ALIVE, SYSLOG: WITH_UPTIMES + FITTING}, SHARED, False),
+        ({SYSLOG: WITHOUT + BARE}, HERS, False),
+        ({SYSLOG: WITH_UPTIMES + FITTING}, HERS, False),
+        ({KERN: WITH_UPTIMES + FITTING}, SHARED, True),
+        ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", LOST_MEMORY)}, SHARED | BUS_ERROR, False),
+        ({SYSLOG: WITHOUT + bsd("10:19:55", f"kernel: {LOST_MEMORY}")}, HERS | BUS_ERROR, False),
+        ({KERN: WITH_UPTIMES + stamped("10:19:55", LOST_MEMORY)}, SHARED | BUS_ERROR, True),
+    ],
+    ids=[
+        "an uptime that fits, on a shared node", "no uptime, on a shared node", "the ring does not hold it", "no uptime",
+        "an uptime that fits, on the user's own node", "facility kern", "lost memory", "lost memory, no uptime", "lost memory, facility kern",
+    ],
+)  # fmt: skip
+def test_an_unproven_cause_displaces_no_explanation_that_is_as_sure(
+    files: dict[str, str], tree: dict[str, str], changed: bool, live: bool
+) -> None:
+    before, after = of_bob(concluded({}, tree=tree)), of_bob(concluded(files, live, tree))
+    assert before["category"] == "app.error" and before["confidence"] > 0.9
+    if changed:
+        assert after["category"] != "app.error" or after["confidence"] < 0.6
+        return
+    assert stands(after) == stands(before)
+    (doubt,) = (d for d in after["doubts"] if "where anybody on gx02 can write" in d)
+    assert "nodes/gx02/syslog" in doubt and "journalctl -k or dmesg" in doubt
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+def test_a_forger_on_a_shared_node_changes_no_verdict_that_explains_itself(live: bool) -> None:
+    """erin writes kernel texts of every kind that can blame hardware, memory or the program, just before bob's program fails."""
+    forged = "".join(
+        stamped(f"10:19:{40 + n}", text)
+        for n, text in enumerate((
+            XID, "NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=python, DBE (double bit error) detected", LINK,
+            "mce: [Hardware Error]: Machine check events logged", "EXT4-fs error (device nvme0n1p1): ext4_find_entry:1455: inode #2: comm python: reading directory lblock 0",
+            "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS",
+            "Out of memory: Killed process 77 (python) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:1002 pgtables:1kB oom_score_adj:0",
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0,oom_memcg=/slurm/uid_1002/job_42,task_memcg=/slurm/uid_1002/job_42/step_0,task=python,pid=77,uid=1002",
+        ))
+    )  # fmt: skip
+    before, after = concluded({}, tree=SHARED), concluded({SYSLOG: WITH_UPTIMES + forged}, live, SHARED)
+    assert stands(of_bob(after)) == stands(of_bob(before))
+    for job in ("41", "43", "46"):
+        assert stands(after["verdicts"][job]) == stands(before["verdicts"][job])
+    assert all(i["confidence"] <= 0.5 for i in after["incidents"] if i["root_cause"]["host"] == "gx02")
+
+
+def test_how_a_run_ended_is_no_better_explanation() -> None:
+    """erin's job left an exit code only: a limited hardware cause stays, because nothing better is known."""
+    before, after = (of_erin(concluded(files, tree=SHARED)) for files in ({}, {SYSLOG: WITH_UPTIMES + FITTING}))
+    assert before["category"] == "app.error" and before["confidence"] > 0.5
+    assert (after["category"], after["confidence"]) == ("infra.gpu", 0.5)
+
+
+@pytest.mark.parametrize("late", ["whose job 42 is", "that there is a job 42"])
+def test_who_was_there_becomes_known_hours_later(late: str) -> None:
+    """Ticks judge erin's job before it is known who else ran on gx02, and again when accounting reports it."""
+    tree = {**UNKNOWN, SYSLOG: _TREE[SYSLOG] + WITH_UPTIMES + FITTING}
+    row = next(line for line in _TREE[SACCT].splitlines() if line.startswith("42|"))
+    if late == "that there is a job 42":
+        tree[SACCT] = "".join(x for x in _TREE[SACCT].splitlines(keepends=True) if not x.startswith("42|"))
+        tree["controller/slurmctld.log"] = "".join(
+            x for x in _TREE["controller/slurmctld.log"].splitlines(keepends=True) if "JobId=42" not in x
+        )
+    with TemporaryDirectory() as folder, open_store(None) as store:
+        root = Path(folder)
+        # Enough events before and after, so that a tick reads only a part of the day.
+        busy = "".join(f"Feb 28 {h:02}:{m:02}:00 gx04 kernel: [{3600 * h + 60 * m}.000100] mlx5_core 0000:c4:00.0 eth0: Link {how}\n"
+                       for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
+        for name, text in {**_TREE, **tree, "nodes/gx04/kmsg.log": busy}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        reader = Ingest(store, parser=line_parser())
+        reader.run([root])
+        ticker = Ticker(store)
+        ticker.tick()
+        assert of_erin(result(store))["confidence"] == 0.9
+        (root / "accounting/later.txt").write_text(_TREE[SACCT].partition("\n")[0] + f"\n{row}\n", encoding="utf-8")
+        reader.run([root])
+        assert not ticker.tick().full, "this test is about a tick that looks at a part"
+        ticked = answer(store)
+        assert of_erin(result(store))["confidence"] == 0.5
+        correlate(store)
+        assert ticked == answer(store)
 
 
 LINK = "mlx5_core 0000:c4:00.0 eth0: Link down"

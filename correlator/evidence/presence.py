@@ -1,0 +1,50 @@
+"""Who had runs on a host at a moment: each of them could have written a line there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from correlator.facts.world import World
+from correlator.model.nouns import Run
+
+#: A run may have begun so much later, or ended so much earlier, than is known (seconds): clocks, and programs that outlive their run.
+MARGIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The question who had runs on ``host`` at ``time``, asked for an effect ``at``.
+
+    If later rows change the answer, the conclusions about the effect may change.
+    """
+
+    at: float
+    host: str
+    time: float
+    #: Logs of other hosts count for nothing here.
+    unlogged: ClassVar[frozenset[str]] = frozenset()
+
+    def sees(self, run: Run | None) -> tuple[object, ...]:
+        """The properties of a run that count here; runs with equal properties are equivalent."""
+        user = None if run is None else user_there(run, self.host, self.time)
+        return () if user is None else (user,)
+
+
+def user_there(run: Run, host: str, time: float) -> str | None:
+    """The user of a run that had a host at about ``time``.
+
+    None if it had not, if its user is unknown, and for root, who needs no job to write there.
+    """
+    if host not in run.nodes or not run.covers(time, MARGIN_S):
+        return None
+    user = run.row.get("user")
+    return str(user) if user and user != "root" else None
+
+
+def users_there(world: World, host: str, time: float) -> frozenset[str]:
+    """The users who had runs on a host at about ``time``, as far as that is known."""
+    runs = list(world.runs_on.get(host, ()))
+    if time - MARGIN_S < world.runs_since:
+        runs += world.earlier_runs
+    return frozenset(user for run in runs if (user := user_there(run, host, time)) is not None)
