@@ -227,7 +227,7 @@ def query(
         return 0
     choice(format, ("table", "json", "ndjson", "csv", "parquet"))
     text = query.query_text(kql, file, saved)
-    return query.ask(text, query.Asking(data, server, format, tuple(parameter or ()), max_rows, timeout, explain))
+    return query.ask(text, query.Options(data, server, format, tuple(parameter or ()), max_rows, timeout, explain))
 
 
 @app.command(epilog="Example: faultline incidents --since 24h --format json")

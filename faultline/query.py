@@ -17,7 +17,7 @@ from store.run_names import UNNAMED, parted
 
 
 @dataclass(frozen=True)
-class Asking:
+class Options:
     """The options of the command line beside the query. ``timeout_s`` None means no timeout."""
 
     data: Path | None
@@ -60,24 +60,24 @@ def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> st
     return text
 
 
-def ask(text: str, asking: Asking) -> int:
+def ask(text: str, options: Options) -> int:
     """Runs a query and prints the answers of its tabular statements, in order."""
     from faultline import history
     from queries import kql
 
     values: dict[str, Any] = {}
-    for item in asking.parameters:
+    for item in options.parameters:
         name, equals, value = item.partition("=")
         if not equals:
             raise CommandError(f"--parameter {item}: write NAME=VALUE")
         values[name] = value
     try:
-        access = choose(asking.data, asking.server)
+        access = choose(options.data, options.server)
         try:
-            if asking.explain:
+            if options.explain:
                 print(access.explain(text, values), end="")
                 return 0
-            answer = access.query(text, values, asking.max_rows, asking.timeout_s)
+            answer = access.query(text, values, options.max_rows, options.timeout_s)
         finally:
             access.close()
     except kql.KqlError as error:
@@ -90,7 +90,7 @@ def ask(text: str, asking: Asking) -> int:
         sys.stderr.write(f"faultline: {reason}{hint}\n")
         return 2
     history.keep(text, answer.elapsed_ms, len(answer.rows))
-    _print([*answer.others, answer], asking.form)
+    _print([*answer.others, answer], options.form)
     return 0
 
 

@@ -203,10 +203,10 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Arra
     if rest < 0 or stamps.iso(data, fields[_STAMP_5424, 0], row, clock) != fields[_STAMP_5424, 1]:
         return False
     unit, pid, msgid = fields[_UNIT_5424, 0], fields[_PROCESS_5424, 0], fields[_ID_5424, 0]
-    row.host, row.host_length = fields[_HOST_5424, 0], _said(data, fields[_HOST_5424, 0], fields[_HOST_5424, 1])
-    row.unit, row.unit_length = unit, _said(data, unit, fields[_UNIT_5424, 1])
-    row.msgid, row.msgid_length = msgid, _said(data, msgid, fields[_ID_5424, 1])
-    width = _said(data, pid, fields[_PROCESS_5424, 1])
+    row.host, row.host_length = fields[_HOST_5424, 0], _value_length(data, fields[_HOST_5424, 0], fields[_HOST_5424, 1])
+    row.unit, row.unit_length = unit, _value_length(data, unit, fields[_UNIT_5424, 1])
+    row.msgid, row.msgid_length = msgid, _value_length(data, msgid, fields[_ID_5424, 1])
+    width = _value_length(data, pid, fields[_PROCESS_5424, 1])
     if width > 0:
         if width > _PID_DIGITS or digits(data, pid) != width:
             return False
@@ -230,7 +230,7 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Arra
 
 
 @part
-def _said(data: Array, start: int, end: int) -> int:
+def _value_length(data: Array, start: int, end: int) -> int:
     """The length of an RFC 5424 value; below zero for ``-``, which means missing."""
     return NOWHERE if end == start + 1 and data[start] == DASH else end - start
 

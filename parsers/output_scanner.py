@@ -73,10 +73,12 @@ def read_output(
         if format_ == readers.plain:
             taken = _plain(data, start, row, of_job)
         elif format_ == readers.marked:
-            taken = _is_printed(data, start, end) and _marked(data, start, row)
+            taken = _is_plain_ascii(data, start, end) and _marked(data, start, row)
         else:
             taken = (
-                format_ == readers.stamped and _is_printed(data, start, end) and _stamped(data, start, end, row, clock)
+                format_ == readers.stamped
+                and _is_plain_ascii(data, start, end)
+                and _stamped(data, start, end, row, clock)
             )
         if taken:
             row.message_end = end
@@ -85,7 +87,7 @@ def read_output(
 
 
 @part
-def _is_printed(data: Array, start: int, end: int) -> bool:
+def _is_plain_ascii(data: Array, start: int, end: int) -> bool:
     """Whether a line contains only ASCII, without colours and other terminal control, and begins with none of the
     blanks that some prepend."""
     at = start

@@ -70,7 +70,7 @@ class Run:
     err: str
 
 
-def _printed(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
+def _output_of(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
     """Everything a program prints until it ends. Raises ``TimeoutError``, and ``OverflowError`` for one that does not
     stop printing."""
     assert child.stdout is not None and child.stderr is not None
@@ -148,7 +148,7 @@ class Context:
             raise Denied(f"{command[0]} may not be run by this user") from error
         with child:
             try:
-                out, err = _printed(child, time.monotonic() + timeout)
+                out, err = _output_of(child, time.monotonic() + timeout)
             except BaseException as error:
                 # Kill its whole process group: leftovers of a wrapper would hang beside its successors, one per poll.
                 with contextlib.suppress(OSError):

@@ -32,7 +32,7 @@ _ANOTHER = "\0"
 #: The store records under this name which inventory its rows were settled for.
 _FACT = "host_names"
 
-_TOLD = re.compile(r"\b(?:NodeAddr|NodeHostname)\s*=\s*(\S+)", re.IGNORECASE)
+_OTHER_NAME = re.compile(r"\b(?:NodeAddr|NodeHostname)\s*=\s*(\S+)", re.IGNORECASE)
 #: ``SlurmctldHost=ctl(10.0.0.1)``; lists are separated by commas or blanks.
 _CONTROLLER = re.compile(r"(?P<host>[\w.-]+)(?:\((?P<address>[^()\s]+)\))?")
 _NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
@@ -189,7 +189,7 @@ def _of_definition(nodes: str, rest: str) -> list[tuple[str, str | None]]:
     """(node, other name if any) of one ``NodeName=`` line: its lists run in parallel."""
     names = _in_order(nodes)
     found: list[tuple[str, str | None]] = [(name, None) for name in names if name.upper() != "DEFAULT"]
-    for text in _TOLD.findall(rest):
+    for text in _OTHER_NAME.findall(rest):
         others = _in_order(text.strip('"'))
         if len(others) == len(names):
             found += [(name, other) for name, other in zip(names, others, strict=True) if name.lower() != other.lower()]
