@@ -10,6 +10,7 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import vocabulary
 from correlator.facts.world import World, run_of
+from correlator.model.attributes import EVICTED, FAILED_NODES, HOSTS, PROMOTED, RUNS, SERVER, TOKEN, UNDER, UNTIL, WORDS
 from correlator.model.nouns import Fact
 
 Scope = Callable[[World, Fact, Fact], bool]
@@ -21,7 +22,7 @@ def _same_node(world: World, cause: Fact, effect: Fact) -> bool:
 
 def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
     """All nodes of a failed switch are cut off, also those whose own logs are missing."""
-    hosts = set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
+    hosts = set(cause.attrs.get(UNDER) or cause.attrs.get(HOSTS, ()))
     run = run_of(world, effect)
     if run and effect.host is None:
         return bool(hosts & set(run.nodes))
@@ -35,14 +36,14 @@ def _link_of_controller(world: World, cause: Fact, effect: Fact) -> bool:
 
 def _fell_with(world: World, cause: Fact, effect: Fact) -> bool:
     """The effect is of a machine that went with the others; of a switch, if most of its nodes did."""
-    hosts = set(cause.attrs.get("hosts", ()))
-    cut_off = set(effect.attrs.get("hosts", ()))
+    hosts = set(cause.attrs.get(HOSTS, ()))
+    cut_off = set(effect.attrs.get(HOSTS, ()))
     return effect.host in hosts or (bool(cut_off) and len(cut_off & hosts) >= MOST * len(cut_off))
 
 
 def _link_of_switch(world: World, cause: Fact, effect: Fact) -> bool:
-    name = cause.host or cause.attrs.get("token")
-    return name is not None and effect.attrs.get("promoted") == name
+    name = cause.host or cause.attrs.get(TOKEN)
+    return name is not None and effect.attrs.get(PROMOTED) == name
 
 
 def _in_allocation(world: World, cause: Fact, effect: Fact) -> bool:
@@ -51,7 +52,7 @@ def _in_allocation(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _failed_node(world: World, cause: Fact, effect: Fact) -> bool:
-    return cause.host in effect.attrs.get("failed_nodes", ())
+    return cause.host in effect.attrs.get(FAILED_NODES, ())
 
 
 def _same_run(world: World, cause: Fact, effect: Fact) -> bool:
@@ -92,9 +93,9 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     if run is None:
         return False
     file_system = str(cause.device or "").split("-")[0]
-    hosts = set(cause.attrs.get("hosts", ()))
+    hosts = set(cause.attrs.get(HOSTS, ()))
     if not hosts & set(run.nodes):
-        messages = " ".join(e.message for e in (effect.attrs.get("words") or {}).get("storage", ()))
+        messages = " ".join(e.message for e in (effect.attrs.get(WORDS) or {}).get("storage", ()))
         return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in messages
     place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
     return (
@@ -107,25 +108,21 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
 
 def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
     """Every client that lost the storage had lost this link, or was behind this switch: the storage itself was lost by nobody else."""
-    lost = (
-        {cause.host}
-        if cause.kind == LINK_OUTAGE.name
-        else set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
-    )
-    clients = set(effect.attrs.get("hosts", ()))
-    return bool(clients) and not effect.attrs.get("server") and clients <= lost
+    lost = {cause.host} if cause.kind == LINK_OUTAGE.name else set(cause.attrs.get(UNDER) or cause.attrs.get(HOSTS, ()))
+    clients = set(effect.attrs.get(HOSTS, ()))
+    return bool(clients) and not effect.attrs.get(SERVER) and clients <= lost
 
 
 def _fell_silent_with(world: World, cause: Fact, effect: Fact) -> bool:
     return (
-        effect.host in cause.attrs.get("hosts", ())
-        and cause.start - 1.0 <= effect.start <= cause.attrs.get("until", cause.start) + 1.0
+        effect.host in cause.attrs.get(HOSTS, ())
+        and cause.start - 1.0 <= effect.start <= cause.attrs.get(UNTIL, cause.start) + 1.0
     )
 
 
 def _stated_by_run(world: World, cause: Fact, effect: Fact) -> bool:
     """The run's own output says so."""
-    return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get("runs", ()))
+    return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get(RUNS, ()))
 
 
 def _whole_cluster(world: World, cause: Fact, effect: Fact) -> bool:
@@ -143,7 +140,7 @@ HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
     "same bus": lambda world, effect: [effect.host] if effect.host else [],
     "node in allocation": _nodes,
     "device in allocation": _nodes,
-    "failed node of run": lambda world, effect: effect.attrs.get("failed_nodes", ()),
+    "failed node of run": lambda world, effect: effect.attrs.get(FAILED_NODES, ()),
     "controller's own link": lambda world, effect: world.controllers,
 }
 
@@ -154,13 +151,13 @@ def _one_host(world: World, cause: Fact) -> Iterable[str]:
 
 def _cut_off(world: World, cause: Fact) -> Iterable[str]:
     """Nodes of a lost switch: those whose links went, and those that no log of their own could tell of."""
-    lost = set(cause.attrs.get("hosts", ()))
-    return lost | (set(cause.attrs.get("under", ())) - world.reporting_hosts) if world.reporting_hosts else lost
+    lost = set(cause.attrs.get(HOSTS, ()))
+    return lost | (set(cause.attrs.get(UNDER, ())) - world.reporting_hosts) if world.reporting_hosts else lost
 
 
 def _clients(world: World, cause: Fact) -> Iterable[str]:
     """Where clients were evicted, the others only waited, and nothing else was to be expected of them."""
-    return set(cause.attrs.get("evicted") or cause.attrs.get("hosts", ()))
+    return set(cause.attrs.get(EVICTED) or cause.attrs.get(HOSTS, ()))
 
 
 def _every_host(world: World, cause: Fact) -> Iterable[str]:

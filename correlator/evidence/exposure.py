@@ -30,6 +30,7 @@ from correlator.edges.scopes import ONE_NODE, REACH
 from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.registry import kind_of
 from correlator.facts.world import World
+from correlator.model.attributes import PROMOTED, TOKEN
 from correlator.model.nouns import Edge, Fact, Others, Run
 from correlator.model.run_index import RunsInTime
 
@@ -290,17 +291,15 @@ class Exposed:
     def _failures(self) -> list[list[Fact]]:
         upper: dict[str, list[Fact]] = defaultdict(list)
         for fact in self.world.facts_of(SWITCH_OUTAGE.name, PLANE_OUTAGE.name):
-            upper[str(fact.host or fact.attrs.get("token"))].append(fact)
+            upper[str(fact.host or fact.attrs.get(TOKEN))].append(fact)
         found: dict[int, list[Fact]] = {}
         for fact in self.world.facts_of(PLANE_OUTAGE.name, SWITCH_OUTAGE.name, LINK_OUTAGE.name):
-            if fact.kind == LINK_OUTAGE.name and not fact.attrs.get("promoted"):
+            if fact.kind == LINK_OUTAGE.name and not fact.attrs.get(PROMOTED):
                 continue
             top = fact
             for _ in range(2):  # link, switch, spine
                 near = [
-                    f
-                    for f in upper.get(str(top.attrs.get("promoted")), ())
-                    if abs(f.start - fact.start) <= ONE_FAILURE_S
+                    f for f in upper.get(str(top.attrs.get(PROMOTED)), ()) if abs(f.start - fact.start) <= ONE_FAILURE_S
                 ]
                 top = near[0] if near else top
             found.setdefault(id(top), []).append(fact)

@@ -18,6 +18,8 @@ from correlator.evidence.exposure import Exposed
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World, run_of
+from correlator.model.attributes import INFERRED, TIMEOUT
+from correlator.model.attrs import attr
 from correlator.model.fact_index import FactsInTime
 from correlator.model.nouns import Edge, Fact, Hop
 from correlator.site import windows
@@ -198,7 +200,7 @@ class Weigher:
     def _window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
         """The window of an edge: the same for all effects without settings and a timeout of their own."""
         own = effect.run if effect.run in self.world.site.job_settings else None
-        key = (edge.id, own, effect.attrs.get("timeout"))
+        key = (edge.id, own, effect.attrs.get(TIMEOUT))
         if key not in self._windows:
             values = derived_values(self.world.site.values_for(effect.run), effect)
             self._windows[key] = windows.window(edge.window, values)
@@ -258,10 +260,8 @@ class Weigher:
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
         coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
         because = self.world.site.describe(_setting_names(edge), effect.run)
-        if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
-            because = ", ".join(
-                x for x in (f"the program's own timeout of {effect.attrs['timeout']:g} s", because) if x
-            )
+        if "PrintedTimeout" in edge.because and effect.attrs.get(TIMEOUT):
+            because = ", ".join(x for x in (f"the program's own timeout of {effect.attrs[TIMEOUT]:g} s", because) if x)
         others = self.exposed.of(edge, cause, effect)
         prior = min(1.0, edge.prior * others.factor) if others else edge.prior
         strength = prior * fit * (1.0 if settled else 0.9)
@@ -323,10 +323,10 @@ def _outside(edge: Edge, cause: Fact, effect: Fact, low: float, high: float) -> 
 
 
 def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
-    if edge.anchor != "start" and cause.attrs.get(edge.anchor) is not None:
-        moment = float(cause.attrs[edge.anchor])
+    if edge.anchor != "start" and cause.attrs.get(attr(edge.anchor)) is not None:
+        moment = float(cause.attrs[attr(edge.anchor)])
         return moment, moment
-    if cause.attrs.get("inferred") and cause.end is not None:
+    if cause.attrs.get(INFERRED) and cause.end is not None:
         return cause.start, cause.end
     return cause.start, cause.start
 

@@ -11,6 +11,7 @@ from correlator.facts.nodes.detector import is_order, ups_of
 from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME, NodeReboot
 from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, hosts_of, merge_near
+from correlator.model.attributes import BOOT, INFERRED, REASON
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact, Revision, in_order
 
@@ -191,7 +192,7 @@ def planned_reboots(world: World) -> list[Revision]:
             for run in world.runs_on.get(host, ())
         ) or any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
         if before and not killed and not world.runs_at(host, moment):
-            why: NodeReboot = {"planned": True, "reason": before[-1].attrs.get("reason")}
+            why: NodeReboot = {"planned": True, "reason": before[-1].attrs.get(REASON)}
         elif not killed and any(0 <= moment - t <= RESUMES_S and back <= t for t in ordered.get(host, ())):
             why = {"planned": True, "asked": "Slurm was asked to reboot it"}
         elif power.powered_up(host, moment):
@@ -199,13 +200,17 @@ def planned_reboots(world: World) -> list[Revision]:
             why = {"passing": True, "asked": "Slurm had powered it up"}
         else:
             continue
-        found.append(Revision(fact, replace(fact, start=moment, attrs={**fact.attrs, **why})))
+        found.append(
+            Revision(
+                fact, replace(fact, start=moment, attrs=NODE_REBOOT.as_attrs({**NODE_REBOOT.attrs_of(fact), **why}))
+            )
+        )
     return found
 
 
 def _boot_of(fact: Fact) -> float:
     """The end of the reboot: its start may be inferred from the machine's last line, before the order."""
-    boot = fact.attrs.get("boot") if fact.attrs.get("inferred") else None
+    boot = fact.attrs.get(BOOT) if fact.attrs.get(INFERRED) else None
     return float(boot) if boot else fact.start
 
 

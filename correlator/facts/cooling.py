@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypedDict
 
-from correlator.facts.gpus import COOLING, COOLING_S, THERMAL
+from correlator.facts.gpus import COOLING_S, COOLING_WORDS, THERMAL
 from correlator.facts.nodes.kinds import NODE_OVERHEATED
 from correlator.facts.world import World
+from correlator.model.attributes import COOLING
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact, in_order
 
@@ -26,9 +28,13 @@ class SharedHeat(TypedDict):
     cooling: str | None
 
 
+#: Attributes that only this file reads.
+NEAR: Attr[str | None] = attr("near")
+
+
 def _whose(cause: Cause, fact: Fact) -> Cause:
-    behind = ", behind {near}" if fact.attrs.get("near") else ""
-    warned = " ({cooling})" if fact.attrs.get("cooling") else ""
+    behind = ", behind {near}" if fact.attrs.get(NEAR) else ""
+    warned = " ({cooling})" if fact.attrs.get(COOLING) else ""
     return replace(cause, title=cause.title + behind + warned)
 
 
@@ -133,7 +139,7 @@ def _fact(world: World, members: list[Fact]) -> Fact:
     near = min(behind)[1] if behind else None
     asked = [*hosts, near] if near else hosts
     alarms = [e for host in asked for e in world.by_host.get(host, ()) if e.kind in ("platform.alarm", "switch.alarm")
-            and COOLING.search(e.message) and -COOLING_S - first.sigma <= e.time - first.start <= COOLING_S]  # fmt: skip
+            and COOLING_WORDS.search(e.message) and -COOLING_S - first.sigma <= e.time - first.start <= COOLING_S]  # fmt: skip
     alarms.sort(key=lambda e: (e.time, e.id))
     ends = [f.end for f in members]
     kind = COOLING_OUTAGE if any(f.kind == THERMAL.name for f in members) else COOLING_SHUTDOWN

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, bursts, bus_of, hosts_of
+from correlator.model.attributes import CODE, COOLING, FAMILY
+from correlator.model.attrs import Attr, attr, with_attr
 from correlator.model.kinds import Advice, Cause, Kind, literal
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
@@ -48,18 +50,23 @@ class Heat(TypedDict, total=False):
     cooling: str
 
 
+#: Attributes that only this file reads.
+BRIDGE: Attr[bool] = attr("bridge")
+GPUS: Attr[list[str]] = attr("gpus")
+
+
 _FAILED = Cause(
     "gpu.xid", "infra.gpu", "GPU {device} of {host} reported Xid {code}", "a GPU failed",
     (("Drain {host}, reset or reboot it, and run the GPU's diagnostics.",
       "scontrol update nodename={host} state=drain reason='Xid {code}'"),),
     short="Xid {code} on {host}", unharmed="benign", words="gpu", family="gpu", began="the GPU failed",
-    trivial=lambda world, fact: fact.attrs.get("family") in ("application", "consequence"),
+    trivial=lambda world, fact: fact.attrs.get(FAMILY) in ("application", "consequence"),
     disproof="An error of the program printed before the Xid, or the same Xid following the run to other GPUs.",
 )  # fmt: skip
 
 
 def _with_nvidias_advice(fact: Fact) -> Cause | None:
-    known = xid_catalogue.xids().get(fact.attrs.get("code"))  # type: ignore[arg-type]
+    known = xid_catalogue.xids().get(fact.attrs.get(CODE))
     if known is None or not known.advice:
         return None
     first: Advice = (literal(f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}."), None)
@@ -72,7 +79,7 @@ COMPLAINS_S = 3600.0
 XID = Kind(
     "gpu.xid", "gpu", "A GPU reported an Xid, or was found lost.", Xid,
     brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
-    measured=lambda fact: f"Xid {fact.attrs.get('code')} seen by telemetry",
+    measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry",
 )  # fmt: skip
 
 PCIE_AER = Kind(
@@ -97,8 +104,8 @@ _HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller w
 THERMAL = Kind(
     "gpu.thermal", "gpu", "GPUs of a node were throttled by heat.", Heat,
     brief="GPU throttled by heat", component="gpu", cause=_HOT,
-    variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get("cooling") else None,
-    measured=lambda fact: f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat",
+    variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get(COOLING) else None,
+    measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat",
 )  # fmt: skip
 
 #: One memory fault is reported by several of these; 48/94/95/140 name the fault, 63/64 its repair.
@@ -234,8 +241,8 @@ def aer_storms(world: World) -> list[Fact]:
 
 
 def _without_bridges(facts: list[Fact]) -> list[Fact]:
-    kept = [f for f in facts if not f.attrs["bridge"]]
-    for fact in (f for f in facts if f.attrs["bridge"]):
+    kept = [f for f in facts if not f.attrs[BRIDGE]]
+    for fact in (f for f in facts if f.attrs[BRIDGE]):
         behind = [
             f
             for f in kept
@@ -297,16 +304,16 @@ def _goes_on_with(heat: Fact, lines: list[Event]) -> bool:
 #: A fan, a pump or the air fails some minutes before the GPUs throttle (correlation.md, E30).
 COOLING_S = 900.0
 
-COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
+COOLING_WORDS = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
 
 
 def _with_cooling(world: World, fact: Fact) -> Fact:
     """Adds what the node's controller logged about fans, coolant and air to a fact about heat."""
-    alarms = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING.search(e.message)
+    alarms = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING_WORDS.search(e.message)
             and -COOLING_S - fact.sigma <= e.time - fact.start <= 60.0 + fact.sigma]  # fmt: skip
     if not alarms:
         return fact
-    return replace(fact, attrs={**fact.attrs, "cooling": alarms[0].message}, events=in_order(fact.events, alarms))
+    return replace(fact, attrs=with_attr(fact.attrs, COOLING, alarms[0].message), events=in_order(fact.events, alarms))
 
 
 def _measured_heat(world: World) -> list[Fact]:

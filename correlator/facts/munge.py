@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, merge_near
+from correlator.model.attributes import CLOCK, REFUSED
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind, Trace
 from correlator.model.nouns import Event, Fact, in_order
 
@@ -30,6 +32,10 @@ class NodeDeaf(TypedDict):
     mutual: bool
 
 
+#: Attributes that only this file reads.
+MUTUAL: Attr[bool] = attr("mutual")
+
+
 _BROKEN = Cause(
     "node.munge_failure", "infra.node", "munge of {host} failed", "authentication broke on a node",
     (("Restart munge on {host}; check its clock and its key (/etc/munge/munge.key).", "systemctl restart munge"),),
@@ -41,9 +47,9 @@ _WRONG_KEY = replace(_BROKEN, title="munge of {host} had another key than the cl
 
 
 def _broken_by(fact: Fact) -> Cause | None:
-    if fact.attrs.get("clock"):
+    if fact.attrs.get(CLOCK):
         return _WRONG_CLOCK
-    return _WRONG_KEY if fact.attrs.get("refused") == "invalid" else None
+    return _WRONG_KEY if fact.attrs.get(REFUSED) == "invalid" else None
 
 
 MUNGE_FAILURE = Kind(
@@ -64,7 +70,7 @@ _DEAF_BOTH_WAYS = replace(
 NODE_DEAF = Kind(
     "node.deaf", "node", "Peers connected to a node and got no answer.", NodeDeaf,
     brief="node accepted connections without answering", sets_down=True, role="effect", awaits=lambda fact: True,
-    cause=_DEAF, variant=lambda fact: _DEAF_BOTH_WAYS if fact.attrs.get("mutual") else None,
+    cause=_DEAF, variant=lambda fact: _DEAF_BOTH_WAYS if fact.attrs.get(MUTUAL) else None,
     trace=Trace("munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
 )  # fmt: skip
 

@@ -17,6 +17,8 @@ from correlator.facts.gpus import XID, bus, code_of, family_of
 from correlator.facts.jobs.detector import file_lost, of_run
 from correlator.facts.storage import DISK_ERROR, STORAGE_OUTAGE
 from correlator.facts.world import World, bursts
+from correlator.model.attributes import FAMILY, HOSTS, NAMELESS, RUNS, UNENDED
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Event, Fact, Run
 
@@ -35,6 +37,10 @@ class StorageInOutput(TypedDict):
     nameless: bool
 
 
+#: Attributes that only this file reads.
+EVENT: Attr[str | None] = attr("event")
+
+
 _GPU_FAILED = Cause(
     "gpu.xid", "infra.gpu", "a GPU of {host} failed, as the run's own output says", "a GPU failed",
     (("Collect the kernel log of {host}; look there for an Xid, and run the GPU's diagnostics.", None),),
@@ -43,7 +49,7 @@ _GPU_FAILED = Cause(
 
 
 def _as_it_says(fact: Fact) -> Cause | None:
-    named = fact.attrs.get("event")
+    named = fact.attrs.get(EVENT)
     return replace(_GPU_FAILED, event=str(named)) if named else None
 
 
@@ -127,7 +133,7 @@ def gpus(world: World) -> list[Fact]:
             moment = run.end if run.end is not None else run.start or 0.0
             known = [
                 f for f in world.facts_of(XID.name)
-                if f.host in run.nodes and -BEHIND_S <= moment - f.start <= BEFORE_S + f.sigma and f.attrs.get("family") not in ("application", "benign")
+                if f.host in run.nodes and -BEHIND_S <= moment - f.start <= BEFORE_S + f.sigma and f.attrs.get(FAMILY) not in ("application", "benign")
             ]  # fmt: skip
             if not lines or known:
                 continue
@@ -227,13 +233,13 @@ WAITED_S = 600.0
 
 def _reported_by_clients(world: World, fact: Fact) -> bool:
     """Did clients of these runs log the loss of a target meanwhile? That is the same outage under another name."""
-    nodes = {n for key in fact.attrs["runs"] for n in world.run[key].nodes}
+    nodes = {n for key in fact.attrs[RUNS] for n in world.run[key].nodes}
     until = fact.end if fact.end is not None else fact.start
-    near = [f for f in world.facts_of(STORAGE_OUTAGE.name) if nodes & set(f.attrs["hosts"]) and f.start <= until]
-    if fact.attrs["nameless"]:
+    near = [f for f in world.facts_of(STORAGE_OUTAGE.name) if nodes & set(f.attrs[HOSTS]) and f.start <= until]
+    if fact.attrs[NAMELESS]:
         return any((f.end or f.start) + SAME_OUTAGE_S >= fact.start for f in near)
     away = [
-        f for f in near if f.start >= fact.start - WAITED_S and (f.attrs["unended"] or (f.end or f.start) >= fact.start)
+        f for f in near if f.start >= fact.start - WAITED_S and (f.attrs[UNENDED] or (f.end or f.start) >= fact.start)
     ]
     return not _NAMED.match(fact.device or "") and any(_of_nfs(f) for f in away)
 

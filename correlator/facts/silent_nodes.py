@@ -10,6 +10,7 @@ from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN, NODE_REBOOT, SAME_DOWN_S
 from correlator.facts.unnamed_causes import POWER_OUTAGE
 from correlator.facts.world import World
+from correlator.model.attributes import HOSTS, ROLE, SILENT, UNDER, UNRESUMED, UNSAID, UNTIL
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact
 from correlator.site.interfaces import FABRIC
@@ -36,7 +37,7 @@ _UNREPORTED = replace(
 
 SWITCH_SILENT = Kind(
     "switch.silent", "switch", "Nearly all nodes under one switch were set DOWN together, for an unknown reason.", SwitchSilent,
-    brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNREPORTED if fact.attrs.get("unsaid") else None,
+    brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNREPORTED if fact.attrs.get(UNSAID) else None,
 )  # fmt: skip
 
 #: If this many nodes of one switch, and this share of them, fall silent together, they lost what they share
@@ -57,11 +58,9 @@ def common_silence(world: World) -> list[Fact]:
     timeout = world.site.settings["SlurmdTimeout"]
     together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
     own = _own_causes(world)
-    cut = [
-        f for f in world.facts_of(LINK_OUTAGE.name) if f.host in world.controllers and f.attrs.get("role") != "fabric"
-    ]
+    cut = [f for f in world.facts_of(LINK_OUTAGE.name) if f.host in world.controllers and f.attrs.get(ROLE) != "fabric"]
     downs = [
-        f for f in world.facts_of(NODE_DOWN.name) if f.host and not f.attrs.get("unresumed")
+        f for f in world.facts_of(NODE_DOWN.name) if f.host and not f.attrs.get(UNRESUMED)
         and not any(begin - BOOTED_S <= f.start <= max(end, begin + OWN_CAUSE_S) for begin, end in own.get(f.host, ()))
         and not any(c.start <= f.start <= (c.end if c.end is not None else world.last) + 1.0 for c in cut)
     ]  # fmt: skip
@@ -74,7 +73,7 @@ def common_silence(world: World) -> list[Fact]:
                 carried = world.site.carried_by(switch)  # nodes fall silent by the network of Slurm's messages
                 facts.append(_silence(None if carried == {FABRIC} or _saw_no_loss(world, hosts) else switch, group))
     facts = _of_whole_cluster(facts, len(leaves), together)
-    named = {host for fact in facts for host in fact.attrs["hosts"]}
+    named = {host for fact in facts for host in fact.attrs[HOSTS]}
     # Nodes of several switches, or of unknown switches, in one line: what all of them are connected to.
     for group in _within([f for f in downs if f.host not in named], together):
         if any(len({f.host for f in near}) >= SHARED_MIN for near in _within(group, SAME_DOWN_S)):
@@ -89,9 +88,9 @@ def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[F
     first = min(facts, key=lambda f: f.key[1:])
     ends = [f.end for f in facts]
     attrs: SwitchSilent = {
-        "hosts": sorted({h for f in facts for h in f.attrs["hosts"]}),
-        "until": max(f.attrs["until"] for f in facts),
-        "unsaid": all(f.attrs["unsaid"] for f in facts),
+        "hosts": sorted({h for f in facts for h in f.attrs[HOSTS]}),
+        "until": max(f.attrs[UNTIL] for f in facts),
+        "unsaid": all(f.attrs[UNSAID] for f in facts),
     }
     end = None if None in ends else max(e for e in ends if e is not None)
     return [SWITCH_SILENT.fact(first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
@@ -110,11 +109,11 @@ def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:
     """Host -> time ranges in which it, or something it depends on, lost something that may have silenced it."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for fact in world.facts_of(SWITCH_OUTAGE.name, POWER_OUTAGE.name, LINK_OUTAGE.name, NODE_REBOOT.name):
-        if fact.attrs.get("role") == "fabric":
+        if fact.attrs.get(ROLE) == "fabric":
             continue
-        hosts = fact.attrs.get("hosts") or [fact.host]
+        hosts = fact.attrs.get(HOSTS) or ([fact.host] if fact.host else [])
         if fact.kind == SWITCH_OUTAGE.name:  # nodes known to be cut off have outages of their own, each with its end
-            hosts = sorted(set(fact.attrs["under"]) - set(hosts))
+            hosts = sorted(set(fact.attrs[UNDER]) - set(hosts))
         span = (fact.start, fact.end if fact.end is not None else world.last)
         for host in hosts:
             found[host or ""].append(span)
@@ -138,7 +137,7 @@ def _silence(switch: str | None, group: list[Fact]) -> Fact:
     attrs: SwitchSilent = {
         "hosts": hosts,
         "until": group[-1].start,
-        "unsaid": not any(f.events or f.attrs.get("silent") for f in group),
+        "unsaid": not any(f.events or f.attrs.get(SILENT) for f in group),
     }
     return SWITCH_SILENT.fact(group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
 

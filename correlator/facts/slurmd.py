@@ -9,6 +9,7 @@ from correlator.facts.munge import MUNGE_FAILURE
 from correlator.facts.nodes.detector import SAME_START_S, reported_uptime
 from correlator.facts.nodes.kinds import FRESH_BOOT_S, NODE_REBOOT
 from correlator.facts.world import World, merge_near
+from correlator.model.attributes import CLOCK, SAID
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact
 
@@ -147,7 +148,7 @@ def slurmd_stops(world: World) -> list[Fact]:
         boots = [f for f in world.facts_of(NODE_REBOOT.name) if f.host == host and stop.time <= (f.end or f.start)
                  and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
         # With a wrong clock it may have started again at once.
-        astray = [f for f in world.facts_of(MUNGE_FAILURE.name) if f.host == host and f.attrs.get("clock")
+        astray = [f for f in world.facts_of(MUNGE_FAILURE.name) if f.host == host and f.attrs.get(CLOCK)
                   and f.start - ASTRAY_S <= stop.time <= (f.end or f.start) + ASTRAY_S]  # fmt: skip
         if failed or boots or astray:
             continue
@@ -171,7 +172,7 @@ def _per_host(events: list[Event]) -> list[list[Event]]:
 
 def _same_deaths(facts: list[Fact]) -> list[Fact]:
     """Merges logged deaths that are close together; those concluded from a start stay unchanged."""
-    stated = [f for f in facts if f.attrs.get("said")]
+    stated = [f for f in facts if f.attrs.get(SAID)]
     ends = {(f.host, f.start): f.end for f in stated}
     # Merged by the time of the death, not by when slurmd was back.
     merged = merge_near((replace(f, end=None) for f in stated), SAME_CRASH_S)
@@ -181,7 +182,7 @@ def _same_deaths(facts: list[Fact]) -> list[Fact]:
             ends[f.host, f.start] for f in stated if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
         ]
         found.append(replace(fact, end=max((b for b in backs if b is not None), default=None)))
-    return found + [f for f in facts if not f.attrs.get("said")]
+    return found + [f for f in facts if not f.attrs.get(SAID)]
 
 
 def _of_slurmd(event: Event) -> bool:

@@ -172,7 +172,7 @@ def _named(fault: Fact) -> Fact:
     """The block device is preferred to its controller: a mount and a replacement order name it."""
     names = sorted({e.device for e in fault.events if e.device and _WHOLE_DISK.fullmatch(e.device)})
     attrs: DiskError = {"read_only": any("read-only" in e.message.lower() for e in fault.events)}
-    return replace(fault, device=names[0] if names else fault.device, attrs=attrs)
+    return replace(fault, device=names[0] if names else fault.device, attrs=DISK_ERROR.as_attrs(attrs))
 
 
 KINDS = (STORAGE_OUTAGE, DISK_ERROR, DISK_FULL)

@@ -22,6 +22,7 @@ from correlator.facts.nodes.kinds import (
     SAME_PANIC_S,
 )
 from correlator.facts.world import BOOT_STAMPS_S, World, word_between
+from correlator.model.attributes import BOOT, BOOTED, HOSTS, LAST_RESPONSE, PLANNED, PROMOTED, SWITCH
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from parsers.hostlist import fold
@@ -69,7 +70,7 @@ def power_losses(world: World) -> list[Fact]:
 
     A panic would have been logged, and a shutdown ends slurmd; a drained node that boots does so on purpose.
     """
-    lost = [f for f in world.facts_of(NODE_REBOOT.name, NODE_DEAD.name) if not f.attrs.get("planned")]
+    lost = [f for f in world.facts_of(NODE_REBOOT.name, NODE_DEAD.name) if not f.attrs.get(PLANNED)]
     lost.sort(key=lambda f: (_back(f), f.key))
     facts: list[Fact] = []
     near: list[Fact] = []
@@ -83,7 +84,7 @@ def power_losses(world: World) -> list[Fact]:
 
 def _back(fact: Fact) -> float:
     """When the machine was back, as far as is known."""
-    return float(fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end or fact.start)
+    return float(fact.attrs.get(BOOT) or fact.attrs.get(BOOTED) or fact.end or fact.start)
 
 
 def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
@@ -108,7 +109,7 @@ def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
 
 def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
     """(last line, first sign of absence) of a machine that went without a reason in its log; None if it logged one."""
-    host, boot = fact.host or "", fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end
+    host, boot = fact.host or "", fact.attrs.get(BOOT) or fact.attrs.get(BOOTED) or fact.end
     spoke = world.spoke_at(host)
     if fact.kind == NODE_DEAD.name:
         place = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
@@ -119,7 +120,7 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
         return None
     place = bisect_right(spoke, float(boot) - BOOT_STAMPS_S)
     last = spoke[place - 1] if place else None
-    last_response = fact.attrs.get("last_response")
+    last_response = fact.attrs.get(LAST_RESPONSE)
     if last is None and last_response is None:
         return None
     last = max(x for x in (last, last_response) if x is not None)
@@ -173,7 +174,7 @@ def nameless_links(world: World) -> list[Fact | Revision]:
     alone: dict[str, list[Draft]] = defaultdict(list)
     links = [Draft.from_fact(fact) for fact in world.facts_of(LINK_OUTAGE.name)]
     for fact in links:
-        if fact.host and fact.device and not fact.attrs.get("promoted") and not fact.attrs.get("switch"):
+        if fact.host and fact.device and not fact.attrs.get(PROMOTED) and not fact.attrs.get(SWITCH):
             alone[fact.device].append(fact)
     lost: list[list[Draft]] = []
     taken: set[int] = set()
@@ -208,7 +209,7 @@ def _of_one_cause(lost: list[list[Draft]]) -> list[list[Draft]]:
 def _went_down(world: World, link: Draft) -> bool:
     host = link.host or ""
     for fact in world.facts_of(NODE_REBOOT.name, NODE_PANIC.name, NODE_DEAD.name, POWER_OUTAGE.name):
-        if host in fact.attrs.get("hosts", (fact.host,)) and -FRESH_BOOT_S <= fact.start - link.start <= BOOTS_WITHIN_S:
+        if host in fact.attrs.get(HOSTS, (fact.host,)) and -FRESH_BOOT_S <= fact.start - link.start <= BOOTS_WITHIN_S:
             return word_between(world, host, link.start + STILL_SPEAKS_S, fact.start) is None
     return False
 
@@ -226,7 +227,7 @@ def _nameless(world: World, group: list[Draft]) -> Fact:
         "switch": None, "nameless": True, "token": token, "behind": fold(devices),
     }  # fmt: skip
     for fact in group:
-        fact.attrs["promoted"] = token
+        fact.attrs[PROMOTED] = token
     start = min(f.start for f in group)
     return SWITCH_OUTAGE.fact(start, end, group[0].sigma, None, attrs=attrs, events=events)
 

@@ -14,6 +14,7 @@ from correlator.facts.world import World
 from correlator.incidents import sentences
 from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors, events_of
 from correlator.incidents.incidents import survivors
+from correlator.model.attributes import CODE, HOSTS, INFERRED
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
@@ -57,9 +58,9 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
     """The incident as JSON. ``times`` is of all incidents: other candidates are roots of those."""
     root = incident.root
     hosts = sorted(
-        {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
+        {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get(HOSTS, ()))}
     )
-    code = root.attrs.get("code") if root.kind == XID.name else None
+    code = root.attrs.get(CODE) if root.kind == XID.name else None
     over = incident.end
     untouched = (
         survivors(world, incident)
@@ -138,7 +139,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
         "summary": _summary(verdict, incident, world), "final": True,
         "root_cause": None if root is None else {
-            "event": root_event(root, incident.times if incident else 1), "code": root.attrs.get("code"), "host": root.host, "device": root.device},
+            "event": root_event(root, incident.times if incident else 1), "code": root.attrs.get(CODE), "host": root.host, "device": root.device},
         "chain": sentences.chain_rows(list(verdict.chain.hops)) if verdict.chain else [],
         "evidence": [sentences.event_row(e, role) for e, role in evidence],
         "rivals": sentences.rival_rows(world, weigher, [verdict], root),
@@ -178,7 +179,7 @@ def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
             else None
         )
         middle = f"; Slurm set {down.host} DOWN" if down else ""
-        if down and not verdict.root.attrs.get("inferred") and down.start > verdict.root.start:
+        if down and not verdict.root.attrs.get(INFERRED) and down.start > verdict.root.start:
             middle += f" {down.start - verdict.root.start:.1f} s later"
         return f"{broke}{middle}; job {run.key} ended {run.state}."
     return f"Job {run.key} ended {run.state}: {verdict.reason or 'no cause found'}."

@@ -20,6 +20,7 @@ from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors
+from correlator.model.attributes import PASSING, PLANNED, PROMOTED, ROLE
 from correlator.model.nouns import Fact, Hop, Run
 from correlator.verdicts.kernel_words import Limits
 from correlator.verdicts.verdict import Verdict
@@ -167,20 +168,20 @@ def _unsuffered(
     for fact in world.facts:
         kind = kind_of(fact.kind)
         cause = kind.cause
-        if cause is None or cause.unharmed is None or id(fact) in taken or fact.attrs.get("promoted"):
+        if cause is None or cause.unharmed is None or id(fact) in taken or fact.attrs.get(PROMOTED):
             continue
         if _is_consequence(world, weigher, fact) or (cause.trivial is not None and cause.trivial(world, fact)):
             continue
         if before_all_logs(weigher, fact) or planes.is_routine(fact):
             continue
-        if fact.attrs.get("passing") or (cause.needs_effect and not weigher.follows(fact)):
+        if fact.attrs.get(PASSING) or (cause.needs_effect and not weigher.follows(fact)):
             continue
         whole = machines.join(fact)
         if whole is not None:
             _consequences(world, weigher, whole)
             taken.update(id(m) for m in whole.members)
             continue
-        severity = "benign" if fact.attrs.get("planned") else cause.unharmed
+        severity = "benign" if fact.attrs.get(PLANNED) else cause.unharmed
         previous = open_flaps.get(_place(fact)) if kind.flaps else None
         if previous is not None and fact.start - previous.end <= FLAP_GAP_S:
             previous.flaps.append(fact)
@@ -216,7 +217,7 @@ class _Machines:
     def add(self, incident: Incident, flap: Fact | None = None) -> None:
         """Adds an incident, or a flap that was added to it."""
         root = incident.root
-        if root.kind == LINK_OUTAGE.name and root.attrs.get("role") == "fabric":
+        if root.kind == LINK_OUTAGE.name and root.attrs.get(ROLE) == "fabric":
             number = self._order.setdefault(id(incident), len(self._order))
             for outage in (flap,) if flap else (root, *incident.flaps):
                 self.known[root.host, int(outage.start // TOGETHER_S)][number] = incident
@@ -232,7 +233,7 @@ class _Machines:
 
         A machine that lost all its ports was without its fabric, even if no run needed it.
         """
-        if fact.kind != LINK_OUTAGE.name or fact.attrs.get("role") != "fabric":
+        if fact.kind != LINK_OUTAGE.name or fact.attrs.get(ROLE) != "fabric":
             return None
         for incident in self._around(fact):
             moments = [f.start for f in (incident.root, *incident.flaps)]
@@ -271,7 +272,7 @@ class _Planes:
         self.spread = any(world.site.planes_of(key) > 1 for key in world.site.job_settings)
         self.lost: defaultdict[str | None, list[Fact]] = defaultdict(list)
         for fact in world.facts_of(LINK_OUTAGE.name) if self.spread else ():
-            if fact.attrs.get("role") == "fabric":
+            if fact.attrs.get(ROLE) == "fabric":
                 self.lost[fact.host].append(fact)
         self.slow: defaultdict[str | None, list[float]] = defaultdict(list)
         for fact in world.facts_of(SLOW.name) if self.spread else ():

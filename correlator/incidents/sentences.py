@@ -19,6 +19,7 @@ from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incident import LISTED, Incident, events_of
 from correlator.incidents.incidents import survivors
+from correlator.model.attributes import ENDS, FAILED_NODES, FAR_END_ONLY, INFERRED, PROMOTED, RATIO
 from correlator.model.kinds import Band, Trace, fill
 from correlator.model.nouns import Event, Fact, Hop, Others, Run
 from correlator.verdicts.verdict import Verdict
@@ -104,13 +105,13 @@ def title(world: World, incident: Incident) -> str:
     if downs and node_fails:
         hosts = fold(sorted({f.host for f in downs if f.host}))
         delay = min(f.start for f in downs) - root.start
-        after = "" if root.attrs.get("inferred") or delay <= 0 else f" after {delay:.1f} s"
+        after = "" if root.attrs.get(INFERRED) or delay <= 0 else f" after {delay:.1f} s"
         parts.append(f"Slurm set {hosts} DOWN{after}, which ended {_jobs(node_fails)} as NODE_FAIL")
     elif node_fails:
         parts.append(f"Slurm ended {_jobs(node_fails)} as NODE_FAIL")
     elif downs:
         parts.append(f"Slurm set {fold(sorted({f.host for f in downs if f.host}))} DOWN")
-    paces = {f.run: f.attrs["ratio"] for f in incident.members if f.kind == SLOW.name}
+    paces = {f.run: f.attrs[RATIO] for f in incident.members if f.kind == SLOW.name}
     for verdict in incident.verdicts:
         if verdict in node_fails:
             continue
@@ -264,7 +265,7 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
             if (
                 rejection.cause is root
                 or rejection.cause.kind in (COMM_ERROR.name, NODE_DOWN.name)
-                or rejection.cause.attrs.get("promoted")
+                or rejection.cause.attrs.get(PROMOTED)
             ):
                 continue
             _add(rows, rejection)
@@ -305,7 +306,7 @@ def _absent(world: World, verdict: Verdict, root: Fact | None) -> list[dict[str,
     if verdict.end.kind != RUN_NODE_FAIL.name or (root is not None and root.kind == SWITCH_OUTAGE.name):
         return []
     rows = []
-    for host in verdict.end.attrs.get("failed_nodes", ())[:2]:
+    for host in verdict.end.attrs.get(FAILED_NODES, ())[:2]:
         for name, trace in _traces():
             if root is not None and name == root.kind:
                 continue
@@ -322,9 +323,9 @@ def grounds(world: World, incident: Incident) -> list[str]:
     """What the confidence rests on."""
     found = []
     root = incident.root
-    if root.attrs.get("ends") == ["nic", "switch"]:
+    if root.attrs.get(ENDS) == ["nic", "switch"]:
         found.append("Both ends of the link logged the loss")
-    elif root.attrs.get("far_end_only"):
+    elif root.attrs.get(FAR_END_ONLY):
         found.append(f"Only the switch end logged the loss; {root.host} itself said nothing")
     inside = [h for h in incident.hops if h.window[0] - 0.01 <= h.lag <= h.window[1] + 0.01]
     if incident.hops:
@@ -337,7 +338,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
             else "Chance of a coincidence below 0.001"
         )
     found += others_say(incident.hops)
-    if root.attrs.get("inferred") and (ground := cause_of(root).inferred_from):
+    if root.attrs.get(INFERRED) and (ground := cause_of(root).inferred_from):
         found.append(ground)
     if incident.verdicts and (untouched := survivors(world, incident)).count:
         found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
@@ -375,7 +376,7 @@ def doubts(incident: Incident) -> list[str]:
     cause = cause_of(incident.root)
     if cause.doubt:
         found.append(cause.doubt)
-    if incident.root.attrs.get("inferred"):
+    if incident.root.attrs.get(INFERRED):
         begun, known = clock(incident.root.start), clock(incident.root.end or incident.root.start)
         found.append(f"When {cause.began} is not known: between {begun} and {known}")
     return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.facts.registry import kind_of
 from correlator.gather.telemetry import last_spoke
+from correlator.model.attributes import HOSTS, UNRESUMED, UNSAID
 from correlator.model.nouns import Fact
 from parsers.hostlist import fold
 
@@ -38,12 +39,12 @@ LAST_WORDS_S = 10.0
 
 def awaited(root: Fact) -> dict[str, float]:
     """The hosts that must log before a root cause is certain, and since when; empty if nothing depends on it."""
-    if root.attrs.get("unresumed") or root.attrs.get("unsaid"):
+    if root.attrs.get(UNRESUMED) or root.attrs.get(UNSAID):
         return {}
     awaits = kind_of(root.kind).awaits
     if awaits is None or not awaits(root):
         return {}
-    hosts = [root.host] if root.host else list(root.attrs.get("hosts", ()))
+    hosts = [root.host] if root.host else list(root.attrs.get(HOSTS, ()))
     return dict.fromkeys(hosts, root.start + root.sigma + LAST_WORDS_S)
 
 

@@ -14,6 +14,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.gather.events import COALESCE_S
 from correlator.incidents.incident import AFTERMATH_S, Incident, facts_of
 from correlator.incidents.incidents import repeats_s
+from correlator.model.attributes import HOSTS
 from correlator.model.nouns import Event, Fact, Run
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,7 +73,7 @@ class Spans:
             )
             lasting = [f for f in facts if f.end is None]
             if lasting:
-                hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get("hosts", ())) if h)
+                hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get(HOSTS, ())) if h)
                 jobs[story.id] = frozenset(v.run.job_id for v in story.verdicts)
             down = tuple((f.host, f.start) for f in facts if f.kind == NODE_DOWN.name)
             if down:

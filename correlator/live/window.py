@@ -46,6 +46,7 @@ from correlator.live.arrivals import Change
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
+from correlator.model.attributes import TIMEOUT
 from correlator.model.nouns import Edge, Event, Fact, Run
 from correlator.site import windows
 from correlator.site.cabling import Cabling
@@ -68,7 +69,7 @@ LONGEST_S = 6 * 3600.0
 
 def longest_logged_timeout(facts: Iterable[Fact]) -> float:
     """The longest timeout that a program logged when it gave up, seconds."""
-    return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == COMM_ERROR.name), default=0.0)
+    return max((float(f.attrs.get(TIMEOUT) or 0.0) for f in facts if f.kind == COMM_ERROR.name), default=0.0)
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
+from correlator.model.attrs import attr
 from correlator.model.nouns import Fact
 
 
@@ -19,7 +20,7 @@ class FactsInTime:
         self._made: dict[Hashable, tuple[list[float], list[float]]] = {}
 
     def _last_moment(self, fact: Fact) -> float:
-        anchors = [float(fact.attrs[a]) for a in self._anchors if isinstance(fact.attrs.get(a), (int, float))]
+        anchors = [float(value) for a in self._anchors if isinstance(value := fact.attrs.get(attr(a)), int | float)]
         return max([fact.start, fact.end if fact.end is not None else fact.start, *anchors])
 
     def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_type_hints
 
+from correlator.model.attributes import HOSTS, RUNS
+from correlator.model.attrs import Attrs, by_name
 from correlator.model.nouns import Event, Fact
 from parsers.hostlist import fold
 
@@ -164,11 +166,15 @@ class Kind(Generic[A]):
         run: str | None = None, attrs: A | None = None, events: tuple[Event, ...] = (),
     ) -> Fact:  # fmt: skip
         """A fact of this kind, with attributes of its own type."""
-        return Fact(self.name, start, end, sigma, host, device, run, attrs or {}, events)
+        return Fact(self.name, start, end, sigma, host, device, run, cast("Attrs", attrs or {}), events)
 
     def attrs_of(self, fact: Fact) -> A:
         """The attributes of a fact of this kind, by their types."""
         return cast("A", fact.attrs)
+
+    def as_attrs(self, attrs: A) -> Attrs:
+        """Attributes of this kind, for a fact that takes the place of another (``dataclasses.replace``)."""
+        return cast("Attrs", attrs)
 
     def cause_of(self, fact: Fact) -> Cause:
         """The root cause for this fact of the kind."""
@@ -231,9 +237,9 @@ def fill(template: str, fact: Fact) -> str:
     """The template, filled with the fact's own values."""
     if "{" not in template and "}" not in template:
         return template
-    seconds, hosts = fact.duration, fact.attrs.get("hosts", ())
+    seconds, hosts = fact.duration, fact.attrs.get(HOSTS, ())
     words: dict[str, object] = {  # their names are in _WORDS
-        "code": None, "behind": None, **fact.attrs,
+        "code": None, "behind": None, **by_name(fact.attrs),
         "host": fact.host or "an unnamed node", "device": fact.device or "the port",
         "what": f"switch {fact.host}" if fact.host else "what these nodes share", "runs": _runs(fact),
         "nodes": fold(sorted(hosts)) if "{nodes}" in template else "", "count": len(hosts),
@@ -243,5 +249,5 @@ def fill(template: str, fact: Fact) -> str:
 
 
 def _runs(fact: Fact) -> str:
-    runs = fact.attrs.get("runs") or ()
+    runs = fact.attrs.get(RUNS) or ()
     return f"{len(runs)} runs" if len(runs) > 1 else f"job {runs[0]}" if runs else "the run"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from correlator.model.attrs import Attrs, DraftAttrs, draft_of, no_attrs
 from parsers.job_states import NOT_FAILED
 
 
@@ -64,7 +65,7 @@ class Fact:
     host: str | None = None
     device: str | None = None
     run: str | None = None
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=no_attrs)
     events: tuple[Event, ...] = ()
 
     @property
@@ -97,12 +98,12 @@ class Draft:
     host: str | None
     device: str | None
     run: str | None
-    attrs: dict[str, Any]
+    attrs: DraftAttrs
     events: tuple[Event, ...]
 
     @staticmethod
     def from_fact(of: Fact) -> Draft:
-        return Draft(of, of.kind, of.start, of.end, of.sigma, of.host, of.device, of.run, dict(of.attrs), of.events)
+        return Draft(of, of.kind, of.start, of.end, of.sigma, of.host, of.device, of.run, draft_of(of.attrs), of.events)
 
     @property
     def key(self) -> tuple[str, float, str, str, str]:

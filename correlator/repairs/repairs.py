@@ -25,6 +25,7 @@ from correlator.facts.links.together import TOGETHER_S
 from correlator.facts.world import World, bus_of
 from correlator.incidents.incidents import FLAP_GAP_S
 from correlator.incidents.lemons import FALSE_NAMES, LARGEST_TAIL, LEAST, PRIOR_SHAPE, tail
+from correlator.model.attributes import END_UNSEEN, PORT, SWITCH
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Fact
@@ -155,9 +156,9 @@ class _Fleet:
 
     def is_spare(self, fact: Fact) -> bool:
         """Is the port one that the inventory of its host does not list?"""
-        place = (fact.host, fact.device, bool(fact.attrs.get("switch")))
+        place = (fact.host, fact.device, bool(fact.attrs.get(SWITCH)))
         if place not in self._spare:
-            self._spare[place] = not self.site.cabled(fact.host, fact.device, fact.attrs.get("switch"))
+            self._spare[place] = not self.site.cabled(fact.host, fact.device, fact.attrs.get(SWITCH))
         return self._spare[place]
 
     def devices(self, role: str, seen: int) -> int:
@@ -267,8 +268,8 @@ def _repair(fleet: _Fleet, fact: Fact) -> Repair:
     host, device = fact.host or "", fact.device or ""
     cable = fleet.site.cables.get((host, device), {})
     return Repair(
-        "link", fleet.cluster, host, device, switch=cable.get("switch") or fact.attrs.get("switch"),
-        switch_port=cable.get("switch_port") or fact.attrs.get("port"), plane=cable.get("plane") or None, rail=cable.get("rail") or None,
+        "link", fleet.cluster, host, device, switch=cable.get("switch") or fact.attrs.get(SWITCH),
+        switch_port=cable.get("switch_port") or fact.attrs.get(PORT), plane=cable.get("plane") or None, rail=cable.get("rail") or None,
         planes=len(fleet.planes[host]) if cable.get("plane") else 0, role=fleet.site.role(host, device),
     )  # fmt: skip
 
@@ -305,7 +306,7 @@ def _measure(repair: Repair, facts: list[Fact], signs: _Signs | None, end: float
 
     One that is still down counts up to the end of the data in ``down`` only.
     """
-    lengths = [fact.end - fact.start for fact in facts if fact.end is not None and not fact.attrs.get("end_unseen")]
+    lengths = [fact.end - fact.start for fact in facts if fact.end is not None and not fact.attrs.get(END_UNSEEN)]
     repair.flaps, repair.down_s, repair.longest_s = len(facts), sum(lengths), max(lengths, default=0.0)
     moments = [f.start for f in facts] + ([signs.first] if signs else [])
     lasts = [f.start for f in facts] + ([signs.last] if signs else [])

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from correlator.edges.conditions.common import derived_values
 from correlator.edges.load import COUNTS, Entry, Problem, entries, rules
 from correlator.facts.jobs.kinds import COMM_ERROR
+from correlator.model.attributes import TIMEOUT
+from correlator.model.attrs import no_attrs, with_attr
 from correlator.model.nouns import Edge, Fact
 from correlator.selftest.case import Case, Job, Line
 from correlator.site import windows
@@ -90,7 +92,8 @@ def values_of(settings: Mapping[str, float]) -> dict[str, Value]:
     site = Site(None, {name: Value.of(defaults[name]) for name in SETTINGS})
     values = {**site.settings, **{name: Value.of(defaults[name]) for name in JOB_SETTINGS}}
     return derived_values(
-        values, Fact(COMM_ERROR.name, 0.0, None, 0.0, attrs={"timeout": settings.get(LOGGED_TIMEOUT)})
+        values,
+        Fact(COMM_ERROR.name, 0.0, None, 0.0, attrs=with_attr(no_attrs(), TIMEOUT, settings.get(LOGGED_TIMEOUT))),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from correlator.model.attributes import END_UNSEEN, ROLE
 from correlator.model.nouns import Fact
 from correlator.site.site import Site
 from correlator.site.windows import Value
@@ -23,7 +24,7 @@ def narrow_slurmd_timeout(site: Site, outages: Iterable[Fact], downs: Iterable[F
     if known.known:
         return
     low, high, seen = known.low, known.high, False
-    losses = [f for f in outages if f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")]
+    losses = [f for f in outages if f.attrs.get(ROLE) != "fabric" and not f.attrs.get(END_UNSEEN)]
     for down in sorted(downs, key=lambda f: f.key):
         before = [
             f for f in losses if f.host == down.host and f.start < down.start and (f.end is None or f.end > down.start)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL
 from correlator.facts.world import World
+from correlator.model.attributes import WORDS
 from parsers.hostlist import fold
 
 if TYPE_CHECKING:
@@ -45,4 +46,4 @@ def _of_itself(verdict: Verdict) -> bool:
     """Did it end without an error of its own and without a request?"""
     if verdict.end.kind == RUN_CANCELLED.name:
         return not verdict.own and str(verdict.run.row.get("cancelled_by") or "0") in ("0", "root", "slurm")
-    return verdict.end.kind in (RUN_FAILED.name, RUN_NODE_FAIL.name) and not verdict.end.attrs["words"]["own"]
+    return verdict.end.kind in (RUN_FAILED.name, RUN_NODE_FAIL.name) and not verdict.end.attrs[WORDS]["own"]

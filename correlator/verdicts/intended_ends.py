@@ -12,6 +12,7 @@ from correlator.facts.slow_runs import SLOW, STALLED
 from correlator.facts.storage import DISK_FULL
 from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
+from correlator.model.attributes import BY_CONTROLLER, LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
 from correlator.model.nouns import Event, Fact, Run
 
 #: What people and Slurm do on purpose.
@@ -35,14 +36,14 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         return "user.cancel", sure, f"cancelled by {_name_of(run, who)}{doubt}", lines
     if end.kind == RUN_OOM.name:
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
-    if end.kind == RUN_FAILED.name and end.attrs["memory"]:
-        outlived = end.attrs["memory_ago"] > KILLED_S
-        when = f", {end.attrs['memory_ago']:.0f} s before its end" if outlived else ""
+    if end.kind == RUN_FAILED.name and end.attrs[MEMORY]:
+        outlived = end.attrs[MEMORY_AGO] > KILLED_S
+        when = f", {end.attrs[MEMORY_AGO]:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
         return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
     if end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, orders)):
         ago = end.start - asked[-1].start
-        why = f"{_name_of(run, asked[-1].attrs['uid'])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
+        why = f"{_name_of(run, asked[-1].attrs[UID])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
     return _timed_out(run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
 
@@ -60,7 +61,7 @@ def _sure_of_root(world: World, run: Run, orders: list[Fact]) -> tuple[float, st
             ROOT_OR_SLURMD_SURE,
             ": an administrator, or a slurmd that could not launch it and whose log was not collected",
         )
-    return (0.97 if any(f.attrs["by_controller"] for f in orders if f.kind == USER_CANCEL.name) else ROOT_SURE), ""
+    return (0.97 if any(f.attrs[BY_CONTROLLER] for f in orders if f.kind == USER_CANCEL.name) else ROOT_SURE), ""
 
 
 def may_not_have_been_launched(world: World, run: Run) -> bool:
@@ -83,13 +84,13 @@ def _timed_out(
         return "unknown", UNLOGGED_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == SLOW.name]
     if slow:
-        ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
+        ratio, onset = slow[0].attrs[RATIO], (slow[0].start - (run.start or slow[0].start)) / 60.0
         why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, lines
     if stalled := [c.root for c in chains if c.root.kind == STALLED.name]:
-        why = f"its output tells of no step in the last {stalled[0].attrs['lost'] / 60.0:.0f} min before its time limit; what held it up, if anything did, nothing that was collected tells"
+        why = f"its output tells of no step in the last {stalled[0].attrs[LOST] / 60.0:.0f} min before its time limit; what held it up, if anything did, nothing that was collected tells"
         return "app.timeout", STALLED_SURE, why, lines
-    if hung := [e for e in end.attrs["words"]["peers"] if RETRIED.search(e.message)]:
+    if hung := [e for e in end.attrs[WORDS]["peers"] if RETRIED.search(e.message)]:
         why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
     return "app.timeout", 0.93, "it reached its time limit", lines
@@ -143,7 +144,7 @@ def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
     return [
         f
         for f in orders
-        if f.kind == USER_CANCEL.name and f.attrs["uid"] is not None and -1 <= end.start - f.start <= HEEDED_S
+        if f.kind == USER_CANCEL.name and f.attrs[UID] is not None and -1 <= end.start - f.start <= HEEDED_S
     ]
 
 
@@ -174,4 +175,4 @@ OUTLIVED_SURE = 0.6
 
 
 def _memory_events(end: Fact) -> list[Event]:
-    return [e for e in end.attrs["memory"] if isinstance(e, Event)]
+    return [e for e in end.attrs[MEMORY] if isinstance(e, Event)]

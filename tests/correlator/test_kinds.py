@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import string
 import tomllib
 from collections.abc import Iterable
@@ -101,20 +100,6 @@ def test_a_kinds_name_is_written_in_its_home_only() -> None:
     own = {kind.name for kind in KINDS} - SHARED
     assert len(own) > 30
     assert {name: sorted(map(str, written[name])) for name in own if len(written[name]) != 1} == {}
-
-
-def read_attributes() -> set[str]:
-    """Names by which attributes of facts are read or written: ``fact.attrs["code"]``, ``fact.attrs.get("code")``."""
-    found = set()
-    for path in (ROOT / "correlator").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        found |= set(re.findall(r"""\battrs(?:\[|\.get\()["'](\w+)["']""", text))
-    return found
-
-
-def test_every_attribute_that_is_read_is_declared() -> None:
-    assert len(read_attributes()) > 40
-    assert read_attributes() <= {name for kind in KINDS for name in kind.attrs.__annotations__}
 
 
 def required(declared: type) -> set[str]:

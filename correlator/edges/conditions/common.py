@@ -26,6 +26,34 @@ from correlator.facts.output_hardware import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.facts.registry import kind_of, vocabulary
 from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World, run_of, word_between
+from correlator.model.attributes import (
+    ASKED,
+    BOOT,
+    CODE,
+    COMPONENT,
+    END_UNSEEN,
+    EVICTED,
+    EXIT_CODE,
+    FAILED_NODES,
+    FAMILY,
+    FAR_END_ONLY,
+    LAST_RESPONSE,
+    LASTING,
+    LOST,
+    MAINTENANCE,
+    NOTICED,
+    OUTPUT,
+    PASSING,
+    PLANNED,
+    READ_ONLY,
+    REFUSED,
+    REVOKED,
+    SIGNAL,
+    TIMEOUT,
+    UNENDED,
+    UNRESUMED,
+    WORDS,
+)
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event, Fact
 from correlator.site.site import JOB_SETTINGS, SETTINGS
@@ -56,7 +84,7 @@ def _still_down(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
     """A silence of N seconds needs an outage of about N seconds, or the retries would have got through."""
-    timeout = effect.attrs.get("timeout") or 0.0
+    timeout = effect.attrs.get(TIMEOUT) or 0.0
     if cause.end is not None and cause.end - cause.start < min(timeout, 10.0) * 0.5:
         return f"{name_of(cause)} was away {cause.end - cause.start:.1f} s, the program waited {timeout:g} s"
     return None
@@ -75,7 +103,7 @@ def _hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
             if any(RETRIED.search(e.message) for e in cause.events)
             else "its ranks were lost when it was ended, as far as its output tells"
         )
-    lead = effect.start - cause.start + float(cause.attrs.get("timeout") or 0.0)
+    lead = effect.start - cause.start + float(cause.attrs.get(TIMEOUT) or 0.0)
     return (
         None
         if lead >= HUNG_S
@@ -89,15 +117,15 @@ def _several_nodes(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _logged_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
-    return None if effect.attrs.get("timeout") else "the program printed no timeout"
+    return None if effect.attrs.get(TIMEOUT) else "the program printed no timeout"
 
 
 def _no_logged_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
-    return "the program printed its own timeout" if effect.attrs.get("timeout") else None
+    return "the program printed its own timeout" if effect.attrs.get(TIMEOUT) else None
 
 
 def _not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
-    back = cause.attrs.get("noticed", cause.end)
+    back = cause.attrs.get(NOTICED, cause.end)
     return (
         f"slurmd was back {effect.start - back:.1f} s before"
         if back is not None and back < effect.start - 1.0
@@ -106,8 +134,8 @@ def _not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
-    family = cause.attrs.get("family")
-    return None if family == "hardware" else f"Xid {cause.attrs.get('code')} is of the {family} class"
+    family = cause.attrs.get(FAMILY)
+    return None if family == "hardware" else f"Xid {cause.attrs.get(CODE)} is of the {family} class"
 
 
 def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -115,7 +143,7 @@ def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
     timeout = max(
         (
             logged_timeout([e]) or 0.0
-            for e in (effect.attrs.get("words") or {}).get("peers", ())
+            for e in (effect.attrs.get(WORDS) or {}).get("peers", ())
             if e.kind == "job.nccl_timeout"
         ),
         default=0.0,
@@ -134,11 +162,11 @@ _REBOOT = re.compile(r"reboot", re.IGNORECASE)
 
 
 def _needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
-    known = xids().get(int(cause.attrs.get("code") or 0))
+    known = xids().get(int(cause.attrs.get(CODE) or 0))
     asked = known is not None and known.action == "RESTART_BM"
     if asked or any(_REBOOT.search(e.message) for e in cause.events):
         return None
-    return f"Xid {cause.attrs.get('code')} needs no reboot"
+    return f"Xid {cause.attrs.get(CODE)} needs no reboot"
 
 
 #: How a program ends that touched memory which the machine had lost (SIGBUS is 7; shells and srun add 128).
@@ -146,22 +174,22 @@ _BUS_ERROR = re.compile(r"bus error|sigbus|exit code 135|signal:? 7\b", re.IGNOR
 
 
 def _bus_error(world: World, cause: Fact, effect: Fact) -> str | None:
-    signalled = str(effect.attrs.get("signal")) == "7" or str(effect.attrs.get("exit_code")) in ("7", "135")
+    signalled = str(effect.attrs.get(SIGNAL)) == "7" or str(effect.attrs.get(EXIT_CODE)) in ("7", "135")
     if signalled or any(_BUS_ERROR.search(e.message) for e in _output(effect)):
         return None
     return "the run did not end by a bus error"
 
 
 def _xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
-    return None if cause.attrs.get("code") == 74 else "not an NVLink error"
+    return None if cause.attrs.get(CODE) == 74 else "not an NVLink error"
 
 
 def _not_xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
-    return None if cause.attrs.get("code") != 74 else "an NVLink error does not always kill"
+    return None if cause.attrs.get(CODE) != 74 else "an NVLink error does not always kill"
 
 
 def _output(effect: Fact) -> list[Event]:
-    return list(effect.attrs.get("output", ()))
+    return list(effect.attrs.get(OUTPUT, ()))
 
 
 def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -198,8 +226,8 @@ def _names_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
-    evicted = set(cause.attrs.get("evicted", ()))
-    words = effect.attrs.get("words") or {}
+    evicted = set(cause.attrs.get(EVICTED, ()))
+    words = effect.attrs.get(WORDS) or {}
     if run and evicted & set(run.nodes) and not words.get("own") and not words.get("storage"):
         return None
     return _io_trouble(world, cause, effect)
@@ -241,8 +269,8 @@ def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None
     if effect.kind != RUN_NODE_FAIL.name:
         return None
     for down in world.facts_of(NODE_DOWN.name, ADMIN_DOWN.name, NODE_REBOOT.name):
-        noticed = float(down.attrs.get("noticed", down.start))
-        if down.events and down.host in effect.attrs["failed_nodes"] and abs(noticed - effect.start) <= END_SLACK_S:
+        noticed = float(down.attrs.get(NOTICED, down.start))
+        if down.events and down.host in effect.attrs[FAILED_NODES] and abs(noticed - effect.start) <= END_SLACK_S:
             return f"slurmctld killed the run with {down.host}, which it had given up"
     return None
 
@@ -272,13 +300,13 @@ LAST_WORDS_S = 10.0
 
 def _silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """A machine that a run's other nodes lost wrote nothing more until it booted; one that ended with its run writes at least that."""
-    boot = float(cause.attrs.get("boot") or cause.end or cause.start)
+    boot = float(cause.attrs.get(BOOT) or cause.end or cause.start)
     host, run = cause.host or "", run_of(world, effect)
     if run is None or run.start is None or run.start >= boot - cause.sigma:
         return f"the run began after {host} had booted"
     if effect.start >= boot:
         return None
-    if cause.attrs.get("planned") or cause.attrs.get("passing"):
+    if cause.attrs.get(PLANNED) or cause.attrs.get(PASSING):
         return f"{host} was rebooted on purpose"
     if word_between(world, host, effect.start - SPEAKS_WITHIN_S, boot) is None:
         return f"nothing tells when {host} wrote last"
@@ -287,17 +315,17 @@ def _silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _no_own_words(world: World, cause: Fact, effect: Fact) -> str | None:
-    words = effect.attrs.get("words") or {}
+    words = effect.attrs.get(WORDS) or {}
     return "the run's output tells of its own error" if words.get("own") else None
 
 
 def _gave_up(world: World, cause: Fact, effect: Fact) -> str | None:
-    return None if cause.attrs.get("read_only") else "the file system stayed writable"
+    return None if cause.attrs.get(READ_ONLY) else "the file system stayed writable"
 
 
 def _no_lost_peers(world: World, cause: Fact, effect: Fact) -> str | None:
     """A run that says when its peers were lost is judged by that moment, not by its end."""
-    words = effect.attrs.get("words") or {}
+    words = effect.attrs.get(WORDS) or {}
     return "the run's output tells when its peers were lost" if words.get("peers") else None
 
 
@@ -316,7 +344,7 @@ TYPICAL_RETRIES_S = 7.5
 def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
     """An outage that ended before the run's retries could be used up was absorbed by them (correlation.md, E08). Where a run's
     settings are not known and its output says nothing of retries, usual ones are assumed."""
-    if cause.duration is None or cause.attrs.get("end_unseen"):
+    if cause.duration is None or cause.attrs.get(END_UNSEEN):
         return None
     values = derived_values(world.site.values_for(effect.run), effect)
     if values["NCCL_IB_TIMEOUT"].origin == "job environment":
@@ -363,7 +391,7 @@ def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     if not effect.start <= cause.start <= until:
         return f"{name_of(effect)} was back before {cause.host} went down"
     # Of a boot that only its own moment tells of, the machine may have gone any time after its last word.
-    boot = float(cause.attrs.get("boot") or cause.start)
+    boot = float(cause.attrs.get(BOOT) or cause.start)
     word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, max(boot, cause.start))
     return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
 
@@ -377,7 +405,7 @@ POST_S = 300.0
 
 def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """Who still wrote after slurmctld had given it up was alive; that it booted later mended something else."""
-    if cause.start <= effect.start or cause.attrs.get("last_response") is None:
+    if cause.start <= effect.start or cause.attrs.get(LAST_RESPONSE) is None:
         return f"{cause.host} had booted before" if cause.start <= effect.start else "its last answer is not known"
     word = word_between(world, cause.host or "", effect.start + effect.sigma + 2.0, cause.start)
     return f"{cause.host} still wrote {word - effect.start:.0f} s after it was set DOWN" if word else None
@@ -385,10 +413,10 @@ def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _unasked(world: World, cause: Fact, effect: Fact) -> str | None:
     """A node that was switched on, or told to boot, did not go down by itself."""
-    asked = cause.attrs.get("asked")
+    asked = cause.attrs.get(ASKED)
     if asked:
         return f"{cause.host} did not boot by itself: {asked}"
-    return f"{cause.host} was not up before: Slurm had powered it up" if effect.attrs.get("unresumed") else None
+    return f"{cause.host} was not up before: Slurm had powered it up" if effect.attrs.get(UNRESUMED) else None
 
 
 #: A machine that died answers nothing any more; what was lost after that did not silence it.
@@ -412,14 +440,14 @@ def _lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _named_by_reason(world: World, cause: Fact, effect: Fact) -> str | None:
     """A health check says what it found; a person may, too (parsers/reasons.py)."""
-    named = effect.attrs.get("component")
+    named = effect.attrs.get(COMPONENT)
     if named and named == kind_of(cause.kind).component:
         return None
     return f"the reason given for {effect.host} does not speak of it"
 
 
 def _planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
-    if not cause.attrs.get("maintenance"):
+    if not cause.attrs.get(MAINTENANCE):
         return "the drain names no planned work"
     return None if not world.runs_at(effect.host or "", effect.start - 2.0) else "runs were still on the node"
 
@@ -427,7 +455,7 @@ def _planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
 def _job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
     """A node that comes back still holds the jobs for killed that it was to end while it was away, by their number."""
     run = run_of(world, effect)
-    if run is None or not effect.attrs.get("revoked"):
+    if run is None or not effect.attrs.get(REVOKED):
         return "the launch was not refused for a revoked credential"
     for other in world.runs_of_job.get(run.job_id, ()):
         if (
@@ -441,28 +469,28 @@ def _job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _did_not_answer(world: World, cause: Fact, effect: Fact) -> str | None:
-    return f"{effect.host} answered, and refused the job's credential" if effect.attrs.get("refused") else None
+    return f"{effect.host} answered, and refused the job's credential" if effect.attrs.get(REFUSED) else None
 
 
 def _row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
-    return None if cause.attrs.get("code") in (63, 64) else "not a row remapping"
+    return None if cause.attrs.get(CODE) in (63, 64) else "not a row remapping"
 
 
 def _met_memory_error(world: World, cause: Fact, effect: Fact) -> str | None:
-    words = (effect.attrs.get("words") or {}).get("gpu", ())
+    words = (effect.attrs.get(WORDS) or {}).get("gpu", ())
     return None if any("ecc" in e.message.lower() for e in words) else "the run met no uncorrectable memory error"
 
 
 def _far_end_only(world: World, cause: Fact, effect: Fact) -> str | None:
-    return None if effect.attrs.get("far_end_only") else f"{effect.host} itself logged the loss"
+    return None if effect.attrs.get(FAR_END_ONLY) else f"{effect.host} itself logged the loss"
 
 
 def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
     """What slowed for a while and recovered cost that time only; it must be more than the run had to spare."""
     run = run_of(world, effect)
     length = (run.end - run.start) if run and run.end is not None and run.start is not None else 0.0
-    lost = float(cause.attrs.get("lost", 0.0))
-    if not cause.attrs.get("lasting") and lost < 0.5 * length:
+    lost = float(cause.attrs.get(LOST, 0.0))
+    if not cause.attrs.get(LASTING) and lost < 0.5 * length:
         return f"the run was back to its pace and had lost {lost:.0f} s"
     if lost < 0.05 * length:
         return f"only {lost:.0f} s of {length:.0f} s were lost"
@@ -472,7 +500,7 @@ def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
 def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
     """Cause and slowness must go on together for most of the time (correlation.md, E28: 70 %)."""
     until = effect.end if effect.end is not None else world.last
-    over = cause.end is not None and not cause.attrs.get("unended")
+    over = cause.end is not None and not cause.attrs.get(UNENDED)
     end = cause.end if over and cause.end is not None else until  # nobody says that it was over
     shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
     length = max(1.0, until - effect.start)
@@ -516,7 +544,7 @@ def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, V
         4.096e-6 * 2**exponent.high * retries.high,
         exponent.known and retries.known,
     )
-    timeout = float((effect.attrs.get("timeout") if effect else None) or 0.0)
+    timeout = float((effect.attrs.get(TIMEOUT) if effect else None) or 0.0)
     values["PrintedTimeout"] = Value(timeout, timeout, True, "printed by the program")
     return values
 

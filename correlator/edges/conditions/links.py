@@ -8,6 +8,7 @@ import re
 
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.world import World, run_of
+from correlator.model.attributes import BONDED, LEGS, LINKS, PROMOTED, RATIO, ROLE, STAND_IN, TOKEN
 from correlator.model.nouns import Fact
 
 
@@ -16,14 +17,14 @@ def name_of(fact: Fact) -> str:
 
 
 def management(world: World, cause: Fact, effect: Fact) -> str | None:
-    if cause.attrs.get("role") == "fabric":
+    if cause.attrs.get(ROLE) == "fabric":
         return f"{name_of(cause)} carries the jobs' data, not Slurm's messages"
     return _carried_on(world, cause, effect)
 
 
 def _carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
     """A bond goes on over its other leg, as long as that one has its link."""
-    took_over, legs = cause.attrs.get("stand_in"), cause.attrs.get("legs") or ()
+    took_over, legs = cause.attrs.get(STAND_IN), cause.attrs.get(LEGS) or ()
     if not took_over and not legs:
         return None
     away = {
@@ -38,30 +39,30 @@ def _carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
     """Of a switch whose nodes are cabled to another one as well."""
-    if not cause.attrs.get("bonded"):
+    if not cause.attrs.get(BONDED):
         return None
     run = run_of(world, effect)
     hosts = {effect.host} if effect.host else set(run.nodes if run else ())
-    lost = [f for f in world.facts_of(LINK_OUTAGE.name) if f.host in hosts and f.attrs.get("promoted") == (cause.host or cause.attrs.get("token"))]  # fmt: skip
+    lost = [f for f in world.facts_of(LINK_OUTAGE.name) if f.host in hosts and f.attrs.get(PROMOTED) == (cause.host or cause.attrs.get(TOKEN))]  # fmt: skip
     reasons = [_carried_on(world, link, effect) for link in lost]
     return reasons[0] if reasons and all(reasons) else None
 
 
 def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
-    if cause.attrs.get("role") == "management":
+    if cause.attrs.get(ROLE) == "management":
         return f"{name_of(cause)} carries Slurm's messages, not the jobs' data"
     return _carried_on(world, cause, effect)
 
 
 def switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
-    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
+    roles = {world.site.role(host, device) for host, device in cause.attrs.get(LINKS, ())}
     if roles == {"management"}:
         return f"{cause.host} carries Slurm's messages, not the jobs' data"
     return _all_carried_on(world, cause, effect)
 
 
 def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
-    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
+    roles = {world.site.role(host, device) for host, device in cause.attrs.get(LINKS, ())}
     if roles == {"fabric"}:
         return f"{cause.host} carries the jobs' data, not Slurm's messages"
     return _all_carried_on(world, cause, effect)
@@ -104,7 +105,7 @@ def its_share(world: World, cause: Fact, effect: Fact) -> str | None:
         return "nothing tells that the run spreads over several planes"
     lost = len(ports_lost(world, cause.host, effect.start + SEEN_S, cause.start))
     most = MORE_THAN_SHARE * planes / max(1, planes - lost)
-    ratio = float(effect.attrs.get("ratio", 1.0))
+    ratio = float(effect.attrs.get(RATIO, 1.0))
     if lost < planes and ratio > most:
         return f"{lost} of {planes} planes cost {planes / (planes - lost):.2f} times at most, the run became {ratio:.2f} times slower"
     return None
@@ -114,5 +115,5 @@ def ports_lost(world: World, host: str | None, until: float, since: float) -> se
     """The fabric ports of a host that were away at some time between ``since`` and ``until``."""
     return {
         f.device for f in world.facts_of(LINK_OUTAGE.name) if f.host == host and f.start <= until
-        and (f.end is None or f.end >= since) and f.attrs.get("role") == "fabric"
+        and (f.end is None or f.end >= since) and f.attrs.get(ROLE) == "fabric"
     }  # fmt: skip

@@ -9,6 +9,7 @@ import re
 from correlator.edges.conditions import links
 from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.world import World
+from correlator.model.attributes import TIMEOUT, UNENDED
 from correlator.model.nouns import Fact
 
 #: The network that a Lustre client names behind a server's address (lustre, lnet/include/uapi/linux/lnet/nidstr.h).
@@ -37,8 +38,8 @@ MOST = 0.7
 
 def away_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
     """A program that waited N seconds for a silent rank, and storage that answered meanwhile: the rank would have gone on."""
-    timeout = float(effect.attrs.get("timeout") or 0.0)
-    end = effect.start if cause.attrs.get("unended") or cause.end is None else cause.end
+    timeout = float(effect.attrs.get(TIMEOUT) or 0.0)
+    end = effect.start if cause.attrs.get(UNENDED) or cause.end is None else cause.end
     waited = min(end, effect.start) - max(cause.start, effect.start - timeout)
     if waited < MOST * timeout:
         return f"the storage was away for {max(0.0, waited):.0f} of the {timeout:g} s that the program waited"

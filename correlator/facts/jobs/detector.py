@@ -27,6 +27,7 @@ from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, NodeDown
 from correlator.facts.nodes.polls import lost_by
 from correlator.facts.world import World, bursts, hosts_of
+from correlator.model.attributes import FAMILY, HOSTS, LINKS, NOTICED, ROLE, UNDER
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
 from parsers.job_states import same_end
@@ -346,7 +347,7 @@ def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
     """Xids that NVIDIA's catalogue attributes to the application, on a GPU of this run, just before its end."""
     return [
         f for f in world.facts_of(XID.name)
-        if f.attrs.get("family") == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
+        if f.attrs.get(FAMILY) == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
         and world.gpu_owner(f.host or "", f.device or "", f.start) in (None, run.job_id)
     ]  # fmt: skip
 
@@ -435,7 +436,7 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
     for fact in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name):
-        noticed = fact.attrs.get("noticed", fact.start)
+        noticed = fact.attrs.get(NOTICED, fact.start)
         if fact.host in run.nodes and abs(noticed - moment) <= END_SLACK_S:
             named.add(fact.host)
     return sorted(named)
@@ -480,12 +481,12 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
         return answered
     near = {
         fact.host for fact in world.facts_of(*world.kinds_where(lambda kind: kind.sets_down))
-        if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
+        if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get(ROLE) != "fabric"
     }  # fmt: skip
     cut_off = {
         host for fact in world.facts_of(SWITCH_OUTAGE.name) if -UNSEEN_S <= fact.start - moment <= END_SLACK_S
-        and {world.site.role(h, d) for h, d in fact.attrs.get("links", ())} != {"fabric"}
-        for host in run.nodes if host in (fact.attrs.get("under") or fact.attrs["hosts"])
+        and {world.site.role(h, d) for h, d in fact.attrs.get(LINKS, ())} != {"fabric"}
+        for host in run.nodes if host in (fact.attrs.get(UNDER) or fact.attrs[HOSTS])
     }  # fmt: skip
     few = near if 2 * len(near) <= len(run.nodes) else set()
     hosts = set(run.nodes) if len(run.nodes) == 1 else cut_off or few
@@ -494,7 +495,7 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
 
 def _went_down_by(fact: Fact, run: Run, moment: float) -> bool:
     """Did the node go down within this run, and was it still down at its end?"""
-    noticed = float(fact.attrs.get("noticed", fact.start))
+    noticed = float(fact.attrs.get(NOTICED, fact.start))
     if run.start is not None and noticed < run.start - END_SLACK_S:
         return False
     return noticed - 3 * END_SLACK_S <= moment <= max(noticed, fact.end or 0.0) + 3 * END_SLACK_S

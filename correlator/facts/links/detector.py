@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 from correlator.facts.links.kinds import (
     LINK_ERRORS,
     LINK_OUTAGE,
+    PLANE,
     PLANE_OUTAGE,
     SWITCH_OUTAGE,
     LinkErrors,
@@ -22,6 +23,8 @@ from correlator.facts.links.kinds import (
 from correlator.facts.links.together import TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
 from correlator.facts.power_saving import without_switched_off
 from correlator.facts.world import World, bursts
+from correlator.model.attributes import ENDS, HOSTS, LEGS, LINKS, PORT, PROMOTED, ROLE, STAND_IN, SWITCH
+from correlator.model.attrs import with_attr
 from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from correlator.site.interfaces import UNKNOWN
 
@@ -164,7 +167,7 @@ def _with_bonds(world: World, nic: list[Fact]) -> list[Fact]:
             if fact.device != active:
                 stand_ins[id(fact)] = str(active)
     return [
-        replace(fact, attrs={**fact.attrs, "stand_in": stand_ins[id(fact)]}) if id(fact) in stand_ins else fact
+        replace(fact, attrs=with_attr(fact.attrs, STAND_IN, stand_ins[id(fact)])) if id(fact) in stand_ins else fact
         for fact in bonded
     ]
 
@@ -174,7 +177,7 @@ def _with_legs(world: World, fact: Fact) -> Fact:
     if bond_name is None or not fact.host:
         return fact
     legs = {port for at, bond, port in world.legs(fact.host) if bond == bond_name and at <= fact.start + FAILS_OVER_S}
-    return replace(fact, attrs={**fact.attrs, "legs": sorted(legs - {fact.device})})
+    return replace(fact, attrs=with_attr(fact.attrs, LEGS, sorted(legs - {fact.device})))
 
 
 #: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand
@@ -231,30 +234,33 @@ def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
     near, merged = _Near(nic), {id(fact): fact for fact in nic}
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):
-        swept = port.attrs["switch"] == SUBNET_MANAGER
+        swept = port.attrs[SWITCH] == SUBNET_MANAGER
         within = (SWEEP_S if swept else SAME_LINK_S) + port.sigma
         far = "subnet manager" if swept else "switch"
         same = [
             f for f in near.of(port.host, port.start, within)
-            if (not port.device or f.device == port.device) and far not in merged[id(f)].attrs["ends"]
+            if (not port.device or f.device == port.device) and far not in merged[id(f)].attrs[ENDS]
         ]  # fmt: skip
         if same:
             nearest = min(same, key=lambda f: (abs(f.start - port.start), f.key))
             merged[id(nearest)] = _with_end(merged[id(nearest)], port, far)
             continue
-        device = port.device or port.attrs["port"]
-        attrs = {
-            **port.attrs, "role": world.site.role(port.host, device), "far_end_only": port.host != port.attrs["switch"],
-            **({"switch": None, "port": None, "ends": [far]} if swept else {}),
-        }  # fmt: skip
-        rest.append(replace(port, device=device, attrs=attrs))
+        device = port.device or port.attrs[PORT]
+        attrs: LinkOutage = {
+            **LINK_OUTAGE.attrs_of(port),
+            "role": world.site.role(port.host, device),
+            "far_end_only": port.host != port.attrs[SWITCH],
+        }
+        if swept:
+            attrs = {**attrs, "switch": None, "port": None, "ends": [far]}
+        rest.append(replace(port, device=device, attrs=LINK_OUTAGE.as_attrs(attrs)))
     return [f for f in [*merged.values(), *rest] if f.host]
 
 
 def _with_role(world: World, fact: Fact) -> Fact:
     drivers = (str(e.entities["driver"]) for e in fact.events if e.entities.get("driver"))
     role = world.site.role(fact.host, fact.device, next(drivers, None))
-    return replace(fact, attrs={**fact.attrs, "role": role})
+    return replace(fact, attrs=with_attr(fact.attrs, ROLE, role))
 
 
 class _Near:
@@ -277,11 +283,11 @@ class _Near:
 
 def _with_end(fact: Fact, port: Fact, far: str) -> Fact:
     """An outage that its far end logged as well."""
-    attrs = {**fact.attrs, "ends": [*fact.attrs["ends"], far]}
+    attrs: LinkOutage = {**LINK_OUTAGE.attrs_of(fact), "ends": [*fact.attrs[ENDS], far]}
     if far == "switch":
-        attrs |= {"switch": port.attrs["switch"], "port": port.attrs["port"]}
+        attrs = {**attrs, "switch": port.attrs[SWITCH], "port": port.attrs[PORT]}
     end = port.end if fact.end is None else fact.end
-    return replace(fact, end=end, attrs=attrs, events=in_order(fact.events, port.events))
+    return replace(fact, end=end, attrs=LINK_OUTAGE.as_attrs(attrs), events=in_order(fact.events, port.events))
 
 
 def switch_outages(world: World) -> list[Fact | Revision]:
@@ -293,13 +299,13 @@ def switch_outages(world: World) -> list[Fact | Revision]:
     lost: dict[str, list[Draft]] = defaultdict(list)
     for fact in links:
         cable = world.site.cable_at(fact.host, fact.device, fact.start)
-        switch = fact.attrs.get("switch") or cable.get("switch") or ""
+        switch = fact.attrs.get(SWITCH) or cable.get("switch") or ""
         if switch:
-            fact.attrs["switch"] = switch
+            fact.attrs[SWITCH] = switch
             lost[switch].append(fact)
     for switch, found in _uncabled(world, links).items():
         for fact in found:
-            fact.attrs["switch"] = switch
+            fact.attrs[SWITCH] = switch
         lost[switch] += found
     switches: list[Draft] = []
     by_host: dict[str, list[Draft]] = defaultdict(list)
@@ -308,7 +314,7 @@ def switch_outages(world: World) -> list[Fact | Revision]:
     for switch, found in sorted(lost.items()):
         # The largest group of one moment has the correct clocks; links that join it are not examined again.
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
-            left = [f for f in group if not f.attrs.get("promoted")]
+            left = [f for f in group if not f.attrs.get(PROMOTED)]
             outage = _promote(world, switch, left, found, by_host) if left else None
             switches += [Draft.from_fact(outage)] if outage is not None else []
     planes = _upstream(world, switches, links)
@@ -324,9 +330,9 @@ def _uncabled(world: World, links: list[Draft]) -> dict[str, list[Draft]]:
     alone: dict[str, list[Draft]] = defaultdict(list)
     ports: dict[str, list[float]] = defaultdict(list)
     for fact in links:
-        if not fact.attrs.get("switch") and fact.device and fact.host:
+        if not fact.attrs.get(SWITCH) and fact.device and fact.host:
             alone[fact.device].append(fact)
-        elif fact.host == fact.attrs.get("switch"):
+        elif fact.host == fact.attrs.get(SWITCH):
             ports[fact.host or ""].append(fact.start)
     for times in ports.values():
         times.sort()
@@ -369,11 +375,11 @@ def _promote(
     members = world.site.members_at(switch, group[0].start)
     late = strays(group, [
         f for host in sorted(members) for f in by_host.get(host, ())
-        if not f.attrs.get("promoted") and f.attrs.get("switch") in (None, switch)
+        if not f.attrs.get(PROMOTED) and f.attrs.get(SWITCH) in (None, switch)
     ])  # fmt: skip
     hosts: set[str] = {f.host for f in [*group, *late] if f.host and f.host != switch}
     known = members | {f.host for f in all_lost if f.host and f.host != switch}
-    if world.reporting_hosts and not any("switch" in f.attrs["ends"] for f in group):
+    if world.reporting_hosts and not any("switch" in f.attrs[ENDS] for f in group):
         known = (known & world.reporting_hosts) | hosts  # hosts without logs could not have reported it
     failures = [e for e in world.by_host.get(switch, ()) if e.kind in SWITCH_FAILS
             and -FAILURE_BEFORE_S <= group[0].start - e.time <= FAILURE_AFTER_S]  # fmt: skip
@@ -388,12 +394,12 @@ def _promote(
     attrs: SwitchOutage = {
         "hosts": sorted(hosts), "under": sorted(known | members), "share": len(hosts) / max(1, len(known)), "switch": switch,
         "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None,
-        "tree_only": switch not in world.site.cabling.members and not any("switch" in f.attrs["ends"] for f in group),
-        "bonded": any(f.attrs.get("legs") or f.attrs.get("stand_in") for f in group),
+        "tree_only": switch not in world.site.cabling.members and not any("switch" in f.attrs[ENDS] for f in group),
+        "bonded": any(f.attrs.get(LEGS) or f.attrs.get(STAND_IN) for f in group),
     }  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
     for member in group:
-        member.attrs["promoted"] = switch
+        member.attrs[PROMOTED] = switch
     events = in_order(failures, (e for f in group for e in f.events if e.kind.endswith("_down")))
     return SWITCH_OUTAGE.fact(min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=events)
 
@@ -433,17 +439,17 @@ def _upstream(world: World, outages: list[Draft], links: list[Draft]) -> list[Fa
                 continue
             group = found.setdefault((name, near[0].time), (tuple(near), []))
             group[1].append(leaf)
-            leaf.attrs["promoted"] = name
+            leaf.attrs[PROMOTED] = name
             break
     return [_spine(name, *group) for (name, _), group in sorted(found.items(), key=itemgetter(0))]
 
 
 def _spine(name: str, events: tuple[Event, ...], leaves: list[Draft]) -> Fact:
     """The outage of a switch above: its ``leaves``, and their links."""
-    plane, ends = leaves[0].attrs.get("plane"), [leaf.end for leaf in leaves]
+    plane, ends = leaves[0].attrs.get(PLANE), [leaf.end for leaf in leaves]
     attrs: PlaneOutage = {
-        "hosts": sorted({host for leaf in leaves for host in leaf.attrs["hosts"]}),
-        "links": [link for leaf in leaves for link in leaf.attrs["links"]], "switch": name, "plane": plane, "share": 1.0,
+        "hosts": sorted({host for leaf in leaves for host in leaf.attrs[HOSTS]}),
+        "links": [link for leaf in leaves for link in leaf.attrs[LINKS]], "switch": name, "plane": plane, "share": 1.0,
     }  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
     return PLANE_OUTAGE.fact(events[0].time, end, events[0].sigma, name, plane, attrs=attrs, events=events)
@@ -456,8 +462,8 @@ def _above(world: World, upper: str, leaf: Draft, links: list[Draft]) -> bool:
     if parents:
         return upper in parents
     match = _PLANE.search(upper)
-    if match and leaf.attrs.get("plane"):
-        return str(leaf.attrs["plane"]) == f"plane{match['plane']}"
+    if match and leaf.attrs.get(PLANE):
+        return str(leaf.attrs[PLANE]) == f"plane{match['plane']}"
     return any(f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S for f in links)
 
 

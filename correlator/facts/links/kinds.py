@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NotRequired, TypedDict
 
+from correlator.model.attributes import FAR_END_ONLY, NAMELESS, PORT, SWITCH
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Band, Cause, Kind, Trace
 from correlator.model.nouns import Fact
 
@@ -70,14 +72,19 @@ class LinkErrors(TypedDict):
     role: str
 
 
+#: Attributes that only this folder reads.
+CLOCK_OFF: Attr[float] = attr("clock_off")
+PLANE: Attr[str | None] = attr("plane")
+
+
 def _no_cable(world: Any, fact: Fact) -> bool:
     """Is it a port that the inventory of its host does not list?"""
-    return not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch"))
+    return not world.site.cabled(fact.host, fact.device, fact.attrs.get(SWITCH))
 
 
 def _bands(fact: Fact) -> list[Band]:
     found = [Band(f"{fact.host} {fact.device}", "link", fact.host, fact.device, "no_carrier", "no carrier")]
-    switch, port = fact.attrs.get("switch"), fact.attrs.get("port")
+    switch, port = fact.attrs.get(SWITCH), fact.attrs.get(PORT)
     if port and switch:
         found.append(Band(f"{switch} {port}", "switch", switch, port, "disabled", "disabled"))
     return found
@@ -85,7 +92,7 @@ def _bands(fact: Fact) -> list[Band]:
 
 def _may_be_its_machine(fact: Fact) -> bool:
     """Did only the switch see the link go and come? A machine that boots takes its link down."""
-    return fact.end is None or bool(fact.attrs.get("far_end_only"))
+    return fact.end is None or bool(fact.attrs.get(FAR_END_ONLY))
 
 
 def _behind(fact: Fact) -> str:
@@ -121,7 +128,7 @@ _NAMELESS_SWITCH = replace(
 
 SWITCH_OUTAGE = Kind(
     "switch.outage", "switch", "Many links of one switch went down together, or the switch reported its own failure.", SwitchOutage,
-    brief="switch lost its links", timed=True, reach=_behind, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get("nameless") else None,
+    brief="switch lost its links", timed=True, reach=_behind, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get(NAMELESS) else None,
 )  # fmt: skip
 
 PLANE_OUTAGE = Kind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from correlator.facts.links.kinds import CLOCK_OFF
 from correlator.model.nouns import Draft
 
 #: A switch takes its ports down together; with whole-second timestamps and small skew they spread this far.
@@ -51,4 +52,4 @@ def in_time_with(group: list[Draft], late: list[Draft]) -> None:
     for fact in late:
         off = fact.start - group[0].start
         fact.start, fact.end = fact.start - off, None if fact.end is None else fact.end - off
-        fact.attrs["clock_off"] = off
+        fact.attrs[CLOCK_OFF] = off

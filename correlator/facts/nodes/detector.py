@@ -28,6 +28,8 @@ from correlator.facts.nodes.kinds import (
 )
 from correlator.facts.nodes.polls import down_by_state, polled_downs
 from correlator.facts.world import BOOT_STAMPS_S, World, hosts_of, merge_near
+from correlator.model.attributes import BOOT, FAR_END_ONLY, INFERRED, LAST_RESPONSE, NOTICED, PROMOTED, SILENT
+from correlator.model.attrs import with_attr
 from correlator.model.nouns import Event, Fact, in_order
 from parsers.reasons import split_reason
 
@@ -108,7 +110,7 @@ def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
         if any(abs(start - time) <= SAME_DOWN_S for start in by_host[host]):
             continue
         down = down_by_state(time, host, state, reason, who)
-        if down is not None and (reason or down.attrs.get("silent")):
+        if down is not None and (reason or down.attrs.get(SILENT)):
             facts.append(down)
     return facts
 
@@ -151,9 +153,9 @@ def reboots(world: World) -> list[Fact]:
 
 def _gone_unseen(world: World, host: str, boot: Fact) -> Fact:
     """A machine without a last answer in slurmctld's line may have gone any time after its last line."""
-    if not boot.attrs["boot"] or boot.attrs["last_response"] is not None:
+    if not boot.attrs[BOOT] or boot.attrs[LAST_RESPONSE] is not None:
         return boot
-    return replace(boot, start=_gone_since(world, host, boot.start), attrs={**boot.attrs, "inferred": True})
+    return replace(boot, start=_gone_since(world, host, boot.start), attrs=with_attr(boot.attrs, INFERRED, True))
 
 
 #: slurmctld logs one boot in up to three lines, when the node registers.
@@ -169,9 +171,16 @@ def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
     start = min(boot if boot and boot <= event.time + 1 else event.time, event.time)
     boot_attrs: NodeReboot = {"boot": boot, "last_response": last, "noticed": event.time}
     for n, fact in enumerate(known):
-        if abs(fact.attrs["noticed"] - event.time) <= SAME_NOTICE_S:
-            attrs = {k: v if (known_as := fact.attrs[k]) is None else known_as for k, v in boot_attrs.items()}
-            known[n] = replace(fact, start=min(fact.start, start), events=(*fact.events, event), attrs=attrs)
+        if abs(fact.attrs[NOTICED] - event.time) <= SAME_NOTICE_S:
+            before = NODE_REBOOT.attrs_of(fact)
+            attrs: NodeReboot = {
+                "boot": boot if before["boot"] is None else before["boot"],
+                "last_response": last if before["last_response"] is None else before["last_response"],
+                "noticed": before["noticed"],
+            }
+            known[n] = replace(
+                fact, start=min(fact.start, start), events=(*fact.events, event), attrs=NODE_REBOOT.as_attrs(attrs)
+            )
             return
     known.append(NODE_REBOOT.fact(start, event.time, event.sigma, host, attrs=boot_attrs, events=(event,)))
 
@@ -201,7 +210,7 @@ def _add_boots_from_states(world: World, known: dict[str, list[Fact]]) -> None:
         facts = known[host]
         near = [n for n, f in enumerate(facts) if -SAME_DOWN_S <= time - (f.end or f.start) <= FRESH_BOOT_S]
         for n in near:
-            facts[n] = replace(facts[n], attrs={"noticed": time, **facts[n].attrs})
+            facts[n] = replace(facts[n], attrs=with_attr(facts[n].attrs, NOTICED, facts[n].attrs.get(NOTICED, time)))
         if not near:
             facts.append(NODE_REBOOT.fact(time, time, 0.5, host, attrs={"noticed": time}))
 
@@ -286,7 +295,7 @@ def silent_deaths(world: World) -> list[Fact]:
     facts: list[Fact] = []
     for fact in world.facts_of(LINK_OUTAGE.name):
         host = fact.host or ""
-        if not fact.attrs.get("far_end_only") or fact.attrs.get("promoted") or not world.runs_on.get(host):
+        if not fact.attrs.get(FAR_END_ONLY) or fact.attrs.get(PROMOTED) or not world.runs_on.get(host):
             continue
         spoke = world.spoke_at(host)
         before = bisect_right(spoke, fact.start + 2.0 + fact.sigma)

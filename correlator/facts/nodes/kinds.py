@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NotRequired, TypedDict
 
+from correlator.model.attributes import ASKED, PLANNED, REASON, SILENT, UNRESUMED
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Band, Cause, Kind, NoAttrs, Trace, literal
 from correlator.model.nouns import Fact
 
@@ -61,6 +63,12 @@ class NodeDead(TypedDict):
     booted: float | None
 
 
+#: Attributes that only this folder reads.
+OWNER: Attr[str] = attr("owner")
+SAID_BY: Attr[str | None] = attr("said_by")
+WHO: Attr[str] = attr("who")
+
+
 RESUME = ("When it is mended, put the node back into service.", "scontrol update nodename={host} state=resume")
 
 _SILENT = Cause(
@@ -88,12 +96,12 @@ _UNRESUMED = Cause(
 
 def is_unreported(fact: Fact) -> bool:
     """Was the node lost to Slurm without a line that it fell silent? It may have been set DOWN."""
-    reported = fact.events or fact.attrs.get("said_by") != "accounting" or fact.attrs.get("silent")
-    return fact.kind == NODE_DOWN.name and not reported and not fact.attrs.get("unresumed")
+    reported = fact.events or fact.attrs.get(SAID_BY) != "accounting" or fact.attrs.get(SILENT)
+    return fact.kind == NODE_DOWN.name and not reported and not fact.attrs.get(UNRESUMED)
 
 
 def _down_as(fact: Fact) -> Cause | None:
-    if timeout := fact.attrs.get("unresumed"):
+    if timeout := fact.attrs.get(UNRESUMED):
         return replace(_UNRESUMED, title=_UNRESUMED.title + f" ({timeout} s)") if str(timeout).isdigit() else _UNRESUMED
     return _UNREPORTED if is_unreported(fact) else None
 
@@ -114,10 +122,10 @@ _ADMIN = Cause(
 
 
 def _set_down_by(fact: Fact) -> Cause | None:
-    if not fact.attrs.get("reason"):
+    if not fact.attrs.get(REASON):
         return None
-    checked = fact.attrs.get("owner") not in (None, "admin")
-    who = "a health check" if checked else fact.attrs.get("who") or "somebody"
+    checked = fact.attrs.get(OWNER) not in (None, "admin")
+    who = "a health check" if checked else fact.attrs.get(WHO) or "somebody"
     return replace(_ADMIN, title=f"{literal(who)} set {{host}} DOWN ({{reason}})")
 
 
@@ -136,9 +144,9 @@ _REBOOT = Cause(
 
 
 def _in_planned_work(fact: Fact) -> Cause | None:
-    if not fact.attrs.get("planned"):
+    if not fact.attrs.get(PLANNED):
         return None
-    reason = fact.attrs.get("reason") or fact.attrs.get("asked")
+    reason = fact.attrs.get(REASON) or fact.attrs.get(ASKED)
     title = "{host} was rebooted in planned work" + (f" ({literal(reason)})" if reason else "")
     return replace(_REBOOT, event="node.maintenance", title=title, family="")
 

@@ -12,6 +12,8 @@ from datetime import datetime
 
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, AdminDown, NodeDown
 from correlator.facts.world import World
+from correlator.model.attributes import POLLED
+from correlator.model.attrs import with_attr
 from correlator.model.moments import seconds_of
 from correlator.model.nouns import Fact
 from parsers.node_states import NodeState, node_state
@@ -90,4 +92,4 @@ def lost_by(world: World, host: str, moment: float) -> Fact | None:
     fact = down_by_state(moment, host, *polled[1:]) if polled else None
     if fact is None or polled is None:
         return fact
-    return replace(fact, attrs={**fact.attrs, "polled": max(0.0, polled[0] - moment)})
+    return replace(fact, attrs=with_attr(fact.attrs, POLLED, max(0.0, polled[0] - moment)))

@@ -1,0 +1,70 @@
+"""The typed attributes of facts: what a key of ``Fact.attrs`` gives, as mypy knows it.
+
+At run time an :class:`Attr` is its name and ``Fact.attrs`` a dict, so reading costs what reading a dict costs. For mypy only an
+:class:`Attr` is a key: a literal name, a misspelt one and the wrong type are errors.
+
+A kind says which attributes it has by its TypedDict (``correlator.model.kinds.Kind``). Attributes that others than the kind's own
+file or folder read stand in ``correlator.model.attributes``, the others beside the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Attr(str, Generic[T]):
+    """A key of ``Fact.attrs`` with a value of type ``T``. Made by :func:`attr`, and a plain text at run time."""
+
+
+def attr(name: str) -> Attr[Any]:
+    """The attribute of this name; where it is declared, its type is written beside it: ``HOSTS: Attr[list[str]] = attr("hosts")``."""
+    return cast("Attr[Any]", name)
+
+
+class Attrs(Protocol):
+    """The attributes of a fact for mypy; a dict at run time. Nobody changes them."""
+
+    @overload
+    def get(self, key: Attr[T], /) -> T | None: ...
+    @overload
+    def get(self, key: Attr[T], default: D, /) -> T | D: ...
+    @overload
+    def get(self, key: str, default: Any = None, /) -> Any: ...
+    @overload
+    def __getitem__(self, key: Attr[T], /) -> T: ...
+    @overload
+    def __getitem__(self, key: str, /) -> Any:
+        """Raises ``KeyError`` where the fact has no such attribute."""
+        ...
+
+
+class DraftAttrs(Attrs, Protocol):
+    """The attributes of a fact that a detector is about to revise (``Draft``)."""
+
+    def __setitem__(self, key: Attr[T], value: T, /) -> None: ...
+
+
+def no_attrs() -> Attrs:
+    """The attributes of a fact that has none."""
+    return cast("Attrs", {})
+
+
+def draft_of(attrs: Attrs) -> DraftAttrs:
+    """A copy that may be changed."""
+    return cast("DraftAttrs", dict(by_name(attrs)))
+
+
+def with_attr(attrs: Attrs, key: Attr[T], value: T) -> Attrs:
+    """The attributes with one more, or with another value of it."""
+    changed = draft_of(attrs)
+    changed[key] = value
+    return changed
+
+
+def by_name(attrs: Attrs) -> Mapping[str, Any]:
+    """All attributes by their names: for templates, and for copies."""
+    return cast("Mapping[str, Any]", attrs)
