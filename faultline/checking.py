@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collector.hook_spool import spool_problem
+from collector.identity.cluster_aliases import names
 from faultline import installed
 from faultline.access import open_for_reading
 from faultline.cluster_doubts import two_names
@@ -16,7 +17,6 @@ from faultline.config import Config, load
 from faultline.failure import CommandError
 from parsers import extensions
 from store import is_store
-from store.cluster_names import names
 from store.questions import kernel_lines, sources
 from store.run_names import disputed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.cluster_names import names
+from collector.identity.cluster_aliases import names
 
 if TYPE_CHECKING:
     from store.door import Asks

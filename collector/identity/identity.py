@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 import structlog
 
-from collector.identity import boots, clusters, hosts
+from collector.identity import boots, cluster_aliases, clusters, hosts
 from collector.identity.hosts import HostNames
-from store import cluster_names
 from store.door import Door
 
 log = structlog.get_logger()
@@ -50,7 +49,7 @@ class Identity:
 
     @property
     def other_names(self) -> Mapping[str, str]:
-        """Other names of the cluster in accounting and configuration (``store.cluster_names``)."""
+        """Other names of the cluster in accounting and configuration (``cluster_aliases``)."""
         return self._other_names
 
     @property
@@ -75,7 +74,7 @@ class Identity:
 
     def called(self, data: pl.DataFrame) -> pl.DataFrame:
         """Rows with the cluster's one canonical name."""
-        return cluster_names.renamed(data, self._other_names)
+        return cluster_aliases.renamed(data, self._other_names)
 
     def learn(self, tables: Mapping[str, pl.DataFrame]) -> bool:
         """Learns the cluster's name from incoming rows; True if it was unknown before."""
@@ -100,7 +99,7 @@ class Identity:
 
     def unite(self) -> None:
         """Merges accounting's name of the configured cluster into it, if nothing indicates a second cluster."""
-        found, known = cluster_names.unite(self._store, self._configured), self._other_names
+        found, known = cluster_aliases.unite(self._store, self._configured), self._other_names
         if found == known:
             return
         for name in found.keys() - known.keys():

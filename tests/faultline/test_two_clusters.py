@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
+from collector.identity import cluster_aliases
 from collector.ingest import Ingest, Options
 from collector.ledger import Ledger
 from correlator.engine import correlate, result
@@ -22,7 +23,7 @@ from faultline.receiving import Receiving
 from faultline.service import Service
 from parsers.engine import LineParser
 from queries import reports
-from store import cluster_names, open_store
+from store import open_store
 from store.duckdb.store import DuckStore
 from web.app import create_app
 
@@ -200,7 +201,7 @@ def test_one_cluster_under_two_names_gets_one_where_nothing_speaks_for_a_second(
             repr(n) for n in doubted
         ]
         assert all(f"write cluster = {name!r}" in text for name, text in zip(doubted, reported, strict=True))
-        assert cluster_names.unite(store, configured) == dict.fromkeys(same, configured)
+        assert cluster_aliases.unite(store, configured) == dict.fromkeys(same, configured)
         left = {
             row["cluster"]
             for row in store.rows("SELECT cluster FROM raw.jobs UNION SELECT cluster FROM raw.node_states")
@@ -224,25 +225,25 @@ def test_a_second_cluster_that_has_not_spoken_much_yet_keeps_its_name(sql: str, 
         named(store, ["west"], ["mini"])
         store.cursor().execute(sql)
         assert bool(two_names(store, "west")) is doubted
-        assert cluster_names.unite(store, "west") == ({} if doubted else {"mini": "west"})
+        assert cluster_aliases.unite(store, "west") == ({} if doubted else {"mini": "west"})
 
 
 def test_what_comes_under_the_other_name_later_is_the_same_until_lines_say_otherwise() -> None:
     with open_store(None) as store:
         named(store, ["west"], ["mini"])
-        assert cluster_names.unite(store, "west") == {"mini": "west"}
+        assert cluster_aliases.unite(store, "west") == {"mini": "west"}
         named(store, [], ["mini"])  # loaded from a file meanwhile
-        assert cluster_names.unite(store, "west") == {"mini": "west"} and two_names(store, "west") == []
+        assert cluster_aliases.unite(store, "west") == {"mini": "west"} and two_names(store, "west") == []
         assert store.rows("SELECT DISTINCT cluster FROM raw.jobs") == [{"cluster": "west"}]
         rows = pl.DataFrame({"cluster": ["mini", None, "east"]})
-        assert cluster_names.renamed(rows, {"mini": "west"})["cluster"].to_list() == ["west", None, "east"]
-        assert cluster_names.unite(store, "north") == {}, "the setting was changed"
-        assert cluster_names.unite(store, "west") == {"mini": "west"}, "and put back"
+        assert cluster_aliases.renamed(rows, {"mini": "west"})["cluster"].to_list() == ["west", None, "east"]
+        assert cluster_aliases.unite(store, "north") == {}, "the setting was changed"
+        assert cluster_aliases.unite(store, "west") == {"mini": "west"}, "and put back"
     with open_store(None) as store:
         named(store, ["west"], ["mini"])
-        cluster_names.unite(store, "west")
+        cluster_aliases.unite(store, "west")
         named(store, ["mini"], ["mini"])
-        assert cluster_names.unite(store, "west") == {}, "it has lines of its own"
+        assert cluster_aliases.unite(store, "west") == {}, "it has lines of its own"
 
 
 def test_a_service_gives_jobs_and_lines_of_its_cluster_one_name_and_goes_on_so(tmp_path: Path) -> None:

@@ -11,28 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-import sqlalchemy as sa
+from sqlalchemy import Table
 
-from parsers.record import TABLES
 from store.door import Asks, Door
 from store.errors import NoSuchTable
-from store.functions import const, epoch, listed
-from store.tables import FACTS, FILES, JOBS, LINE_CLUSTERS, LOGS, METADATA, NODES, SOURCES
+from store.questions import cluster_names as questions
+from store.tables import JOBS, LINE_CLUSTERS, NODES
 
 #: The fact that holds the other names: {other: the configuration's}.
 FACT = "cluster_aliases"
 #: When several clusters start sending at once, one may arrive first: nothing is concluded from less than this many
 #: seconds of received lines. An agent sends its status every minute.
 SURE_S = 300.0
-#: Rows other than lines that are renamed, and operators' statements about them.
-_RENAMED = (
-    *(METADATA.tables[f"raw.{name}"] for name in TABLES if name != "logs"), FILES,
-    *(METADATA.tables[f"kept.{name}"] for name in ("detections", "versions", "aliases", "notices", "feedback")),
-)  # fmt: skip
-#: Tables that would name a second cluster before its first job: states, settings, job files.
-_WITNESSES = tuple(
-    METADATA.tables[f"raw.{name}"] for name in ("node_states", "settings", "topology", "links", "boots", "artifacts")
-)
 
 
 @dataclass(frozen=True)
@@ -63,20 +53,19 @@ def names(store: Asks, cluster: str | None) -> Names:
 
 def _known(store: Asks, cluster: str) -> set[str]:
     """Other names already accepted for the cluster."""
-    found = store.ask(sa.select(FACTS.c.value).where(FACTS.c.name == FACT))
+    found = store.ask(questions.fact(FACT))
     return {other for other, meant in json.loads(found[0]["value"] if found else "{}").items() if meant == cluster}
 
 
 def _alone(store: Asks, cluster: str, other: str) -> bool:
     """Whether nothing indicates a second cluster, and a node known to accounting sends under the configuration's
     name."""
-    for table in _WITNESSES:
+    for table in questions.WITNESSES:
         if not _named(store, table) <= {cluster, other}:
             return False
     if not _received(store, cluster):
         return False
-    of_jobs = sa.select(sa.func.unnest(JOBS.c.nodes).label("host")).subquery("of_jobs")
-    return bool(store.ask(sa.select(const(1).label("met")).where(LOGS.c.host == of_jobs.c.host).limit(1)))
+    return bool(store.ask(questions.nodes_of_jobs_with_lines()))
 
 
 def _received(store: Asks, cluster: str) -> bool:
@@ -85,16 +74,14 @@ def _received(store: Asks, cluster: str) -> bool:
     try:
         if not _named(store, NODES) <= {cluster}:
             return False
-        span = epoch(sa.func.max(SOURCES.c.last_seen)) - epoch(sa.func.min(SOURCES.c.first_seen))
-        received = store.ask(sa.select(span.label("s")))[0]["s"]
+        received = store.ask(questions.received_for())[0]["s"]
     except NoSuchTable:
         return True
     return received is None or received >= SURE_S
 
 
-def _named(store: Asks, table: sa.Table) -> set[str]:
-    found = store.ask(sa.select(table.c.cluster).distinct().where(table.c.cluster.is_not(None)))
-    return {row["cluster"] for row in found}
+def _named(store: Asks, table: Table) -> set[str]:
+    return {row["cluster"] for row in store.ask(questions.clusters_of(table))}
 
 
 def unite(store: Door, cluster: str | None) -> dict[str, str]:
@@ -112,8 +99,8 @@ def unite(store: Door, cluster: str | None) -> dict[str, str]:
 
 def _rename(store: Door, others: Sequence[str], cluster: str) -> None:
     with store.write() as writer:
-        for table in _RENAMED:
-            writer.amend(sa.update(table).where(listed(table.c.cluster, list(others))).values(cluster=cluster))
+        for table in questions.RENAMED:
+            writer.amend(questions.rename(table, others, cluster))
 
 
 def renamed(data: pl.DataFrame, others: Mapping[str, str]) -> pl.DataFrame:
