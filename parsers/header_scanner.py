@@ -13,7 +13,7 @@ from parsers.formats.base import SEVERITY_WORDS
 from parsers.formats.devices import NXOS_HEADER
 from parsers.formats.fabric import OPENSM_BITS, OPENSM_HEADER
 from parsers.formats.kernel import KMSG_HEADER
-from parsers.formats.slurm import FILE_HEADER
+from parsers.formats.slurm import FILE_HEADER, STEP_NAMES
 from parsers.formats.syslog import BSD_HEADER, ISO_HEADER, PRIORITY, RFC5424_HEADER, TAIL
 from parsers.formats.syslog_tails import LEVEL_NAMES, LEVELLED_TAIL
 from parsers.head import (
@@ -71,7 +71,7 @@ _SLURM_LEVELS = words({
     word: SEVERITIES.index(SEVERITY_WORDS.get(word, "info"))
     for word in ("error", "fatal", "warning", "info", "verbose", "debug", "debug1", "debug2", "debug3", "debug4", "debug5")
 })  # fmt: skip
-_STEPS = words(dict.fromkeys(("batch", "extern", "interactive", "TBD"), 1))
+_STEPS = words(dict.fromkeys(STEP_NAMES, 1))
 _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BITS.items()})
 
 #: The tables of headers, and the numbers of their fields. Compiled code uses nothing else of a declaration.

@@ -6,6 +6,7 @@ fields that occur twice or have an unusual value.
 
 from __future__ import annotations
 
+from parsers import journal_fields as journal
 from parsers.accounts import FACILITY, PEOPLE, SERVICES_FROM, SERVICES_TO
 from parsers.compiled import part
 from parsers.formats.base import FACILITIES
@@ -32,12 +33,13 @@ from parsers.scan import (
     _SOURCE_TIME, _TIME, _ACCOUNT, _USER_UNIT, _OTHER,
 ) = range(1, 18)  # fmt: skip
 _FIELDS = words({
-    "MESSAGE": _MESSAGE, "PRIORITY": _PRIORITY, "SYSLOG_FACILITY": _FACILITY, "SYSLOG_IDENTIFIER": _IDENTIFIER,
-    "_COMM": _COMMAND, "_TRANSPORT": _TRANSPORT, "_SYSTEMD_UNIT": _SYSTEMD_UNIT, "UNIT": _UNIT, "_BOOT_ID": _BOOT,
-    "_HOSTNAME": _HOST, "_PID": _PID, "SYSLOG_PID": _SYSLOG_PID, "_SOURCE_REALTIME_TIMESTAMP": _SOURCE_TIME,
-    "__REALTIME_TIMESTAMP": _TIME, "_UID": _ACCOUNT, "_SYSTEMD_USER_UNIT": _USER_UNIT, "kmsg_us": _OTHER,
+    journal.MESSAGE: _MESSAGE, journal.PRIORITY: _PRIORITY, journal.FACILITY: _FACILITY, journal.IDENTIFIER: _IDENTIFIER,
+    journal.COMMAND: _COMMAND, journal.TRANSPORT: _TRANSPORT, journal.SYSTEM_UNIT: _SYSTEMD_UNIT, journal.NAMED_UNIT: _UNIT,
+    journal.BOOT: _BOOT, journal.HOST: _HOST, journal.OWN_PID: _PID, journal.SYSLOG_PID: _SYSLOG_PID,
+    journal.SOURCE_TIME: _SOURCE_TIME, journal.RECEIVED_TIME: _TIME, journal.ACCOUNT: _ACCOUNT, journal.USER_UNIT: _USER_UNIT,
+    "kmsg_us": _OTHER,
     # Fields that shippers add and syslog-ng writes.
-    "date": _OTHER, "time": _OTHER, "timestamp": _OTHER, "@timestamp": _OTHER, "PROGRAM": _OTHER,
+    **dict.fromkeys((*journal.SHIPPERS_TIMES, journal.SYSLOG_NG_PROGRAM), _OTHER),
 })  # fmt: skip
 _CLOSE = ord("}")
 _ESCAPED = words(dict.fromkeys('"\\/bfnrt', 1))

@@ -35,13 +35,14 @@ from collector.receivers.base import (
 from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wrappers
 from parsers import documents
+from parsers import journal_fields as journal
 from parsers.lines import codes, numbered
 from parsers.recognise import archive_of
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
 #: Keys of objects that a format parses whole: the journal's own entries, and records of a kernel log reader.
-_WHOLE = frozenset(("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "kmsg_us"))
+_WHOLE = frozenset((*journal.TIME, "kmsg_us"))
 _LINES = ("raw", "lines", "raw_base64", "lines_base64")
 _BASE64 = frozenset(("raw_base64", "lines_base64"))
 #: Content fields of a wire record, with their types.

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from parsers import journal_fields as journal
 from parsers.documents.document import Document
 from parsers.engine import LineParser
 from parsers.record import Origin, Parsed, empty
@@ -66,7 +67,7 @@ def verbose_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
             if fields:
                 yield first, b"\n".join(held), fields
             first, held, name = number, [], ""
-            fields = {"__REALTIME_TIMESTAMP": str(int(head["micros"], 16))}
+            fields = {journal.RECEIVED_TIME: str(int(head["micros"], 16))}
         if not fields:
             continue
         field = _FIELD.match(line)

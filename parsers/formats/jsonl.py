@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 
 from parsers import accounts
+from parsers import journal_fields as journal
 from parsers.formats import envelopes
 from parsers.formats.base import (
     FACILITIES,
@@ -81,26 +83,35 @@ def _kmsg(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
 
 
 def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
-    program = _text(record.get("SYSLOG_IDENTIFIER") or record.get("_COMM"))
-    if record.get("_TRANSPORT") == "kernel":
+    program = _text(_first(record, journal.PROGRAM))
+    if record.get(journal.TRANSPORT) == "kernel":
         program = program or "kernel"
-    message = _text(record.get("MESSAGE")) or ""
-    unit = _text(record.get("_SYSTEMD_UNIT") or record.get("UNIT"))
+    message = _text(record.get(journal.MESSAGE)) or ""
+    unit = _text(_first(record, journal.UNIT))
     source = source_of_program(program, message) or "syslog"
-    if source == "kernel" and record.get("_TRANSPORT") not in (None, "kernel"):
+    if source == "kernel" and record.get(journal.TRANSPORT) not in (None, "kernel"):
         source = "syslog"  # journald itself records how it received an entry
-    facility = _name(FACILITIES, record.get("SYSLOG_FACILITY"))
-    if accounts.of_person(record.get("_UID"), record.get("_SYSTEMD_UNIT"), record.get("_SYSTEMD_USER_UNIT")):
+    facility = _name(FACILITIES, record.get(journal.FACILITY))
+    if accounts.of_person(record.get(journal.ACCOUNT), record.get(journal.SYSTEM_UNIT), record.get(journal.USER_UNIT)):
         source, facility = "syslog", accounts.FACILITY
-    extra = {"program": program, "boot_id": _text(record.get("_BOOT_ID")), "unit": unit}
+    extra = {"program": program, "boot_id": _text(record.get(journal.BOOT)), "unit": unit}
     return {
         "format": "journald", "source": source, "unit": program, "message": message,
-        "host": _text(record.get("_HOSTNAME")), "pid": _integer(record.get("_PID") or record.get("SYSLOG_PID")),
-        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": facility,
-        "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP"))
-        or _time(next((record[name] for name in ("date", "timestamp", "@timestamp", "time") if record.get(name)), None)),
+        "host": _text(record.get(journal.HOST)), "pid": _integer(_first(record, journal.PID)),
+        "severity": _name(SEVERITIES, record.get(journal.PRIORITY)), "facility": facility,
+        "iso": _moment(_first(record, journal.TIME))
+        or _time(next((record[name] for name in journal.SHIPPERS_TIMES if record.get(name)), None)),
         "extra": json.dumps({k: v for k, v in extra.items() if v}),
     }  # fmt: skip
+
+
+def _first(record: dict[str, Any], names: Iterable[str]) -> Any:
+    """The value of the first of these fields that says anything, else that of the last."""
+    value = None
+    for name in names:
+        if value := record.get(name):
+            break
+    return value
 
 
 #: Shippers' names for the host, the program and the time of a line.
@@ -226,10 +237,9 @@ def _is_persons(record: dict[str, Any], text: str) -> bool:
 def _read_record(record: dict[str, Any], text: str, origin: Origin) -> dict[str, Any]:
     if "kmsg_us" in record and "text" in record:
         return _kmsg(record, origin)
-    if "MESSAGE" in record and (
-        "__REALTIME_TIMESTAMP" in record
-        or "_SOURCE_REALTIME_TIMESTAMP" in record
-        or ("PRIORITY" in record and "PROGRAM" not in record)  # syslog-ng's names
+    if journal.MESSAGE in record and (
+        any(name in record for name in journal.TIME)
+        or (journal.PRIORITY in record and journal.SYSLOG_NG_PROGRAM not in record)
     ):
         return _journal(record, origin)
     if isinstance(record.get("_source"), dict):  # a document exported by Elasticsearch

@@ -19,8 +19,10 @@ from parsers.lines import Array, chosen, joined
 from parsers.record import Origin
 from parsers.scan import meaning, reads, words
 
+#: Steps that have a name in place of a number.
+STEP_NAMES = ("batch", "extern", "interactive", "TBD")
 #: JOB or JOB.STEP, as slurmstepd writes it before its lines.
-STEP_TAG = r"\d+(?:[_+]\d+)?(?:\.(?:\d+|batch|extern|interactive|TBD)(?:\+\d+)?)?"
+STEP_TAG = rf"\d+(?:[_+]\d+)?(?:\.(?:\d+|{'|'.join(STEP_NAMES)})(?:\+\d+)?)?"
 _TAG = rf"(?:\[(?P<step_tag>{STEP_TAG})\] ?)?(?P<message>.*)$"
 FILE_HEADER = header("[", named("iso", stamp()), either(r"\] ?", "] "))
 _ISO = f"(?s)^{FILE_HEADER.regex}{_TAG}"
