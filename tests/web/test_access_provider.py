@@ -61,7 +61,7 @@ def test_who_has_no_role_is_told_so(client: TestClient, small: SmallProvider) ->
     small.claims = {"preferred_username": "eve", "groups": ["staff"]}
     assert enter(client).status_code == 303
     assert client.get("/api/v1/nodes").status_code == 403
-    assert "eve is known and has no rights here" in client.get("/login", headers=PAGE).text
+    assert "eve is signed in but has no rights here" in client.get("/login", headers=PAGE).text
 
 
 def test_a_name_from_elsewhere_is_no_group(client: TestClient, small: SmallProvider) -> None:

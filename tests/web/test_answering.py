@@ -53,7 +53,7 @@ def test_an_answer_is_kept_and_shown_and_the_verdict_stays(store: DuckStore) -> 
     assert kept(store) == [("15", "wrong", "infra.gpu", "gpu.xid", "<b>by eye</b>", "Ada Ö")]
     for path in ("/jobs/15", f"/incidents/{incident_of(store)}"):
         text = re.sub(r"\s+", " ", client.get(path).text)
-        assert "it was infra.gpu gpu.xid; said was infra.network" in text and "&lt;b&gt;by eye" in text
+        assert "it was infra.gpu gpu.xid; the verdict was infra.network" in text and "&lt;b&gt;by eye" in text
         assert 'value="Ada Ö"' in text, "the browser remembers who answered"
     assert result(store) == before
 

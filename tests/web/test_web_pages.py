@@ -217,7 +217,7 @@ def test_a_list_of_runs_without_accounting_says_what_it_lacks(client: TestClient
     store.con.execute('UPDATE model.runs SET "user" = NULL')
     store.con.execute("""UPDATE model.runs SET "end" = NULL, state = 'RUNNING' WHERE run_key = '16'""")
     text = page_of(store, "/jobs")
-    assert "these runs are what slurmctld&#39;s log tells of" in text and "sacct --parsable2" in text
+    assert "these runs come from slurmctld&#39;s log" in text and "sacct --parsable2" in text
     assert "has not ended" in text
 
 
@@ -257,7 +257,7 @@ def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
     fixture.insert(store.con, "kept.feedback", answer)
     for path in ("/jobs/15", "/incidents/I1"):
         text = page_of(store, path)
-        assert "it was infra.gpu gpu.xid; said was infra.network" in text and "&lt;b&gt;seen" in text
+        assert "it was infra.gpu gpu.xid; the verdict was infra.network" in text and "&lt;b&gt;seen" in text
     assert '<a href="/jobs/15"><b>15</b></a>' in page_of(store, "/incidents/I1").split("1 answer<")[1]
     assert "1 answer<" not in page_of(store, "/jobs/16") and "1 answer<" not in page_of(store, "/incidents/I0")
 

@@ -114,7 +114,7 @@ def test_the_page_shows_the_same(client: TestClient) -> None:
 
 def test_nothing_to_repair_says_so(client: TestClient) -> None:
     assert "Nothing to repair" in client.get("/repairs", params={"to": "2026-11-21T00:59:00Z"}, headers=HTML).text
-    assert "Drop the filter" in client.get("/repairs", params={"q": "nowhere"}, headers=HTML).text
+    assert "Remove the filter" in client.get("/repairs", params={"q": "nowhere"}, headers=HTML).text
 
 
 def test_few_lists_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
