@@ -1,4 +1,4 @@
-"""Who had runs on a host at a moment: each of them could have written a line there."""
+"""Which users had runs on a host at a moment: each of them could have written a line there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import ClassVar
 from correlator.facts.world import World
 from correlator.model.nouns import Run
 
-#: A run may have begun so much later, or ended so much earlier, than is known (seconds): clocks, and programs that outlive their run.
+#: A run may have begun this much later, or ended this much earlier, than recorded (seconds): clocks differ, and
+#: programs outlive their run.
 MARGIN_S = 60.0
 
 
@@ -34,7 +35,7 @@ class Presence:
 def user_there(run: Run, host: str, time: float) -> str | None:
     """The user of a run that had a host at about ``time``.
 
-    None if it had not, if its user is unknown, and for root, who needs no job to write there.
+    None if the run did not have the host, if its user is unknown, and for root, who needs no job to write there.
     """
     if host not in run.nodes or not run.covers(time, MARGIN_S):
         return None
@@ -43,7 +44,7 @@ def user_there(run: Run, host: str, time: float) -> str | None:
 
 
 def users_there(world: World, host: str, time: float) -> frozenset[str]:
-    """The users who had runs on a host at about ``time``, as far as that is known."""
+    """The users known to have had runs on a host at about ``time``."""
     runs = list(world.runs_on.get(host, ()))
     if time - MARGIN_S < world.runs_since:
         runs += world.earlier_runs

@@ -1,17 +1,19 @@
-"""How far a line with the kernel's name is the kernel's.
+"""How far a line in the kernel's name is the kernel's.
 
-``logger -t kernel`` writes into /var/log/syslog what looks like the kernel's line, and a file in rsyslog's traditional format
-keeps no facility that would tell them apart (``NAME``). ``logger`` cannot ask for facility ``kern``; a program that writes to
-/dev/log by itself can, and rsyslog's imuxsock believes it (``FACILITY``: kern.log, a priority). Only the kernel fills its ring and
-the journal's kernel transport. A copy from there supports a line. Where it has none:
+``logger -t kernel`` writes to /var/log/syslog what looks like the kernel's line, and a file in rsyslog's traditional
+format keeps no facility that would distinguish the two (``NAME``). ``logger`` cannot use facility ``kern``; a program
+that writes to /dev/log by itself can, and rsyslog's imuxsock believes it (``FACILITY``: kern.log, a priority). Only the
+kernel fills its ring and the journal's kernel transport. A copy from there supports a line. Without one:
 
-* Without an uptime, where lines of that kernel carried one before any did not, it is not the kernel's (``REFUTED``): it counts as nothing.
-* Its uptime is of no boot of its host (``ODD``), or the ring of that time was collected without it (``UNCONFIRMED``).
-* It has the kernel's name only, and an uptime that fits (``STAMPED``). That shows that its writer knew the clock, which every user
-  can read.
-* It has the name only, and neither it nor others of that kernel carry one (``BARE``): nothing speaks for it or against it.
+* Without an uptime, if lines of that kernel had one before any lacked it, it is not the kernel's (``REFUTED``): it is
+  ignored.
+* Its uptime fits no boot of its host (``ODD``), or the ring of that time was collected without it (``UNCONFIRMED``).
+* It has the kernel's name only, and an uptime that fits (``STAMPED``). Its writer knew the clock, which every user can
+  read.
+* It has the name only, and neither it nor others of that kernel have an uptime (``BARE``): there is no evidence either
+  way.
 
-What others tell of the same fault counts more (verdicts/kernel_words.py).
+Other sources' reports of the same fault count more (verdicts/kernel_words.py).
 """
 
 from __future__ import annotations
@@ -33,32 +35,32 @@ if TYPE_CHECKING:
 
 REFUTED, ODD, UNCONFIRMED, STAMPED, BARE = "refuted", "odd", "unconfirmed", "stamped", "bare"
 
-#: By what a line is known for the kernel's, in the order of what that is worth.
+#: The evidence that a line is the kernel's, best first.
 RING, FACILITY, NAME = "", "facility", "name"
 
-#: What tells that.
+#: The columns with that evidence.
 COLUMNS = {name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")}
 _BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
-#: So long before the first line in question a kernel's habit is looked for.
+#: A kernel's habit is searched for this long before the first line in question.
 HABIT_S = 7 * 86_400.0
-#: So far behind a line its kernel's ring is looked at: what it holds by then, it does not get later.
+#: A kernel's ring is read up to this long after a line: what it lacks by then, it does not get later.
 AHEAD_S = 600.0
-#: A kernel that wrote no uptime for so long, and other lines, was told to write none.
+#: A kernel that logged without uptimes for this long was configured to write none.
 HABIT_KEPT_S = 86_400.0
-#: So many lines with an uptime are a habit.
+#: At least this many lines with an uptime are a habit.
 HABIT_LINES = 3
-#: A copy's stamp may lie so far from its line's (seconds): clocks of the ring and of the host run apart, and a clock that is set
-#: moves the one and not the other.
+#: A copy's timestamp may differ by this much from its line's (seconds): the clocks of the ring and of the host drift,
+#: and setting a clock moves only one of them.
 COPY_S = 900.0
-#: What a stamp of whole minutes, and a line that waits for its daemon, put between two lines of one moment.
+#: A timestamp of whole minutes, and a line that waits for its daemon, put this much between two lines of one moment.
 MINUTE_S = 60.0
 
-#: The rows of ``store.questions.kernel_lines.clocks`` for some hosts and a stretch of time (epoch seconds).
+#: The rows of ``store.questions.kernel_lines.clocks`` for some hosts and a time range (epoch seconds).
 Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
 
 
 def known_by(lines: pl.DataFrame) -> list[str]:
-    """By what each of these lines is known for the kernel's; of others ``RING``, since nothing has to be."""
+    """The evidence that each of these lines is the kernel's; ``RING`` for others, which need none."""
     doubtful = (pl.col("source") == "kernel").fill_null(False) & ~pl.col("format").fill_null("").is_in(
         kernel_lines.OF_RING
     )
@@ -77,7 +79,7 @@ def known_by(lines: pl.DataFrame) -> list[str]:
 
 
 def known_by_of(line: Mapping[str, Any]) -> str:
-    """The same of one line."""
+    """The same for one line."""
     if line["source"] != "kernel" or line["format"] in kernel_lines.OF_RING:
         return RING
     by_facility = line["facility"] is not None or _BY_FACILITY.search(line["file"] or "")
@@ -96,14 +98,14 @@ def asked(store: Asks, cluster: str | None) -> Clocks:
 
 
 def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
-    """``Clocks`` where nothing is stored."""
+    """``Clocks`` without a store."""
     return ()
 
 
 def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
-    """By the ids of events what speaks against their being the kernel's, of those where anything does."""
+    """Event id -> the evidence against its being the kernel's, for events with any."""
     doubtful = [e for e in events if e.known_by]
-    if not doubtful:  # as a rule, where the kernel's ring is collected
+    if not doubtful:  # the usual case, if the kernel's ring is collected
         return {}
     reported: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
     for event in events:
@@ -122,13 +124,13 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
 
 
 def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None], Sequence[Event]]) -> bool:
-    """Does a line of better standing tell the same?"""
+    """Does a line with better evidence report the same?"""
     others = reported[(event.host, event.kind, event.device)]
     return any(abs(o.time - event.time) <= COPY_S and o.known_by < event.known_by for o in others)
 
 
 def _written(event: Event) -> float:
-    """The moment that its stamp showed."""
+    """The moment that its timestamp showed."""
     return event.time + event.clock_offset
 
 
@@ -139,7 +141,7 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
     uptime = event.entities.get("uptime_s")
     if uptime is None:
-        # Whoever writes lines without one for a while must not make that a habit: what came first counts, for a day.
+        # Writing lines without an uptime for a while must not make that a habit: the earlier habit counts, for a day.
         bare = min([at, *(r["first"] for r in rows if not r["of_ring"] and r["boot"] is None)])
         habit = [r for r in stamped if r["first"] < bare]
         kept = habit and at - max(min(r["last"], at) for r in habit) <= HABIT_KEPT_S
@@ -149,7 +151,7 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S
     others = [r for r in stamped if abs(r["boot"] + 0.5 - boot) > 1.5]
     fits = len(others) < len(stamped)
-    # Of a boot behind all others that are known: no line of an earlier one may be younger than it, and a boot writes many lines.
+    # A boot after all other known ones: no line of an earlier one may be later than it, and a boot writes many lines.
     siblings = [r for r in rows if not r["of_ring"] and r["boot"] is not None and abs(r["boot"] + 0.5 - boot) <= 1.5]
     booted = all(r["boot"] < boot and r["last"] < boot * kernel_lines.SAME_CLOCK_S for r in others)
     booted &= not others or sum(r["lines"] for r in siblings) >= HABIT_LINES

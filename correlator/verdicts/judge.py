@@ -1,8 +1,8 @@
-"""The verdict on each run that did not end COMPLETED: which explanation carries, and how surely.
+"""The verdict on each run that did not end COMPLETED: which explanation holds, and with what confidence.
 
 What Slurm and people did on purpose (cancel, preempt, time limit) is decided first. Then the evidence graph competes
-with the run's own words. An infrastructure cause needs positive evidence; without any, a failed program is the
-program's, and where its words only say "the network" nobody is blamed: unknown.
+with the run's own output. An infrastructure cause needs positive evidence. Without any, a failed program is the
+program's fault, and if its output reports only "the network" nothing is blamed: unknown.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from correlator.verdicts.kernel_words import Claims, Limits
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 
-#: Leaks of the noisy-OR, by how a run ended and what it printed: the weight of what is not among its chains, whose own
-#: weight is at most evidence.MAX_RATIO. LEAK is in all of them. First estimates of docs/correlation.md.
-OWN_WORDS = 0.9  # the program printed its own error
-OWN_EXIT = 0.6  # it only returned a code
-NETWORK_WORDS = 0.15  # it printed only that peers or network failed: seldom its own fault, rarely proof of ours
-TIME_LIMIT = 0.8  # it ran as long as it was allowed to
-CANCELLED = 0.5  # somebody or something ended it, and no line tells who
+#: Leaks of the noisy-OR, by how a run ended and what its output shows: the weight of causes outside its chains, whose
+#: own weight is at most evidence.MAX_RATIO. LEAK is in all of them. First estimates of docs/correlation.md.
+OWN_WORDS = 0.9  # the program logged its own error
+OWN_EXIT = 0.6  # it only returned an exit code
+NETWORK_WORDS = 0.15  # it logged only that peers or network failed: seldom its own fault, rarely proof of ours
+TIME_LIMIT = 0.8  # it ran until its time limit
+CANCELLED = 0.5  # it was ended, and no line shows by whom
 
 
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
-    """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
+    """The verdict on every run that did not end well; ``raw`` leaves the confidence uncalibrated."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
     limits = Limits(world, weigher.exposed.looks)
     verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
@@ -60,8 +60,8 @@ def _sure(verdict: Verdict) -> float:
 def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Verdict:
     """The verdict on one end of a run.
 
-    Lines that any user can write count only against explanations that are less sure than such lines can be. Against others, the
-    verdict is the one without these lines.
+    Lines that any user can write count only against explanations with less confidence than such lines can give.
+    Otherwise the verdict is the one without these lines.
     """
     found = weigher.evidence(end)
     verdict = _explained(world, weigher, limits, end, found)
@@ -76,14 +76,14 @@ def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Ver
             lesser = (claim for claim in claims.of.values() if claim.at_most <= at_most)
             rest.end = end
             rest.doubts += sorted({claim.outweighed for claim in lesser})
-            # People see it among the rivals.
+            # Shown to people among the rivals.
             rest.others += [chain for chain in found.chains if id(chain.root) in without]
             verdict = rest
     return verdict
 
 
 def _without(end: Fact, left_out: Collection[int]) -> Fact:
-    """The end of a run without the facts and events of which the id() is in ``left_out``."""
+    """The end of a run without the facts and events whose id() is in ``left_out``."""
     kept = {name: [x for x in end.attrs[name] if id(x) not in left_out] for name in ("memory", "blamed_code")}
     return replace(end, attrs={**end.attrs, **kept})
 
@@ -101,9 +101,11 @@ def _rests_on(verdict: Verdict, events: Collection[str]) -> bool:
 
 
 def _stands(rest: Verdict, verdict: Verdict, claims: Claims, left_out: Collection[int], at_most: float) -> bool:
-    """Whether ``rest``, the verdict without the claims that are limited to ``at_most``, replaces ``verdict``, the one with them.
+    """Whether ``rest``, the verdict without the claims that are limited to ``at_most``, replaces ``verdict``, the one
+    with them.
 
-    How a run ended is no explanation: where ``verdict`` rests on the claims and ``rest`` explains nothing, ``verdict`` stays.
+    How a run ended is no explanation: if ``verdict`` rests on the claims and ``rest`` explains nothing, ``verdict``
+    stays.
     """
     if (rest.category, rest.root, _sure(rest)) == (verdict.category, verdict.root, _sure(verdict)):
         return False
@@ -115,7 +117,7 @@ def _stands(rest: Verdict, verdict: Verdict, claims: Claims, left_out: Collectio
 
 
 def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found: Evidence) -> Verdict:
-    """The verdict on one end by the evidence ``found``, whoever can have written its lines."""
+    """The verdict on one end by the evidence ``found``, regardless of who could have written its lines."""
     run = world.run[end.run or ""]
     verdict = Verdict(run, end, "unknown", 0.0, rejections=found.rejections)
     asked = deliberate(world, run, end, found.chains)
@@ -133,7 +135,7 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.explained = own.explains
         verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
         if end.kind == RUN_NODE_FAIL.name and not end.events:
-            verdict.at_most = UNLOGGED_SURE  # somebody may have set it DOWN
+            verdict.at_most = UNLOGGED_SURE  # it may have been set DOWN
         if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
             verdict.confidence *= UNSEEN_SURE
             verdict.doubts.append(
@@ -157,7 +159,7 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.confidence, verdict.others = 0.5, chains
         return verdict
     if reported := cause_of(best.root).reported:
-        # Anybody can print such words: they clear nobody, and accuse no machine.
+        # Any user can print such lines: they clear nobody, and accuse no machine.
         verdict.reason = f"the program reports that {reported}; no line of a node confirms it"
         verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
         return verdict
@@ -172,7 +174,7 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
 
 
 def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
-    """Says what nobody told about a cause, and how sure one can be without it at most."""
+    """Adds the doubts about a cause, and limits the confidence accordingly."""
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
@@ -213,7 +215,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
 
 
 def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
-    """Says what is not known of nodes that fell silent."""
+    """Adds what is unknown about nodes that fell silent."""
     if root.attrs.get("unsaid"):
         verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         verdict.doubts.append(
@@ -236,13 +238,13 @@ def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
         )
 
 
-#: A boot so long before slurmctld gave a node up, or after that, belongs to its silence. Who wrote so long after it is alive, if its
-#: clock is right; what it writes later is no longer waited for (a tick looks 900 s back).
+#: A boot this long before slurmctld gave a node up, or after that, belongs to its silence. A node that logs this long
+#: after it is up, if its clock is correct; later lines are no longer awaited (a tick looks 900 s back).
 BOOT_BEFORE_S, SPOKE_AFTER_S, SPOKE_WITHIN_S = 1000.0, 10.0, 800.0
 
 
 def _lived(world: World, down: Fact) -> bool:
-    """Did a node write on, or again, after it was given up, and tell of no boot?"""
+    """Did a node log on, or again, after it was given up, without a line about a boot?"""
     if down.host not in world.reporting_hosts:
         return False
     since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
@@ -255,12 +257,13 @@ def _lived(world: World, down: Fact) -> bool:
     return bisect_left(spoke, since) < bisect_right(spoke, until)
 
 
-#: Links of a machine that go within this went together (seconds): a switch sees a port go within two polls of its PHY.
+#: Links of a machine that are lost within this were lost together (seconds): a switch sees a port go within two polls
+#: of its PHY.
 ALL_AT_ONCE_S = 3.0
 
 
 def _lost_with(world: World, root: Fact) -> list[str]:
-    """Other links of the same machine that only their far ends saw go, in the moment in which this one went."""
+    """Other links of the same machine, seen only by their far ends, that were lost at the same moment as this one."""
     return sorted(
         f.device or "another link" for f in world.facts_of(LINK_OUTAGE.name)
         if f.host == root.host and f.device != root.device and f.attrs.get("far_end_only")
@@ -269,8 +272,11 @@ def _lost_with(world: World, root: Fact) -> list[str]:
 
 
 def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
-    """Each cause once, with the probability that it ended the run. Paths from one cause, and one trouble told twice, are no
-    independent witnesses: their weights add up to one candidate's."""
+    """Each cause once, with the probability that it ended the run.
+
+    Paths from one cause, and one fault reported twice, are not independent witnesses: their weights add up to one
+    candidate's.
+    """
     weights: list[float] = []
     roots: list[Fact] = []
     for chain in chains:
@@ -283,7 +289,7 @@ def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
 
 
 def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list[Rejection]) -> list[Chain]:
-    """Chains whose root may take the blame; where a blocking edge takes it from the root, what is left begins behind it."""
+    """Chains whose root may take the blame; if a blocking edge takes it from the root, the chain begins after it."""
     kept: dict[int, Chain] = {}
     for whole in (c for c in chains if c.root.kind in roots()):
         chain: Chain | None = whole
@@ -296,15 +302,19 @@ def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: lis
             chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
         if chain is not None and (id(chain.root) not in kept or chain.weight > kept[id(chain.root)].weight):
             kept[id(chain.root)] = chain
-    # What another chain explains is no root: a blocked cause left it bare, the other one did not.
+    # What another chain explains is no root: blocking a cause in one chain left it unexplained, the other chain
+    # explains it.
     explained = {id(hop.effect) for chain in kept.values() for hop in chain.hops}
     left = [chain for chain in kept.values() if chain.doubted or id(chain.root) not in explained]
     return sorted(left, key=lambda c: (-c.weight, c.root.key))
 
 
 def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
-    """Evidence as the run's own words see it: a program that tells its own error makes every other cause less likely,
-    one that tells of a broken GPU or disk makes just that cause more likely than the rest."""
+    """The chains, weighted by the run's own output.
+
+    The program's own error makes every other cause less probable. Output about a broken GPU or disk makes that cause
+    more probable than the rest.
+    """
     words = end.attrs["words"]
     changed = []
     given_up = _given_up_at(end, chains)
@@ -327,7 +337,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
         elif chain.root.kind == MEMORY_ERROR.name and all(
             e.kind == "job.bus_error" or "bus error" in e.message.lower() for e in words["own"]
         ):
-            factor = 1.0  # a bus error is what lost memory looks like to a program
+            factor = 1.0  # to a program, lost memory looks like a bus error
         elif words["own"]:
             factor = OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
@@ -341,13 +351,13 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     return changed
 
 
-#: A GPU or disk that fails after a run's ranks had given each other up, for a cause that is known, found it dying already. Stamps of
-#: output, and a driver that looks at its device only when somebody asks, put that much between them (seconds).
+#: A GPU or disk that fails after a run's ranks had given each other up, for a known cause, found the run dying already.
+#: Output timestamps, and a driver that checks its device only on access, put this much between them (seconds).
 LATE_AGAINST, GAVE_UP_S = 0.2, 10.0
 
 
 def _given_up_at(end: Fact, chains: list[Chain]) -> float | None:
-    """From when on nothing that began had a share in the end of a run: its ranks had lost their peers, and why is known."""
+    """The moment after which no new fact contributed to a run's end: its ranks had lost their peers for a known cause."""
     if end.kind != RUN_FAILED.name:
         return None
     lost = [
@@ -360,40 +370,45 @@ def _onset_of(fact: Fact) -> float:
     return fact.start - 3 * fact.sigma
 
 
-#: Likelihood ratio of a program's own error message (a shape that does not fit, a missing key) under a cause of ours.
+#: Likelihood ratio of a program's own error message (a shape that does not fit, a missing key) under an infrastructure
+#: cause.
 OWN_WORDS_AGAINST = 0.03
-#: The same of words that tell of another kind of hardware.
+#: The same for output about another kind of hardware.
 OTHER_WORDS_AGAINST = 0.2
-#: That a node fell silent says nothing of why: beside a node of the run whose loss has a cause, that cause goes before.
+#: A silent node has no stated reason: if the loss of another node of the run has a cause, that cause takes precedence.
 UNEXPLAINED = 0.5
-#: That a node fell silent is certain, and why, nobody said (``surest`` of its cause); where its own log is missing as well, it
-#: is as often a link or a daemon as the machine.
+#: It is certain that a node fell silent, but not why (``surest`` of its cause); if its own log is missing as well, a
+#: link or a daemon is as probable as the machine.
 UNLOGGED_SURE = 0.5
 #: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
 POLLED_SURE = 0.85
-#: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
+#: A link reported only by its far end, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
-#: A machine that boots within minutes after a run lost its peers had mostly gone before; now and then somebody mends what failed.
+#: A machine that boots within minutes after a run lost its peers had mostly gone before; occasionally it is booted to
+#: repair it.
 BOOTED_AFTER_SURE = 0.8
-#: Peers that are lost while a link is away were mostly behind it, also where nobody knows what it carries.
+#: Peers that are lost while a link is down were mostly behind it, even if it is unknown what the link carries.
 ROLELESS_SURE = 0.85
-#: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
+#: It is certain that many nodes were hit by one cause; which of the things that they share it was is unknown.
 NAMELESS_SURE = 0.9
-#: What is left of an explanation of a run of which nothing but the state was collected.
+#: The factor on the confidence of an explanation, if only the state of the run was collected.
 UNSEEN_SURE = 0.6
-#: How much of an own explanation is lost when no node's log could contradict it.
+#: The share of an own explanation that is lost if no node's log could contradict it.
 MUTE_DOUBT = 0.3
 
 
 def _same_cause(one: Fact, other: Fact) -> bool:
-    """The same trouble of the same device, told twice (two bursts of one failing disk), does not compete with itself."""
+    """One fault of one device reported twice (two bursts of one failing disk) does not compete with itself."""
     return one is other or (one.kind, one.host, one.device) == (other.kind, other.host, other.device)
 
 
 @dataclass(frozen=True)
 class Own:
-    """What the run itself says. ``weight``, and with what nothing tells of the ``leak``, competes with chains; ``sure`` is how
-    often such words are right alone; ``explains``: they tell why it ended, not only how."""
+    """The run's own explanation.
+
+    ``weight``, and as ``leak`` together with unknown causes, competes with chains. ``sure`` is how often such output
+    alone is right. ``explains``: the output shows why the run ended, not only how.
+    """
 
     category: str
     weight: float
@@ -408,7 +423,7 @@ class Own:
 
 
 def _own_explanation(world: World, run: Run, end: Fact) -> Own:
-    """What the run itself says against any infrastructure cause."""
+    """The run's own explanation, against any infrastructure cause."""
     if end.kind == RUN_CANCELLED.name and (lines := given_up(world, run)):
         reason = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
         return Own("infra.node", LEAK, reason, lines[:5], 0.6, explains=True)
@@ -454,17 +469,18 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
 
 
-#: slurmctld does not write who sends a signal that is no cancellation (``scancel -s KILL``); memory would have said so.
+#: slurmctld does not log who sends a signal that is no cancellation (``scancel -s KILL``); lack of memory would be
+#: logged.
 KILLED_SURE = 0.9
 
 
-#: What slurmctld says when it was asked for a requeue, and what it has the slurmstepds say; of one of its own it says why
-#: (slurm src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
+#: slurmctld's line for a requested requeue, and that of the slurmstepds; for its own requeues it logs the reason (slurm
+#: src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
 _ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
 
 
 def _peers_first(words: dict[str, list[Event]]) -> bool:
-    """Did the lost peers come before the run's own error? Then the error follows from them."""
+    """Did the run lose its peers before its own error? Then the error follows from their loss."""
     return _peers_before(words, "own")
 
 

@@ -1,10 +1,10 @@
-"""How sure a cause can be that only lines tell which any user of its host can write (gather/kernel_lines.py).
+"""The confidence in a cause whose only lines could be written by any user of the host (gather/kernel_lines.py).
 
-What no user writes takes the doubt away: the word of slurmctld or of a switch, another host's, telemetry of the same device. A
-run's own output does not: who forges a kernel's line may well own the run that it clears.
+Evidence that no user can write removes the doubt: a line of slurmctld, of a switch or of another host, telemetry of the
+same device. A run's own output does not: a forger of a kernel line may well own the run that it clears.
 
-Where jobs of other users ran on the host when a line was written, each of those users can have written it. Then a line that is
-known by its name only is worth no more than one that the kernel's ring lacks.
+If jobs of other users ran on the host when a line was written, each of those users could have written it. Then a line
+that is known by its name only gives no more confidence than one that the kernel's ring lacks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from correlator.gather.standing import OUTPUT
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Unproven
 
-#: At most so sure, by what is known of the lines; the surest of them counts.
+#: The highest confidence, by the evidence about the lines; the best line counts.
 SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5}
-#: The same of lines by name only, where others can have written them.
+#: The same for lines known by their name only, if other users could have written them.
 SHARED_SURE = 0.5
-#: Telemetry's samples and the kernel's lines of one fault lie so near (seconds).
+#: Telemetry's samples and the kernel's lines of one fault are at most this far from one another (seconds).
 SEEN_S = 60.0
 _WHY = {
     STAMPED: "their uptime fits, which every user of the node can read as well",
@@ -40,9 +40,9 @@ _OTHERS = "; others' jobs ran there then, each could have written them"
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines of one host that all lack proof.
+    """Lines of one host, none of them proven.
 
-    ``named`` and ``by_facility``: what speaks against the surest line that is known by its name only, or by its facility.
+    ``named`` and ``by_facility``: the objection to the best line that is known by its name only, or by its facility.
     ``named_at``: the time of the first line that is known by its name only. Each is None if there is no such line.
     """
 
@@ -69,7 +69,7 @@ NO_CLAIMS = Claims({}, {})
 class Limits:
     """The limits of unproven causes in one world.
 
-    ``looks`` receives each question about who ran on a host. A tick judges anew if later rows change the answer.
+    ``looks`` collects the questions about who had runs on a host. If later rows change an answer, a tick judges again.
     """
 
     def __init__(self, world: World, looks: list[Seen]) -> None:
@@ -80,7 +80,7 @@ class Limits:
     def of_cause(self, root: Fact, hops: Iterable[Hop], runs: Collection[Run], at: float) -> Unproven | None:
         """The limit of a root cause with the steps from it, for some runs; None if it is proven.
 
-        ``at``: the time of the effect that it explains.
+        ``at`` is the time of the effect that it explains.
         """
         if not self.world.kernel_standing:
             return None
@@ -94,8 +94,11 @@ class Limits:
         return self._limit(lines, runs, at)
 
     def of_end(self, end: Fact, run: Run, chains: Iterable[Chain]) -> Claims:
-        """Unproven explanations of the end of a run: roots of ``chains`` and the facts below them, as far as all of them are
-        unproven; kills for lack of memory; Xids that are blamed on the program."""
+        """The unproven explanations of the end of a run.
+
+        They are roots of ``chains`` with the facts below them, as far as all of these are unproven, kills for lack of
+        memory, and Xids that are blamed on the program.
+        """
         if not self.world.kernel_standing:
             return NO_CLAIMS
         found: dict[int, Unproven] = {}
@@ -163,7 +166,7 @@ def _surest(standing: Iterable[str]) -> str | None:
 
 
 def _between(hops: Iterable[Hop]) -> list[Fact]:
-    """What followed from a root, without ends of runs: slurmctld tells of those whatever the cause."""
+    """What followed from a root, without ends of runs: slurmctld logs those whatever the cause."""
     return [hop.effect for hop in hops if not hop.effect.kind.startswith("run.")]
 
 
@@ -172,7 +175,7 @@ def _confirms(world: World, event: Event) -> bool:
 
 
 def _measured(world: World, root: Fact) -> bool:
-    """Did telemetry see an Xid on this GPU appear about then?"""
+    """Did telemetry see an Xid on this GPU appear at about that time?"""
     return root.kind == XID.name and any(
         seen.host == root.host and seen.before - SEEN_S <= root.start <= seen.seen + SEEN_S for seen in world.xids_seen
     )
