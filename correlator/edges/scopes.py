@@ -1,4 +1,4 @@
-"""Scopes: between which things an edge may hold. ``SCOPES[name](world, cause, effect) -> bool``."""
+"""Scopes: the subjects between which an edge may hold. ``SCOPES[name](world, cause, effect) -> bool``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
     run = run_of(world, effect)
     if run and effect.host is None:
         return bool(hosts & set(run.nodes))
-    # Whom the controller cannot reach is given up, whoever of the two was cut off.
+    # A node that the controller cannot reach is given up, whichever of the two was cut off.
     return effect.host in hosts or (effect.kind == NODE_DOWN.name and bool(hosts & world.controllers))
 
 
@@ -35,7 +35,7 @@ def _link_of_controller(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _fell_with(world: World, cause: Fact, effect: Fact) -> bool:
-    """The effect is of a machine that went with the others; of a switch, if most of its nodes did."""
+    """Is the effect of a machine that was lost with the others, or of a switch most of whose nodes were?"""
     hosts = set(cause.attrs.get(HOSTS, ()))
     cut_off = set(effect.attrs.get(HOSTS, ()))
     return effect.host in hosts or (bool(cut_off) and len(cut_off & hosts) >= MOST * len(cut_off))
@@ -67,7 +67,7 @@ def _same_run_or_node(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _device(world: World, cause: Fact, effect: Fact) -> bool:
-    """The GPU belonged to the run: told by telemetry or process ids; else by the whole node being the run's."""
+    """The GPU belonged to the run: by telemetry or process ids; else because the whole node was the run's."""
     run = run_of(world, effect)
     if run is None or cause.host not in run.nodes:
         return False
@@ -81,10 +81,10 @@ def _same_bus(world: World, cause: Fact, effect: Fact) -> bool:
     return cause.host == effect.host and bus(cause.device) is not None and bus(cause.device) == bus(effect.device)
 
 
-#: Most of a switch's nodes (as facts/links.py promotes).
+#: Most of a switch's nodes (as promotion in facts/links/detector.py).
 MOST = 0.6
 
-#: A target that so many clients lost was lost by all of them, also those whose logs are missing.
+#: A target that this many clients lost was lost by all of them, also those whose logs are missing.
 WIDE = 3
 
 
@@ -107,7 +107,10 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
-    """Every client that lost the storage had lost this link, or was behind this switch: the storage itself was lost by nobody else."""
+    """Every client that lost the storage had lost this link, or was behind this switch.
+
+    The storage itself was up for all others.
+    """
     lost = {cause.host} if cause.kind == LINK_OUTAGE.name else set(cause.attrs.get(UNDER) or cause.attrs.get(HOSTS, ()))
     clients = set(effect.attrs.get(HOSTS, ()))
     return bool(clients) and not effect.attrs.get(SERVER) and clients <= lost
@@ -121,7 +124,7 @@ def _fell_silent_with(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _stated_by_run(world: World, cause: Fact, effect: Fact) -> bool:
-    """The run's own output says so."""
+    """The run's own output reports it."""
     return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get(RUNS, ()))
 
 
@@ -134,7 +137,7 @@ def _nodes(world: World, effect: Fact) -> Iterable[str]:
     return run.nodes if run else ()
 
 
-#: Scopes that hold for causes on certain hosts only, and those hosts: what else happened need not be looked at.
+#: Scopes that hold for causes on certain hosts only, and those hosts: other facts need not be examined.
 HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
     "same node": lambda world, effect: [effect.host] if effect.host else [],
     "same bus": lambda world, effect: [effect.host] if effect.host else [],
@@ -150,13 +153,13 @@ def _one_host(world: World, cause: Fact) -> Iterable[str]:
 
 
 def _cut_off(world: World, cause: Fact) -> Iterable[str]:
-    """Nodes of a lost switch: those whose links went, and those that no log of their own could tell of."""
+    """Nodes of a lost switch: those whose links were lost, and those without a log of their own."""
     lost = set(cause.attrs.get(HOSTS, ()))
     return lost | (set(cause.attrs.get(UNDER, ())) - world.reporting_hosts) if world.reporting_hosts else lost
 
 
 def _clients(world: World, cause: Fact) -> Iterable[str]:
-    """Where clients were evicted, the others only waited, and nothing else was to be expected of them."""
+    """If clients were evicted, the others only waited, and nothing else was to be expected of them."""
     return set(cause.attrs.get(EVICTED) or cause.attrs.get(HOSTS, ()))
 
 
@@ -164,12 +167,13 @@ def _every_host(world: World, cause: Fact) -> Iterable[str]:
     return world.runs_on
 
 
-#: What is told of one node reaches others only where it is part of a larger failure: a link that went with its switch. An
-#: edge of this scope that means it must say so.
+#: A cause on one node reaches others only if it is part of a larger failure: a link lost with its switch. An edge of
+#: this scope that means that must say so.
 ONE_NODE = "same node"
 
-#: Scopes in which one cause reaches several runs, and the hosts that it reaches: what became of the others there is evidence
-#: (``survivors.py``), unless the edge says otherwise. Where slurmctld itself names the node that a run was ended for, others are none.
+#: Scopes in which one cause reaches several runs, and the hosts that it reaches: what became of the other runs there is
+#: evidence (``exposure.py``), unless the edge says otherwise. If slurmctld itself names the node that a run was ended
+#: for, other runs are none.
 REACH: dict[str, Callable[[World, Fact], Iterable[str]]] = {
     ONE_NODE: _one_host,
     "node in allocation": _one_host,
@@ -189,5 +193,5 @@ SCOPES: dict[str, Scope] = {
 
 @cache
 def scopes() -> Mapping[str, Scope]:
-    """All scopes by name, those of installed packages included."""
+    """All scopes by name, including those of installed packages."""
     return vocabulary("SCOPES", SCOPES)

@@ -28,7 +28,7 @@ class SharedHeat(TypedDict):
     cooling: str | None
 
 
-#: Attributes that only this file reads.
+#: Attributes that are read in this file only.
 NEAR: Attr[str | None] = attr("near")
 
 

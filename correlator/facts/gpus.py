@@ -50,7 +50,7 @@ class Heat(TypedDict, total=False):
     cooling: str
 
 
-#: Attributes that only this file reads.
+#: Attributes that are read in this file only.
 BRIDGE: Attr[bool] = attr("bridge")
 GPUS: Attr[list[str]] = attr("gpus")
 

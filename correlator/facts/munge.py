@@ -32,7 +32,7 @@ class NodeDeaf(TypedDict):
     mutual: bool
 
 
-#: Attributes that only this file reads.
+#: Attributes that are read in this file only.
 MUTUAL: Attr[bool] = attr("mutual")
 
 

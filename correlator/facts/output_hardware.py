@@ -37,7 +37,7 @@ class StorageInOutput(TypedDict):
     nameless: bool
 
 
-#: Attributes that only this file reads.
+#: Attributes that are read in this file only.
 EVENT: Attr[str | None] = attr("event")
 
 

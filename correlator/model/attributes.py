@@ -1,6 +1,6 @@
-"""Attributes of facts that others than their kind's own file or folder read: name and type of each.
+"""Attributes of facts that are read outside their kind's own file or folder: the name and type of each.
 
-What an attribute means stands in the TypedDict of the kinds that have it. A test holds the types here and there together.
+The TypedDicts of the kinds document what they mean. A test checks that both have the same types.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The typed attributes of facts: what a key of ``Fact.attrs`` gives, as mypy knows it.
+"""The typed attributes of facts: the type of each key of ``Fact.attrs``, for mypy.
 
-At run time an :class:`Attr` is its name and ``Fact.attrs`` a dict, so reading costs what reading a dict costs. For mypy only an
-:class:`Attr` is a key: a literal name, a misspelt one and the wrong type are errors.
+At run time an :class:`Attr` is its name and ``Fact.attrs`` a dict, so a read costs as much as a dict lookup. For mypy
+only an :class:`Attr` is a key: a literal name, a misspelt one and a wrong type are errors.
 
-A kind says which attributes it has by its TypedDict (``correlator.model.kinds.Kind``). Attributes that others than the kind's own
-file or folder read stand in ``correlator.model.attributes``, the others beside the kind.
+The TypedDict of a kind (``correlator.model.kinds.Kind``) declares its attributes. Those read outside the kind's own
+file or folder are in ``correlator.model.attributes``, all others beside the kind.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ D = TypeVar("D")
 
 
 class Attr(str, Generic[T]):
-    """A key of ``Fact.attrs`` with a value of type ``T``. Made by :func:`attr`, and a plain text at run time."""
+    """A key of ``Fact.attrs`` with a value of type ``T``; :func:`attr` makes it. At run time it is a plain string."""
 
 
 def attr(name: str) -> Attr[Any]:
-    """The attribute of this name; where it is declared, its type is written beside it: ``HOSTS: Attr[list[str]] = attr("hosts")``."""
+    """The attribute of this name.
+
+    Its declaration gives its type: ``HOSTS: Attr[list[str]] = attr("hosts")``.
+    """
     return cast("Attr[Any]", name)
 
 
 class Attrs(Protocol):
-    """The attributes of a fact for mypy; a dict at run time. Nobody changes them."""
+    """The attributes of a fact, for mypy; a dict at run time. They are immutable."""
 
     @overload
     def get(self, key: Attr[T], /) -> T | None: ...
@@ -38,7 +41,7 @@ class Attrs(Protocol):
     def __getitem__(self, key: Attr[T], /) -> T: ...
     @overload
     def __getitem__(self, key: str, /) -> Any:
-        """Raises ``KeyError`` where the fact has no such attribute."""
+        """Raises ``KeyError`` if the fact has no such attribute."""
         ...
 
 
@@ -59,12 +62,12 @@ def draft_of(attrs: Attrs) -> DraftAttrs:
 
 
 def with_attr(attrs: Attrs, key: Attr[T], value: T) -> Attrs:
-    """The attributes with one more, or with another value of it."""
+    """The attributes with this one added or replaced."""
     changed = draft_of(attrs)
     changed[key] = value
     return changed
 
 
 def by_name(attrs: Attrs) -> Mapping[str, Any]:
-    """All attributes by their names: for templates, and for copies."""
+    """All attributes by name: for templates, and for copies."""
     return cast("Mapping[str, Any]", attrs)

@@ -173,7 +173,7 @@ class Kind(Generic[A]):
         return cast("A", fact.attrs)
 
     def as_attrs(self, attrs: A) -> Attrs:
-        """Attributes of this kind, for a fact that takes the place of another (``dataclasses.replace``)."""
+        """Attributes of this kind, for a fact that replaces another one (``dataclasses.replace``)."""
         return cast("Attrs", attrs)
 
     def cause_of(self, fact: Fact) -> Cause:

@@ -1,6 +1,6 @@
 """Requirements of edges: hard filters that give a reason when they fail.
 
-``CONDITIONS[name](world, cause, effect) -> str | None``: None when it holds, else why it does not, in words for a person.
+``CONDITIONS[name](world, cause, effect) -> str | None``: None if it holds, else why it does not, in words for a person.
 """
 
 from __future__ import annotations
@@ -72,8 +72,11 @@ _NO_SPACE = re.compile(
 
 
 def _still_down(world: World, cause: Fact, effect: Fact) -> str | None:
-    """slurmctld asks its nodes each third of SlurmdTimeout and gives up who had not answered when it asked last: a link that was
-    away for most of SlurmdTimeout and is back since that round is back too late."""
+    """Was the link still down at the ping round that counts?
+
+    slurmctld pings its nodes every third of SlurmdTimeout and gives up those that did not answer the previous ping. A
+    link that was down for most of SlurmdTimeout and came back after that round is back too late.
+    """
     if cause.end is None or cause.end + cause.sigma >= effect.start - 1.0:
         return None
     timeout, back = world.site.settings["SlurmdTimeout"], effect.start - cause.end
@@ -95,9 +98,12 @@ HUNG_S = 120.0
 
 
 def _hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Ranks that a time limit ends lose their peers as well: only who had lost them long before was held up by it."""
+    """The run's ranks had lost their peers long before it ended.
+
+    Ranks that a time limit ends lose their peers as well; such a loss did not hold the run up.
+    """
     if cause.sigma >= UNSTAMPED_S:
-        # Output without stamps lies where the run ended: its words must tell that somebody waited in vain.
+        # Output without timestamps is placed where the run ended: its lines must show that a rank waited in vain.
         return (
             None
             if any(RETRIED.search(e.message) for e in cause.events)
@@ -139,7 +145,7 @@ def _hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A watchdog that ran out tells that the run had stood still for that long: what silenced it lies before that."""
+    """A watchdog that ran out shows that the run had stood still for that long: what silenced it happened before that."""
     timeout = max(
         (
             logged_timeout([e]) or 0.0
@@ -153,11 +159,11 @@ def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
-#: What fails while a run hangs already did not make it hang; stamps and the watchdog's rounds take this much.
+#: What fails while a run already hangs did not make it hang; timestamps and the watchdog's rounds take this much.
 HANG_SLACK_S = 90.0
 
 
-#: NVIDIA's catalogue and the driver's own word (Xid 154) for a GPU that only a reboot of its machine brings back.
+#: NVIDIA's catalogue and the driver's own message (Xid 154) for a GPU that only a reboot of its machine recovers.
 _REBOOT = re.compile(r"reboot", re.IGNORECASE)
 
 
@@ -169,7 +175,7 @@ def _needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"Xid {cause.attrs.get(CODE)} needs no reboot"
 
 
-#: How a program ends that touched memory which the machine had lost (SIGBUS is 7; shells and srun add 128).
+#: How a program that accessed lost memory ends (SIGBUS is 7; shells and srun add 128).
 _BUS_ERROR = re.compile(r"bus error|sigbus|exit code 135|signal:? 7\b", re.IGNORECASE)
 
 
@@ -196,7 +202,7 @@ def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
     messages = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message) or file_lost(e.message)]
     if not messages:
         return "the run's output speaks of no I/O error"
-    # A path says whose error it was: the node's own disk's, or that of a file system that many nodes share.
+    # A path shows whose error it was: the node's own disk's, or that of a file system that many nodes share.
     elsewhere = LOCAL_PATH if cause.kind == STORAGE_OUTAGE.name else SHARED_PATH
     paths = [path_in(text) for text in messages]
     if all(path and (elsewhere.match(path) or _on_another(cause, path)) for path in paths):
@@ -204,7 +210,7 @@ def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
-#: Where several Lustre file systems are mounted side by side, their names tell them apart.
+#: If several Lustre file systems are mounted side by side, their names distinguish them.
 _MOUNTED = re.compile(r"^/(?:mnt/)?lustre/(?P<name>\w+)/")
 _TARGET = re.compile(r"(?P<name>\w+)-(?:OST|MDT|MGS|MGT)", re.IGNORECASE)
 
@@ -265,7 +271,11 @@ def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A failing prolog drains a node, and Slurm requeues or cancels its run. Who was killed with a node died of what set it DOWN."""
+    """The run was not killed together with a node.
+
+    A failing prolog drains a node, and Slurm requeues or cancels its run. A run killed with a node died of what set
+    that node DOWN.
+    """
     if effect.kind != RUN_NODE_FAIL.name:
         return None
     for down in world.facts_of(NODE_DOWN.name, ADMIN_DOWN.name, NODE_REBOOT.name):
@@ -275,12 +285,12 @@ def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None
     return None
 
 
-#: Slurm gives up a launch within this: some tries to connect, each as long as MessageTimeout.
+#: Slurm gives up a launch within this: some attempts to connect, each as long as MessageTimeout.
 LAUNCH_TRIED_S = 120.0
 
 
 def _away_all_along(world: World, cause: Fact, effect: Fact) -> str | None:
-    """What was away from before a run's beginning to its end kept Slurm from starting its tasks there."""
+    """What was down from before a run's start to its end kept Slurm from starting its tasks there."""
     run = run_of(world, effect)
     if run is None or run.start is None or run.end is None or run.end - run.start > LAUNCH_TRIED_S:
         return "the run had been working"
@@ -294,12 +304,15 @@ def _away_all_along(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{cause.host} started tasks of the run" if started else None
 
 
-#: What a machine writes while it goes down and its network is gone already.
+#: How long a machine that is going down may still log after its network is gone.
 LAST_WORDS_S = 10.0
 
 
 def _silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A machine that a run's other nodes lost wrote nothing more until it booted; one that ended with its run writes at least that."""
+    """The machine logged nothing more until it booted.
+
+    That is so for a machine that a run's other nodes lost; one that ended with its run logs at least that.
+    """
     boot = float(cause.attrs.get(BOOT) or cause.end or cause.start)
     host, run = cause.host or "", run_of(world, effect)
     if run is None or run.start is None or run.start >= boot - cause.sigma:
@@ -324,13 +337,13 @@ def _gave_up(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _no_lost_peers(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A run that says when its peers were lost is judged by that moment, not by its end."""
+    """A run whose output dates the loss of its peers is judged by that moment, not by its end."""
     words = effect.attrs.get(WORDS) or {}
     return "the run's output tells when its peers were lost" if words.get("peers") else None
 
 
 def _down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Retries run out while the link is away; once it is back they get through."""
+    """Retries run out while the link is down; once it is back they succeed."""
     slack = 5.0 + cause.sigma + min(effect.sigma, 10.0)
     if cause.end is not None and cause.end + slack < effect.start:
         return f"{name_of(cause)} was back after {cause.end - cause.start:.1f} s, {effect.start - cause.end:.1f} s before the error"
@@ -342,14 +355,16 @@ TYPICAL_RETRIES_S = 7.5
 
 
 def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
-    """An outage that ended before the run's retries could be used up was absorbed by them (correlation.md, E08). Where a run's
-    settings are not known and its output says nothing of retries, usual ones are assumed."""
+    """An outage that ended before the run's retries were exhausted was absorbed by them (correlation.md, E08).
+
+    If a run's settings are unknown and its output shows nothing about retries, typical ones are assumed.
+    """
     if cause.duration is None or cause.attrs.get(END_UNSEEN):
         return None
     values = derived_values(world.site.values_for(effect.run), effect)
     if values["NCCL_IB_TIMEOUT"].origin == "job environment":
         budget = values["IbRetryBudget"].low
-        # Stamps of both ends, and the time that a port needs until packets flow again.
+        # Timestamps of both ends, and the time that a port needs until packets flow again.
         if cause.duration + 2.0 * cause.sigma + LINK_TRAINS_S >= budget:
             return None
         return f"{name_of(cause)} was back after {cause.duration:.1f} s, the run's retries last {budget:.0f} s"
@@ -362,14 +377,14 @@ def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
 LINK_TRAINS_S = 2.0
 
 
-#: A transport's own word that its retries were used up; a closed connection may as well be a dead peer's.
+#: A transport's own message that its retries were exhausted; a closed connection may as well be a dead peer's.
 RETRIED = re.compile(r"retry|retries|status[= ]*12\b|timed? ?out|no path", re.IGNORECASE)
 
 _TASK_ENDED = re.compile(r"\btasks? [\d,-]+: (?P<how>\w+)")
 
 
 def killed_at_once(effect: Fact) -> bool:
-    """Every task that srun tells of was killed: then none ended first, and the signal came from outside."""
+    """Every task in srun's output was killed: then none ended first, and the signal came from outside."""
     endings = [m["how"] for e in _output(effect) for m in _TASK_ENDED.finditer(e.message)]
     return len(endings) > 1 and set(endings) == {"Killed"}
 
@@ -380,17 +395,17 @@ def _ended_by_itself(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
-    """The link was still away when the machine went down, or went within two minutes of its boot.
+    """The link was still down when the machine went down, or was lost within two minutes of its boot.
 
-    A machine that writes on after its link was lost lived; somebody booted it later, to mend it perhaps.
+    A machine that goes on logging after its link was lost was up; it may have been booted later, to repair it.
     """
     if abs(effect.start - cause.start) <= 120.0:
         return None
-    has_log = bool(world.spoke_at(cause.host or ""))  # of a host whose log is missing, silence says nothing
+    has_log = bool(world.spoke_at(cause.host or ""))  # for a host whose log is missing, silence proves nothing
     until = cause.start if effect.end is None else effect.end + (POST_S if has_log else 0.0)
     if not effect.start <= cause.start <= until:
         return f"{name_of(effect)} was back before {cause.host} went down"
-    # Of a boot that only its own moment tells of, the machine may have gone any time after its last word.
+    # If only its own moment is known of a boot, the machine may have gone any time after its last line.
     boot = float(cause.attrs.get(BOOT) or cause.start)
     word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, max(boot, cause.start))
     return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
@@ -404,7 +419,7 @@ POST_S = 300.0
 
 
 def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Who still wrote after slurmctld had given it up was alive; that it booted later mended something else."""
+    """A machine that still logged after slurmctld had given it up was alive; its later boot repaired something else."""
     if cause.start <= effect.start or cause.attrs.get(LAST_RESPONSE) is None:
         return f"{cause.host} had booted before" if cause.start <= effect.start else "its last answer is not known"
     word = word_between(world, cause.host or "", effect.start + effect.sigma + 2.0, cause.start)
@@ -412,14 +427,14 @@ def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _unasked(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A node that was switched on, or told to boot, did not go down by itself."""
+    """A node that was switched on, or ordered to boot, did not go down by itself."""
     asked = cause.attrs.get(ASKED)
     if asked:
         return f"{cause.host} did not boot by itself: {asked}"
     return f"{cause.host} was not up before: Slurm had powered it up" if effect.attrs.get(UNRESUMED) else None
 
 
-#: A machine that died answers nothing any more; what was lost after that did not silence it.
+#: A machine that died no longer answers; what was lost after that did not silence it.
 DIED_S = 1000.0
 
 
@@ -439,7 +454,7 @@ def _lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _named_by_reason(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A health check says what it found; a person may, too (parsers/reasons.py)."""
+    """A health check names what it found; a person may, too (parsers/reasons.py)."""
     named = effect.attrs.get(COMPONENT)
     if named and named == kind_of(cause.kind).component:
         return None
@@ -453,7 +468,7 @@ def _planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A node that comes back still holds the jobs for killed that it was to end while it was away, by their number."""
+    """A node that comes back still considers killed, by number, the jobs that it was to end while it was away."""
     run = run_of(world, effect)
     if run is None or not effect.attrs.get(REVOKED):
         return "the launch was not refused for a revoked credential"
@@ -486,7 +501,7 @@ def _far_end_only(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
-    """What slowed for a while and recovered cost that time only; it must be more than the run had to spare."""
+    """What slowed for a while and recovered cost that time only; it must exceed what the run had left."""
     run = run_of(world, effect)
     length = (run.end - run.start) if run and run.end is not None and run.start is not None else 0.0
     lost = float(cause.attrs.get(LOST, 0.0))
@@ -498,10 +513,10 @@ def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Cause and slowness must go on together for most of the time (correlation.md, E28: 70 %)."""
+    """Cause and slowness must coincide for most of the time (correlation.md, E28: 70 %)."""
     until = effect.end if effect.end is not None else world.last
     over = cause.end is not None and not cause.attrs.get(UNENDED)
-    end = cause.end if over and cause.end is not None else until  # nobody says that it was over
+    end = cause.end if over and cause.end is not None else until  # no line says that it was over
     shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
     length = max(1.0, until - effect.start)
     return (
@@ -531,12 +546,12 @@ CONDITIONS: dict[str, Condition] = {
 
 @cache
 def conditions() -> Mapping[str, Condition]:
-    """All requirements by name, those of installed packages included."""
+    """All requirements by name, including those of installed packages."""
     return vocabulary("CONDITIONS", CONDITIONS)
 
 
 def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, Value]:
-    """Adds what windows may name besides settings: the InfiniBand retry budget and the effect's printed timeout."""
+    """Adds what windows may name besides settings: the InfiniBand retry budget and the effect's logged timeout."""
     values = dict(values)
     exponent, retries = values["NCCL_IB_TIMEOUT"], values["NCCL_IB_RETRY_CNT"]
     values["IbRetryBudget"] = Value(
@@ -550,6 +565,6 @@ def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, V
 
 
 def example_values() -> dict[str, Value]:
-    """Defaults, for checking that a window can be worked out."""
+    """Default values, for checking that a window can be computed."""
     values = {name: Value.of(default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
     return derived_values(values, None)

@@ -1,6 +1,7 @@
 """Requirements of edges about links: what they carry, which other paths there are, and what the loss of one can cost.
 
-As those of ``conditions.py``, which lists them: None when a requirement holds, else why it does not."""
+Like those of ``common.py``: None if a requirement holds, else why it does not.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def _carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Of a switch whose nodes are cabled to another one as well."""
+    """Did all nodes of the switch go on over another switch?"""
     if not cause.attrs.get(BONDED):
         return None
     run = run_of(world, effect)
@@ -68,7 +69,7 @@ def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
     return _all_carried_on(world, cause, effect)
 
 
-#: Names that the RDMA core gives to devices: the same family can be compared, a netdev's name cannot.
+#: The RDMA core's device names: names of one family can be compared, a netdev's name cannot.
 _IBDEV = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|rocep|ibp|rxe|siw|efa)[\w]*\d+", re.IGNORECASE)
 
 
@@ -82,7 +83,7 @@ def same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def single_path(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A transport that spreads over several planes loses a share of its bandwidth with one of them, not the run."""
+    """A transport that uses several planes loses a share of its bandwidth with one of them, not the run."""
     run = run_of(world, effect)
     planes = world.site.planes_of(run.key) if run else 1
     lost = ports_lost(world, cause.host, effect.start, cause.start) if planes > 1 else set()
@@ -91,14 +92,18 @@ def single_path(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
-#: Packets that were on the lost path are sent again, and the paths that are left are not shared out evenly at once.
+#: Packets on the lost path are sent again, and the load is not balanced over the remaining paths at once.
 MORE_THAN_SHARE = 1.25
-#: Progress is printed minutes apart: what was lost with the port shows as late as this.
+#: Progress is logged minutes apart: the effect of a lost port may show this late.
 SEEN_S = 300.0
 
 
 def its_share(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Of N planes a run keeps the rest: at most it takes N / (N - lost) times as long, where it does nothing but communicate."""
+    """The slowdown fits the share of the planes that were lost.
+
+    A run keeps the other N - lost planes: it takes at most N / (N - lost) times as long, if it does nothing but
+    communicate.
+    """
     run = run_of(world, effect)
     planes = world.site.planes_of(run.key) if run else 1
     if planes < 2:
@@ -112,7 +117,7 @@ def its_share(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def ports_lost(world: World, host: str | None, until: float, since: float) -> set[str | None]:
-    """The fabric ports of a host that were away at some time between ``since`` and ``until``."""
+    """The fabric ports of a host that were down at some time between ``since`` and ``until``."""
     return {
         f.device for f in world.facts_of(LINK_OUTAGE.name) if f.host == host and f.start <= until
         and (f.end is None or f.end >= since) and f.attrs.get(ROLE) == "fabric"

@@ -1,6 +1,7 @@
-"""Requirements of edges about shared storage: which network its clients reach it by, and who waits for it.
+"""Requirements of edges about shared storage: the network that its clients reach it by, and which ranks wait for it.
 
-As those of ``conditions.py``, which lists them: None when a requirement holds, else why it does not."""
+Like those of ``common.py``: None if a requirement holds, else why it does not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from correlator.facts.world import World
 from correlator.model.attributes import TIMEOUT, UNENDED
 from correlator.model.nouns import Fact
 
-#: The network that a Lustre client names behind a server's address (lustre, lnet/include/uapi/linux/lnet/nidstr.h).
+#: The network in a server's address, as a Lustre client logs it (lustre, lnet/include/uapi/linux/lnet/nidstr.h).
 _NET = re.compile(r"@(?P<kind>o2ib|tcp|kfi|gni)\d*\b", re.IGNORECASE)
 
 
@@ -31,13 +32,13 @@ def carries(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if None in reasons else reasons[0]
 
 
-#: A rank that waits for storage silences the others for as long as the storage is away: it has to be away for most of what they
-#: waited.
+#: A rank that waits for storage silences the others for as long as the storage is down: it must be down for most of
+#: their wait.
 MOST = 0.7
 
 
 def away_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A program that waited N seconds for a silent rank, and storage that answered meanwhile: the rank would have gone on."""
+    """If a program waited N seconds for a silent rank, and the storage answered meanwhile, the rank would have gone on."""
     timeout = float(effect.attrs.get(TIMEOUT) or 0.0)
     end = effect.start if cause.attrs.get(UNENDED) or cause.end is None else cause.end
     waited = min(end, effect.start) - max(cause.start, effect.start - timeout)

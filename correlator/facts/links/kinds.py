@@ -72,7 +72,7 @@ class LinkErrors(TypedDict):
     role: str
 
 
-#: Attributes that only this folder reads.
+#: Attributes that are read in this folder only.
 CLOCK_OFF: Attr[float] = attr("clock_off")
 PLANE: Attr[str | None] = attr("plane")
 

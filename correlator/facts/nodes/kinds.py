@@ -63,7 +63,7 @@ class NodeDead(TypedDict):
     booted: float | None
 
 
-#: Attributes that only this folder reads.
+#: Attributes that are read in this folder only.
 OWNER: Attr[str] = attr("owner")
 SAID_BY: Attr[str | None] = attr("said_by")
 WHO: Attr[str] = attr("who")
