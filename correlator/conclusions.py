@@ -55,8 +55,8 @@ class Conclusions:
     logged_timeout: float = 0.0
     #: How many incidents that end runs have their root on each node.
     roots: Roots = field(default_factory=Roots)
-    #: Comparisons with other runs that a cause reached or that had a host, and the effect from which on the outcome of the
-    #: former is not known yet.
+    #: Comparisons with other runs that a cause reached or that had a host. ``uncovered`` is the earliest effect for which
+    #: it is not known yet what became of runs that a cause reached.
     looks: list[Seen] = field(default_factory=list)
     uncovered: float | None = None
     #: The events that were read, with their columns.

@@ -1,4 +1,4 @@
-"""A report of an installed package that raises, in words that its author can use."""
+"""Error messages for the author of an installed package whose report raised."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class ReportFailed(Exception):  # noqa: N818  (what happened)
 
 
 def failure(called: str, report: Report, error: Exception) -> ReportFailed:
-    """``called``: the report's entry point, as messages call it."""
+    """The error of a report that raised; ``called`` is its entry point as messages name it."""
     return ReportFailed(f"{called} raised {_described(error)}{_place(report, error)}")
 
 
 def _described(error: Exception) -> str:
-    """SQLAlchemy's error for a column that does not exist gives its name alone."""
+    """The exception in words; for a missing column also its table, because SQLAlchemy's error has only the name."""
     columns = getattr(error, "obj", None)
     if isinstance(error, AttributeError) and isinstance(columns, ReadOnlyColumnCollection):
         tables = ", ".join(
@@ -32,7 +32,7 @@ def _described(error: Exception) -> str:
 
 
 def _place(report: Report, error: Exception) -> str:
-    """The innermost line of the module that has ``build``; empty for a callable that is no function."""
+    """The innermost line of the traceback in the module of ``build``; empty if ``build`` is no function."""
     file = getattr(getattr(report.build, "__code__", None), "co_filename", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" ({Path(file).name} line {lines[-1]})" if file is not None and lines else ""

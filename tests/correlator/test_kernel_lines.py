@@ -126,7 +126,7 @@ def bobs_job(start: str, end: str) -> dict[str, str]:
 def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> dict[str, Any]:
     """The conclusions about the small cluster, with the files of ``tree`` in place of its own and these lines added.
 
-    ``live``: line by line, with a tick after each; the last tick must say what a full pass says.
+    ``live``: line by line, with a tick after each; the last tick must reach the same conclusions as a full pass.
     """
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
@@ -142,7 +142,7 @@ def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = 
         ticker = Ticker(store)
         ticker.tick()
         for name, text in files.items():
-            # The habit of an hour before comes at once.
+            # The lines of the hour before, which show the habit, arrive in one piece.
             for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
                 with (root / name).open("a", encoding="utf-8") as file:
                     file.write(line)
@@ -192,7 +192,7 @@ OTHERS = "others' jobs ran there then"
         ({SYSLOG: WITHOUT + BARE}, SHARED, 0.5),
         ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, HERS, 0.7),
         ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.5),
-        # A user's program reaches kern.log only past rsyslog: there the limit is that of the line alone.
+        # A user's program reaches kern.log only if it writes to /dev/log itself: the limit is that of the line alone.
         ({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.7),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), 0.9),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), 0.5),
@@ -266,7 +266,8 @@ def test_an_unproven_cause_displaces_no_explanation_that_is_as_sure(
 
 @pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
 def test_a_forger_on_a_shared_node_changes_no_verdict_that_explains_itself(live: bool) -> None:
-    """erin writes kernel texts of every kind that can blame hardware, memory or the program, just before bob's program fails."""
+    """erin writes every kind of kernel line that can blame hardware, memory or the program, just before bob's program
+    fails."""
     forged = "".join(
         stamped(f"10:19:{40 + n}", text)
         for n, text in enumerate((
