@@ -20,6 +20,7 @@ from fastapi.responses import StreamingResponse
 
 from queries import kql
 from web.access import read_audit
+from web.access.gate import still_admitted
 from web.api import MOST_BYTES, Asked, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire
@@ -159,6 +160,9 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
                 "error",
                 {"detail": problem.detail if problem else "The store could not be asked; open the stream again."},
             )
+            return
+        if not still_admitted(request):
+            yield _sse_event("error", {"detail": "The sign-in or token of this stream has ended; sign in again."})
             return
         for row in rows:
             yield _sse_event("line", row)

@@ -23,6 +23,8 @@ from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NO
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
+from correlator.model.attributes import BLAMED_CODE, MEMORY
+from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
 from correlator.verdicts.het_jobs import taken_along
@@ -84,8 +86,10 @@ def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Ver
 
 def _without(end: Fact, left_out: Collection[int]) -> Fact:
     """The end of a run without the facts and events whose id() is in ``left_out``."""
-    kept = {name: [x for x in end.attrs[name] if id(x) not in left_out] for name in ("memory", "blamed_code")}
-    return replace(end, attrs={**end.attrs, **kept})
+    attrs = draft_of(end.attrs)
+    attrs[MEMORY] = [what for what in attrs[MEMORY] if id(what) not in left_out]
+    attrs[BLAMED_CODE] = [fault for fault in attrs[BLAMED_CODE] if id(fault) not in left_out]
+    return replace(end, attrs=attrs)
 
 
 def _doubt_own(verdict: Verdict, claims: Claims) -> None:
@@ -449,7 +453,7 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     if launch:
         reason = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
         return Own("unknown", NETWORK_WORDS, reason, launch[:5], 0.6)
-    faults: list[Fact] = end.attrs["blamed_code"]
+    faults = end.attrs[BLAMED_CODE]
     if faults:
         code = faults[0].attrs.get("code")
         reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"

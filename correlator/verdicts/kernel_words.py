@@ -20,6 +20,7 @@ from correlator.facts.gpus import XID
 from correlator.facts.world import World
 from correlator.gather.kernel_lines import BARE, NAME, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
+from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Unproven
 
@@ -111,11 +112,11 @@ class Limits:
                     proven.add(id(hop.cause))
                     break
                 found[id(hop.cause)], facts[id(hop.cause)] = wanting, hop.cause
-        for fact in end.attrs.get("blamed_code", ()):
+        for fact in end.attrs[BLAMED_CODE]:
             if wanting := self.of_cause(fact, (), (run,), end.start):
                 found[id(fact)], facts[id(fact)] = wanting, fact
-        memory = end.attrs.get("memory", ())
-        if all(isinstance(what, Event) for what in memory) and (lines := self._unproven(memory)):
+        memory = [what for what in end.attrs[MEMORY] if isinstance(what, Event)]
+        if len(memory) == len(end.attrs[MEMORY]) and (lines := self._unproven(memory)):
             wanting = self._limit(lines, (run,), end.start)
             found |= {id(event): wanting for event in memory}
             events |= {event.id: wanting for event in memory}

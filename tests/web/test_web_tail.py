@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +16,12 @@ from fastapi.testclient import TestClient
 from parsers.record import frame
 from store import open_store
 from web import tail as tailing
+from web.access.ended import ENDED_FILE, Ended
+from web.access.gate import Gate, Guard
+from web.access.people import Role, Roles
+from web.access.scopes import ALL
+from web.access.sessions import COOKIE, Sessions
+from web.access.users import Users, fresh_token, hashed_password
 from web.tail import Tail, steps_of
 from web.turns import Turns
 
@@ -84,7 +93,7 @@ class _Listener:
 
     def __init__(self, looks: int, store: Any) -> None:
         self.looks = looks
-        self.scope: dict[str, Any] = {}
+        self.scope: dict[str, Any] = {"type": "http"}
         self.client = SimpleNamespace(host="127.0.0.1")
         self.app = SimpleNamespace(state=SimpleNamespace(turns=Turns(), reader=SimpleNamespace(store=store)))
 
@@ -104,6 +113,86 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
     parts = asyncio.run(read())
     assert parts[0] == ": tailing\n\n" and len(parts) == 2
     assert parts[1].startswith("event: line\ndata: {") and "hello <b>" in parts[1]
+
+
+PASSWORD = hashed_password("correct horse")
+
+
+def _removed(gate: Gate) -> None:
+    _rewritten(gate, tokens={})
+
+
+def _over(gate: Gate) -> None:
+    _rewritten(gate, tokens={"ada": replace(gate.users.tokens["ada"], expires=datetime.now(UTC) - timedelta(days=1))})
+
+
+def _narrowed(gate: Gate) -> None:
+    _rewritten(gate, tokens={"ada": replace(gate.users.tokens["ada"], scope="jobs")})
+
+
+def _new_password(gate: Gate) -> None:
+    _rewritten(gate, people={"ada": hashed_password("another horse")})
+
+
+def _unchanged(gate: Gate) -> None:
+    _rewritten(gate)
+
+
+def _rewritten(gate: Gate, **changed: Any) -> None:
+    """Another process writes the users file."""
+    kept: dict[str, Any] = {"people": dict(gate.users.people), "tokens": dict(gate.users.tokens)} | changed
+    Users(gate.users.path, kept["people"], kept["tokens"]).save()
+
+
+#: What is changed while a tail is open, by whether it was opened with a token, and whether the tail ends.
+CHANGES = {
+    "the token is removed": (_removed, True, True),
+    "the token is over": (_over, True, True),
+    "the token has a smaller scope": (_narrowed, True, True),
+    "the password is another": (_new_password, False, True),
+    "the token is the same": (_unchanged, True, False),
+    "the password is the same": (_unchanged, False, False),
+}
+
+
+@pytest.mark.parametrize(("change", "by_token", "ends"), CHANGES.values(), ids=CHANGES)
+def test_a_stream_ends_with_the_right_to_it(
+    change: Callable[[Gate], None],
+    by_token: bool,
+    ends: bool,
+    store: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The line that is stored after the change is not sent any more."""
+    monkeypatch.setattr(tailing, "EVERY_S", 0.0)
+    token, kept = fresh_token(None, ALL)
+    Users(tmp_path / "users.toml", {"ada": PASSWORD}, {"ada": kept}).save()
+    users, sessions = Users.load(tmp_path / "users.toml"), Sessions(b"k" * 32, 3600, Ended(tmp_path / ENDED_FILE))
+    gate = Gate(users=users, roles=Roles({Role.READ: frozenset({"ada"})}), sessions=sessions)
+    cookie = f"{COOKIE}={sessions.write('ada', (), users.mark('ada'))}"
+    header = (b"authorization", f"Bearer {token}".encode()) if by_token else (b"cookie", cookie.encode())
+    listener, tail = _Listener(3, store), Tail(store, "", datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1))
+    listener.scope = {"type": "http", "scheme": "http", "path": "/api/v1/tail", "method": "GET", "headers": [header], "client": ("10.0.0.1", 1)}  # fmt: skip
+    _add(store, "before")
+
+    async def read() -> list[str]:
+        parts = []
+
+        async def stream(scope: Any, receive: Any, send: Any) -> None:
+            async for part in tailing._stream(listener, tail):  # type: ignore[arg-type]
+                parts.append(part)
+                if "before" in part:
+                    change(gate)
+                    _add(store, "after")
+
+        await Guard(stream, gate)(listener.scope, None, None)  # type: ignore[arg-type]
+        return parts
+
+    parts = asyncio.run(read())
+    assert "before" in parts[1], parts
+    assert any("after" in part for part in parts) != ends
+    assert parts[-1].startswith("event: error") == ends
 
 
 def test_no_look_passes_by_the_queue(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:

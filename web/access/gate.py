@@ -27,6 +27,8 @@ from web.problems import ProblemError, wants_page
 #: The scope key of the connection's peer address; behind a proxy, ``client`` is the address that the proxy reports.
 PEER = "faultline.peer"
 PERSON = "faultline.person"
+#: The scope key of the ``Guard`` that let a request in.
+GUARD = "faultline.guard"
 #: Open to everybody: whether the service is up, and how to sign in.
 OPEN = frozenset({"/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/logout", "/first"})
 
@@ -131,18 +133,16 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path, secure = scope["path"], self.gate.is_secure(scope["scheme"])
+        path = scope["path"]
         is_open = path in OPEN or path.startswith("/static/")
         try:
-            person = self.gate.person(
-                Headers(scope=scope), scope.get(PEER) or _client(scope), _client(scope) or "", secure=secure
-            )
+            person = self._person(scope)
         except ExpiredError as error:
             if not is_open:
                 await _expired(error).response(path)(scope, receive, send)
                 return
             person = None
-        scope[PERSON] = person
+        scope[PERSON], scope[GUARD] = person, self
         if person is None and not is_open:
             await refused(scope, receive, send)
         elif person is not None and not is_open and not SCOPES[person.scope].permits(scope["method"], path):
@@ -150,6 +150,25 @@ class Guard:
             await _outside(person).response(path)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+    def _person(self, scope: Scope) -> Person | None:
+        secure = self.gate.is_secure(scope["scheme"])
+        peer = scope.get(PEER) or _client(scope)
+        return self.gate.person(Headers(scope=scope), peer, _client(scope) or "", secure=secure)
+
+    def still_admits(self, scope: Scope) -> bool:
+        """Whether the credentials of a request that was let in still belong to the same person with the same rights."""
+        try:
+            admitted: Person | None = scope[PERSON]
+            return self._person(scope) == admitted
+        except ExpiredError:
+            return False
+
+
+def still_admitted(request: Request) -> bool:
+    """Whether an open stream may go on; always true if the site is open to everybody."""
+    guard: Guard | None = request.scope.get(GUARD)
+    return guard is None or guard.still_admits(request.scope)
 
 
 def to_login(request: Request) -> RedirectResponse:
