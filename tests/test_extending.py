@@ -18,6 +18,10 @@ from typing import Any
 
 import pytest
 
+from collector.receivers.base import Run
+from correlator.edges.scopes import SCOPES
+from web.reading import Reader
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
@@ -28,7 +32,8 @@ GROUPS = {
 }  # fmt: skip
 
 USE = """
-import json, sys
+import io, json, sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from fastapi.testclient import TestClient
 from collector.ingest import Ingest
@@ -36,6 +41,7 @@ from collector.receivers import all_receivers
 from correlator.edges.load import load as edges
 from correlator.engine import correlate
 from correlator.facts import registry
+from faultline.cli import run as command
 from faultline.notify import notifiers
 from faultline.notify.message import Message
 from parsers.engine import LineParser
@@ -63,6 +69,13 @@ used["edge"] = [str(p) for p in edges([folder / "1.toml"])[1]]
 used["kind"] = "coolant.leak" in registry.kinds()
 notifiers()["site.wall"].sender({"path": str(folder / "wall")})(Message("I-1", "opened", "impact", "a link", "http://x"))
 used["notifier"] = (folder / "wall").read_text()
+with open_store(folder / "edge") as store:
+    Ingest(store).run([folder / "logs"])
+    correlate(store, edge_paths=[folder / "1.toml"])
+found = io.StringIO()
+with redirect_stdout(found):
+    command(["why", "501", "--data", str(folder / "edge")])
+used["why"] = found.getvalue()
 used["receiver"] = all_receivers()["site.bmc"].what
 print(json.dumps(used))
 """
@@ -85,18 +98,26 @@ def entry_points(title: str) -> dict[str, str]:
     return found
 
 
+def declared() -> dict[str, dict[str, str]]:
+    """The entry points of the page's pyproject.toml: group -> name -> module and attribute."""
+    (shown,) = blocks("A package", "toml")
+    points: dict[str, dict[str, str]] = tomllib.loads(shown)["project"]["entry-points"]
+    return points
+
+
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of each example."""
     folder = tmp_path_factory.mktemp("site")
-    lines = []
-    for title, group in GROUPS.items():
-        ((name, target),) = entry_points(title).items()
+    for title in GROUPS:
+        ((_, target),) = entry_points(title).items()
         (code,) = blocks(title, "python")
         module = folder / (target.split(":")[0].replace(".", "/") + ".py")
         module.parent.mkdir(exist_ok=True)
         module.write_text(code, encoding="utf-8")
-        lines += [f"[faultline.{group}]", f"{name} = {target}", ""]
+    lines = []
+    for group, points in declared().items():
+        lines += [f"[{group}]", *(f"{name} = {target}" for name, target in points.items()), ""]
     (folder / "our_package" / "templates").mkdir()
     (template,) = blocks("A page", "html")
     (folder / "our_package" / "templates" / "failing.html").write_text(template, encoding="utf-8")
@@ -106,6 +127,9 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: our-package\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("\n".join(lines))
+    (folder / "logs").mkdir()
+    for name, text in re.findall(r"`logs/(\S+)`:\n\n((?:    .*\n)+)", section("A causal edge")):
+        (folder / "logs" / name).write_text(textwrap.dedent(text))
     (folder / "rack7.slots").write_text("gx07=41\nnonsense\n")
     (folder / "bmc.log").write_text("BMC|2026-02-28T16:29:24Z|gx07|Fan 3 failed\n")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
@@ -119,9 +143,30 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_example_of_every_section_was_used(used: dict[str, Any]) -> None:
     assert set(re.findall(r"^## (.+)$", PAGE, re.MULTILINE)) == {
-        *GROUPS, "An event pattern", "A causal edge"
+        *GROUPS, "A package", "An event pattern", "A causal edge"
     }  # fmt: skip
     assert all(len(entry_points(title)) == 1 for title in GROUPS)
+
+
+def test_the_project_file_declares_what_the_sections_show() -> None:
+    shown = {f"faultline.{group}": entry_points(title) for title, group in GROUPS.items()}
+    assert declared() == {**shown, "faultline.patterns": {"coolant": "coolant_leak:PATTERNS"}}
+
+
+def test_every_scope_is_listed() -> None:
+    listed = re.findall(r"^\| `(.+)` \|", section("A causal edge"), re.MULTILINE)
+    assert sorted(listed) == sorted(SCOPES) and len(listed) == len(set(listed))
+
+
+def test_the_lines_shown_for_an_edge_give_a_verdict_that_names_it(used: dict[str, Any]) -> None:
+    assert "SITE-DISK1: +300.000 s, allowed 0 s to 600 s" in used["why"]
+
+
+def test_the_methods_that_are_named_exist() -> None:
+    named = re.search(r"`read` has (.*?)\. `web/reading", section("A page"), re.DOTALL)
+    assert named and [name for name in re.findall(r"`(\w+)`", named[1]) if not hasattr(Reader, name)] == []
+    described = re.search(r"`Run\(lines, received\)`.*?`source` of", section("A receiver"), re.DOTALL)
+    assert described and set(re.findall(r"`(\w+)`", described[0])) - {"source"} == {*Run._fields} - {"lines"}
 
 
 def test_lines_and_documents_are_read(used: dict[str, Any]) -> None:
