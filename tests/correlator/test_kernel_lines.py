@@ -109,6 +109,12 @@ SHARED, HERS, UNKNOWN = (
     {SACCT: _TREE[SACCT].replace("|bob|1002|", user)} for user in ("|bob|1002|", "|erin|1005|", "|||")
 )
 
+#: One case of each standing: ``make test`` gives these to ticks too, ``make test-long`` all.
+BY_TICKS = {
+    "no uptime where the kernel writes one into every line", "a kernel that writes none", "an uptime that fits",
+    "the ring of that time was collected", "an uptime of no boot",
+}  # fmt: skip
+
 
 def bobs_job(start: str, end: str) -> dict[str, str]:
     """Job 42 at another time."""
@@ -159,9 +165,17 @@ def of_erin(found: dict[str, Any]) -> dict[str, Any]:
     return verdict
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_a_kernels_line_is_worth(case: Case, live: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "live"),
+    [
+        pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}", marks=marks)
+        for name in CASES
+        for live in (False, True)
+        for marks in [pytest.mark.long if live and name not in BY_TICKS else ()]
+    ],
+)
+def test_what_a_kernels_line_is_worth(name: str, live: bool) -> None:
+    case = CASES[name]
     found = concluded(case.files, live)
     verdict = of_erin(found)
     if case.at_most is None:
@@ -181,7 +195,7 @@ def test_what_a_kernels_line_is_worth(case: Case, live: bool) -> None:
 OTHERS = "others' jobs ran there then"
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "sure"),
     [
@@ -232,7 +246,7 @@ LOST_MEMORY = (
 )
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "changed"),
     [
