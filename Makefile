@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 COMPILED := $(VENV)/.compiled
 # Tests beside each other: many wait for a process or a page.
-WORKERS ?= 2
+WORKERS ?= 3
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo run test test-long fuzz lint bench conformance clean

@@ -52,6 +52,7 @@ def contents(store: DuckStore) -> tuple[list[dict[str, Any]], list[dict[str, Any
 
 
 @pytest.mark.usefixtures("small_parts")
+@pytest.mark.long
 def test_two_processes_in_parts_give_what_one_gives_at_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(None) as parts:
         report = ingest(parts, tree, workers=2)

@@ -18,6 +18,7 @@ from store import open_store
 SEEDS = [int(s) for s in os.environ.get("FAULTLINE_SOAK", "1").split()]
 
 
+@pytest.mark.long  # test_streaming.py has the quick form
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ticks_end_as_a_full_pass(seed: int) -> None:
     found = soak.soak(soak.cluster_rows(seed), seed, ticks=12)
