@@ -7,8 +7,9 @@ other, each in its own process, and every second pair begins with the other one,
 both. CPU time is compared, user and system, of the process and its children. One line is printed for each figure: the
 medians of both, the median of the ratios of the pairs (above 1: this checkout needs more) and their range.
 
-Both read the same lines: the simulators of this checkout write them once. Each has its own stores, made by its own
-code.
+Both read the same lines: the simulators of this checkout write them once, and lines that other people's machines wrote are read
+where they lie beside the repository ("real lines"; not measured where there are none). Each has its own stores, made
+by its own code.
 """
 
 from __future__ import annotations
@@ -33,15 +34,23 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
-#: Captures and scenarios beside the repository; the latter are enough for a page.
-SCENARIOS = HERE.parent / "shared" / "scenarios"
+#: Captures, logs and scenarios beside the repository; the last are enough for a page.
+SHARED = HERE.parent / "shared"
+SCENARIOS = SHARED / "scenarios"
+#: Files of lines there: of a cluster in which faults were made, and of machines of others.
+REAL_LINES = (
+    "captures/*/hosts/*/*.log",
+    "captures/*/hosts/*/syslog",
+    "captures/*/hosts/*/messages",
+    "data/raw/**/*.log",
+)
 
 PARSED_LINES, BATCH_LINES = 300_000, 100_000
-INGESTED_LINES = 250_000
+REAL_REPEATED = 10
 WAYS = ("tcp", "ndjson", "otlp", "otlp-json")
 QUERIED_LINES = 1_000_000
-HISTORY_LINES, HISTORY_JOBS, TICKS = 1_000_000, 10_000, 6
-#: Each request is sent this many times, and its first answer does not count.
+HISTORY_LINES, HISTORY_JOBS, TICKS = 500_000, 5_000, 4
+#: Each question is asked this many times, and its first answer does not count.
 ASKED = 12
 
 #: CPU seconds by purpose.
@@ -75,8 +84,17 @@ def parsers(root: Path, folder: Path) -> Figures:
     origin = Origin(reference=datetime(2026, 7, 1), received=datetime(2026, 7, 1))
     parts = [path.read_bytes() for path in sorted(folder.parent.glob("lines/*"))]
     parser = LineParser()
-    parser.parse_data(parts[0][:1_000_000], origin)
-    return {"parsers, 300,000 lines": cost(lambda: [parser.parse_data(part, origin) for part in parts])}
+
+    def parse(parts: list[bytes]) -> None:
+        for part in parts:
+            parser.parse_data(part, origin)
+
+    parse([parts[0][:1_000_000]])
+    found = {f"parsers, {PARSED_LINES:,} lines": cost(partial(parse, parts))}
+    if real := b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in real_files()):
+        parse([real])
+        found[f"parsers, {real.count(10) * REAL_REPEATED:,} real lines"] = cost(partial(parse, [real] * REAL_REPEATED))
+    return found
 
 
 def compile_time(root: Path, folder: Path) -> Figures:
@@ -195,21 +213,30 @@ def start(root: Path, folder: Path) -> Figures:
 
 
 def ingest(root: Path, folder: Path) -> Figures:
-    """Lines until they can be queried, by each way in; CPU of the service and its parser process."""
+    """Lines until they can be queried, by each way in: CPU of the service and its parser process; of files, of the command."""
     from benchmarks import ingest as benchmark
+    from collector.ingest import Ingest
+    from store import open_store
 
+    def read_files(tree: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch, open_store(Path(scratch)) as store:
+            Ingest(store, workers=1).run([tree])
+
+    read_files(folder.parent / "few")  # loads what is loaded once
+    found = {f"ingest, files, {PARSED_LINES:,} lines": cost(partial(read_files, folder.parent / "lines"))}
+    if (captures := SHARED / "captures").exists():
+        found["ingest, files, captures (real lines)"] = cost(partial(read_files, captures))
     # The run's CPU time is passed to the function that prints it.
     given: list[float] = []
     benchmark.report = lambda lines, used, *rest: given.append(sum(used.values()))
-    found: Figures = {}
-    data = list(benchmark.batches(INGESTED_LINES))
+    data = [part for path in sorted(folder.parent.glob("lines/*")) for part in batches(path.read_bytes())]
     for way in WAYS:
         options = argparse.Namespace(
-            folder=str(folder), workers=1, clients=2, rate=0.0, pages=False, close=False, lines=INGESTED_LINES
+            folder=str(folder), workers=1, clients=2, rate=0.0, pages=False, close=False, lines=PARSED_LINES
         )
         with redirect_stdout(StringIO()):
-            benchmark.run(way, data, INGESTED_LINES, options)
-        found[f"ingest, {way}, {INGESTED_LINES:,} lines"] = given[-1]
+            benchmark.run(way, data, PARSED_LINES, options)
+        found[f"ingest, {way}, {PARSED_LINES:,} lines"] = given[-1]
     return found
 
 
@@ -222,6 +249,18 @@ MEASURED: dict[str, Callable[[Path, Path], Figures]] = {
     "start": start,
     "ingest": ingest,
 }
+
+
+def real_files() -> list[Path]:
+    """Files of lines that were not made here; none where nothing lies beside the repository."""
+    return sorted(path for pattern in REAL_LINES for path in SHARED.glob(pattern))
+
+
+def batches(text: bytes) -> Iterator[bytes]:
+    """Whole lines, 5,000 at a time, as senders of the benchmark of ingest take them."""
+    lines = iter(text.splitlines(keepends=True))
+    while part := b"".join(islice(lines, 5_000)):
+        yield part
 
 
 def repeated(ask: Callable[[], object]) -> float:
@@ -292,6 +331,8 @@ def write_lines(folder: Path) -> None:
     from parsers.patterns import load
 
     folder.mkdir()
+    (folder.parent / "few").mkdir()
+    (folder.parent / "few" / "0").write_bytes(b"\n".join(Cluster(load()).lines(1_000)) + b"\n")
     made = Cluster(load()).lines(PARSED_LINES)
     for number in range(PARSED_LINES // BATCH_LINES):
         (folder / str(number)).write_bytes(b"\n".join(islice(made, BATCH_LINES)) + b"\n")

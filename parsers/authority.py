@@ -35,13 +35,6 @@ _OWN_FILES = (*_RING, "klog")
 _OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
 
 
-def claim(entry: Pattern) -> Pattern:
-    """The meaning of a line that only claims ``entry``: none, tagged with the claim."""
-    return (
-        entry if entry.event == "other" else replace(entry, event="other", severity=None, tags=(CLAIMS + entry.event,))
-    )
-
-
 def beside(entry: Pattern, claimed: Pattern) -> Pattern:
     """``entry`` for a line that also claims something else."""
     return replace(entry, tags=(*entry.tags, CLAIMS + claimed.event))
@@ -99,7 +92,7 @@ def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
     claims = []
     for number, (entry, source, unit, facility, form) in enumerate(zip(events.entries, *columns, strict=True)):
         if not _may_mean(entry.event, entry.of_site, source, unit, facility, form):
-            entries[number] = claim(entry)
+            entries[number] = entry.claim
             claims.append(number)
     return without(events, entries, claims) if claims else events
 

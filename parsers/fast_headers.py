@@ -187,44 +187,43 @@ def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:
 
 @compiled
 def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: Clock, of_job: bool) -> None:
-    fields = np.empty((header_scanner.MOST_FIELDS, 2), np.int64)
     for line in range(len(rows)):
         row = rows[line]
         clear(row)
         if of_job:  # job output may look like anything
             continue
-        if not _header(data, starts[line], ends[line], row, clock, fields):
+        if not _header(data, starts[line], ends[line], row, clock):
             clear(row)
         elif row.message_end == 0:
             row.message_end = ends[line]
 
 
 @part
-def _header(data: Array, start: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
+def _header(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
     """Whether a line has a plain header; the first bytes show which kind it can be."""
-    at = header_scanner.priority(data, start, row, fields)
+    at = header_scanner.priority(data, start, row)
     first = data[at]
     if is_capital(first):
         if is_digit(data[at + 16]):
-            return at == start and header_scanner.opensm(data, at, row, clock, fields)
-        return header_scanner.bsd(data, at, row, clock, fields)
+            return at == start and header_scanner.opensm(data, at, row, clock)
+        return header_scanner.bsd(data, at, row, clock)
     if first == OPEN:
-        return row.priority < 0 and _bracket(data, at, row, clock, fields)
+        return row.priority < 0 and _bracket(data, at, row, clock)
     if is_digit(first):
         if row.priority >= 0 and data[at + 1] == BLANK:
-            return header_scanner.rfc5424(data, at, end, row, clock, fields)
+            return header_scanner.rfc5424(data, at, end, row, clock)
         if data[at + 4] == DASH:
-            return header_scanner.iso(data, at, row, clock, fields)
-        return row.priority < 0 and header_scanner.kmsg(data, at, end, row, clock, fields)
+            return header_scanner.iso(data, at, row, clock)
+        return row.priority < 0 and header_scanner.kmsg(data, at, end, row, clock)
     if first == BRACE:
         return at == start and journal_scanner.journald(data, at, end, row)
-    return first == COLON and row.priority >= 0 and header_scanner.nxos(data, at, row, fields)
+    return first == COLON and row.priority >= 0 and header_scanner.nxos(data, at, row)
 
 
 @part
-def _bracket(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
+def _bracket(data: Array, at: int, row: Row, clock: Clock) -> bool:
     if data[at + 5] == DASH:
-        return header_scanner.slurm_file(data, at, row, clock, fields)
+        return header_scanner.slurm_file(data, at, row, clock)
     return header_scanner.dmesg(data, at, row, clock)
 
 

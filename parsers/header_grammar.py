@@ -1,9 +1,9 @@
-"""The grammar of a log line's header, declared once as data: the regular expression of the general reader and the table
+"""The grammar of a log line's header, declared once as data: the regular expression of the general reader and the code
 of the compiled one are both built from it, so the two cannot disagree.
 
 A header is a sequence of pieces: texts, runs of characters of one class, named fields, optional parts. Where the
 general reader accepts more spellings than the plain one, the piece is ``Either``: the plain spelling in pieces, and the
-regular expression of all spellings. The compiled reader (parsers/header_scanner.py) never backtracks, so a declaration
+regular expression of all spellings. The compiled reader (parsers/header_compiler.py) never backtracks, so a declaration
 that would need it is an error.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from parsers.lines import Array
 
-#: Character classes by name, in the syntax of regular expressions; the scanner uses their index.
+#: Character classes by name, in the syntax of regular expressions; a step uses their index.
 _CLASSES = {
     "digit": "0-9", "capital": "A-Z", "small": "a-z", "day": " 0-9", "hex": "0-9a-f", "HEX": "0-9A-F", "stamp": "0-9T:.Z+-",
     "printed": "!-~", "name": r"!-9;-Z\\^-~",
@@ -27,8 +27,8 @@ _NUMBERS = {name: number for number, name in enumerate(_CLASSES)}
 #: Per class and byte: whether the byte is in the class. No class contains a line end, a zero, or a part of a multi-byte
 #: character.
 CLASSES: Array = np.array([[re.match(f"[{letters}]", chr(byte)) is not None and byte < 128 for byte in range(256)] for letters in _CLASSES.values()])  # fmt: skip
-#: Operations of a table step: one byte, a run (class, minimum, maximum), a field's begin or end, an optional part that
-#: starts with a byte (byte, steps to skip).
+#: Operations of a step of the compiled reader: one byte, a run (class, minimum, maximum), a field's begin or end, an
+#: optional part that starts with a byte (byte, steps to skip).
 BYTE, RUN, BEGIN, END, MAYBE = range(5)
 #: The maximum of an unbounded run.
 ENDLESS = 1 << 30
@@ -73,6 +73,8 @@ class Maybe:
 
 
 Piece: TypeAlias = str | Run | Field | Either | Maybe
+#: One of BYTE, RUN, BEGIN, END, MAYBE, and what it needs to know.
+Step: TypeAlias = tuple[int, int, int, int]
 
 
 def named(name: str, *pieces: Piece) -> Field:
@@ -106,19 +108,18 @@ def maybe(*pieces: Piece) -> Maybe:
 @dataclass(frozen=True)
 class Header:
     """``regex``: for the general reader, anchored at the line's first character, with a group for each name. ``plain``:
-    for the plain spelling alone. ``table``: for the compiled reader, whose fields are numbered in the order of
-    ``fields``."""
+    for the plain spelling alone. ``steps``: for the compiled reader, which numbers fields in the order of ``fields``."""
 
     pieces: tuple[Piece, ...]
     fields: tuple[str, ...] = field(init=False)
-    table: Array = field(init=False)
+    steps: tuple[Step, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         names = tuple(piece.name for piece in _all(self.pieces) if isinstance(piece, Field))
         object.__setattr__(self, "fields", names)
         steps = _steps(self.pieces, names)
         _check(steps)
-        object.__setattr__(self, "table", np.array(steps, np.int64).reshape(-1, 4))
+        object.__setattr__(self, "steps", tuple(steps))
 
     @property
     def regex(self) -> str:
@@ -159,11 +160,8 @@ def _regex_of(piece: Piece, general: bool) -> str:
     return f"(?:{held})?" if isinstance(piece, Maybe) else held
 
 
-_Step: TypeAlias = tuple[int, int, int, int]
-
-
-def _steps(pieces: tuple[Piece, ...], names: tuple[str, ...]) -> list[_Step]:
-    found: list[_Step] = []
+def _steps(pieces: tuple[Piece, ...], names: tuple[str, ...]) -> list[Step]:
+    found: list[Step] = []
     for piece in pieces:
         if isinstance(piece, str):
             found += [(BYTE, byte, 0, 0) for byte in piece.encode()]
@@ -182,7 +180,7 @@ def _steps(pieces: tuple[Piece, ...], names: tuple[str, ...]) -> list[_Step]:
     return found
 
 
-def _check(steps: list[_Step]) -> None:
+def _check(steps: list[Step]) -> None:
     """Raises ``ValueError`` if a run of any length may be followed by its own class, or if an optional part is followed
     by nothing or by something with the same first byte."""
     for at, (step, what, least, most) in enumerate(steps):
@@ -192,7 +190,7 @@ def _check(steps: list[_Step]) -> None:
             raise ValueError(f"a part that begins with {chr(what)!r} cannot be told from what is behind it")
 
 
-def _first(steps: list[_Step], at: int) -> set[int]:
+def _first(steps: list[Step], at: int) -> set[int]:
     """The first bytes that the pieces from a step on may match."""
     for place in range(at, len(steps)):
         step, value, length, _ = steps[place]

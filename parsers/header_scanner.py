@@ -1,5 +1,5 @@
-"""The compiled reader of headers: it executes the table of a header's grammar (parsers/header_grammar.py) byte by byte,
-and interprets the fields.
+"""The compiled reader of headers. A function that is generated from the header's grammar (parsers/header_compiler.py) finds
+the fields; this module interprets them.
 
 Each reader gets the offset where its part begins, stores what it finds in ``row``, and returns whether the whole header
 was there in its plain spelling.
@@ -32,7 +32,7 @@ from parsers.head import (
     WRITTEN,
     Row,
 )
-from parsers.header_grammar import BEGIN, BYTE, CLASSES, END, RUN
+from parsers.header_compiler import reader
 from parsers.lines import Array
 from parsers.scan import (
     BACKSLASH,
@@ -74,144 +74,102 @@ _SLURM_LEVELS = words({
 _STEPS = words(dict.fromkeys(STEP_NAMES, 1))
 _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BITS.items()})
 
-#: The tables of headers, and the numbers of their fields. Compiled code uses nothing else of a declaration.
-_PRIORITY, _BSD, _ISO, _RFC5424, _SLURM = (
-    PRIORITY.table, BSD_HEADER.table, ISO_HEADER.table, RFC5424_HEADER.table, FILE_HEADER.table,
-)  # fmt: skip
-_KMSG, _KMSG_MICROS = KMSG_HEADER.table, KMSG_HEADER.fields.index("micros")
-_TAIL, _LEVELLED_TAIL, _OPENSM, _NXOS = TAIL.table, LEVELLED_TAIL.table, OPENSM_HEADER.table, NXOS_HEADER.table
-_HEADERS = (
-    PRIORITY,
-    BSD_HEADER,
-    ISO_HEADER,
-    RFC5424_HEADER,
-    FILE_HEADER,
-    TAIL,
-    LEVELLED_TAIL,
-    OPENSM_HEADER,
-    NXOS_HEADER,
+_priority, _bsd, _iso, _tail, _levelled_tail = map(reader, (PRIORITY, BSD_HEADER, ISO_HEADER, TAIL, LEVELLED_TAIL))
+_rfc5424, _slurm, _kmsg, _opensm, _nxos = map(
+    reader, (RFC5424_HEADER, FILE_HEADER, KMSG_HEADER, OPENSM_HEADER, NXOS_HEADER)
 )
-#: The most fields of any header.
-MOST_FIELDS = max(len(header.fields) for header in _HEADERS)
-_HOST, _UNIT, _PROCESS = (TAIL.fields.index(name) for name in ("host", "unit", "procid"))
-_LEVEL, _LEVELLED_UNIT, _LEVELLED_PROCESS = (LEVELLED_TAIL.fields.index(name) for name in ("level", "unit", "procid"))
-_STAMP_5424, _HOST_5424, _UNIT_5424, _PROCESS_5424, _ID_5424 = (
-    RFC5424_HEADER.fields.index(name) for name in ("iso", "host", "unit", "procid", "msgid")
-)
-_OPENSM_MICROS, _OPENSM_WORD = (OPENSM_HEADER.fields.index(name) for name in ("fraction", "word"))
-_NXOS_YEAR, _NXOS_MONTH, _NXOS_CLOCK = (NXOS_HEADER.fields.index(name) for name in ("year", "month", "clock"))
 
 
 @part
-def scan(data: Array, at: int, table: Array, fields: Array) -> int:
-    """Where the header of ``table`` that begins at ``at`` ends, below zero if it is not there; stores where its fields
-    begin and end (-1 for fields of a missing part)."""
-    fields[:] = NOWHERE
-    step = 0
-    while step < len(table):
-        does, what = table[step, 0], table[step, 1]
-        step += 1
-        if does == BYTE:
-            if data[at] != what:
-                return NOWHERE
-            at += 1
-        elif does == RUN:
-            end, most = at, at + table[step - 1, 3]
-            while end < most and CLASSES[what, data[end]]:
-                end += 1
-            if end < at + table[step - 1, 2]:
-                return NOWHERE
-            at = end
-        elif does == BEGIN:
-            fields[what, 0] = at
-        elif does == END:
-            fields[what, 1] = at
-        elif data[at] != what:  # an optional part is missing
-            step += table[step - 1, 2]
-    return at
-
-
-@part
-def priority(data: Array, start: int, row: Row, fields: Array) -> int:
+def priority(data: Array, start: int, row: Row) -> int:
     """The offset after ``<N>``; the line's start if there is no priority up to 191."""
-    end = scan(data, start, _PRIORITY, fields)
-    if end < 0 or _number(data, fields[0]) > _MOST_PRIORITY:
+    places = _priority(data, start)
+    if places.end < 0:
         return start
-    row.priority = _number(data, fields[0])
-    return end
+    value = number(data, places.pri, places.pri_end - places.pri)
+    if value > _MOST_PRIORITY:
+        return start
+    row.priority = value
+    return int(places.end)
 
 
 @part
-def bsd(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
+def bsd(data: Array, at: int, row: Row, clock: Clock) -> bool:
     """``Mon dd hh:mm:ss host program[pid]: message``."""
-    rest = scan(data, at, _BSD, fields)
+    rest = _bsd(data, at).end
     if rest < 0 or is_digit(data[rest]) or data[rest] == BLANK:  # a digit might be a year, a blank anything
         return False
     row.time = stamps.bsd(data, at, 0, clock)
     row.stamp, row.stamp_length = at, 15
     row.quality, row.resolution = INFERRED, 1_000_000
-    return row.time != NO_TIME and _host_and_tag(data, rest, row, fields)
+    return row.time != NO_TIME and _host_and_tag(data, rest, row)
 
 
 @part
-def iso(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
+def iso(data: Array, at: int, row: Row, clock: Clock) -> bool:
     """``yyyy-mm-ddThh:mm:ss.ffffff+hh:mm host program[pid]: message``."""
-    rest = scan(data, at, _ISO, fields)
+    places = _iso(data, at)
     # Without zone and priority it is a program's own timestamp, not syslog.
-    if rest < 0 or stamps.iso(data, at, row, clock) != fields[0, 1] or not (row.zoned or row.priority >= 0):
+    if places.end < 0 or stamps.iso(data, at, row, clock) != places.iso_end or not (row.zoned or row.priority >= 0):
         return False
-    return _host_and_tag(data, rest, row, fields)
+    return _host_and_tag(data, places.end, row)
 
 
 @part
-def _host_and_tag(data: Array, at: int, row: Row, fields: Array) -> bool:
+def _host_and_tag(data: Array, at: int, row: Row) -> bool:
     """``host program[pid]: message``, or with a level before the program."""
-    message, unit, process = scan(data, at, _TAIL, fields), _UNIT, _PROCESS
-    if message < 0:
-        message, unit, process = scan(data, at, _LEVELLED_TAIL, fields), _LEVELLED_UNIT, _LEVELLED_PROCESS
-        if message < 0:
-            return False
-        row.severity = _meaning(data, fields[_LEVEL], _LEVELS)
-        if row.severity == 0:
-            return False
     if data[at] == _BRACE:  # Loki's labels, not a host
         return False
-    if is_capital(data[at]) and _meaning(data, fields[_HOST], _LEVELS) > 0:  # a logger's level, not a host
+    places = _tail(data, at)
+    if places.end < 0:
+        return _host_level_and_tag(data, at, row)
+    if _is_level(data, at, places.host_end):
         return False
-    row.host, row.host_length = at, fields[_HOST, 1] - at
-    row.unit, row.unit_length = fields[unit, 0], fields[unit, 1] - fields[unit, 0]
-    if fields[process, 0] >= 0:
-        row.pid = _number(data, fields[process])
-    row.message, row.format = message, RFC3164
+    row.host, row.host_length = at, places.host_end - at
+    row.unit, row.unit_length = places.unit, places.unit_end - places.unit
+    if places.procid >= 0:
+        row.pid = number(data, places.procid, places.procid_end - places.procid)
+    row.message, row.format = places.end, RFC3164
     return True
 
 
 @part
-def _meaning(data: Array, place: Array, table: Array) -> int:
-    return meaning(data, place[0], place[1] - place[0], table)
-
-
-@part
-def _number(data: Array, place: Array) -> int:
-    return number(data, place[0], place[1] - place[0])
-
-
-@part
-def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
-    """``1 STAMP host program pid msgid DATA message``, with ``-`` for missing values."""
-    rest = scan(data, at, _RFC5424, fields)
-    if rest < 0 or stamps.iso(data, fields[_STAMP_5424, 0], row, clock) != fields[_STAMP_5424, 1]:
+def _host_level_and_tag(data: Array, at: int, row: Row) -> bool:
+    """``host LEVEL program[pid]: message``."""
+    places = _levelled_tail(data, at)
+    if places.end < 0 or _is_level(data, at, places.host_end):
         return False
-    unit, pid, msgid = fields[_UNIT_5424, 0], fields[_PROCESS_5424, 0], fields[_ID_5424, 0]
-    row.host, row.host_length = fields[_HOST_5424, 0], _value_length(data, fields[_HOST_5424, 0], fields[_HOST_5424, 1])
-    row.unit, row.unit_length = unit, _value_length(data, unit, fields[_UNIT_5424, 1])
-    row.msgid, row.msgid_length = msgid, _value_length(data, msgid, fields[_ID_5424, 1])
-    width = _value_length(data, pid, fields[_PROCESS_5424, 1])
+    row.severity = meaning(data, places.level, places.level_end - places.level, _LEVELS)
+    row.host, row.host_length = at, places.host_end - at
+    row.unit, row.unit_length = places.unit, places.unit_end - places.unit
+    if places.procid >= 0:
+        row.pid = number(data, places.procid, places.procid_end - places.procid)
+    row.message, row.format = places.end, RFC3164
+    return bool(row.severity != 0)
+
+
+@part
+def _is_level(data: Array, start: int, end: int) -> bool:
+    """Whether a logger's level stands where a host would."""
+    return is_capital(data[start]) and meaning(data, start, end - start, _LEVELS) > 0
+
+
+@part
+def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
+    """``1 STAMP host program pid msgid DATA message``, with ``-`` for missing values."""
+    places = _rfc5424(data, at)
+    rest = places.end
+    if rest < 0 or stamps.iso(data, places.iso, row, clock) != places.iso_end:
+        return False
+    row.host, row.host_length = places.host, _length(data, places.host, places.host_end)
+    row.unit, row.unit_length = places.unit, _length(data, places.unit, places.unit_end)
+    row.msgid, row.msgid_length = places.msgid, _length(data, places.msgid, places.msgid_end)
+    width = _length(data, places.procid, places.procid_end)
     if width > 0:
-        if width > _PID_DIGITS or digits(data, pid) != width:
+        if width > _PID_DIGITS or digits(data, places.procid) != width:
             return False
-        row.pid = number(data, pid, width)
-    for place in range(msgid, rest):
+        row.pid = number(data, places.procid, width)
+    for place in range(places.msgid, places.msgid_end):
         if data[place] == QUOTE or data[place] == BACKSLASH:  # it goes into JSON unchanged
             return False
     if data[rest] == OPEN:
@@ -230,7 +188,7 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Arra
 
 
 @part
-def _value_length(data: Array, start: int, end: int) -> int:
+def _length(data: Array, start: int, end: int) -> int:
     """The length of an RFC 5424 value; below zero for ``-``, which means missing."""
     return NOWHERE if end == start + 1 and data[start] == DASH else end - start
 
@@ -255,10 +213,11 @@ def structured_data(data: Array, at: int, end: int) -> int:
 
 
 @part
-def slurm_file(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
+def slurm_file(data: Array, at: int, row: Row, clock: Clock) -> bool:
     """``[STAMP] message``, and ``[STAMP] [JOB.STEP] message`` of a step's daemon."""
-    message = scan(data, at, _SLURM, fields)
-    if message < 0 or stamps.iso(data, at + 1, row, clock) != fields[0, 1]:
+    places = _slurm(data, at)
+    message = places.end
+    if message < 0 or stamps.iso(data, places.iso, row, clock) != places.iso_end:
         return False
     after = data[message]
     if after <= BLANK or after == 68 or is_digit(after):  # a digit or "Deleted" may be `ip monitor`
@@ -316,17 +275,19 @@ def _name_end(data: Array, at: int) -> int:
 
 
 @part
-def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock, fields: Array) -> bool:
+def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
     """``priority,sequence,microseconds,flags;message`` in the format of /dev/kmsg."""
-    text = scan(data, at, _KMSG, fields)
+    places = _kmsg(data, at)
+    text = places.end
     if text < 0:
         return False
     while text < end and data[text] != SEMICOLON:
         text += 1
     if text == end:
         return False
-    row.priority, row.uptime = _number(data, fields[0]), _number(data, fields[_KMSG_MICROS])
-    row.msgid, row.msgid_length = at, fields[_KMSG_MICROS, 1] - at  # all three numbers
+    row.priority = number(data, places.prio, places.prio_end - places.prio)
+    row.uptime = number(data, places.micros, places.micros_end - places.micros)
+    row.msgid, row.msgid_length = at, places.micros_end - at  # all three numbers
     row.message = text + 1
     stamps.since_boot(row, clock, 1)
     row.format, row.program = KMSG, KERNEL
@@ -382,27 +343,29 @@ def mnemonic(data: Array, at: int) -> bool:
 
 
 @part
-def opensm(data: Array, at: int, row: Row, clock: Clock, fields: Array) -> bool:
+def opensm(data: Array, at: int, row: Row, clock: Clock) -> bool:
     """``Mon dd hh:mm:ss microseconds [thread] 0xNN -> message``."""
-    message = scan(data, at, _OPENSM, fields)
-    if message < 0:
+    places = _opensm(data, at)
+    if places.end < 0:
         return False
-    row.time = stamps.bsd(data, at, _number(data, fields[_OPENSM_MICROS]), clock)
+    micros = number(data, places.fraction, places.fraction_end - places.fraction)
+    row.time = stamps.bsd(data, at, micros, clock)
     row.stamp, row.stamp_length = at, 15
     row.quality, row.resolution = INFERRED, 1
-    row.severity = _meaning(data, fields[_OPENSM_WORD], _BITS)
-    row.message, row.format, row.program = message, OPENSM, OPENSM_DAEMON
+    row.severity = meaning(data, places.word, places.word_end - places.word, _BITS)
+    row.message, row.format, row.program = places.end, OPENSM, OPENSM_DAEMON
     return bool(row.time != NO_TIME)
 
 
 @part
-def nxos(data: Array, at: int, row: Row, fields: Array) -> bool:
+def nxos(data: Array, at: int, row: Row) -> bool:
     """``: yyyy Mon dd hh:mm:ss UTC: %FACILITY-N-MNEMONIC`` after a priority."""
-    message = scan(data, at, _NXOS, fields)
+    places = _nxos(data, at)
+    message = places.end
     if message < 0 or data[message] != PERCENT:
         return False
-    row.time = stamps.bsd_with_year(data, fields[_NXOS_MONTH, 0], fields[_NXOS_YEAR, 0], fields[_NXOS_CLOCK, 0])
-    row.stamp, row.stamp_length = fields[_NXOS_YEAR, 0], fields[_NXOS_CLOCK, 1] - fields[_NXOS_YEAR, 0]
+    row.time = stamps.bsd_with_year(data, places.month, places.year, places.clock)
+    row.stamp, row.stamp_length = places.year, places.clock_end - places.year
     row.quality, row.resolution = WRITTEN, 100_000
     row.message, row.system, row.format = message, NXOS, RFC3164
     return bool(row.time != NO_TIME and is_capital(data[message + 1]))

@@ -4,7 +4,7 @@ matches them."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,13 @@ class Pattern:
     def of_job(self) -> bool:
         """Whether job output may mean it; otherwise such a line only claims it (parsers/authority.py)."""
         return speakers.may_speak("job", self.event) or not self.sources.isdisjoint(GROUPS["job"])
+
+    @cached_property
+    def claim(self) -> Pattern:
+        """What a line means that claims what this says (parsers/authority.py): nothing, and which claim it is."""
+        if self.event == "other":
+            return self
+        return replace(self, event="other", severity=None, tags=(speakers.CLAIMS + self.event,))
 
     def fits(self, source: str | None) -> bool:
         """Whether a line of ``source`` may mean this; a line of unknown source may have any."""

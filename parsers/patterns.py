@@ -61,7 +61,7 @@ def meaning(means: Iterable[tuple[Pattern, dict[str, Any]]], of_job: bool) -> tu
         if entry.of_job or not of_job:
             return (authority.beside(entry, claimed[0]) if claimed else entry), entities
         claimed = claimed or (entry, entities)
-    return None if claimed is None else (authority.claim(claimed[0]), {})
+    return None if claimed is None else (claimed[0].claim, {})
 
 
 @dataclass

@@ -1,17 +1,16 @@
-"""One declaration of a header makes a regular expression and a table: both agree on any line."""
+"""One declaration of a header makes a regular expression and a compiled reader: both agree on any line."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers import header_scanner
 from parsers.formats import devices, fabric, kernel, slurm, syslog, syslog_tails
+from parsers.header_compiler import reader
 from parsers.header_grammar import CLASSES, Header, Run, digits, either, header, maybe, named
 from parsers.lines import LEAD, LineBuffer
 from tests.examples import examples
@@ -21,7 +20,7 @@ HEADERS = {
     "tail": syslog.TAIL, "levelled tail": syslog_tails.LEVELLED_TAIL, "slurm": slurm.FILE_HEADER, "opensm": fabric.OPENSM_HEADER,
     "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER,
 }  # fmt: skip
-#: Fields of which the table accepts more than is valid: their meaning is decided afterwards, for both parsers alike.
+#: Fields of which the compiled reader accepts more than is valid: their meaning is decided afterwards, for both parsers alike.
 MEANT = {
     "iso": ("2026-06-01T12:00:00Z", "2026-06-01T12:00:00.123456+02:00", "2026-06-01T12:00:00"),
     "level": ("INFO", "ERR", "WARNING"),
@@ -53,10 +52,11 @@ ODD = (
 def scanned(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] | None:
     """The end of the header, and the positions of its fields; None if there is none."""
     buffer = LineBuffer.of_lines([line.encode()])
-    fields = np.empty((header_scanner.MOST_FIELDS, 2), np.int64)
-    end = header_scanner.scan(buffer.data, LEAD, which.table, fields)
-    places = {name: (int(fields[at, 0]) - LEAD, int(fields[at, 1]) - LEAD) for at, name in enumerate(which.fields)}
-    return None if end < 0 else (end - LEAD, {name: place for name, place in places.items() if place[0] >= 0})
+    places = reader(which)(buffer.data, LEAD)
+    if places.end < 0:
+        return None
+    found = {name: (getattr(places, name) - LEAD, getattr(places, f"{name}_end") - LEAD) for name in which.fields}
+    return places.end - LEAD, {name: place for name, place in found.items() if place[0] >= 0}
 
 
 def matched(which: Header, line: str) -> tuple[int, dict[str, tuple[int, int]]] | None:
@@ -80,7 +80,7 @@ def lines(draw: Any, which: Header) -> str:
 @pytest.mark.parametrize("name", HEADERS)
 @settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
-def test_table_and_expression_find_the_same_places(name: str, data: Any) -> None:
+def test_compiled_reader_and_expression_find_the_same_places(name: str, data: Any) -> None:
     which = HEADERS[name]
     line = data.draw(lines(which))
     assert scanned(which, line) == matched(which, line)
