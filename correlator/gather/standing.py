@@ -91,9 +91,13 @@ def speakers_of(believed: Controllers) -> Speakers:
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
     """``events`` without those in the name of slurmctld from hosts without one, and without those sent as another host."""
-    if not any(_is_nobodys(e, believed) for e in events):  # the usual case
-        return events
-    return [e for e in events if not _is_nobodys(e, believed)]
+    dropped = {id(e) for e in _in_doubt(events) if _is_nobodys(e, believed)}
+    return [e for e in events if id(e) not in dropped] if dropped else events
+
+
+def _in_doubt(events: Iterable[Event]) -> list[Event]:
+    """The events of which anything has to be proved: most are neither slurmctld's nor sent over a network."""
+    return [e for e in events if e.source == "slurmctld" or "sender" in e.entities]
 
 
 def _is_nobodys(event: Event, believed: Controllers) -> bool:
@@ -107,7 +111,7 @@ Disowned = frozenset[tuple[str, ...]]
 def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
     """The claims of the events that ``ruling`` drops."""
     found: set[tuple[str, ...]] = set()
-    for event in events:
+    for event in _in_doubt(events):
         if event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
             found.add(("slurmctld", event.host))
         elif _is_sent(event, believed) and event.host:
@@ -149,7 +153,7 @@ def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers
         elif source == "slurmctld":
             if not _is_foreign(event, believed):
                 found.append(event)
-        elif _is_sent(event, believed):
+        elif "sender" in event.entities and _is_sent(event, believed):
             continue
         elif (source not in _OF_NODES or _of_own_host(event, of_job, nodes)) and not (
             event.host in nodes and source in ("switch", "syslog") and event.kind.startswith("switch.")
