@@ -66,7 +66,8 @@ _FAILED = Cause(
 
 
 def _with_nvidias_advice(fact: Fact) -> Cause | None:
-    known = xid_catalogue.xids().get(fact.attrs.get(CODE))
+    code = fact.attrs.get(CODE)
+    known = None if code is None else xid_catalogue.xids().get(code)
     if known is None or not known.advice:
         return None
     first: Advice = (literal(f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}."), None)

@@ -84,7 +84,8 @@ def power_losses(world: World) -> list[Fact]:
 
 def _back(fact: Fact) -> float:
     """When the machine was back, as far as is known."""
-    return float(fact.attrs.get(BOOT) or fact.attrs.get(BOOTED) or fact.end or fact.start)
+    boot, booted = fact.attrs.get(BOOT), fact.attrs.get(BOOTED)
+    return float(boot or booted or fact.end or fact.start)
 
 
 def _gone_together(world: World, near: list[Fact]) -> list[Fact]:

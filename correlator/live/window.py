@@ -69,7 +69,8 @@ LONGEST_S = 6 * 3600.0
 
 def longest_logged_timeout(facts: Iterable[Fact]) -> float:
     """The longest timeout that a program logged when it gave up, seconds."""
-    return max((float(f.attrs.get(TIMEOUT) or 0.0) for f in facts if f.kind == COMM_ERROR.name), default=0.0)
+    logged = [f.attrs.get(TIMEOUT) for f in facts if f.kind == COMM_ERROR.name]
+    return max((float(timeout or 0.0) for timeout in logged), default=0.0)
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:

@@ -13,10 +13,15 @@ from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 
 
-class Attr(str, Generic[T]):
+class ReadAttr(str, Generic[T_co]):
+    """A key for reading: where an object is expected, an ``Attr[str]`` is one."""
+
+
+class Attr(ReadAttr[T], Generic[T]):
     """A key of ``Fact.attrs`` with a value of type ``T``; :func:`attr` makes it. At run time it is a plain string."""
 
 
@@ -32,15 +37,15 @@ class Attrs(Protocol):
     """The attributes of a fact, for mypy; a dict at run time. They are immutable."""
 
     @overload
-    def get(self, key: Attr[T], /) -> T | None: ...
+    def get(self, key: ReadAttr[T], /) -> T | None: ...
     @overload
-    def get(self, key: Attr[T], default: D, /) -> T | D: ...
+    def get(self, key: ReadAttr[T], default: D, /) -> T | D: ...
     @overload
-    def get(self, key: str, default: Any = None, /) -> Any: ...
-    @overload
-    def __getitem__(self, key: Attr[T], /) -> T: ...
-    @overload
-    def __getitem__(self, key: str, /) -> Any:
+    def get(self, key: ReadAttr[object], default: object = None, /) -> object:
+        """Where only the truth of the value is asked for."""
+        ...
+
+    def __getitem__(self, key: ReadAttr[T], /) -> T:
         """Raises ``KeyError`` if the fact has no such attribute."""
         ...
 

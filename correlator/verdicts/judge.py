@@ -23,7 +23,21 @@ from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NO
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
-from correlator.model.attributes import BLAMED_CODE, MEMORY
+from correlator.model.attributes import (
+    BLAMED_CODE,
+    CODE,
+    FAR_END_ONLY,
+    HOSTS,
+    LAUNCH,
+    MEMORY,
+    NAMELESS,
+    POLLED,
+    ROLE,
+    TREE_ONLY,
+    UNRESUMED,
+    UNSAID,
+    WORDS,
+)
 from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
@@ -181,32 +195,32 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Adds the doubts about a cause, and limits the confidence accordingly."""
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
-    if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
+    if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
         verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
         verdict.doubts.append(
             f"No line tells when {root.host} went down: it may have been booted because the run had failed"
         )
-    if root.kind == ADMIN_DOWN.name and root.attrs.get("polled") is not None:
+    if root.kind == ADMIN_DOWN.name and root.attrs.get(POLLED) is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(
-            f"The reason was seen {root.attrs['polled']:.0f} s after the end: somebody may have given it to a node that was lost already"
+            f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
-    if root.attrs.get("role") == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
+    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
         verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
         verdict.doubts.append(
             f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
         )
-    if root.attrs.get("nameless"):
+    if root.attrs.get(NAMELESS):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(cause.nameless)
-    if root.attrs.get("tree_only"):
+    if root.attrs.get(TREE_ONLY):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(
             f"Only topology.conf names {root.host}: the tree that Slurm places jobs by need not be the network that was lost"
         )
-    if not root.attrs.get("far_end_only"):
+    if not root.attrs.get(FAR_END_ONLY):
         return
     if world.unlogged(root.host):
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
@@ -220,7 +234,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
 
 def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
     """Adds what is unknown about nodes that fell silent."""
-    if root.attrs.get("unsaid"):
+    if root.attrs.get(UNSAID):
         verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         verdict.doubts.append(
             "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
@@ -230,7 +244,7 @@ def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
         )
-    silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
+    silent = [root.host] if root.host else list(root.attrs.get(HOSTS, ()))
     if silent and all(world.unlogged(host) for host in silent):
         verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
@@ -270,7 +284,7 @@ def _lost_with(world: World, root: Fact) -> list[str]:
     """Other links of the same machine, seen only by their far ends, that were lost at the same moment as this one."""
     return sorted(
         f.device or "another link" for f in world.facts_of(LINK_OUTAGE.name)
-        if f.host == root.host and f.device != root.device and f.attrs.get("far_end_only")
+        if f.host == root.host and f.device != root.device and f.attrs.get(FAR_END_ONLY)
         and abs(f.start - root.start) <= ALL_AT_ONCE_S + f.sigma + root.sigma
     )  # fmt: skip
 
@@ -319,7 +333,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     The program's own error makes every other cause less probable. Output about a broken GPU or disk makes that cause
     more probable than the rest.
     """
-    words = end.attrs["words"]
+    words = end.attrs[WORDS]
     changed = []
     given_up = _given_up_at(end, chains)
     for chain in chains:
@@ -346,7 +360,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
             factor = OTHER_WORDS_AGAINST
-        if chain.root.kind == NODE_DOWN.name and not chain.root.attrs.get("unresumed"):
+        if chain.root.kind == NODE_DOWN.name and not chain.root.attrs.get(UNRESUMED):
             factor *= UNEXPLAINED
         if given_up is not None and _onset_of(chain.root) > given_up:
             factor *= LATE_AGAINST
@@ -445,17 +459,17 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("user.cancel", CANCELLED, "it was cancelled", [], 0.9)
     if end.kind == RUN_TIMEOUT.name:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
-    words: dict[str, list[Event]] = end.attrs["words"]
+    words: dict[str, list[Event]] = end.attrs[WORDS]
     if words["own"] and not _peers_first(words):
         reason = f"its own output says: {_short(words['own'])}"
         return Own("app.error", OWN_WORDS, reason, words["own"][:5], 0.97, explains=True)
-    launch: list[Event] = end.attrs["launch"]
+    launch: list[Event] = end.attrs[LAUNCH]
     if launch:
         reason = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
         return Own("unknown", NETWORK_WORDS, reason, launch[:5], 0.6)
     faults = end.attrs[BLAMED_CODE]
     if faults:
-        code = faults[0].attrs.get("code")
+        code = faults[0].attrs.get(CODE)
         reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
         return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95, explains=True)
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):

@@ -109,7 +109,8 @@ def _hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
             if any(RETRIED.search(e.message) for e in cause.events)
             else "its ranks were lost when it was ended, as far as its output tells"
         )
-    lead = effect.start - cause.start + float(cause.attrs.get(TIMEOUT) or 0.0)
+    timeout = cause.attrs.get(TIMEOUT)
+    lead = effect.start - cause.start + float(timeout or 0.0)
     return (
         None
         if lead >= HUNG_S
@@ -168,11 +169,12 @@ _REBOOT = re.compile(r"reboot", re.IGNORECASE)
 
 
 def _needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
-    known = xids().get(int(cause.attrs.get(CODE) or 0))
+    code = cause.attrs.get(CODE)
+    known = xids().get(int(code or 0))
     asked = known is not None and known.action == "RESTART_BM"
     if asked or any(_REBOOT.search(e.message) for e in cause.events):
         return None
-    return f"Xid {cause.attrs.get(CODE)} needs no reboot"
+    return f"Xid {code} needs no reboot"
 
 
 #: How a program that accessed lost memory ends (SIGBUS is 7; shells and srun add 128).
@@ -313,7 +315,8 @@ def _silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
 
     That is so for a machine that a run's other nodes lost; one that ended with its run logs at least that.
     """
-    boot = float(cause.attrs.get(BOOT) or cause.end or cause.start)
+    logged = cause.attrs.get(BOOT)
+    boot = float(logged or cause.end or cause.start)
     host, run = cause.host or "", run_of(world, effect)
     if run is None or run.start is None or run.start >= boot - cause.sigma:
         return f"the run began after {host} had booted"
@@ -406,7 +409,8 @@ def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     if not effect.start <= cause.start <= until:
         return f"{name_of(effect)} was back before {cause.host} went down"
     # If only its own moment is known of a boot, the machine may have gone any time after its last line.
-    boot = float(cause.attrs.get(BOOT) or cause.start)
+    logged = cause.attrs.get(BOOT)
+    boot = float(logged or cause.start)
     word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, max(boot, cause.start))
     return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
 
@@ -559,7 +563,8 @@ def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, V
         4.096e-6 * 2**exponent.high * retries.high,
         exponent.known and retries.known,
     )
-    timeout = float((effect.attrs.get(TIMEOUT) if effect else None) or 0.0)
+    logged = effect.attrs.get(TIMEOUT) if effect else None
+    timeout = float(logged or 0.0)
     values["PrintedTimeout"] = Value(timeout, timeout, True, "printed by the program")
     return values
 

@@ -39,7 +39,8 @@ MOST = 0.7
 
 def away_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
     """If a program waited N seconds for a silent rank, and the storage answered meanwhile, the rank would have gone on."""
-    timeout = float(effect.attrs.get(TIMEOUT) or 0.0)
+    logged = effect.attrs.get(TIMEOUT)
+    timeout = float(logged or 0.0)
     end = effect.start if cause.attrs.get(UNENDED) or cause.end is None else cause.end
     waited = min(end, effect.start) - max(cause.start, effect.start - timeout)
     if waited < MOST * timeout:
