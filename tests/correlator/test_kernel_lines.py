@@ -306,13 +306,18 @@ def test_how_a_run_ended_is_no_better_explanation() -> None:
     assert (after["category"], after["confidence"]) == ("infra.gpu", 0.5)
 
 
-@pytest.mark.parametrize("late", ["whose job 42 is", "that there is a job 42"])
+@pytest.mark.parametrize(
+    "late", ["whose job 42 is", "that there is a job 42", "whose job 42 was, which ended hours later"]
+)
 def test_who_was_there_becomes_known_hours_later(late: str) -> None:
     """Ticks judge erin's job before it is known who else ran on gx02, and again when accounting reports it."""
     tree = {**UNKNOWN, SYSLOG: _TREE[SYSLOG] + WITH_UPTIMES + FITTING}
     row = next(line for line in _TREE[SACCT].splitlines() if line.startswith("42|"))
-    if late == "that there is a job 42":
+    if late == "whose job 42 was, which ended hours later":
+        row = row.replace("|2026-02-28T10:20:00|", "|2026-02-28T15:00:00|")
+    if late != "whose job 42 is":
         tree[SACCT] = "".join(x for x in _TREE[SACCT].splitlines(keepends=True) if not x.startswith("42|"))
+    if late == "that there is a job 42":
         tree["controller/slurmctld.log"] = "".join(
             x for x in _TREE["controller/slurmctld.log"].splitlines(keepends=True) if "JobId=42" not in x
         )
