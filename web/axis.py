@@ -14,12 +14,13 @@ from typing import Any
 from parsers.moments import later
 from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
-from web.shaping import BAD_STATES, LAYERS, between, layer_of, moment, short_file, span, state_kind
+from web.shaping import BAD_STATES, LAYERS, between, layer_of, layers, moment, short_file, span, state_kind
 
 Row = dict[str, Any]
 ERRORS = {"error", "err", "critical", "crit", "alert", "emerg", "fatal"}
 WARNINGS = {"warning", "warn"}
-ORDER = {layer: place for place, layer in enumerate(LAYERS)}
+#: Built-in layers that have one lane for each host. In all others, devices and ports have their own.
+OF_HOSTS = LAYERS.keys() - {"switch", "link", "gpu", "storage"}
 SUB = {"switch": "port", "link": "link", "gpu": "device", "kernel": "syslog", "node": "node state"}
 RESOLUTION_DEFAULT_S = 0.001
 
@@ -40,17 +41,23 @@ class Builder:
 
     def lane(self, layer: str, host: str, detail: str = "", sub: str | None = None) -> str:
         """The lane's id; a lane is created on first use."""
-        layer = layer if layer in LAYERS else "kernel"
+        layer = layer if layer in layers() else "kernel"
         name = f"{host}  {detail}".strip() if detail else host
         lane = f"{layer}|{name}"
         self.lanes.setdefault(lane, {
-            "id": lane, "layer": layer, "group": LAYERS[layer], "label": name, "host": host,
+            "id": lane, "layer": layer, "group": layers()[layer], "label": name, "host": host,
             "sub": SUB.get(layer, "log") if sub is None else sub,
         })  # fmt: skip
         return lane
 
     def sorted_lanes(self) -> list[Row]:
-        return sorted(self.lanes.values(), key=lambda lane: (ORDER[lane["layer"]], lane["label"]))
+        order = {layer: place for place, layer in enumerate(layers())}
+        return sorted(self.lanes.values(), key=lambda lane: (order[lane["layer"]], lane["label"]))
+
+
+def has_devices(layer: str) -> bool:
+    """Does each device have a lane of its own in this layer?"""
+    return layer in layers() and layer not in OF_HOSTS
 
 
 def event_lane(builder: Builder, event: Row, jobs: dict[str, Row]) -> str:
@@ -59,7 +66,7 @@ def event_lane(builder: Builder, event: Row, jobs: dict[str, Row]) -> str:
     device = str(event.get("device") or "")
     if layer == "job":
         return job_lane(builder, str(event.get("job_id") or device.removeprefix("job ") or "?"), jobs)
-    if layer in {"switch", "link", "gpu", "storage"}:
+    if has_devices(layer):
         return builder.lane(layer, host, device or layer)
     if layer == "node":
         return builder.lane("node", str(device or host))
@@ -155,7 +162,7 @@ def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
         layer = str(item.get("layer") or "kernel")
         host, device = str(item.get("host") or "?"), str(item.get("device") or "")
         named = str(item.get("lane") or "").removeprefix(host).strip()
-        detail = device if layer in {"switch", "link", "gpu", "storage"} and device else named or layer
+        detail = device if has_devices(layer) and device else named or layer
         lane = builder.lane(layer, host, "" if layer == "node" else detail)
         start, stop = builder.at(item.get("start")), builder.at(item.get("end") or end)
         if start is not None and stop is not None:
@@ -325,5 +332,5 @@ def build(
         "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
         "arrows": arrows(doc.get("chain") or [], marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
-        "groups": list(dict.fromkeys(LAYERS.values())),
+        "groups": list(dict.fromkeys(layers().values())),
     }  # fmt: skip

@@ -50,7 +50,7 @@ def folds(lanes: Iterable[Row], marks: Iterable[Row], bands: Iterable[Row], keep
         if words and lane["id"] not in keep:
             alike.setdefault((lane["layer"], words), []).append(lane["id"])
     return [
-        {"id": f"{layer}|{words}", "layer": layer, "noun": NOUNS[layer], "says": words, "lanes": members}
+        {"id": f"{layer}|{words}", "layer": layer, "noun": NOUNS.get(layer, layer), "says": words, "lanes": members}
         for (layer, words), members in alike.items()
         if len(members) >= ALIKE
     ]

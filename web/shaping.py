@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
+from correlator.model import subjects
 from parsers.job_states import Phase, in_phase
 from parsers.node_states import node_state
 from web.timerange import parse_time, rfc3339
@@ -21,6 +23,18 @@ LAYERS = {
     "switch": "Network", "link": "Network", "gpu": "GPU", "storage": "Storage", "kernel": "Host", "slurmd": "Slurm",
     "slurmctld": "Slurm", "node": "Node state", "job": "Jobs",
 }  # fmt: skip
+
+
+@cache
+def layers() -> Mapping[str, str]:
+    """``LAYERS`` with the lanes of installed packages, each behind the one that it follows."""
+    found: dict[str, str] = {}
+    for name, group in LAYERS.items():
+        found[name] = group
+        found |= {lane.name: lane.title for lane in subjects.lanes() if lane.after == name}
+    return found
+
+
 #: The layer of sources whose name is not that of a layer.
 SOURCE_LAYER = {
     "opensm": "switch", "syslog": "kernel", "messages": "kernel", "kmsg": "kernel", "dmesg": "kernel",
@@ -190,7 +204,7 @@ def layer_of(source: object) -> str:
         # Evidence names a file where a line names its stream; the file's name is equivalent.
         folder, base = name.rsplit("/", 1)
         name = "job_stdout" if "jobs" in folder.split("/") else base.split(".")[0]
-    return name if name in LAYERS else SOURCE_LAYER.get(name, "kernel" if name else "job")
+    return name if name in layers() else SOURCE_LAYER.get(name, "kernel" if name else "job")
 
 
 def key(value: object) -> str:

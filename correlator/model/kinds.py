@@ -10,7 +10,7 @@ Texts for people are templates: ``{host}``, ``{device}``, ``{count}`` and ``{nod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_type_hints
@@ -24,6 +24,16 @@ Severity = Literal["benign", "degraded"]
 
 #: The lanes of the time axis: ``layer`` of a kind is one of them.
 LANES = ("switch", "link", "gpu", "storage", "kernel", "slurmd", "slurmctld", "node", "job")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A lane of a package: the ``layer`` of its kinds, the heading on the time axis, and the built-in lane that it follows."""
+
+    name: str
+    title: str
+    after: str
+
 
 #: The contract's categories: ``category`` of a cause is one of them, and an operator's answer may name one.
 CATEGORIES = (
@@ -196,14 +206,14 @@ def literal(text: object) -> str:
 _WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes", "count", "for_time"})
 
 
-def misplaced(kind: Kind[Any]) -> list[str]:
+def misplaced(kind: Kind[Any], lanes: Sequence[str] = LANES) -> list[str]:
     """A lane or a category of a declaration that does not exist.
 
     Readers would not find such a fact where they look for it.
     """
     wrong = []
-    if kind.layer not in LANES:
-        wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(LANES)}")
+    if kind.layer not in lanes:
+        wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(lanes)}")
     if kind.cause is not None and kind.cause.category not in CATEGORIES:
         wrong.append(f"there is no category {kind.cause.category!r}, but {', '.join(CATEGORIES)}")
     return wrong

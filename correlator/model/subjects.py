@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from correlator.model.kinds import Kind, misplaced, unfilled
+from correlator.model.kinds import LANES, Kind, Lane, misplaced, unfilled
 from parsers import extensions
 
 GROUP = "faultline.facts"
@@ -40,11 +40,12 @@ def packages() -> Mapping[str, ModuleType]:
     whole, because its edges and detectors need its kinds. That includes a module that declares a kind, requirement or
     scope that already exists.
     """
-    taken = {f"kind of fact {name}" for name in _built_in}
+    taken = {f"kind of fact {name}" for name in _built_in} | {f"lane {name}" for name in LANES}
 
     def admit(offered: object, extension: extensions.Extension) -> tuple[str, ModuleType]:
         called, module = _admit(offered, extension)
         names = [f"kind of fact {kind.name}" for kind in module.KINDS]
+        names += [f"lane {lane.name}" for lane in getattr(module, "LANES", ())]
         names += [f"{word} {name}" for attribute, word in WORDS.items() for name in getattr(module, attribute, ())]
         extensions.claim(extension, names, taken, "declaration")
         taken.update(names)
@@ -63,9 +64,13 @@ def _admit(offered: object, extension: extensions.Extension) -> tuple[str, Modul
     missing = [name for name in ("KINDS", "DETECTORS") if not hasattr(module, name)]
     if missing:
         raise ValueError(f"{module.__name__} has no {' and no '.join(missing)}")
+    lanes = [extensions.expect(lane, Lane) for lane in getattr(module, "LANES", ())]
+    for lane in lanes:
+        if lane.after not in LANES:
+            raise ValueError(f"lane {lane.name}: there is no lane {lane.after!r} to follow, but {', '.join(LANES)}")
     for kind in module.KINDS:
         extensions.expect(kind, Kind)
-        if wrong := [*misplaced(kind), *unfilled(kind)]:
+        if wrong := [*misplaced(kind, [*LANES, *(lane.name for lane in lanes)]), *unfilled(kind)]:
             raise ValueError(f"kind {kind.name}: {'; '.join(wrong)}")
     for detector in module.DETECTORS:
         if not callable(detector):
@@ -83,6 +88,11 @@ def layers() -> Mapping[str, str]:
     for kind in (kind for module in installed() for kind in module.KINDS):
         found = dict.fromkeys(kind.events, kind.layer) | found
     return found
+
+
+def lanes() -> tuple[Lane, ...]:
+    """The lanes that installed packages add to the time axis."""
+    return tuple(lane for module in installed() for lane in getattr(module, "LANES", ()))
 
 
 def edge_files() -> Mapping[Path, str]:

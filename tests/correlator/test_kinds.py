@@ -18,14 +18,14 @@ from correlator.engine import correlate
 from correlator.facts import registry
 from correlator.facts.world import World
 from correlator.model import subjects
-from correlator.model.kinds import CATEGORIES, LANES, Cause, Kind, NoAttrs, fill, literal
+from correlator.model.kinds import CATEGORIES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
 from correlator.model.nouns import Fact, Revision
 from parsers.extensions import Extension
 from store import open_store
 from tests.correlator.making import world
 from tests.line_parser import line_parser
 from tests.syntax_trees import nodes_of
-from web.shaping import CATEGORY_WORDS, LAYERS
+from web.shaping import CATEGORY_WORDS, LAYERS, layers
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = sorted(registry.kinds().values(), key=lambda kind: kind.name)
@@ -186,3 +186,41 @@ def test_a_packages_kind_on_no_lane_or_of_no_category_is_refused_with_the_list(
     with pytest.raises(ValueError, match=r"kind scratch\.wiped: ") as refused:
         subjects._admit(module, offered)
     assert all(reason in str(refused.value) for reason in reasons)
+
+
+def _of_lane(lane: object) -> ModuleType:
+    module = ModuleType("harbour")
+    module.LANES = (lane,)  # type: ignore[attr-defined]
+    module.KINDS = (Kind("pump.stopped", "cooling", "Stopped.", NoAttrs),)  # type: ignore[attr-defined]
+    module.DETECTORS = ()  # type: ignore[attr-defined]
+    return module
+
+
+def test_a_packages_lane_stands_behind_the_one_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = Extension("faultline.facts", "harbour", "harbour", "harbour-site")
+    module = _of_lane(Lane("cooling", "Cooling", after="storage"))
+    assert subjects._admit(module, offered) == (offered.called, module)
+    monkeypatch.setattr(subjects, "installed", lambda: (module,))
+    layers.cache_clear()
+    try:
+        found = list(layers().items())
+    finally:
+        layers.cache_clear()
+    at = found.index(("cooling", "Cooling"))
+    assert found[at - 1][0] == "storage" and [item for item in found if item[0] != "cooling"] == list(LAYERS.items())
+
+
+@pytest.mark.parametrize(
+    ("lane", "reason"),
+    [
+        (
+            Lane("cooling", "Cooling", after="racks"),
+            "lane cooling: there is no lane 'racks' to follow, but switch, link,",
+        ),
+        (Lane("pumps", "Pumps", after="gpu"), "kind pump.stopped: there is no lane 'cooling', but switch, "),
+        ("cooling", "is of type str, not Lane"),
+    ],
+)
+def test_a_lane_that_cannot_be_drawn_is_refused(lane: object, reason: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=reason):
+        subjects._admit(_of_lane(lane), Extension("faultline.facts", "harbour", "harbour", "harbour-site"))

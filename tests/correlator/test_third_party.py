@@ -104,13 +104,13 @@ def test_a_requirement_of_its_own_rejects_it_with_a_reason(told: dict[str, Any])
 
 
 def test_its_line_stands_on_its_lane(told: dict[str, Any]) -> None:
-    assert ["gpu", "gpu01  tray 3"] in told["lanes"]
+    assert ["cooling", "gpu01  tray 3"] in told["lanes"]
 
 
 def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     run(site, "docs/generate.py", "--to", str(tmp_path))
     kinds, edges = ((tmp_path / name).read_text() for name in ("kinds.md", "edges.md"))
-    assert "### coolant.leak\n\nCoolant leaked into a tray of a node.\n\n- lane: gpu\n" in kinds
+    assert "### coolant.leak\n\nCoolant leaked into a tray of a node.\n\n- lane: cooling\n" in kinds
     assert "- user: your job died because coolant leaked into its node\n" in kinds
     assert "### COOLANT1: `coolant.leak` → `run.failed`" in edges
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from correlator.facts.world import World
-from correlator.model.kinds import Cause, Kind
+from correlator.model.kinds import Cause, Kind, Lane
 from correlator.model.nouns import Fact
 
 HERE = Path(__file__).parent
@@ -19,7 +19,7 @@ class Leak(TypedDict):
 
 
 COOLANT_LEAK = Kind(
-    "coolant.leak", "gpu", "Coolant leaked into a tray of a node.", Leak,
+    "coolant.leak", "cooling", "Coolant leaked into a tray of a node.", Leak,
     brief="coolant leak", events=("coolant.leak", "coolant.dried"),
     cause=Cause(
         "node.coolant_leak", "infra.node", "coolant leaked into {tray} of {host}", "coolant leaked into its node",
@@ -44,6 +44,7 @@ def still_wet(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{cause.attrs['tray']} of {cause.host} was dry again" if dried else None
 
 
+LANES = (Lane("cooling", "Cooling", after="gpu"),)
 KINDS = (COOLANT_LEAK,)
 DETECTORS = [leaks]
 EDGES = [HERE / "edges.toml"]
