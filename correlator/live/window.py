@@ -184,8 +184,7 @@ class Window:
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
         world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
-        # Earlier than anything known: base rates and what lies at the beginning change. Other controllers: which host a
-        # lost link cut off before may be judged differently.
+        # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
         world.reporting_hosts |= self.change.reporting_hosts
