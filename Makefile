@@ -7,6 +7,8 @@ DEV := $(VENV)/.installed-dev
 COMPILED := $(VENV)/.compiled
 # Tests beside each other: many wait for a process or a page.
 WORKERS ?= 3
+# Random examples of each property in `make fuzz`.
+EXAMPLES ?= 1000
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo run test test-long fuzz lint bench conformance clean
@@ -44,7 +46,7 @@ test-long: $(DEV) $(COMPILED)  ## kill storms, slow-connection storms, fuzzing f
 	$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadfile
 
 fuzz: $(DEV) $(COMPILED)  ## property tests with random examples instead of the fixed ones of `make test`
-	FAULTLINE_FUZZ=1 $(BIN)/python -m pytest -m hypothesis -n $(WORKERS)
+	FAULTLINE_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest -m hypothesis -n $(WORKERS)
 
 lint: $(DEV)
 	$(BIN)/ruff check .

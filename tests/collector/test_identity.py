@@ -20,6 +20,7 @@ from collector.identity.identity import Identity, settle
 from parsers.record import frame
 from store import open_store
 from store.functions import PLACE
+from tests.examples import examples
 
 T0 = datetime(2026, 1, 1)
 EPOCH = (T0 - datetime(1970, 1, 1)).total_seconds()
@@ -55,7 +56,7 @@ def test_what_a_file_calls_its_cluster(kind: str, head: bytes, whole: bool, name
 @given(
     st.permutations([("sacct", ("bee", "bee", "ant")), ("hook_env", ("cat",)), ("lines", ()), ("hook_env", ("ant",))])
 )
-@settings(max_examples=24, derandomize=True, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_the_most_frequent_name_of_a_tree_comes_first_in_any_order(files: list[tuple[str, tuple[str, ...]]]) -> None:
     assert named_in_tree(files) == ["ant", "bee", "cat"]
     assert named_in_tree([*files, ("slurm_conf", ("dog",))]) == ["dog"]
@@ -104,7 +105,7 @@ def test_the_boot_that_a_line_belongs_to(
     )
 )
 @example([boot(EPOCH + 9000.0), boot(EPOCH), boot(EPOCH + 2.0), boot(EPOCH + 9001.0, 10**6), boot(EPOCH + 1.5)])
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_order_of_lines_does_not_matter_for_their_boot(lines: list[dict[str, Any]]) -> None:
     known = boots.boots_of(lines, [])
     waiting = [{PLACE: 1, "cluster": None, "host": "n1", "uptime": 10.0}]

@@ -15,6 +15,7 @@ from parsers.automata import Automata
 from parsers.formats import BUILT_IN
 from parsers.formats.base import Format, accepted
 from parsers.lines import Array, LineBuffer
+from tests.examples import examples
 
 PATTERNS = (
     r"^a", r"a$", r"^a$", r"a", r"^$", r"^(?:a|bc)+d", r"^a{2,3}b", r"a{2}", r"^a{0,2}$", r"^(?:ab?){2,}$", r"[^a]b", r"^[a-c]*$", r"^\d\s\w$",
@@ -41,7 +42,7 @@ def assert_as_regexes(texts: list[str], patterns: tuple[str, ...]) -> None:
 
 
 @given(_TEXTS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_texts_of_few_letters(texts: list[str]) -> None:
     assert_as_regexes(texts, PATTERNS)
 
@@ -93,7 +94,7 @@ def test_every_format_is_asked_about_what_it_accepts() -> None:
 
 @pytest.mark.parametrize("form", BUILT_IN, ids=lambda form: form.why)
 @given(texts=st.lists(st.builds(lambda rest, at, letter: rest[:at] + letter + rest[at + 1 :], st.sampled_from(RESTS), st.integers(0, 40), st.text(max_size=3)), min_size=1, max_size=10))  # fmt: skip
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_one_letter_changed_anywhere(form: Format, texts: list[str]) -> None:
     texts = [text.encode(errors="replace").decode() for text in texts]
     buffer = LineBuffer.of_lines([text.encode() for text in texts])

@@ -21,6 +21,7 @@ from queries.kql.compile import compile_script
 from queries.kql.engines import engines
 from queries.kql.engines.clickhouse import CLICKHOUSE, ClickHouseDialect, parameters
 from queries.kql.engines.engine import Engine
+from tests.examples import examples
 
 pytest.importorskip("chdb", reason="chdb is not installed: nothing here ran on ClickHouse")
 GAPS: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "clickhouse_gaps.toml").read_text())
@@ -103,7 +104,7 @@ def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @example("\\N")
 @example("a\tb\nc\\d'e\"f{p_1:String}\r\0")
 @example("'; DROP TABLE x --")

@@ -29,6 +29,7 @@ from store.text_filter import (
     TextFilter,
     term,
 )
+from tests.examples import examples
 
 START = datetime(2026, 2, 27)
 
@@ -227,7 +228,7 @@ ALPHABET = st.sampled_from([*"abfxkisAKS019", " ", ".", "_", "-", "é", "ſ", "K
 TEXTS = st.lists(ALPHABET, max_size=14).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=6), TEXTS, st.booleans(), st.booleans(), st.data())
 def test_a_filter_never_misses(texts: list[str], needle: str, left: bool, right: bool, data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from(texts))

@@ -15,6 +15,7 @@ from small_disks import fill, needs_root, small_disk
 from collector.agent.batch import Loss
 from collector.agent.failure import AgentError
 from collector.agent.spool import Spool
+from tests.examples import examples
 
 KB = 1024
 
@@ -329,7 +330,7 @@ def test_the_first_that_waits_is_kept_also_behind_a_gap(tmp_path: Path) -> None:
     assert spool.first() == first, "its answer may be on the way"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.sampled_from(["append", "append", "append", "big", "take", "crash"]), max_size=120),
     st.integers(0, 2**32),

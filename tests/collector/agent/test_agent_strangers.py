@@ -17,6 +17,7 @@ from collector.agent import wire
 from collector.agent.strangers import quoted
 from parsers import patterns
 from parsers.engine import LineParser
+from tests.examples import examples
 
 SPOOL = "/var/spool/faultline/hooks"
 TASKS = "/var/spool/faultline/task-hooks"
@@ -249,7 +250,7 @@ _ENTRY = st.tuples(
 
 
 @needs_root
-@settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(_ENTRY, max_size=12))
 def test_whatever_a_user_puts_there(entries: list[tuple[str, str, str, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as name:
