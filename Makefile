@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(COMPILED): $(STAMP)  # the demo receives nothing
 	@echo "compiling the receivers, once (half a minute)"
-	$(BIN)/python -m collector.receivers.prepare
+	$(BIN)/python -m collector.compile_receivers
 	touch $@
 
 $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests

@@ -368,5 +368,5 @@ def test_changes_of_rows_in_core_are_amendments() -> None:
         for call in (n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
         if call.func.attr in ("change", "amend") and any(updates_of_rows(a, questions) for a in call.args)  # type: ignore[attr-defined]
     ]
-    assert questions == {"name_hosts"} and len(calls) >= 2
+    assert questions == {"name_hosts", "rename"} and len(calls) >= 3
     assert [name for name, call in calls if call.func.attr == "change"] == []  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ that.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -134,6 +135,13 @@ def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = 
 
     ``live``: line by line, with a tick after each; the last tick must reach the same conclusions as a full pass.
     """
+    return _concluded(tuple(files.items()), live, tuple(tree.items()))
+
+
+@cache
+def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """The same, once for each cluster: several tests begin with the same one."""
+    files, tree = dict(added), dict(changed)
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
         known = {**_TREE, **tree}
@@ -202,16 +210,16 @@ OTHERS = "others' jobs ran there then"
         ({SYSLOG: WITH_UPTIMES + FITTING}, HERS, 0.9),
         ({SYSLOG: WITH_UPTIMES + FITTING}, SHARED, 0.5),
         ({SYSLOG: WITH_UPTIMES + FITTING}, UNKNOWN, 0.9),
-        ({SYSLOG: WITHOUT + BARE}, HERS, 0.7),
+        pytest.param({SYSLOG: WITHOUT + BARE}, HERS, 0.7, marks=pytest.mark.long),
         ({SYSLOG: WITHOUT + BARE}, SHARED, 0.5),
-        ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, HERS, 0.7),
-        ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.5),
+        pytest.param({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, HERS, 0.7, marks=pytest.mark.long),
+        pytest.param({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.5, marks=pytest.mark.long),
         # A user's program reaches kern.log only if it writes to /dev/log itself: the limit is that of the line alone.
         ({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.7),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), 0.9),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), 0.5),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:20:30", "10:40:00"), 0.5),
-        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:22:00", "10:40:00"), 0.9),
+        pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:22:00", "10:40:00"), 0.9, marks=pytest.mark.long),
     ],
     ids=[
         "an uptime that fits, on her own node", "on a shared one", "with nobody knows whose", "no uptime, on her own node",

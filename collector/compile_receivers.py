@@ -1,4 +1,4 @@
-"""Compiles the receivers' machine code, once per machine: ``python -m collector.receivers.prepare``, half a minute.
+"""Compiles the receivers' machine code, once per machine: ``python -m collector.compile_receivers``, half a minute.
 
 Without it, the first OTLP sender waits for the compilation, in each worker that gets its batches.
 """
