@@ -351,7 +351,8 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
         line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",
         count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
         own=any(_is_own(c["format"], c["file"]) for c in copies),
-        known_by=min(map(kernel_lines.known_by_of, copies)),
+        # A copy under another name says nothing about who wrote the kernel's.
+        known_by=min(kernel_lines.known_by_of(c) for c in copies if c["source"] == speaker["source"]),
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers
         elif "sender" in event.entities and _is_sent(event, believed):
             continue
         elif (source not in _OF_NODES or _of_own_host(event, of_job, nodes)) and not (
-            event.host in nodes and source in ("switch", "syslog") and event.kind.startswith("switch.")
+            event.host in nodes and source in ("switch", "syslog", "kernel") and event.kind.startswith("switch.")
         ):
             found.append(event)
     return found

@@ -98,6 +98,18 @@ def test_one_line_of_a_job_rewrote_the_verdict_on_another() -> None:
         assert not harm((channel,), (xid,)), name
 
 
+def test_a_copy_under_another_name_makes_no_line_the_kernels() -> None:
+    """The kernel of gx01 writes uptimes, so the first line is not its own; the second shows the same text as a program's."""
+    port = "8: m-gx02@if2: <NO-CARRIER,BROADCAST,UP> mtu 1500 master sw0 state DOWN group default"
+    for text in (port, "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."):
+        lines = [
+            f"Feb 28 10:11:58 gx01 kernel: {text}",
+            f"2026-02-28T10:11:58+00:00 2026-02-28T10:11:58+00:00 gx01 user.err slurmd[77]: {text}",
+        ]
+        for order in (lines, lines[::-1]):
+            assert others(after({"nodes/gx01/syslog": order})) == others(in_peace())
+
+
 @pytest.mark.parametrize("daemon", ["slurmdbd", "slurmrestd", "sackd"])
 def test_a_daemons_name_breaks_no_munge(daemon: str) -> None:
     (channel,) = (c for c in CHANNELS if c.name == f"syslog: file {daemon}[77]")
