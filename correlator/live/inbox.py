@@ -260,7 +260,7 @@ def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
-    for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null())):
+    for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null() & job_rows.rows_by_slurm())):
         ours = of_all.select(job_rows.COLUMNS)
         yield cluster, NewRows(rows=[ours], moments=moments_of(ours), prepared_runs=prepared_runs(ours))
 

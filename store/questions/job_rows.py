@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
+import polars as pl
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
 from store.functions import among, const, contains, epoch, in_order, one_of, same
@@ -31,6 +32,13 @@ def _by_slurm() -> ColumnElement[bool]:
         JOBS.c.source.is_not_distinct_from(const("hook")), or_(*(contains(file, name) for name in _TASK_HOOKS))
     )
     return and_(JOBS.c.source.is_distinct_from(const("task_hook")), not_(of_user))
+
+
+def rows_by_slurm() -> pl.Expr:
+    """The same condition on rows in memory."""
+    file, source = pl.col("file").fill_null(""), pl.col("source").fill_null("")
+    of_user = pl.any_horizontal(file.str.contains(name, literal=True) for name in _TASK_HOOKS)
+    return (source != "task_hook") & ~((source == "hook") & of_user)
 
 
 def job_rows(cluster: str | None) -> Select[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from correlator.gather.runs import gather, of_table
+from correlator.live.ticker import Ticker
 from parsers.record import TABLES, frame
 from store import open_store
 from store.questions.job_rows import COLUMNS
@@ -85,3 +86,18 @@ def test_a_task_prologs_word_makes_no_run_and_changes_none() -> None:
         store.add({"jobs": frame("jobs", [row("sacct", "alice", uid=1)])})
         (run,) = gather(store, None, [])
     assert (run.row["user"], run.row.get("name")) == ("alice", None) and "disputed" not in run.row
+
+
+def test_a_task_prologs_word_makes_no_run_in_a_tick_either() -> None:
+    """A tick takes rows as they are stored, without asking the store again."""
+    stated = {"job_id": 46, "uid": 2, "source": "task_hook", "observed_at": START, "cluster": "mini"}
+    old = {**stated, "job_id": 47, "source": "hook", "file": "gpu01:/var/spool/task-hooks/47.taskprolog.gpu01.1.2.hook"}
+    with open_store(None) as store:
+        store.add({"jobs": frame("jobs", [{**row("sacct", "alice", uid=1), "cluster": "mini"}])})
+        ticker = Ticker(store)
+        ticker.tick()
+        store.add({"jobs": frame("jobs", [stated, old])})
+        assert not ticker.tick().full
+        store.add({"jobs": frame("jobs", [{**row("sacct", "alice", uid=1), "cluster": "mini", "job_id": 16}])})
+        ticker.tick()
+        assert sorted(r["job_id"] for r in store.rows("SELECT job_id FROM model.runs")) == [15, 16]
