@@ -105,12 +105,12 @@ def test_a_batch_sent_twice_is_stored_once_also_over_a_restart(store: DuckStore,
         for text, key in keys:
             put(spool, text, key=key)
     first = begin()
-    assert first.drain(60)
+    assert first.drain(120)
     first.stop()
     for text, key in [*keys, ("d", ["n1", "s", "1", 2, 2]), ("e", ["n1", "s", "2", 1, 1])]:
         put(spool, text, key=key)
     again = begin()
-    assert again.drain(60)
+    assert again.drain(120)
     assert raws(store) == ["a", "b", "c", "d", "e"]
     assert store.rows("SELECT ranges FROM intake.streams ORDER BY epoch") == [{"ranges": "1-3"}, {"ranges": "1-1"}]
     assert again.counts.duplicates == 3
@@ -126,7 +126,7 @@ def test_stamps_that_are_ahead_are_counted_and_reported_once(
     running = begin()
     for second in range(3):
         put(spool, f"2099-01-01T00:00:0{second}Z gpu01 kernel: x", "2026-11-18T00:00:00Z gpu01 kernel: x")
-        assert running.drain(60)
+        assert running.drain(120)
     (source,) = running.ledger.sources.values()
     assert (source.ahead, source.lines, source.last_time) == (3, 6, datetime(2026, 11, 18))
     assert [(row["sender"], "are held" in row["text"]) for row in reported] == [("gpu01", True)]
@@ -137,10 +137,10 @@ def test_stamps_that_are_ahead_are_counted_and_reported_once(
 def test_the_lines_of_a_stream_are_numbered_on(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:
     put(spool, "a", "b")
     first = begin()
-    assert first.drain(60)
+    assert first.drain(120)
     first.stop()
     put(spool, "c")
-    assert begin().drain(60)
+    assert begin().drain(120)
     assert store.rows("SELECT file, line, raw FROM raw.logs ORDER BY line") == [
         {"file": "gpu01:/var/log/syslog", "line": n, "raw": text} for n, text in ((1, "a"), (2, "b"), (3, "c"))
     ]
@@ -160,7 +160,7 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
         else:
             put(spool, f"{number}", key=["n", "s", "1", number, number], **({fault: True} if number == 4 else {}))
     running = begin()
-    assert running.drain(20)
+    assert running.drain(120)
     assert raws(store) == [str(n) for n in range(9) if n != 4]
     (aside,) = store.rows("SELECT * FROM intake.quarantine")
     assert aside["key"] == "n/s/1/4/4" and aside["reason"] and aside["replayed_at"] is None
@@ -170,7 +170,7 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
     meta = {k: v for k, v in found[0].items() if k not in ("kills", "trips", "encoding", "key")}
     body = json.dumps({"host": "gpu01", "path": "/var/log/syslog", "raw": "mended"}).encode()
     spool.append({**meta, "kind": "ingest", "form": "records", "replay": aside["id"]}, body).result()
-    assert running.drain(20)
+    assert running.drain(120)
     assert "mended" in raws(store) and running.quarantine.get(aside["id"]) is None
     assert store.rows("SELECT count(*) AS n FROM intake.quarantine WHERE replayed_at IS NULL") == [{"n": 0}]
     assert running.ledger.quarantined == 0
@@ -197,7 +197,7 @@ def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(record: di
     ).result(120)
     put(spool, "behind it")
     running = begin()
-    assert running.drain(60) and running.trouble is None
+    assert running.drain(120) and running.trouble is None
     assert "behind it" in raws(store) and not store.rows("SELECT * FROM intake.quarantine")
     Ledger(store, spool.id)
     for table in ("raw.logs", "intake.blind", "intake.sources", "intake.nodes"):
@@ -224,7 +224,7 @@ def test_a_store_that_does_not_even_say_where_it_stood_is_asked_again(store: Duc
     monkeypatch.setattr(Pipeline, "_made", making)
     monkeypatch.setattr(Ledger, "load", loading)
     put(spool, "a", key=["n", "s", "1", 1, 1])
-    assert running.drain(60) and not faults
+    assert running.drain(120) and not faults
     assert raws(store) == ["a"] and running.trouble is None
 
 
@@ -264,7 +264,7 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
         reported.add(running.trouble)
         time.sleep(0.001)
     put(spool, "b", key=["n", "s", "1", 2, 2])
-    assert running.drain(60) and refusals == 0
+    assert running.drain(120) and refusals == 0
     assert raws(store) == ["a", "b"] and running.trouble is None
     assert any(text and "No space left" in text for text in reported)
 
@@ -280,7 +280,7 @@ def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: Duck
 
     monkeypatch.setattr(Storing, "_insert", late)
     put(spool, "a", key=["n", "s", "1", 1, 1])
-    assert begin().drain(60)
+    assert begin().drain(120)
     assert raws(store) == ["a"]
 
 
@@ -294,7 +294,7 @@ def test_blind_periods_status_and_boots_reach_the_ledger(store: DuckStore, spool
         records[0]["defaults"]["boot_id"] = boot
         spool.append({"kind": "ingest", "received": NOW}, "\n".join(map(json.dumps, records)).encode()).result()
     running = begin()
-    assert running.drain(60)
+    assert running.drain(120)
     blind = store.rows('SELECT host, stream, reason, lines, epoch("end" - start) AS seconds FROM intake.blind LIMIT 1')
     assert blind == [{"host": "gpu01", "stream": "syslog", "reason": "spool full", "lines": 7, "seconds": 600.0}]
     node = running.ledger.nodes["gpu01"]
@@ -330,7 +330,7 @@ def test_lines_that_wait_for_their_segment_outlive_a_kill(store: DuckStore, spoo
     monkeypatch.setattr(pipeline, "QUIET_S", 0.0)
     put(spool, *"abc", key=["n", "s", "1", ord("a"), ord("a")])
     put(spool, "g")
-    assert begin().drain(60)
+    assert begin().drain(120)
     assert raws(store) == list("abcdefg")
     assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == [1, 2, 3, 4, 5, 6, 7]
     assert not list(spool.folder.glob("*.rows"))
@@ -405,7 +405,7 @@ def test_workers_go_on_while_segments_are_stored(
     monkeypatch.setattr(segments, "insert_sealed", slow)
     running = begin()
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
-    assert taking.wait(60)
+    assert taking.wait(240)
     put(spool, "x", key=["n", "s", "1", 2, 2], **({fault: True} if fault else {}))
     assert gave.wait(120)
     put(spool, *"efgh", key=["n", "s", "1", 3, 3])
@@ -425,7 +425,7 @@ class Held:
 
         def held(*given: Any, **more: Any) -> int:
             self.taking.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(240)
             if refuses:
                 raise EngineError("Could not write file: No space left on device")
             return insert(*given, **more)
@@ -452,12 +452,12 @@ def test_the_next_transaction_is_made_meanwhile_and_its_keys_are_not_reported_wi
     monkeypatch.setattr(Storing, "_insert", looked_at)
     running = begin()
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
-    assert held.taking.wait(60)
+    assert held.taking.wait(240)
     put(spool, *"efgh", key=["n", "s", "1", 2, 2])
     assert until(lambda: running.ledger.streams[("n", "s", "1")].covers(2, 2))  # computed: it is stored after the first
     assert not raws(store) and not streams(store)
     held.go_on.set()
-    assert running.drain(60)
+    assert running.drain(120)
     assert raws(store) == list("abcdefgh") and reported == [["1-1"], ["1-2"]]
     assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == list(range(1, 9))
 
@@ -470,7 +470,7 @@ def test_what_was_made_behind_a_transaction_that_never_went_through_is_read_anew
         held = Held(patched, refuses=True)
         killed = begin()
         put(spool, *"abcde", key=["n", "s", "1", 1, 1])
-        assert held.taking.wait(60)
+        assert held.taking.wait(240)
         put(spool, *"fghi", key=["n", "s", "1", 2, 2])
         assert until(lambda: killed.ledger.streams[("n", "s", "1")].covers(2, 2))
         threading.Timer(0.2, held.go_on.set).start()
@@ -478,7 +478,7 @@ def test_what_was_made_behind_a_transaction_that_never_went_through_is_read_anew
     assert not raws(store) and not streams(store) and spool.waiting_bytes
     monkeypatch.setattr(pipeline, "QUIET_S", 0.0)
     put(spool, *"fghi", key=["n", "s", "1", 2, 2])
-    assert begin().drain(60)
+    assert begin().drain(120)
     assert raws(store) == list("abcdefghi") and streams(store) == ["1-2"]
     assert not list(spool.folder.glob("*.rows"))
 
@@ -500,8 +500,8 @@ def test_an_error_that_nobody_foresaw_ends_what_is_under_way_and_all_is_read_ane
     monkeypatch.setattr(pipeline.Ledger, "count", counted)
     running = begin()
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
-    assert held.taking.wait(60)
+    assert held.taking.wait(240)
     put(spool, *"efgh", key=["n", "s", "1", 2, 2])
-    assert running.drain(60) and not faults
+    assert running.drain(120) and not faults
     assert raws(store) == list("abcdefgh") and running.trouble is None
     assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == list(range(1, 9))

@@ -43,7 +43,7 @@ def test_a_thread_that_fails_is_begun_anew() -> None:
 
     thread = Supervised("test", work, reported.append)
     thread.start()
-    assert done.wait(60)
+    assert done.wait(240)
     thread.join(60)
     assert len(reported) == 3 and not thread.is_dead
 

@@ -123,7 +123,7 @@ def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_
 ) -> None:
     """A restart on a big store: minutes of concluding, during which no sender waits, and the pages report it."""
     go_on = threading.Event()
-    monkeypatch.setattr(Ticker, "tick", lambda self: go_on.wait(60) and TickReport())
+    monkeypatch.setattr(Ticker, "tick", lambda self: go_on.wait(240) and TickReport())
     monkeypatch.setattr(service, "LOOK_S", 0.0)
     config = validate({"data": str(tmp_path / "data"), "listen": "127.0.0.1:0", "syslog": []}, "test")
     receiving = Receiving(config, listeners=False)
@@ -137,7 +137,7 @@ def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_
             asked.post("/api/v1/ingest", content=line, headers={"content-type": "application/x-ndjson"}).status_code
             == 200
         )
-        assert receiving.pipeline is not None and receiving.pipeline.drain(30)
+        assert receiving.pipeline is not None and receiving.pipeline.drain(120)
         reported = asked.get("/api/v1/sources").json()
         assert reported["looking_since"] and reported["intake"]["stored_lines"] == 1
         for path in ("/", "/sources", "/explore"):

@@ -264,7 +264,7 @@ def test_a_service_gives_jobs_and_lines_of_its_cluster_one_name_and_goes_on_so(t
             "read": "2026-11-21T16:40:00Z",
         }
         receiving.keep(json.dumps(record).encode() + b"\n", "k1")
-        assert receiving.pipeline is not None and receiving.pipeline.drain(60)
+        assert receiving.pipeline is not None and receiving.pipeline.drain(120)
         reported = store.rows("SELECT DISTINCT cluster, job_id FROM raw.jobs ORDER BY job_id")
         assert reported == [{"cluster": "west", "job_id": 15}, {"cluster": "west", "job_id": 16}]
     finally:
