@@ -59,7 +59,7 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     assert b"held by another process" in running.log.read_bytes()
     assert other.stdin is not None
     other.stdin.close()
-    other.wait(60)
+    other.wait(240)
     until = time.monotonic() + 60
     while running.request("GET", "/readyz")[0] != 200 and time.monotonic() < until:
         time.sleep(0.1)
@@ -75,7 +75,7 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     assert send(running, "two", "n/s/1/2")[0] == 200
     assert running.process is not None
     running.process.terminate()
-    assert running.process.wait(30) == 0
+    assert running.process.wait(240) == 0
     running.start()
     assert running.until("Logs | project Message", 2) and stored(running) == ["one", "two"]
 

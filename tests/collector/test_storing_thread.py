@@ -37,11 +37,11 @@ def test_what_fails_there_is_raised_where_it_is_waited_for(
     storing = storing_of(monkeypatch, [error, None])
     one = cast(Any, object())
     storing.begin(one)
-    assert storing.wait(60)
+    assert storing.wait(240)
     with pytest.raises(raised):
         storing.end()
     storing.begin(one)
-    assert storing.wait(60) and storing.end() is one
+    assert storing.wait(240) and storing.end() is one
     assert storing.ended is None
     storing.close()
 
@@ -53,7 +53,7 @@ def test_one_that_cannot_be_kept_alive_hangs_nobody(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(storing._thread, "well", lambda: None)
     for _ in range(supervised.MOST_FAILURES):
         storing.begin(cast(Any, object()))
-        assert storing.wait(60)
+        assert storing.wait(240)
         with pytest.raises(StoreError):
             storing.end()
     storing._thread.join(60)

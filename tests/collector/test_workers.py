@@ -140,7 +140,7 @@ def test_requests_go_out_while_answers_wait() -> None:
     worker.start()
     threading.Thread(target=give, daemon=True).start()
     try:
-        assert given.wait(60), "the worker does not read while its answer is not taken"
+        assert given.wait(240), "the worker does not read while its answer is not taken"
         assert [len(worker.take()) for _ in range(3)] == [4 << 20] * 3
     finally:
         worker.stop()

@@ -102,7 +102,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         raise AssertionError((made.folder / "log").read_text()[-3000:])
     yield made
     process.terminate()
-    process.wait(30)
+    process.wait(240)
 
 
 def test_a_sender_with_a_certificate_needs_no_token(guarded: Guarded) -> None:

@@ -31,7 +31,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(lines: int, tmp_path: Path)
     assert running.stdout is not None and running.stderr is not None
     running.stdout.close()
     assert running.stderr.read() == b""
-    assert running.wait(60) == 0
+    assert running.wait(240) == 0
 
 
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.long)])
