@@ -176,7 +176,7 @@ def test_systemd_journal_upload_sends_again_and_nothing_is_stored_twice(service:
         pytest.skip(f"no journal could be made here: {made.stderr.decode()[-200:]}")
     command = [str(UPLOAD), f"--url=http://127.0.0.1:{service.http}", f"--file={journal}", "--follow=no"]
     for _ in range(2):  # without its state file the second run resends everything
-        done = subprocess.run(command, capture_output=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, timeout=240)
         assert done.returncode == 0, done.stderr.decode()
         assert expect(service, "upload") == list(range(N))
     assert service.query(
@@ -224,7 +224,7 @@ def test_the_opentelemetry_sdk(form: str, service: Running) -> None:
         pytest.skip("opentelemetry-exporter-otlp-json-http is not installed (tests/prepare.sh)")
     environment = {**os.environ, **({"PYTHONPATH": str(OTLP_JSON)} if form == "json" else {})}
     command = [sys.executable, "-c", OTEL_PROGRAM, form, str(service.http), str(N)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0 and "Failed to export" not in done.stderr, done.stderr
     assert expect(service, f"otel{form}") == list(range(N))
     assert service.query(f'Logs | where Message == "otel{form} 7" | project Host, Unit, Severity, Rank = toint(Fields.rank)') == [

@@ -56,7 +56,7 @@ def test_a_disk_that_turns_read_only_is_stated_and_what_was_acknowledged_is_ther
         # Started on it, it reports in one line what is wrong and where.
         done = subprocess.run(
             [sys.executable, "-m", "faultline.entry", "serve", "--config", str(service.config)],
-            capture_output=True, text=True, timeout=60, cwd=ROOT,
+            capture_output=True, text=True, timeout=240, cwd=ROOT,
         )  # fmt: skip
         stated = done.stderr.strip().splitlines()
         assert done.returncode == 2 and str(disk.folder) in stated[-1] and "ead-only" in stated[-1], done.stderr

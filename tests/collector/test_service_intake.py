@@ -68,7 +68,7 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     again = Running(data, syslog=())
     done = subprocess.run(
         [sys.executable, "-m", "faultline.entry", "serve", "--config", str(again.config)],
-        capture_output=True, timeout=60, cwd=Path(__file__).parents[2],
+        capture_output=True, timeout=240, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 2 and str(running.http).encode() in done.stderr
     # When stopped, it stores what it accepted and exits in order.

@@ -63,7 +63,7 @@ def test_one_that_fails_again_and_again_gives_up_loudly(monkeypatch: pytest.Monk
 
 def test_giving_up_ends_the_process_with_an_exit_code() -> None:
     code = "from collector.supervised import end_process; end_process('the thread that stores has ended')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == supervised.EXIT_CODE and "the thread that stores has ended" in done.stderr
 
 

@@ -216,7 +216,7 @@ def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> No
             assert faultline("query", "Jobs | count", "--server", address).returncode == 0
         finally:
             service.terminate()
-            service.wait(timeout=60)
+            service.wait(timeout=240)
     deadline = time.monotonic() + 60
     while (tmp_path / "data" / "service.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -209,5 +209,5 @@ def test_a_folder_of_somebody_else_is_told() -> None:
         Path(folder).chmod(0o755)
         os.chown(data, 12345, 12345)
         code = f"import os; from pathlib import Path; from faultline import private; os.setuid(23456); print(private.begin(Path({str(data)!r})))"
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
         assert "not ours to change" in done.stdout and mode(data) == 0o755, done.stderr

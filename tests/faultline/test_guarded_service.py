@@ -69,7 +69,7 @@ class Guarded:
     def status(self, path: str, **headers: str) -> int:
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=60, context=self.context) as answer:
+            with urllib.request.urlopen(request, timeout=240, context=self.context) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

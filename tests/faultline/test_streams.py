@@ -38,7 +38,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(lines: int, tmp_path: Path)
 def test_machine_formats_are_utf8_in_any_locale(encoding: str, tmp_path: Path) -> None:
     file = tmp_path / "syslog"
     file.write_text(LINE)
-    out, err = start("parse", str(file), PYTHONIOENCODING=encoding).communicate(timeout=60)
+    out, err = start("parse", str(file), PYTHONIOENCODING=encoding).communicate(timeout=240)
     assert err == b"" and json.loads(out.decode("utf-8"))["message"] == "caf\u00e9 \u2603"
 
 
