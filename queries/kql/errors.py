@@ -139,4 +139,4 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def _abbreviates(short: str, name: str) -> bool:
     """Are the letters of ``short`` contained in ``name`` in this order, from its first on?"""
     rest = iter(name)
-    return short[0] == name[0] and len(name) <= 4 * len(short) and all(letter in rest for letter in short)
+    return short[:1] == name[:1] and len(name) <= 4 * len(short) and all(letter in rest for letter in short)

@@ -389,3 +389,8 @@ def test_what_is_suggested_instead_is_not_answered_itself() -> None:
     """An entry that has become unnecessary must be removed."""
     known = {*OPERATORS, *PLUGIN_BUILDERS, *registry().callable(), *registry().aggregates}
     assert not set(INSTEAD) & known
+
+
+def test_a_name_that_is_known_without_letters_is_near_to_none() -> None:
+    """``let`` with an odd text once gave a name without letters, and the error about another name raised an error itself."""
+    assert nearest("host", ["", "Logs"]) is None and nearest("hst", ["", "Host"]) == "Host"
