@@ -14,7 +14,7 @@ from correlator.gather.runs import gather, of_table
 from correlator.live.ticker import Ticker
 from parsers.record import TABLES, frame
 from store import open_store
-from store.questions.job_rows import COLUMNS
+from store.questions.job_rows import COLUMNS, job_rows, rows_by_slurm
 
 START = datetime(2026, 11, 21, 10)
 
@@ -86,6 +86,23 @@ def test_a_task_prologs_word_makes_no_run_and_changes_none() -> None:
         store.add({"jobs": frame("jobs", [row("sacct", "alice", uid=1)])})
         (run,) = gather(store, None, [])
     assert (run.row["user"], run.row.get("name")) == ("alice", None) and "disputed" not in run.row
+
+
+def test_rows_in_memory_and_in_the_store_pass_the_same_condition() -> None:
+    files = (
+        None,
+        "",
+        "gpu01:/x/task-hooks/1.hook",
+        "gpu01:/x/1.taskprolog.gpu01.1.hook",
+        "gpu01:/x/hooks/1.prolog.hook",
+    )
+    sources = (None, "hook", "task_hook", "sacct")
+    rows = [{"job_id": n, "source": s, "file": f} for n, (s, f) in enumerate((s, f) for s in sources for f in files)]
+    table = frame("jobs", rows)
+    with open_store(None) as store:
+        store.add({"jobs": table})
+        stored = {row["job_id"] for row in store.ask(job_rows(None))}
+    assert stored == set(table.filter(rows_by_slurm())["job_id"].to_list()) and 0 < len(stored) < len(rows)
 
 
 def test_a_task_prologs_word_makes_no_run_in_a_tick_either() -> None:
