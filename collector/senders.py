@@ -28,10 +28,13 @@ from parsers.hostlist import expand
 if TYPE_CHECKING:
     from collector.receivers.base import Decoded
 
-#: Kinds of data: log lines, job output, samples, and everything else that is queried from Slurm and machines.
-LINES, OUTPUT, METRICS, DOCUMENTS = "lines", "output", "metrics", "documents"
-KINDS = (LINES, OUTPUT, METRICS, DOCUMENTS)
-_OF_TABLES = {"logs": LINES, "metrics": METRICS, "artifacts": OUTPUT}
+#: Kinds of data: log lines, job output, samples, what a machine's own commands and hooks report, and what Slurm reports
+#: about the whole cluster: accounting, slurm.conf, topology.
+LINES, OUTPUT, METRICS, DOCUMENTS, CLUSTER = "lines", "output", "metrics", "documents", "cluster"
+KINDS = (LINES, OUTPUT, METRICS, DOCUMENTS, CLUSTER)
+_OF_TABLES = {"logs": LINES, "metrics": METRICS, "artifacts": OUTPUT, "topology": CLUSTER, "steps": CLUSTER}
+#: Sources of rows about jobs that are a node's own hooks.
+_HOOKS = ("hook", "task_hook")
 #: Tag of lines that named a host or a cluster outside their sender's limits.
 TAG = "foreign"
 
@@ -73,7 +76,7 @@ class Limits:
             for table, rows in parsed.tables.items():
                 if not rows.height:
                     continue
-                sent.add(_OF_TABLES.get(table, DOCUMENTS))
+                sent |= _kinds_of(table, rows)
                 for column, ours in (("host", self._hosts()), ("cluster", self._clusters())):
                     if ours is not None and column in rows.columns:
                         odd = [name for name in rows[column].drop_nulls().unique().sort().to_list() if not ours(name)]
@@ -85,8 +88,11 @@ class Limits:
 
     def lines(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Parsed lines (LOGS' columns) without the names of hosts and clusters outside the sender's limits. Job output
-        may name another host: ranks do, and parsers/authority.py decides what such lines may claim."""
+        may name another host: ranks do, and parsers/authority.py decides what such lines may claim. A line of
+        slurmctld's must name its host: a file without one would count as the controller's."""
         foreign = pl.Series([False]).new_from_index(0, len(rows))
+        if self.hosts:
+            foreign = (rows["host"].is_null() & (rows["source"] == "slurmctld")).fill_null(False)
         for column, ours in (("host", self._hosts()), ("cluster", self._clusters())):
             if ours is None:
                 continue
@@ -110,6 +116,16 @@ class Limits:
 
     def _clusters(self) -> Any:
         return (lambda name: name in self.clusters) if self.clusters else None
+
+
+def _kinds_of(table: str, rows: pl.DataFrame) -> set[str]:
+    """The kinds of data that a document's rows are."""
+    if table == "jobs":
+        return {DOCUMENTS if source in _HOOKS else CLUSTER for source in rows["source"].unique()}
+    if table == "settings":
+        of_job = rows["scope"].str.starts_with("job:").fill_null(False).unique()
+        return {DOCUMENTS if own else CLUSTER for own in of_job}
+    return {_OF_TABLES.get(table, DOCUMENTS)}
 
 
 def _is_one(host: str, hosts: tuple[str, ...]) -> bool:

@@ -305,6 +305,7 @@ def disowned_fact(found: Iterable[Conclusions]) -> str:
     return false_claims.fact(
         ((cluster, one[1]) for cluster, one in reported if one[0] == "slurmctld"),
         ((cluster, one[1], one[2]) for cluster, one in reported if one[0] == "sender"),
+        ((cluster, one[1]) for cluster, one in reported if one[0] == "slurmctld file"),
     )
 
 

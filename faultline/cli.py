@@ -404,7 +404,7 @@ def access(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data-kind", help="What a sender sends: lines, output, metrics or documents. None: all."),
+        typer.Option("--data-kind", help="What a sender sends: lines, output, metrics, documents, cluster. None: all."),
     ] = None,
     config: ConfigFile = None,
 ) -> int:

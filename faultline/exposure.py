@@ -134,6 +134,11 @@ def _of_senders(config: Config) -> Iterator[str]:
             yield f"sender {sender.name!r}: its token ends {sender.expires:%Y-%m-%d}; make it anew before"
         if not sender.limits.hosts:
             yield f"sender {sender.name!r}: may send as any host"
+        elif not sender.limits.kinds:
+            yield (
+                f"sender {sender.name!r}: may send accounting and slurm.conf of the whole cluster; for a compute node, make it "
+                "anew with --data-kind lines --data-kind output --data-kind metrics --data-kind documents"
+            )
 
 
 def _of_proxies(config: Config) -> Iterator[str]:

@@ -18,15 +18,21 @@ from store.questions.authority import RELAYED
 FACT = "disowned"
 #: Separates the parts of a name; occurs in no name of a cluster or host.
 SEPARATOR = "\x1f"
-_CONTROLLERS, _SENDERS = "slurmctld", "senders"
+_CONTROLLERS, _SENDERS, _FILES = "slurmctld", "senders", "slurmctld_files"
 
 
-def fact(controllers: Iterable[tuple[str | None, str]], senders: Iterable[tuple[str | None, str, str]]) -> str:
+def fact(
+    controllers: Iterable[tuple[str | None, str]],
+    senders: Iterable[tuple[str | None, str, str]],
+    files: Iterable[tuple[str | None, str]] = (),
+) -> str:
     """The fact's text. ``controllers``: cluster and host of those that write as slurmctld and do not run it;
-    ``senders``: cluster, address and host for lines that a node's address sent in that host's name."""
+    ``senders``: cluster, address and host for lines that a node's address sent in that host's name; ``files``: cluster
+    and host of those of ``controllers`` whose own file of slurmctld's is a false claim too."""
     return json.dumps(
         {
             _CONTROLLERS: sorted({SEPARATOR.join((cluster or "", host)) for cluster, host in controllers}),
+            _FILES: sorted({SEPARATOR.join((cluster or "", host)) for cluster, host in files}),
             _SENDERS: sorted({SEPARATOR.join((cluster or "", address, host)) for cluster, address, host in senders}),
         }
     )
@@ -36,21 +42,23 @@ def claims(rows: Sequence[dict[str, Any]], known: str | None) -> list[dict[str, 
     """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``) as shown to
     people; ``known``: the fact's text. Each row that claims an event gets ``claims``."""
     names: Mapping[str, list[str]] = json.loads(known) if known else {}
-    controllers, senders = (frozenset(names.get(part, ())) for part in (_CONTROLLERS, _SENDERS))
+    controllers, senders, files = (frozenset(names.get(part, ())) for part in (_CONTROLLERS, _SENDERS, _FILES))
     if not controllers and not senders:
         return list(rows)
     return [
-        row | {"event": "other", "claims": row["event"]} if _is_disowned(row, controllers, senders) else row
+        row | {"event": "other", "claims": row["event"]} if _is_disowned(row, controllers, senders, files) else row
         for row in rows
     ]
 
 
-def _is_disowned(row: Mapping[str, Any], controllers: frozenset[str], senders: frozenset[str]) -> bool:
+def _is_disowned(
+    row: Mapping[str, Any], controllers: frozenset[str], senders: frozenset[str], files: frozenset[str]
+) -> bool:
     if row["event"] in (None, "other"):
         return False
     cluster, host = row["cluster"] or "", row["host"] or ""
     own = row["format"] == "slurm" and not (row["file"] or "").startswith(RELAYED)
-    if row["source"] == "slurmctld" and not own and SEPARATOR.join((cluster, host)) in controllers:
+    if row["source"] == "slurmctld" and SEPARATOR.join((cluster, host)) in (files if own else controllers):
         return True
     if not senders or '"sender"' not in (row["entities"] or ""):
         return False
@@ -67,12 +75,14 @@ def _joined(*columns: str) -> str:
 
 #: The fact as a relation of one row, for a cross join: subqueries in the condition would run for each place that uses
 #: it, and slow a query that needs none of them down twentyfold.
-NAMES = f"""(SELECT {_names(_CONTROLLERS)} AS disowned_controllers, {_names(_SENDERS)} AS disowned_senders
+NAMES = f"""(SELECT {_names(_CONTROLLERS)} AS disowned_controllers, {_names(_SENDERS)} AS disowned_senders,
+  {_names(_FILES)} AS disowned_files
   FROM model.facts WHERE name = '{FACT}')"""
 
 #: The same as ``claims``, as an SQL condition on the columns of ``raw.log_view`` and of ``NAMES``.
 IS_DISOWNED = f"""(event <> 'other' AND (
-  (source = 'slurmctld' AND (format IS DISTINCT FROM 'slurm' OR starts_with(coalesce(file, ''), '{RELAYED}'))
-   AND list_contains(disowned_controllers, {_joined("coalesce(cluster, '')", "coalesce(host, '')")}))
+  (source = 'slurmctld' AND list_contains(
+   CASE WHEN format IS DISTINCT FROM 'slurm' OR starts_with(coalesce(file, ''), '{RELAYED}')
+   THEN disowned_controllers ELSE disowned_files END, {_joined("coalesce(cluster, '')", "coalesce(host, '')")}))
   OR (disowned_senders IS NOT NULL AND contains(entities, '"sender"') AND list_contains(disowned_senders,
    {_joined("coalesce(cluster, '')", "json_extract_string(entities, '$.sender')", "coalesce(host, '')")}))))"""

@@ -5,7 +5,8 @@ when.
 the cluster:
 
 * slurmctld's lines count from its own file, or from a host that slurm.conf names or that has such a file. If neither is
-known, they count from hosts that run no job and no slurmd.
+known, they count from hosts that run no job and no slurmd. A file of slurmctld's that a compute node sends does not count
+where slurm.conf names another controller that also sends lines (``Controllers.impostors``).
 * Other Slurm daemons report on their own host, and on jobs that ran there.
 * A compute node is no switch, and what its address sends over syslog is about no other host.
 * A job's output is about that job, on its nodes, while it ran.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -43,27 +44,45 @@ class Controllers(NamedTuple):
     """The hosts whose slurmctld is trusted.
 
     ``sure``: a configuration or a file of slurmctld's own names them. ``addresses`` maps network addresses to nodes.
+    ``named``: by slurm.conf; ``heard``: one of these sent an event. ``impostors`` are compute nodes that sent a file of
+    slurmctld's although slurm.conf names others, one of which sends lines as well: root of such a node can write the
+    file, and the file proves nothing. While no named controller sends anything, its name in slurm.conf may be an alias of
+    the node.
     """
 
     hosts: frozenset[str]
     sure: bool = True
     addresses: Mapping[str, str] = {}
+    named: frozenset[str] = frozenset()
+    heard: bool = False
+    impostors: frozenset[str] = frozenset()
 
 
 def controllers(
     events: Iterable[Event], settings: Iterable[Mapping[str, Any]], nodes: Collection[str] = ()
 ) -> Controllers:
     """The controllers by all events of a cluster and its settings. ``nodes``: where jobs ran."""
-    settings = list(settings)
-    own_events = [e for e in events if e.source == "slurmctld"]
+    events, settings = list(events), list(settings)
+    from_slurmctld = [e for e in events if e.source == "slurmctld"]
     configured = addresses(settings)
-    known = named_controllers(settings) | {e.host for e in own_events if e.own and e.host}
-    if known or any(e.own for e in own_events):
-        return Controllers(frozenset(known), True, configured)
-    hosts = {e.host for e in own_events if e.host}
+    named, with_file = named_controllers(settings), {e.host for e in from_slurmctld if e.own and e.host}
+    if named or with_file or any(e.own for e in from_slurmctld):
+        unnamed = with_file - named if named else set()
+        heard = bool(unnamed) and any(e.host in named for e in events)
+        impostors = unnamed & {*nodes, *_configured_nodes(settings)} if heard else set()
+        return Controllers(
+            frozenset((named | with_file) - impostors), True, configured, named, heard, frozenset(impostors)
+        )
+    hosts = {e.host for e in from_slurmctld if e.host}
     if hosts:
         hosts -= {*nodes, *(e.host for e in events if e.source in _OF_NODES and e.host)}
     return Controllers(frozenset(hosts), False, configured)
+
+
+def _configured_nodes(settings: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The compute nodes of slurm.conf."""
+    names = (str(row["name"]) for row in settings if str(row["name"] or "").startswith(_NODE_NAME))
+    return {node for name in names for node in expand(name.removeprefix(_NODE_NAME))}
 
 
 def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -75,18 +94,19 @@ def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             found[value] = scope[5:]
         elif scope == "alias":
             found[name] = value
-        elif name.startswith("NodeName:") and (address := _ADDRESS.search(value)):
-            nodes, others = expand(name[9:]), expand(address[1].strip('"'))
+        elif name.startswith(_NODE_NAME) and (address := _ADDRESS.search(value)):
+            nodes, others = expand(name.removeprefix(_NODE_NAME)), expand(address[1].strip('"'))
             found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
     return found
 
 
+_NODE_NAME = "NodeName:"
 _ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
 
 
 def speakers_of(believed: Controllers) -> Speakers:
     """The condition of ``ruling`` for queries that read slurmctld's lines without making events of them."""
-    return Speakers(sorted(believed.hosts), believed.addresses)
+    return Speakers(sorted(believed.hosts), believed.addresses, sorted(believed.impostors))
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
@@ -104,7 +124,7 @@ def _is_nobodys(event: Event, believed: Controllers) -> bool:
     return _is_foreign(event, believed) if event.source == "slurmctld" else _is_sent(event, believed)
 
 
-#: Hosts that claim another's name: ("slurmctld", host) and ("sender", address, host).
+#: Hosts that claim another's name: ("slurmctld", host), ("slurmctld file", host) and ("sender", address, host).
 Disowned = frozenset[tuple[str, ...]]
 
 
@@ -112,22 +132,35 @@ def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
     """The claims of the events that ``ruling`` drops."""
     found: set[tuple[str, ...]] = set()
     for event in _in_doubt(events):
-        if event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
+        if event.source == "slurmctld" and event.host in believed.impostors:
+            found.update((("slurmctld", event.host), ("slurmctld file", event.host)))
+        elif event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
             found.add(("slurmctld", event.host))
         elif _is_sent(event, believed) and event.host:
             found.add(("sender", str(event.entities.get("sender")), event.host))
     return frozenset(found)
 
 
-def asks_again(events: Iterable[Event], believed: Controllers) -> bool:
-    """Does a host log as slurmctld for which trust must be decided again?"""
-    return not believed.sure and any(
-        e.source == "slurmctld" and not e.own and e.host not in believed.hosts for e in events
-    )
+def asks_again(events: Collection[Event], believed: Controllers, nodes: Callable[[], Collection[str]]) -> bool:
+    """Must the controllers be determined again, given new events? ``nodes`` returns where jobs ran."""
+    others = [e for e in events if e.source == "slurmctld" and e.host not in believed.hosts]
+    if not believed.sure:
+        return bool(others)
+    if any(e.own and e.host and e.host not in believed.impostors for e in others):
+        return True
+    unnamed = believed.hosts - believed.named if believed.named else frozenset()
+    if not unnamed:
+        return False
+    # Is a host with a file of slurmctld's, which slurm.conf does not name, an impostor now?
+    if believed.heard:
+        return not unnamed.isdisjoint(nodes())
+    return any(e.host in believed.named for e in events)
 
 
 def _is_foreign(event: Event, believed: Controllers) -> bool:
-    return not event.own and (event.host not in believed.hosts or _is_sent(event, believed))
+    if event.own:
+        return event.host in believed.impostors
+    return event.host not in believed.hosts or _is_sent(event, believed)
 
 
 def _is_sent(event: Event, believed: Controllers) -> bool:

@@ -53,6 +53,7 @@ from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
 from correlator.site.timeouts import narrow_slurmd_timeout
 from correlator.verdicts.verdict import Verdict
+from store.questions import job_rows
 
 if TYPE_CHECKING:
     from store.door import Door
@@ -426,10 +427,10 @@ class Window:
     def _believed(self, events: Sequence[Event]) -> Controllers | None:
         """The controllers; None if new events may show others."""
         believed = self.before.believed
-        if asks_again(events, believed):
-            return None
-        own = {e.host for e in events if e.source == "slurmctld" and e.own and e.host}
-        return believed if own <= believed.hosts else None
+        return None if asks_again(events, believed, self._nodes) else believed
+
+    def _nodes(self) -> frozenset[str]:
+        return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.before.cluster)))
 
     def _all_facts(self, world: World) -> tuple[list[Fact], Times]:
         """All facts, in no order, and their extent in time."""

@@ -18,10 +18,12 @@ RELAYED = "syslog:"
 @dataclass(frozen=True)
 class Speakers:
     """Which lines with slurmctld as their source count: those of its own files, and those of ``hosts``, unless they
-    were sent from an address known to belong to another node (``addresses``). ``everybody``: all do."""
+    were sent from an address known to belong to another node (``addresses``). Files of ``impostors`` do not count.
+    ``everybody``: all do."""
 
     hosts: Collection[str] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)
+    impostors: Collection[str] = ()
     everybody: bool = False
 
     def count(self, lines: FromClause) -> ColumnElement[bool]:
@@ -32,6 +34,8 @@ class Speakers:
         own = and_(
             line.format == const("slurm"), not_(func.starts_with(func.coalesce(line.file, const("")), const(RELAYED)))
         )
+        if self.impostors:
+            own = and_(own, not_(among(func.coalesce(line.host, const("")), self.impostors)))
         nodes = func.map(bound_list(self.addresses, TEXT), bound_list(self.addresses.values(), TEXT))
         node: ColumnElement[Any] = func.map_extract_value(nodes, json_text(line.entities, "$.sender"), type_=TEXT)
         return or_(own, and_(among(line.host, self.hosts), func.coalesce(node, line.host) == line.host))

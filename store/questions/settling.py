@@ -16,9 +16,11 @@ ALIAS = "alias"
 
 
 def named_clusters() -> Question:
-    """``cluster``: each one that jobs or lines name."""
-    of_jobs = select(JOBS.c.cluster).distinct().where(JOBS.c.cluster.is_not(None))
-    return union(of_jobs, select(LINE_CLUSTERS.c.cluster).distinct().where(LINE_CLUSTERS.c.cluster.is_not(None)))
+    """``cluster``: each one that jobs, slurm.conf or lines name."""
+    of_jobs, of_settings = (select(t.c.cluster).distinct().where(t.c.cluster.is_not(None)) for t in (JOBS, SETTINGS))
+    return union(
+        of_jobs, of_settings, select(LINE_CLUSTERS.c.cluster).distinct().where(LINE_CLUSTERS.c.cluster.is_not(None))
+    )
 
 
 def settings_about_hosts() -> Select[Any]:

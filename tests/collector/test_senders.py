@@ -77,6 +77,19 @@ def test_a_line_of_another_host_means_nothing_and_keeps_its_text(spool: Spool) -
     assert all("Xid" in r["raw"] for r in rows)
 
 
+DOWN = "[2026-02-28T10:16:00.000] error: Nodes gpu02 not responding, setting DOWN"
+WITH_HOST = {"none": (None, "other", {"foreign", "claims:slurm.node_down"}), "ctl": ("ctl", "slurm.node_down", set())}
+
+
+@pytest.mark.parametrize(("host", "event", "tags"), WITH_HOST.values(), ids=WITH_HOST)
+def test_a_line_of_slurmctld_names_its_host(host: str | None, event: str, tags: set[str], spool: Spool) -> None:
+    """Where no host is known, a file of slurmctld's counts as the controller's. So a bound sender must name one."""
+    record = {"path": "/var/log/slurm/slurmctld.log", "source": "slurmctld", "message": DOWN}
+    assert sent(spool, Limits("racks", hosts=("ctl",)), record | ({"host": host} if host else {})).status == 200
+    (row,) = frames(stored(spool))["logs"].to_dicts()
+    assert (row["host"], row["event"], set(row["tags"] or []) - {"assumed"}) == (host, event, tags)
+
+
 HOSTS = {
     "in the list": ("gpu02", True),
     "whole name": ("gpu02.example.org", True),
@@ -93,7 +106,20 @@ def test_hosts_are_lists_or_patterns(host: str, ours: bool, spool: Spool) -> Non
 
 
 METRIC = {"host": "gpu01", "document": "prometheus", "raw": "node_load1 0.5", "path": "x.prom"}
+SACCT = "JobID|User|State|Start|End|NodeList\n500|bob|COMPLETED|2026-02-28T10:00:00|2026-02-28T11:00:00|gpu01\n"
+OF_NODE = Limits("racks", hosts=("gpu01",), kinds=("lines", "output", "metrics", "documents"))
+
+
+def document(kind: str, text: str) -> dict[str, Any]:
+    return {"host": "gpu01", "document": kind, "raw": text, "path": f"{kind}.txt"}
+
+
 KINDS = {
+    "accounting by a compute node": (OF_NODE, document("sacct", SACCT), "sent cluster"),
+    "slurm.conf by a compute node": (OF_NODE, document("slurm_conf", "SlurmctldHost=gpu01\n"), "sent cluster"),
+    "topology by a compute node": (OF_NODE, document("topology_conf", "SwitchName=s1 Nodes=gpu01\n"), "sent cluster"),
+    "a hook by a compute node": (OF_NODE, document("hook_env", "SLURM_JOB_ID=500\nSLURM_JOB_USER=bob\n"), None),
+    "accounting by a controller": (Limits("ctl", ("gpu01",), (), ("lines", "cluster")), document("sacct", SACCT), None),
     "lines where lines are meant": (Limits("racks", kinds=("lines",)), line("gpu01"), None),
     "lines where samples are": (Limits("racks", kinds=("metrics",)), line("gpu01"), "sent lines"),
     "output where lines are": (

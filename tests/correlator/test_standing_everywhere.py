@@ -131,6 +131,54 @@ def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known
     assert lines == [[1]]
 
 
+FILE = "[2026-02-28T10:16:00.000] error: Nodes gx02 not responding, setting DOWN\n"
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1)], ids=str)
+def test_a_slurmctld_file_of_a_compute_node_is_a_claim(tmp_path: Path, order: tuple[int, ...], live: bool) -> None:
+    """Root of gx01 can write such a file, and its token may send it. slurm.conf names ctl, which sends its own."""
+    true = {"nodes/ctl/slurmctld.log": "[2026-02-28T10:11:00.100] error: Nodes gx04 not responding, setting DOWN\n"}
+    parts = ({"slurm.conf": CONFIGURATION}, true, {"nodes/gx01/slurmctld.log": FILE})
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        for part in order:
+            ingest(store, tmp_path, parts[part])
+            if live:
+                ticker.tick()
+        if not live:
+            correlate(store)
+        down = rows(store, "Events | where Event == 'slurm.node_down' | project Host")
+        states = rows(store, "NodeStates | distinct Host")
+        shown = rows(
+            store,
+            "Logs | where Source == 'slurmctld' | project Host, Event, tostring(Fields.claims) | order by Host asc",
+        )
+        whole = Reader(store).lines(Range(None, None), source="slurmctld")[0]
+    assert (down, states) == ([["ctl"]], [["gx04"]])
+    assert shown == [["ctl", "slurm.node_down", ""], ["gx01", "other", "slurm.node_down"]]
+    assert sorted((line["host"], line["event"], line.get("claims")) for line in whole) == [
+        ("ctl", "slurm.node_down", None), ("gx01", "other", "slurm.node_down")
+    ]  # fmt: skip
+
+
+CONTROLLERS_ON_NODES = {
+    "slurm.conf names it": {"slurm.conf": CONFIGURATION.replace("=ctl", "=gx01")},
+    "its name in slurm.conf may be an alias": {"slurm.conf": CONFIGURATION.replace("=ctl", "=slurm-master")},
+    "there is no slurm.conf": {"accounting/sacct.txt": accounting(range(11, 12)).replace("gx02", "gx01")},
+}
+
+
+@pytest.mark.parametrize("known", CONTROLLERS_ON_NODES.values(), ids=CONTROLLERS_ON_NODES.keys())
+def test_a_compute_node_may_be_the_controller(tmp_path: Path, known: dict[str, str]) -> None:
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        for part in ({"nodes/gx01/slurmctld.log": FILE}, known):
+            ingest(store, tmp_path, part)
+            ticker.tick()
+        assert rows(store, "NodeStates | distinct Host") == [["gx02"]]
+
+
 def test_a_controller_that_is_found_later_is_logged_from_then_on(tmp_path: Path) -> None:
     """The other way round: until slurm.conf names it, only a host that runs no job counts as the controller."""
     says = {"nodes/ctl/syslog": "Feb 28 10:11:00 ctl slurmctld[77]: error: Nodes gx04 not responding, setting DOWN\n"}

@@ -100,9 +100,11 @@ class Site:
     def open(self, insecure: bool = False) -> None:
         self.top |= {"listen": '"0.0.0.0:8514"'} | ({"insecure": "true"} if insecure else {})
 
-    def sender(self, days: int | None = 300, hosts: tuple[str, ...] = ("gpu01",)) -> None:
+    def sender(
+        self, days: int | None = 300, hosts: tuple[str, ...] = ("gpu01",), kinds: tuple[str, ...] = ("lines",)
+    ) -> None:
         """A sender's token in the file that [ingest] names."""
-        _, kept = fresh_sender(None if days is None else NOW + timedelta(days=days), Limits("agent", hosts))
+        _, kept = fresh_sender(None if days is None else NOW + timedelta(days=days), Limits("agent", hosts, (), kinds))
         file = Users(self.folder / "senders.toml", senders={"agent": kept})
         file.save()
         self.tables["ingest"] = {"senders": f'"{file.path}"'}
@@ -251,6 +253,7 @@ SITES: dict[str, Sites] = {
     ": its token never ends": Sites(lambda site: site.sender(None), Site.sender),
     ": what it sends is refused": Sites(lambda site: site.sender(-1), Site.sender),
     "; make it anew before": Sites(lambda site: site.sender(3), lambda site: site.sender(31)),
+    ": may send accounting and slurm.conf of the whole cluster": Sites(lambda site: site.sender(kinds=()), Site.sender),
     ": may send as any host": Sites(lambda site: site.sender(hosts=()), Site.sender),
     "who asks and from where": Sites(proxies("127.0.0.1"), plain_proxies("127.0.0.1")),
     "from where it asks": Sites(plain_proxies("127.0.0.1"), plain_proxies("10.0.0.1")),
