@@ -1,7 +1,8 @@
 """The states of Slurm's nodes: the only list of them.
 
-Slurm keeps one base state and some flags (``slurm.h``: ``enum node_states``, ``NODE_STATE_FLAGS``; names as of 24.05).
-It writes them in three notations (``src/common/slurm_protocol_defs.c``; sinfo(1), "NODE STATE CODES"):
+Slurm keeps one base state and some flags (``slurm.h``: ``enum node_states``, ``NODE_STATE_FLAGS``). The names are those
+of Slurm's development branch (commit 0008e61) and those of 22.05 that it no longer has. Slurm writes them in three
+notations (``src/common/slurm_protocol_defs.c``; sinfo(1), "NODE STATE CODES"):
 
 - scontrol and slurmrestd list the base state and every flag: ``IDLE+DRAIN+NOT_RESPONDING``. Before 21.08, ``*`` was the
   last flag.
