@@ -19,6 +19,7 @@ from parsers import header_scanner, journal_scanner, prefilter, stamps
 from parsers.compiled import compiled, part
 from parsers.formats import slurm, syslog
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
+from parsers.formats.structured_data import parameters
 from parsers.head import (
     EOS,
     FACILITIES,
@@ -109,7 +110,7 @@ class FastHeaders:
             if row["msgid_length"] >= 0:
                 stated["msgid"] = self._text(row, "msgid")
             if row["data_length"] > 0:
-                stated["sd"] = syslog.structured_data(self._text(row, "data"))
+                stated["sd"] = parameters(self._text(row, "data"))
         return stated
 
     def _of_journal(self, row: dict[str, int]) -> dict[str, Any]:
@@ -208,7 +209,7 @@ def _header(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
             return at == start and header_scanner.opensm(data, at, row, clock)
         return header_scanner.bsd(data, at, row, clock)
     if first == OPEN:
-        return row.priority < 0 and _bracket(data, at, row, clock)
+        return row.priority < 0 and _bracket(data, at, end, row, clock)
     if is_digit(first):
         if row.priority >= 0 and data[at + 1] == BLANK:
             return header_scanner.rfc5424(data, at, end, row, clock)
@@ -221,9 +222,9 @@ def _header(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
 
 
 @part
-def _bracket(data: Array, at: int, row: Row, clock: Clock) -> bool:
+def _bracket(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
     if data[at + 5] == DASH:
-        return header_scanner.slurm_file(data, at, row, clock)
+        return header_scanner.slurm_file(data, at, end, row, clock)
     return header_scanner.dmesg(data, at, row, clock)
 
 
@@ -320,7 +321,7 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
             row.severity = header_scanner.slurm_level(data, row.message, 0)
     if kind.system == SONIC or (kind.system == JUNOS and row.priority >= 0):
         row.system = kind.system
-    if not kind.slurm and header_scanner.mnemonic(data, row.message):
+    if not kind.slurm and header_scanner.mnemonic(data, row.message, row.message_end):
         row.system = EOS
     # "re0.leaf1": the device's name is part of it.
     return not (_begins_stamp(data, row.message) or (kind.system == JUNOS and reads(data, row.host, b"re")))

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from parsers import stamps
 from parsers.compiled import part
-from parsers.formats.base import SEVERITY_WORDS
+from parsers.expression_compiler import end_of
+from parsers.formats.base import SEVERITY_WORDS, SLURM_LEVELS
 from parsers.formats.devices import NXOS_HEADER
 from parsers.formats.fabric import OPENSM_BITS, OPENSM_HEADER
 from parsers.formats.kernel import KMSG_HEADER
-from parsers.formats.slurm import FILE_HEADER, STEP_NAMES
+from parsers.formats.mnemonics import TAG
+from parsers.formats.slurm import FILE_HEADER, STEP_TAG
+from parsers.formats.structured_data import STRUCTURED_DATA
 from parsers.formats.syslog import BSD_HEADER, ISO_HEADER, PRIORITY, RFC5424_HEADER, TAIL
 from parsers.formats.syslog_tails import LEVEL_NAMES, LEVELLED_TAIL
 from parsers.head import (
@@ -43,8 +46,6 @@ from parsers.scan import (
     NOWHERE,
     OPEN,
     PERCENT,
-    PLUS,
-    POINT,
     QUOTE,
     SEMICOLON,
     digits,
@@ -66,18 +67,14 @@ _INFO = SEVERITIES.index("info")
 _BRACE = ord("{")
 #: SONiC writes the level between host and program.
 _LEVELS = words({name: SEVERITIES.index(SEVERITY_WORDS[name.lower()]) for name in LEVEL_NAMES})
-#: Level words at the start of a Slurm message, each followed by a colon and a blank.
-_SLURM_LEVELS = words({
-    word: SEVERITIES.index(SEVERITY_WORDS.get(word, "info"))
-    for word in ("error", "fatal", "warning", "info", "verbose", "debug", "debug1", "debug2", "debug3", "debug4", "debug5")
-})  # fmt: skip
-_STEPS = words(dict.fromkeys(STEP_NAMES, 1))
+_SLURM_LEVELS = words({word: SEVERITIES.index(severity) for word, severity in SLURM_LEVELS.items()})
 _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BITS.items()})
 
 _priority, _bsd, _iso, _tail, _levelled_tail = map(reader, (PRIORITY, BSD_HEADER, ISO_HEADER, TAIL, LEVELLED_TAIL))
 _rfc5424, _slurm, _kmsg, _opensm, _nxos = map(
     reader, (RFC5424_HEADER, FILE_HEADER, KMSG_HEADER, OPENSM_HEADER, NXOS_HEADER)
 )
+_structured_data, _step_tag, _mnemonic_tag = map(end_of, (f"(?s){STRUCTURED_DATA}", STEP_TAG, TAG))
 
 
 @part
@@ -176,15 +173,18 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
         # "[junos@": the message ID belongs to the text, which the format assembles.
         if rest + 6 < end and data[rest + 1] == ord("j") and data[rest + 6] == ord("@"):
             return False
-        row.data, row.data_length = rest, structured_data(data, rest, end) - rest
-        rest += row.data_length
+        stop = _structured_data(data, rest, end)
+        if stop < 0:
+            return False
+        row.data, row.data_length = rest, stop - rest
+        rest = stop
     elif data[rest] == DASH:
         rest += 1
     else:
         return False
     row.message, row.format = rest + 1, RFC5424
     # The format removes an extra blank or a byte order mark.
-    return bool(data[rest] == BLANK and row.data_length != 0 and data[rest + 1] != BLANK and data[rest + 1] != 0xEF)
+    return bool(data[rest] == BLANK and data[rest + 1] != BLANK and data[rest + 1] != 0xEF)
 
 
 @part
@@ -194,26 +194,7 @@ def _length(data: Array, start: int, end: int) -> int:
 
 
 @part
-def structured_data(data: Array, at: int, end: int) -> int:
-    """Where RFC 5424's structured data ends, as in ``syslog.STRUCTURED_DATA``; its beginning if it is not one."""
-    last = at
-    while last < end and data[last] == OPEN:
-        place = last + 1
-        quoted = False
-        while place < end and (quoted or data[place] != CLOSE):
-            if data[place] == BACKSLASH:
-                place += 1
-            elif data[place] == QUOTE:
-                quoted = not quoted
-            place += 1
-        if place >= end:
-            break
-        last = place + 1
-    return last
-
-
-@part
-def slurm_file(data: Array, at: int, row: Row, clock: Clock) -> bool:
+def slurm_file(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
     """``[STAMP] message``, and ``[STAMP] [JOB.STEP] message`` of a step's daemon."""
     places = _slurm(data, at)
     message = places.end
@@ -223,34 +204,14 @@ def slurm_file(data: Array, at: int, row: Row, clock: Clock) -> bool:
     if after <= BLANK or after == 68 or is_digit(after):  # a digit or "Deleted" may be `ip monitor`
         return False
     if after == OPEN:
-        end = _step_tag(data, message + 1)
-        if end < 0 or data[end] != CLOSE or data[end + 1] != BLANK:
+        stop = _step_tag(data, message + 1, end)
+        if stop < 0 or data[stop] != CLOSE or data[stop + 1] != BLANK:
             return False
-        row.tag, row.tag_length, row.program = message + 1, end - message - 1, SLURMSTEPD
-        message = end + 2
+        row.tag, row.tag_length, row.program = message + 1, stop - message - 1, SLURMSTEPD
+        message = stop + 2
     row.message, row.format = message, SLURM_FILE
     row.severity = slurm_level(data, message, _INFO)
     return True
-
-
-@part
-def _step_tag(data: Array, at: int) -> int:
-    """Where a match of ``slurm.STEP_TAG`` ends."""
-    end = at + digits(data, at)
-    if end == at:
-        return NOWHERE
-    if (data[end] == 95 or data[end] == PLUS) and is_digit(data[end + 1]):
-        end += 1 + digits(data, end + 1)
-    if data[end] == POINT:
-        step = end + 1
-        end = step + digits(data, step)
-        if end == step:
-            end = step + letters(data, step)
-            if not meaning(data, step, end - step, _STEPS):
-                return NOWHERE
-        if data[end] == PLUS and is_digit(data[end + 1]):
-            end += 1 + digits(data, end + 1)
-    return end
 
 
 @part
@@ -320,26 +281,10 @@ def _names_writer(data: Array, at: int) -> bool:
 
 
 @part
-def mnemonic(data: Array, at: int) -> bool:
-    """Whether ``%FACILITY-N-MNEMONIC:`` follows, as in ``syslog.VENDOR``: at least three parts, the last but one a
-    digit."""
-    if data[at] != PERCENT or not is_capital(data[at + 1]):
-        return False
-    parts, start, digit, place = 1, at + 1, False, at + 1
-    while True:
-        byte = data[place]
-        if byte == DASH:
-            if place == start:
-                return False
-            digit = parts > 1 and place == start + 1 and is_digit(data[start])
-            parts += 1
-            start = place + 1
-        elif not (is_capital(byte) or is_digit(byte) or byte == 95):
-            break
-        place += 1
-    if not digit or place == start:
-        return False
-    return bool(data[place] == COLON or (data[place] == BLANK and data[place + 1] == COLON))
+def mnemonic(data: Array, at: int, end: int) -> bool:
+    """Whether a switch's mnemonic and its colon follow."""
+    behind = _mnemonic_tag(data, at, end)
+    return bool(behind >= 0 and (data[behind] == COLON or (data[behind] == BLANK and data[behind + 1] == COLON)))
 
 
 @part

@@ -7,7 +7,7 @@ fields that occur twice or have an unusual value.
 from __future__ import annotations
 
 from parsers import journal_fields as journal
-from parsers.accounts import FACILITY, PEOPLE, SERVICES_FROM, SERVICES_TO
+from parsers.accounts import DAEMONS, FACILITY, PEOPLE, SERVICES_FROM, SERVICES_TO, SESSIONS
 from parsers.compiled import part
 from parsers.formats.base import FACILITIES
 from parsers.head import JOURNALD, KERNEL, WRITTEN, Row
@@ -20,6 +20,7 @@ from parsers.scan import (
     NOWHERE,
     PERCENT,
     QUOTE,
+    begins,
     digits,
     is_digit,
     meaning,
@@ -41,6 +42,7 @@ _FIELDS = words({
     # Fields that shippers add and syslog-ng writes.
     **dict.fromkeys((*journal.SHIPPERS_TIMES, journal.SYSLOG_NG_PROGRAM), _OTHER),
 })  # fmt: skip
+_SESSIONS, _DAEMONS = (words(dict.fromkeys(units, 1)) for units in (SESSIONS, DAEMONS))
 _CLOSE = ord("}")
 _ESCAPED = words(dict.fromkeys('"\\/bfnrt', 1))
 _MICROS_DIGITS, _PID_DIGITS, _UID_DIGITS = 17, 17, 10
@@ -94,21 +96,13 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
 
 @part
 def _of_person(data: Array, row: Row, seen: int, uid: int) -> bool:
-    """Same as ``of_person`` in parsers/accounts.py."""
-    unit, length = row.data, row.data_length if seen >> _SYSTEMD_UNIT & 1 else 0
+    """Like ``of_person`` in parsers/accounts.py."""
+    length = row.data_length if seen >> _SYSTEMD_UNIT & 1 else 0
     if uid < 0:
-        if seen >> _USER_UNIT & 1:
-            return True
-        return length > 8 and (
-            reads(data, unit, b"session-") or reads(data, unit, b"user@") or reads(data, unit, b"user-")
-        )
+        return bool(seen >> _USER_UNIT & 1) or begins(data, row.data, length, _SESSIONS)
     if uid < PEOPLE or SERVICES_FROM <= uid <= SERVICES_TO:
         return False
-    if length == 16 and reads(data, unit, b"slurmdbd.service"):
-        return False
-    if length == 17 and reads(data, unit, b"slurmctld.service"):
-        return False
-    return not (length == 18 and reads(data, unit, b"slurmrestd.service"))
+    return meaning(data, row.data, length, _DAEMONS) == 0
 
 
 @part

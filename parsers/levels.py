@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 
 from parsers.compiled import compiled, part
+from parsers.expression_compiler import end_of
 from parsers.formats.base import SEVERITIES, SEVERITY_WORDS
+from parsers.formats.mnemonics import TAG
 from parsers.lines import Array, joined
 from parsers.scan import (
     BLANK,
@@ -30,7 +32,7 @@ from parsers.scan import (
     is_digit,
 )
 
-CLOSE, BAR, BANG, SLASH, ROUND, ROUND_END, UNDERLINE, ZERO = b"]|!/()_0"
+CLOSE, BAR, BANG, SLASH, ROUND, ROUND_END, ZERO = b"]|!/()0"
 #: Marks levels that take precedence over an event's default.
 SURE = 16
 #: Most bytes and words examined.
@@ -58,6 +60,7 @@ _WORDS_TABLE = _table()
 _LETTER_TABLE = np.zeros(256, np.uint8)
 for _letter, _name in _LETTERS.items():
     _LETTER_TABLE[ord(_letter.upper())] = SEVERITIES.index(_name) + 1
+_mnemonic_tag = end_of(TAG)
 _NAMES = pl.Series([None, *SEVERITIES], dtype=pl.String)
 
 
@@ -95,7 +98,7 @@ def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
     """The level before the first word of prose; 0 for none."""
     heads, names, level = 0, 0, 0
     if at < end and data[at] == PERCENT:
-        return _mnemonic(data, at + 1, end)
+        return _mnemonic(data, at, end)
     for _ in range(_WORDS):
         while at < end and (data[at] == BLANK or data[at] == DASH or data[at] == BAR or data[at] == 9):
             at += 1
@@ -141,12 +144,13 @@ def _small_end(data: Array, at: int, end: int) -> int:
 @part
 def _mnemonic(data: Array, at: int, end: int) -> int:
     """The level of ``%FACILITY-N-MNEMONIC: ``; 0 for anything else."""
-    level, start = 0, at
-    while at < end and (is_capital(data[at]) or is_digit(data[at]) or data[at] == DASH or data[at] == UNDERLINE):
-        if data[at] == DASH and at > start and at + 2 < end and is_digit(data[at + 1]) and data[at + 2] == DASH:
-            level = SURE + 1 + data[at + 1] - ZERO if data[at + 1] < ZERO + 8 and level == 0 else level
-        at += 1
-    return level if at < end and (data[at] == COLON or data[at] == BLANK) else 0
+    stop = _mnemonic_tag(data, at, end)
+    if stop < 0 or stop == end or not (data[stop] == COLON or data[stop] == BLANK):
+        return 0
+    while data[stop] != DASH:
+        stop -= 1
+    number = data[stop - 1] - ZERO
+    return SURE + 1 + number if number < len(SEVERITIES) else 0
 
 
 @part

@@ -14,6 +14,7 @@ import numpy as np
 from parsers import stamps
 from parsers.compiled import compiled, part
 from parsers.formats.base import SEVERITY_WORDS
+from parsers.formats.job_output import LEVEL_NAMES, NEMO_LEVELS
 from parsers.head import OUTPUT, PLAIN, RECEIVED, SEVERITIES, Row, clear
 from parsers.header_scanner import slurm_level
 from parsers.lines import Array
@@ -42,15 +43,8 @@ from parsers.stamps import Clock
 _DIGITS = 10
 _BAR, _UNDERLINE, _TAB = ord("|"), ord("_"), ord("\t")
 _ONE = np.uint64(1)
-#: Same as ``job_output._LEVEL``; NeMo writes one letter after its name.
-_LEVELS = words({
-    word: SEVERITIES.index(SEVERITY_WORDS[word.lower()])
-    for word in ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
-})  # fmt: skip
-_LETTERS = words({
-    letter: SEVERITIES.index(SEVERITY_WORDS[word])
-    for letter, word in (("D", "debug"), ("I", "info"), ("W", "warning"), ("E", "error"))
-})  # fmt: skip
+_LEVELS = words({word: SEVERITIES.index(SEVERITY_WORDS[word.lower()]) for word in LEVEL_NAMES})
+_LETTERS = words({letter: SEVERITIES.index(severity) for letter, severity in NEMO_LEVELS.items()})
 
 
 class Readers(NamedTuple):

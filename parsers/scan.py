@@ -42,6 +42,20 @@ def meaning(data: Array, at: int, length: int, table: Array) -> int:
 
 
 @part
+def begins(data: Array, at: int, length: int, table: Array) -> bool:
+    """Whether the word of ``length`` bytes begins with a word of the table."""
+    for row in range(len(table)):
+        size = table[row, 0]
+        if size <= length:
+            same = 0
+            while same < size and data[at + same] == table[row, 2 + same]:
+                same += 1
+            if same == size:
+                return True
+    return False
+
+
+@part
 def is_digit(byte: int) -> bool:
     return 48 <= byte <= 57
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from parsers import clock, regexes
+from parsers.formats.mnemonics import MNEMONIC
 from parsers.record import Origin
 
 #: What a format may return for a line. ``i`` is the line's index in the batch; ``stamp`` the time as written; ``extra``
@@ -43,6 +44,11 @@ Row: TypeAlias = dict[str, Any]
 LATER: Row = {}
 LineReader: TypeAlias = Callable[[str, Origin], Row | None]
 FrameReader: TypeAlias = Callable[[pl.DataFrame, Origin], pl.DataFrame]
+#: Level words at the start of Slurm's messages, each followed by a colon and a blank -> severities.
+SLURM_LEVELS = {
+    word: SEVERITY_WORDS.get(word, "info")
+    for word in ("error", "fatal", "warning", "info", "verbose", "debug", "debug1", "debug2", "debug3", "debug4", "debug5")
+}  # fmt: skip
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
 JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 
@@ -174,9 +180,9 @@ def choice(names: tuple[str, ...], number: pl.Expr) -> pl.Expr:
 
 
 def severity_of_level(message: pl.Expr) -> pl.Expr:
-    """The severity of Slurm's level word before a message; null for info and verbose, which have none."""
-    word = message.str.extract(r"^(fatal|error|warning|debug\d?|info|verbose): ")
-    return word.replace_strict({**SEVERITY_WORDS, "verbose": "info"}, default=None, return_dtype=pl.String)
+    """The severity of Slurm's level word before a message; null for a message without one."""
+    word = message.str.extract(rf"^({'|'.join(SLURM_LEVELS)}): ")
+    return word.replace_strict(SLURM_LEVELS, default=None, return_dtype=pl.String)
 
 
 def source_of_program(program: str | None, message: str = "") -> str | None:
@@ -190,7 +196,7 @@ def source_of_program(program: str | None, message: str = "") -> str | None:
     return source
 
 
-_MNEMONIC = re.compile(r"%[A-Z][A-Z0-9_]+(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:")
+_MNEMONIC = re.compile(MNEMONIC)
 
 
 @lru_cache(maxsize=4096)

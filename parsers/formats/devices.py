@@ -10,6 +10,7 @@ from typing import Any
 
 from parsers import clock
 from parsers.formats.base import FACILITIES, SEVERITIES, Format, by_line, source_of_program
+from parsers.formats.mnemonics import SEVERITY
 from parsers.formats.syslog_tails import odd_tail
 from parsers.header_grammar import Run, digits, either, header, named
 from parsers.record import Origin
@@ -18,6 +19,7 @@ _BSD = (
     r"(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2})(?: (?P<year>\d{4}))? (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?"
 )
 _PRI = r"(?:<(?P<pri>\d{1,3})>)?"
+_SEVERITY = re.compile(SEVERITY)
 _ZONE = r"(?: (?P<zone>[A-Z]{2,5}))?"
 #: A Cisco switch configured for RFC 5424 writes this after the priority.
 NXOS_HEADER = header(
@@ -81,7 +83,7 @@ def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
             continue
         parts = found.groupdict()
         row = priority(parts["pri"])
-        digit = re.match(r"%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*?-(\d)-", parts["message"])
+        digit = _SEVERITY.match(parts["message"])
         row["extra"] = json.dumps({**row.get("extra", {}), **({"device_os": system} if system else {})})
         row["severity"] = row.get("severity") or (SEVERITIES[min(int(digit[1]), 7)] if digit else None)
         if parts.get("date"):

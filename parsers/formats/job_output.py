@@ -24,7 +24,10 @@ _WHO = r"^\s{0,6}(?:(?P<task>\d{1,6}): ?)?(?:\[(?P<launcher>\d+)\] )?(?:\[(?P<ro
 _BARE_WHO = r"^\s{0,6}(?:\d{1,6}: ?)?(?:\[\d+\] )?(?:\[[A-Za-z][A-Za-z_]*\d+(?:\|\d+)?\]:? ?)*"
 _CLOCK = r"\d\d:\d\d:\d\d"
 _ISO = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
-_LEVEL = r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NeMo [DIWE])"
+#: Level words of Python's loggers, and the letters that NeMo writes after its name.
+LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
+NEMO_LEVELS = {"D": "debug", "I": "info", "W": "warning", "E": "error"}
+_LEVEL = rf"(?:{'|'.join(LEVEL_NAMES)}|NeMo [{''.join(NEMO_LEVELS)}])"
 #: "2026-02-06 16:10:24,123 - INFO - text", "[2026-02-06 16:10:24] node:pid...", "INFO:2026-02-06 ..."
 _STAMPED = _WHO + rf"(?:\[?(?P<word>{_LEVEL})\]?[ :]{{1,3}})?\[?(?P<iso>{_ISO})\]?(?P<rest>[ ,:|\]-].*)?$"
 #: "[E206 16:10:24.987654 file.cpp:12] text" (month and day in one number), "02/06 16:10:24", "02/06/2026 16:10:24",
@@ -57,7 +60,7 @@ _MARKS = (
     r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |CUDA (?:error|kernel errors)|Abort\(\d+\) on node |"
     r"Compile with `TORCH|enroot-|pyxis: |libfabric:\d+:|MPICH ERROR|Fatal Python error)"
 )
-_LETTERS = {"D": "debug", "I": "info", "W": "warning", "E": "error", "F": "crit"}
+_LETTERS = {**NEMO_LEVELS, "F": "crit"}
 _WORDS = {
     **{name.upper(): level for name, level in SEVERITY_WORDS.items()}, **_LETTERS,
     **{f"NeMo {letter}": level for letter, level in _LETTERS.items()},

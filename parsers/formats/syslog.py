@@ -26,6 +26,8 @@ from parsers.formats.base import (
     source_of_program,
     timed,
 )
+from parsers.formats.mnemonics import MNEMONIC
+from parsers.formats.structured_data import STRUCTURED_DATA, parameters
 from parsers.formats.syslog_tails import odd_tail
 from parsers.header_grammar import STAMP, Run, digits, either, header, maybe, named, stamp
 from parsers.record import Origin
@@ -49,7 +51,6 @@ _LOGHOST = (
     rf"(?s)^(?P<first>{_STAMP}) (?P<iso>{_STAMP}) (?P<host>\S+) (?P<facility>[a-z]+\d?)\.(?P<word>[a-z]+) "
     r"(?P<unit>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?:? ?(?P<message>.*)$"
 )
-STRUCTURED_DATA = r'(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+'
 _WORD = either(r"\S+", Run("printed"))
 RFC5424_HEADER = header(
     named("version", either(r"[1-9]\d{0,2}", "1")), " ", named("iso", stamp(f"-|{STAMP}")), " ",
@@ -153,7 +154,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     )
     frame = _own_prefix(frame)
     named = pl.col("source").is_in(list(SLURM))
-    vendor = message.str.starts_with("%") & message.str.contains(VENDOR) & ~named
+    vendor = message.str.starts_with("%") & message.str.contains(f"^{MNEMONIC}") & ~named
     junos = [name for name in units if _JUNOS.fullmatch(name)]
     frame = frame.with_columns(
         pl.when(vendor | pl.col("_system").is_not_null()).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
@@ -230,7 +231,6 @@ def is_junos(program: str) -> bool:
     return _JUNOS.fullmatch(program) is not None
 
 
-VENDOR = r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:"
 _UPTIME = r"^\[ *(\d+\.\d+)\](?: ?\[ *[TC]\d+\])? ?"
 
 
@@ -370,18 +370,6 @@ def _read_loghost(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
-_PARAM = re.compile(r'([^\s=\]"]+)="((?:[^"\\]|\\.)*)"')
-_ELEMENT = re.compile(r'\[([^\s\]="]+)((?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*)\]')
-
-
-def structured_data(text: str) -> dict[str, dict[str, str]]:
-    """RFC 5424 structured data -> {id: {name: value}}, escapes resolved."""
-    return {
-        found[1]: {name: re.sub(r'\\(["\\\]])', r"\1", value) for name, value in _PARAM.findall(found[2])}
-        for found in _ELEMENT.finditer(text)
-    }
-
-
 def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = _valid_priority(groups(frame, _RFC5424))
     if found.is_empty():
@@ -426,8 +414,8 @@ def _junos_named(found: pl.DataFrame) -> pl.DataFrame:
     at = odd.arg_true()
     texts = []
     for msgid, sd, message in found.select("msgid", "sd", "message")[at].iter_rows():
-        parameters = {name: value for values in structured_data(sd).values() for name, value in values.items()}
-        text = message or ", ".join(f"{_JUNOS_WORDS.get(name, name)} {value}" for name, value in parameters.items())
+        stated = {name: value for values in parameters(sd).values() for name, value in values.items()}
+        text = message or ", ".join(f"{_JUNOS_WORDS.get(name, name)} {value}" for name, value in stated.items())
         texts.append(text if text.startswith(msgid) else f"{msgid}: {text}")
     return found.with_columns(found["message"].scatter(at, texts))
 
@@ -448,7 +436,7 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
         if msgid is not None:
             more["msgid"] = msgid
         if sd != "-":
-            more["sd"] = structured_data(sd)
+            more["sd"] = parameters(sd)
         if pid is None and procid not in (None, "-"):
             more["pid"] = procid
         extras.append(json.dumps(more | json.loads(extra or "{}"), ensure_ascii=False) if more else extra)

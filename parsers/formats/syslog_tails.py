@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from parsers.formats.structured_data import STRUCTURED_DATA
 from parsers.header_grammar import Run, either, header, maybe, named
 
 LEVEL_NAMES = (
@@ -38,7 +39,7 @@ _ODD = (
     re.compile(r"(?P<host>\S+) (?:kern|user|daemon|auth|authpriv|syslog|cron|local[0-7])\.(?P<level>emerg|alert|crit|err|warn|warning|notice|info|debug) "
                r"(?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # RFC 5424 without priority and version.
-    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
+    re.compile(rf"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?=\[\S+@\d)(?P<sd>{STRUCTURED_DATA}) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.
     re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # A blank before the process ID, or in the program's name.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -15,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers import clock, fast_headers, header_scanner, regexes, stamps
-from parsers.formats import slurm, syslog
+from parsers import clock, fast_headers, regexes, stamps
+from parsers.formats import slurm
 from parsers.head import ROW
-from parsers.lines import LEAD, Array, LineBuffer
+from parsers.lines import Array, LineBuffer
 from parsers.record import Origin
 from tests.examples import examples
 
@@ -27,24 +26,6 @@ ORIGIN = Origin(reference=datetime(2026, 6, 1, 12))
 
 def text_of(letters: str, words: tuple[str, ...]) -> st.SearchStrategy[str]:
     return st.lists(st.one_of(st.sampled_from(words), st.sampled_from(letters)), max_size=12).map("".join)
-
-
-@given(text_of('[]"\\= a\0é', ('[a@1 b="c"]', '\\"', "[]", '"]')))
-@settings(max_examples=examples(150), deadline=None)
-def test_structured_data_ends_where_its_expression_ends(text: str) -> None:
-    buffer = LineBuffer.of_lines([text.encode(), b'"]'])
-    found = re.match(syslog.STRUCTURED_DATA.encode(), text.encode(), re.DOTALL)
-    assert header_scanner.structured_data(buffer.data, LEAD, int(buffer.ends[0])) == LEAD + (
-        found.end() if found else 0
-    )
-
-
-@given(text_of("%-_: AZ09a", ("%ETH-5-UP:", "-5-", "%A_1", "-3-B ", "-44-")).map("%A".__add__))
-@settings(max_examples=examples(150), deadline=None)
-def test_mnemonics_are_those_of_the_expression(text: str) -> None:
-    buffer = LineBuffer.of_lines([text.encode()])
-    want = regexes.compiled(syslog.VENDOR).match(text) is not None
-    assert header_scanner.mnemonic(buffer.data, LEAD) == want
 
 
 @given(text_of("019._+]b", ("15", ".batch", ".extern", ".TBD", ".interactive", "batch", "+1", ".0")))
