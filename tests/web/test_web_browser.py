@@ -6,12 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from serving import LOOKS
 
 pytestmark = pytest.mark.browser
-PAGES = {"incidents": "/", "incident": "/incidents/I1", "job": "/jobs/15", "jobs": "/jobs", "node": "/nodes/gpu02",
-         "nodes": "/nodes", "repairs": "/repairs", "reports": "/reports", "explore": "/explore", "hostile": "/incidents/I0"}  # fmt: skip
-
 
 TEXTS = ("<img src=x onerror=alert(1)>", "b", "c")
 ROWS = {
@@ -41,17 +37,6 @@ FRAMES = """() => {
   for (let n = 0; n < 30; n++) { a.zoom(n < 15 ? .9 : 1.1); a.paint(); all.push(a.frameMs); }
   return all.sort((x, y) => x - y)[15];
 }"""
-
-
-@pytest.mark.parametrize(("theme", "width"), LOOKS)
-@pytest.mark.parametrize("name", PAGES)
-def test_every_page_fits_and_is_quiet(look: Any, name: str, theme: str, width: int) -> None:
-    eyes = look(width)
-    eyes.answer_queries(ROWS)
-    zone = "Asia/Kolkata" if theme == "light" else "UTC"  # the zone with the longest name
-    page = eyes.open(f"{PAGES[name]}?theme={theme}&zone={zone}")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    eyes.shoot(f"{name}-{width}-{theme}")
 
 
 def test_axis_draws_and_keys_change_the_range(look: Any) -> None:
