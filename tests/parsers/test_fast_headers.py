@@ -29,6 +29,7 @@ ORIGINS = (
     NOBODY.but(source="job_stdout"),
     NOBODY.but(source="syslog"),
 )
+ORIGIN_IDS = ("nobody", "New York", "slurmd in Berlin", "job", "syslog")
 STAMPS = (
     "Jun  1 12:00:00", "Jun 11 23:59:59", "Feb 29 00:00:01", "Feb 30 01:00:00", "Mar  8 02:30:00", "Nov  1 01:30:00",
     "Oct 25 02:30:00", "Jun  1 24:00:00", "Jun  1 12:00:60", "Jun 00 01:02:03", "Jun  1 1:02:03", "jun  1 01:02:03",
@@ -159,34 +160,50 @@ def assert_same(lines: list[bytes], origin: Origin, parser: LineParser = PARSER)
     assert quick.equals(slow)
 
 
-@pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
+def every_part() -> list[bytes]:
+    return [(head.format(stamp) + tail).encode() for head, stamp, tail in product(HEADS, STAMPS, TAILS)]
+
+
+@pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
 def test_every_part_with_every_other(origin: Origin) -> None:
-    lines = [(head.format(stamp) + tail).encode() for head, stamp, tail in product(HEADS, STAMPS, TAILS)]
+    few = every_part()[ORIGINS.index(origin) :: len(ORIGINS)]  # others with each origin: all of them with one
     assert_same(
-        lines + [line.encode() for line in (*UPTIMES, *FABRIC, *JOURNAL)], origin, PARSER if origin.source else WHOLE
+        few + [line.encode() for line in (*UPTIMES, *FABRIC, *JOURNAL)], origin, PARSER if origin.source else WHOLE
     )
 
 
-@pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
+@pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
 def test_what_programs_print(origin: Origin) -> None:
     lines = ["".join(parts).encode() for parts in product(BEFORE, WRITTEN, BETWEEN, PRINTED)]
     few = lines[ORIGINS.index(origin) :: 29]  # others with each origin
     assert_same(few + [line.encode() for line in SAID], origin, PARSER if origin.source else WHOLE)
 
 
-@pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
-def test_escapes_of_a_terminal_anywhere(origin: Origin) -> None:
-    """A colour reset after a line once hid its event: the fast parser kept it as part of the text.
-
-    The positions are the beginning, the timestamp, the text and the end.
-    """
+def with_escapes() -> list[bytes]:
+    """Lines with an escape at the beginning, the timestamp, the text and the end."""
     tails = [f"Jun  1 12:00:00{tail}" for tail in TAILS]
     lines = [*tails, *(f"<30>1 2026-06-01T12:00:00Z{tail}" for tail in TAILS), *UPTIMES, *FABRIC, *JOURNAL, *SAID]
     escapes = ["\x1b[0m", "\x1b[31m", "\x1b", "\x1b[", "\x1b]0;title\x07"]
-    changed = [
-        line[:place] + escape + line[place:] for escape in escapes for line in lines for place in (0, 4, 30, len(line))
+    places = (0, 4, 30, None)
+    return [
+        f"{line[:place]}{escape}{line[place:] if place is not None else ''}".encode()
+        for escape in escapes
+        for line in lines
+        for place in places
     ]
-    assert_same([line.encode() for line in changed], origin)
+
+
+@pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
+def test_escapes_of_a_terminal_anywhere(origin: Origin) -> None:
+    """A colour reset after a line once hid its event: the fast parser kept it as part of the text."""
+    assert_same(with_escapes()[ORIGINS.index(origin) :: len(ORIGINS)], origin)  # others with each origin
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
+def test_every_line_with_every_origin(origin: Origin) -> None:
+    assert_same(every_part(), origin, PARSER if origin.source else WHOLE)
+    assert_same(with_escapes(), origin)
 
 
 def test_a_line_means_the_same_with_and_without_colours() -> None:

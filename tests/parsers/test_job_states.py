@@ -81,10 +81,12 @@ def test_states_of_one_kind_of_end(state: str, like: str) -> None:
 
 def lists_of_states(text: str) -> list[int]:
     """Lines on which a source text lists states: elements of a tuple, list or set, or words of one string."""
-    tree = ast.parse(text)
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    found = []
-    for node in ast.walk(tree):
+    found: list[int] = []
+    if len(JOB_STATES.keys() & set(re.findall(r"\w+", text))) < 2:
+        return found  # most files: they need not be parsed
+    nodes = list(ast.walk(ast.parse(text)))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             names = [item.value for item in node.elts if isinstance(item, ast.Constant) and item.value in JOB_STATES]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:

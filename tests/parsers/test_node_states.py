@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import duckdb
@@ -86,15 +87,21 @@ AMBIGUOUS = {"UP", "UNKNOWN", "DOWN"}
 TESTS = {"startswith", "endswith", "contains", "like", "ilike"}
 
 
+#: The beginning of a string of such words. A file without one need not be parsed.
+BEGINNING = re.compile(rf"[\"'][\s|%]*(?:{'|'.join(map(re.escape, WORDS))})\b", re.IGNORECASE)
+
+
 def lists_of_states(text: str) -> list[int]:
     """Lines on which a source text lists node states, or compares one with a text.
 
     A list is a tuple, list or set, or a string of such words only.
     """
-    found = []
-    tree = ast.parse(text)
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    found: list[int] = []
+    if not BEGINNING.search(text):
+        return found
+    nodes = list(ast.walk(ast.parse(text)))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             names = {i.value.upper() for i in node.elts if isinstance(i, ast.Constant) and isinstance(i.value, str)}
             hit = len(names & WORDS.keys()) > 1 and names & WORDS.keys() - AMBIGUOUS
