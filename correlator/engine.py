@@ -101,7 +101,7 @@ def conclude_cluster(
         accounting_time := accounting_time_in(store, cluster, speakers),
         lambda: node_failures(store, cluster, accounting_time),
     )
-    events = event_rows.with_unstamped(stamped, store, cluster, speakers)
+    events, lines = event_rows.with_unstamped(stamped, store, cluster, speakers)
     clock_offsets = clocks.compared(
         ruling(events, believed),
         clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time)),
@@ -109,7 +109,9 @@ def conclude_cluster(
     )
     # Output without a timestamp is placed by the end of its run, as accounting or slurmctld gives it.
     if clock_offsets.zones.accounting_time:
-        events = event_rows.with_unstamped(stamped, store, cluster, speakers, clock_offsets.zones.accounting_time)
+        events, lines = event_rows.with_unstamped(
+            stamped, store, cluster, speakers, clock_offsets.zones.accounting_time
+        )
     others = disowned(events, believed)
     events = list(ruling(clock_offsets.corrected(events), believed))
     runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time)
@@ -120,6 +122,7 @@ def conclude_cluster(
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
+    found.lines = lines  # their rows can be stored as they were read
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     found.unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))

@@ -207,9 +207,12 @@ def accounting_time(store: Asks, cluster: str | None, speakers: Speakers) -> Acc
     sources, limits = (*ACCOUNTING_SOURCES, *EPOCHS), (SAME_S, LEAST, MOST)
     if not store.ask(allocations.any_in_another_zone(cluster, speakers, sources, *limits)):
         return AccountingTime()
+    pairs = store.ask(allocations.pairs(cluster, speakers, sources, *limits))
+    if not any(row["quarters"] for row in pairs):  # a job that ran twice has allocations far from each other
+        return AccountingTime()
     votes_by_file: dict[str, list[Vote]] = defaultdict(list)
     epochs: dict[int, int] = {}
-    for row in store.ask(allocations.pairs(cluster, speakers, sources, *limits)):
+    for row in pairs:
         if row["source"] in EPOCHS:
             epochs[row["job_id"]] = row["quarters"]
         else:

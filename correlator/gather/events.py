@@ -74,13 +74,13 @@ def layer_of(event: str, source: str | None) -> str:
 
 def with_unstamped(
     part: Part, store: Asks, cluster: str | None, speakers: Speakers, known: AccountingTime | None = None
-) -> list[Event]:
-    """All events of one cluster, in a total order that does not depend on the order of arrival.
+) -> tuple[list[Event], Lines]:
+    """All events of one cluster, in a total order that does not depend on the order of arrival, and those of one line.
 
     ``part`` holds the lines that have a time; the remaining arguments are those of ``unstamped``.
     """
     rows = unstamped(store, cluster, speakers, known=known)
-    return joined([part, prepared(rows)])[0] if rows.height else part.events
+    return joined([part, prepared(rows)] if rows.height else [part])
 
 
 def stamped(store: Asks, cluster: str | None, source: Source = ALL) -> pl.DataFrame:

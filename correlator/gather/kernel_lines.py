@@ -92,6 +92,8 @@ def asked(store: Asks, cluster: str | None) -> Clocks:
     def clocks(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
         first, last = moment_of(since), moment_of(until)
         assert first is not None and last is not None
+        if not store.ask(kernel_lines.any_clock(cluster, first, last)):
+            return ()  # lines without uptimes are evidence only beside lines with one
         return store.ask(kernel_lines.clocks(cluster, sorted(hosts), first, last))
 
     return clocks
@@ -108,24 +110,24 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
     if not doubtful:  # the usual case, if the kernel's ring is collected
         return {}
     reported: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
-    for event in events:
-        if event.source == "kernel" and event.known_by != NAME:
-            reported[(event.host, event.kind, event.device)].append(event)
-    doubtful = [e for e in doubtful if not _supported(e, reported)]
+    for event in [e for e in events if e.source == "kernel" and e.known_by != NAME]:
+        reported[(event.host, event.kind, event.device)].append(event)
+    if reported:
+        doubtful = [e for e in doubtful if not _supported(e, reported)]
     hosts = {e.host for e in doubtful if e.host}
     by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     if hosts:
         written = [_written(e) for e in doubtful]
         for row in clocks(hosts, min(written) - HABIT_S, max(written) + AHEAD_S):
             by_host[row["host"]].append(row)
-    found = {e.id: _standing(e, by_host[e.host or ""]) for e in doubtful}
+    found = {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
     by_facility = {e.id for e in doubtful if e.known_by == FACILITY}
     return {name: how for name, how in found.items() if name not in by_facility or how not in (STAMPED, BARE)}
 
 
 def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None], Sequence[Event]]) -> bool:
     """Does a line with better evidence report the same?"""
-    others = reported[(event.host, event.kind, event.device)]
+    others = reported.get((event.host, event.kind, event.device), ())
     return any(abs(o.time - event.time) <= COPY_S and o.known_by < event.known_by for o in others)
 
 
@@ -136,10 +138,12 @@ def _written(event: Event) -> float:
 
 def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     """``rows``: the clocks that the kernel's lines of its host show."""
+    uptime = event.entities.get("uptime_s")
+    if not rows:
+        return BARE if uptime is None else STAMPED
     at = _written(event)
     before = [r for r in rows if r["first"] < at - MINUTE_S]
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
-    uptime = event.entities.get("uptime_s")
     if uptime is None:
         # Writing lines without an uptime for a while must not make that a habit: the earlier habit counts, for a day.
         bare = min([at, *(r["first"] for r in rows if not r["of_ring"] and r["boot"] is None)])

@@ -22,6 +22,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from correlator.model.nouns import Event, Run
@@ -31,6 +33,8 @@ from store.questions.authority import Speakers
 
 OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
 _OF_NODES = ("slurmd", "slurmstepd")
+#: Sources with lines about a switch's ports, of switches or of nodes.
+_OF_SWITCHES = ("switch", "syslog", "kernel")
 #: Events about another node that only a controller can report.
 _OF_OTHERS = "slurm.node_"
 #: Events of a job's output that are about the job; others come from a file that was not recognised as job output.
@@ -111,13 +115,21 @@ def speakers_of(believed: Controllers) -> Speakers:
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
     """``events`` without those in the name of slurmctld from hosts without one, and without those sent as another host."""
-    dropped = {id(e) for e in _in_doubt(events) if _is_nobodys(e, believed)}
+    dropped = {id(e) for e in _in_doubt(events, believed) if _is_nobodys(e, believed)}
     return [e for e in events if id(e) not in dropped] if dropped else events
 
 
-def _in_doubt(events: Iterable[Event]) -> list[Event]:
-    """The events of which anything has to be proved: most are neither slurmctld's nor sent over a network."""
-    return [e for e in events if e.source == "slurmctld" or "sender" in e.entities]
+def _in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
+    """All events that ``ruling`` may drop, which are few: there are very many events, so one expression tests each."""
+    hosts, impostors = believed.hosts, believed.impostors
+    if not believed.addresses:  # no sender can be another host
+        return [
+            e for e in events if e.source == "slurmctld" and (e.host in impostors if e.own else e.host not in hosts)
+        ]
+    return [
+        e for e in events
+        if (e.source == "slurmctld" and (e.host in impostors if e.own else e.host not in hosts)) or "sender" in e.entities
+    ]  # fmt: skip
 
 
 def _is_nobodys(event: Event, believed: Controllers) -> bool:
@@ -131,7 +143,7 @@ Disowned = frozenset[tuple[str, ...]]
 def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
     """The claims of the events that ``ruling`` drops."""
     found: set[tuple[str, ...]] = set()
-    for event in _in_doubt(events):
+    for event in _in_doubt(events, believed):
         if event.source == "slurmctld" and event.host in believed.impostors:
             found.update((("slurmctld", event.host), ("slurmctld file", event.host)))
         elif event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
@@ -175,22 +187,17 @@ def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers
     of_job: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         of_job[run.job_id].append(run)
-    nodes = frozenset(n for run in runs for n in run.nodes)
+    nodes = frozenset(chain.from_iterable(map(attrgetter("nodes"), runs)))
     found = []
-    for event in events:
+    for event in ruling(events, believed):
         source = event.source
         if source in OUTPUT:
-            kept = _of_job(event, of_job)
-            if kept is not None:
+            if (kept := _of_job(event, of_job)) is not None:
                 found.append(kept)
-        elif source == "slurmctld":
-            if not _is_foreign(event, believed):
+        elif source in _OF_NODES:
+            if _of_own_host(event, of_job, nodes):
                 found.append(event)
-        elif "sender" in event.entities and _is_sent(event, believed):
-            continue
-        elif (source not in _OF_NODES or _of_own_host(event, of_job, nodes)) and not (
-            event.host in nodes and source in ("switch", "syslog", "kernel") and event.kind.startswith("switch.")
-        ):
+        elif not (source in _OF_SWITCHES and event.kind.startswith("switch.") and event.host in nodes):
             found.append(event)
     return found
 

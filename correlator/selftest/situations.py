@@ -141,7 +141,7 @@ def _world(store: Door, cluster: str, case: Case) -> World:
     """The same steps as ``engine.conclude_cluster``."""
     stamped = event_rows.prepared(event_rows.stamped(store, cluster))
     speakers = speakers_of(controllers(stamped.events, ()))
-    events = event_rows.with_unstamped(stamped, store, cluster, speakers)
+    events, _ = event_rows.with_unstamped(stamped, store, cluster, speakers)
     off = clocks.compared(events)
     events = off.corrected(events)
     runs = run_rows.gather(store, cluster, events)

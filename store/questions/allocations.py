@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Double, Integer, Select, Subquery, cast, func, literal_column, or_, select
+from sqlalchemy import CTE, ColumnElement, Double, Integer, Select, and_, cast, func, literal_column, or_, select
 
 from store.functions import among, const, epoch, in_order, same
 from store.questions.authority import Speakers
@@ -36,9 +36,10 @@ def _begins(cluster: str | None, speakers: Speakers, sources: Collection[str]) -
     return allocated, begun
 
 
-def _pairs(
+def _differences(
     cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
-) -> Subquery:
+) -> tuple[CTE, ColumnElement[bool]]:
+    """Every start with every allocation of its job, and the condition that they are as far apart as zones may be."""
     allocated, begun = _begins(cluster, speakers, sources)
     off = begun.c.start - func.floor(allocated.c.t)
     difference = (
@@ -47,23 +48,20 @@ def _pairs(
         .cte("apart")
     )
     quarters = difference.c.quarters
-    place = func.row_number().over(
-        partition_by=(difference.c.file, difference.c.source, difference.c.job_id, difference.c.start), order_by=(func.abs(quarters), difference.c.t)
-    )  # fmt: skip
-    numbered = (
-        select(difference.c.file, difference.c.source, difference.c.job_id, difference.c.t, difference.c.off, cast(quarters, Integer).label("quarters"), place.label("place"))
-        .where(func.abs(difference.c.off - quarters * _QUARTER) <= near, or_(quarters == const(0), func.abs(quarters).between(least, most)))
-        .subquery("numbered")
-    )  # fmt: skip
-    return numbered
+    zones = or_(quarters == const(0), func.abs(quarters).between(least, most))
+    return difference, and_(func.abs(difference.c.off - quarters * _QUARTER) <= near, zones)
 
 
 def any_in_another_zone(
     cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
 ) -> Select[Any]:
-    """One row if a pair differs by a nonzero number of quarters of an hour; see ``pairs``."""
-    found = _pairs(cluster, speakers, sources, near, least, most)
-    return select(const(1).label("found")).where(found.c.place == const(1), found.c.quarters != const(0)).limit(1)
+    """One row if a start and an allocation of its job differ by a nonzero number of quarters of an hour.
+
+    Without one, none of the ``pairs`` does; they cost several times as much, because each start must be compared with
+    all allocations.
+    """
+    difference, is_near = _differences(cluster, speakers, sources, near, least, most)
+    return select(const(1).label("found")).where(is_near, difference.c.quarters != const(0)).limit(1)
 
 
 def pairs(
@@ -73,5 +71,14 @@ def pairs(
     quarters of an hour away: ``file``, ``source``, ``job_id``, ``t`` of the allocation (epoch seconds), the row's delay
     in seconds (``off``) and ``quarters``. Only pairs within ``near`` seconds of a whole number of quarters, none or
     ``least`` to ``most`` of them. ``speakers``: which of slurmctld's lines count."""
-    found = _pairs(cluster, speakers, sources, near, least, most)
+    difference, is_near = _differences(cluster, speakers, sources, near, least, most)
+    quarters = difference.c.quarters
+    place = func.row_number().over(
+        partition_by=(difference.c.file, difference.c.source, difference.c.job_id, difference.c.start), order_by=(func.abs(quarters), difference.c.t)
+    )  # fmt: skip
+    found = (
+        select(difference.c.file, difference.c.source, difference.c.job_id, difference.c.t, difference.c.off, cast(quarters, Integer).label("quarters"), place.label("place"))
+        .where(is_near)
+        .subquery("numbered")
+    )  # fmt: skip
     return in_order(select(*(column for column in found.c if column.name != "place")).where(found.c.place == const(1)))

@@ -36,6 +36,9 @@ class Speakers:
         )
         if self.impostors:
             own = and_(own, not_(among(func.coalesce(line.host, const("")), self.impostors)))
+        of_hosts = among(line.host, self.hosts)
+        if not self.addresses:
+            return or_(own, of_hosts)
         nodes = func.map(bound_list(self.addresses, TEXT), bound_list(self.addresses.values(), TEXT))
         node: ColumnElement[Any] = func.map_extract_value(nodes, json_text(line.entities, "$.sender"), type_=TEXT)
-        return or_(own, and_(among(line.host, self.hosts), func.coalesce(node, line.host) == line.host))
+        return or_(own, and_(of_hosts, func.coalesce(node, line.host) == line.host))
