@@ -6,7 +6,6 @@ replace the tables of ``model``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,10 +35,11 @@ from correlator.gather.runs_fast import Fields
 from correlator.gather.standing import Controllers, controllers, disowned, ruling, speakers_of
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
-from correlator.incidents import lemons, recurrence
-from correlator.incidents.documents import FORMAT, incident_document, times_of, verdict_document
+from correlator.incidents import lemons
+from correlator.incidents.documents import incident_document, times_of, verdict_document
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
+from correlator.incidents.stored import result
 from correlator.model.json_text import sorted_json
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Edge, Event, Run
@@ -50,10 +50,7 @@ from correlator.site.timeouts import narrow_slurmd_timeout
 from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
 from store import disowned as false_claims
-from store import run_names
-from store.node_names import NodeNames
 from store.questions import changes, job_output, job_rows
-from store.questions import conclusions as stored
 from store.questions import inventory as inventory_rows
 from store.questions import telemetry as samples
 from store.questions.source import ALL, Source
@@ -255,30 +252,6 @@ def _gpu_jobs(store: Asks, cluster: str | None, source: Source) -> dict[tuple[st
         if row["pci"] and row["job"] is not None:
             found.setdefault((row["host"], bus_of(row["pci"])), []).append((row["t"], row["job"]))
     return found
-
-
-def result(store: Door) -> dict[str, Any]:
-    """corr-result/1 from the stored conclusions."""
-    rows = store.ask(stored.incident_documents())
-    names = {cluster: run_names.differing(store, cluster) for cluster in {r["cluster"] for r in rows}}
-    incidents = [
-        run_names.renamed(json.loads(r["document"]), names[r["cluster"]]) | {"cluster": r["cluster"]} for r in rows
-    ]
-    recurrence.link(incidents)
-    runs = run_names.verdicts(store)
-    return {
-        "format": FORMAT,
-        "incidents": incidents,
-        "verdicts": {r["run_key"]: json.loads(r["document"]) | {"cluster": r["cluster"]} for r in runs},
-        "lemons": _lemons(store),
-    }
-
-
-def _lemons(store: Door) -> list[str]:
-    """The lemons, with the nodes' names in the whole store."""
-    found = lemons.read(store.fact(lemons.FACT))
-    names = NodeNames(store) if found else None
-    return sorted({names.of(host, cluster) for cluster, host in found}) if names else []
 
 
 def _moment(text: str | None) -> datetime | None:

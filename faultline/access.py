@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from faultline import private
-from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
+from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from store import blocks, open_store, run_names
 from store.door import Door
@@ -104,7 +104,7 @@ class Local:
         self.store = store
 
     def result(self) -> dict[str, Any]:
-        from correlator.engine import result
+        from correlator.incidents.stored import result
 
         return result(self.store)
 

@@ -81,13 +81,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from collector.senders import Sender, SenderError
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
+from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from faultline.notify import notifiers
 from web.access.addresses import Networks
 from web.access.settings import Provider
-
-DEFAULT_LISTEN = "127.0.0.1:8514"
-DEFAULT_DATA = Path("faultline-data")
 
 
 def host_and_port(value: str) -> str:

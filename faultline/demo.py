@@ -15,7 +15,8 @@ CAPTURE = Path(__file__).parent / "capture"
 
 
 def show(listen: str, *, once: bool, insecure: bool = False) -> None:
-    from correlator.engine import correlate, result
+    from correlator.engine import correlate
+    from correlator.incidents.stored import result
 
     settings = {"listen": listen, "insecure": insecure}
     refuse(validate(settings, "command line"))  # before the load, which takes seconds

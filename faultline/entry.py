@@ -20,6 +20,9 @@ def main() -> int:
 
         return agent(arguments[1:])
     os.environ.setdefault(ALLOCATOR, AT_ONCE)
+    from faultline import collection
+
+    collection.seldom()
     try:
         from faultline.cli import run
     except ModuleNotFoundError as missing:

@@ -10,7 +10,8 @@ from pathlib import Path
 from collector.ingest import Ingest, Options, Report
 from faultline import terminal
 from faultline.access import open_for_writing
-from faultline.config import DEFAULT_DATA, load
+from faultline.config import load
+from faultline.defaults import DEFAULT_DATA
 from faultline.failure import CommandError
 from faultline.parsing import known_zone
 from parsers.visible import visible

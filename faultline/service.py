@@ -29,7 +29,7 @@ from collector.job_output import JobOutput
 from collector.pipeline import Pipeline
 from collector.priority import lower_priority
 from collector.spool import SpoolBroken, SpoolFull
-from correlator.engine import result
+from correlator.incidents.stored import result
 from correlator.live.ticker import Ticker
 from faultline import upkeep
 from faultline.clock_watch import ClockWatch

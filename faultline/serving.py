@@ -22,7 +22,7 @@ import uvicorn
 
 from collector import supervised
 from collector.priority import go_first, lower_priority
-from faultline import exposure, first, installed, private, tls
+from faultline import collection, exposure, first, installed, private, tls
 from faultline.config import Config
 from faultline.connections import Server, connections_of
 from faultline.failure import CommandError
@@ -159,6 +159,7 @@ class _Parts:
         pages = build_app(self.service)
         installed.load_all()  # what is wrong is logged here once, and not by each worker
         gc.collect()
+        collection.as_by_default()
         gc.freeze()  # existing objects stay: scanning them repeatedly finds nothing
         release()
         self.service.start()

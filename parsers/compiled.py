@@ -3,6 +3,9 @@
 For code that has no vectorised form, or only one that reads every byte several times. The machine code is cached beside
 the source (or in the user's cache folder if the source folder is read-only), so that compilation, some seconds, happens
 once per machine (:func:`once`); if nothing can be written, once per process.
+
+The compiler itself (0.2 s of CPU to import) is loaded with the first call of a compiled function: a command that parses
+nothing, and the service's process until data arrives, do without it.
 """
 
 from __future__ import annotations
@@ -16,17 +19,15 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
-
-from llvmlite import binding  # type: ignore[import-untyped]
-from numba import __version__, config, njit
+from typing import Any, ParamSpec, TypeVar, cast
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 #: Every compiled function.
-FUNCTIONS: list[Any] = []
+FUNCTIONS: list[_Compiled] = []
 _NOTICE = "faultline: compiling the parsers, once on this machine (about half a minute)\n"
 #: madvise's advice for pages that are not needed at the moment (mmap.MADV_DONTNEED does not exist on every system).
 _DONTNEED = 4
@@ -56,8 +57,38 @@ def _folder() -> Path:
     return folder
 
 
-if not config.CACHE_DIR:  # type: ignore[attr-defined]
-    config.CACHE_DIR = str(_folder())  # type: ignore[attr-defined]
+def _compiler() -> Any:
+    """The package ``numba``, which caches machine code in our folder unless the environment names another."""
+    import numba  # see the module's docstring
+
+    if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = str(_folder())  # type: ignore[attr-defined]
+    return numba
+
+
+class _Compiled:
+    """A function that the compiler takes over at its first call, or at the first call of a function that calls it."""
+
+    def __init__(self, function: Callable[..., Any], *, cache: bool = False, **options: bool) -> None:
+        update_wrapper(self, function)
+        self._function, self._cache, self._options = function, cache, options
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The compiler's own object for the function."""
+        njit = _compiler().njit
+        if self._cache:
+            with contextlib.suppress(RuntimeError):  # no writable folder
+                return njit(cache=True, **self._options)(self._function)
+        return njit(**self._options)(self._function)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Read by the compiler where compiled code names this object: the function is called without the wrapper."""
+        return self.dispatcher._numba_type_
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -65,12 +96,9 @@ def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     It may take and return only numbers and numpy arrays.
     """
-    try:
-        made: Callable[_P, _R] = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no writable folder
-        made = njit(nogil=True)(function)
+    made = _Compiled(function, cache=True, nogil=True)
     FUNCTIONS.append(made)
-    return made
+    return cast("Callable[_P, _R]", made)
 
 
 def once(make: Callable[[], object]) -> None:
@@ -81,8 +109,11 @@ def once(make: Callable[[], object]) -> None:
     """
     if _done.is_set():
         return
-    folder = Path(config.CACHE_DIR)  # type: ignore[attr-defined]
-    made_for = (__version__, sys.implementation.cache_tag, binding.get_host_cpu_name(), _sources())
+    from llvmlite import binding  # type: ignore[import-untyped]  # with the compiler
+
+    numba = _compiler()
+    folder = Path(numba.config.CACHE_DIR)
+    made_for = (numba.__version__, sys.implementation.cache_tag, binding.get_host_cpu_name(), _sources())
     mark = folder / "-".join(("complete", *map(str, made_for)))
     if not mark.exists():
         with contextlib.suppress(OSError):
@@ -119,7 +150,7 @@ def release() -> None:
                 advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _DONTNEED)
 
 
-_PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
+_PART: dict[str, bool] = {"nogil": True, "forceinline": True, "_nrt": False}
 
 
 def part(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -127,11 +158,9 @@ def part(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Array references are not counted in it (counting took two thirds of the time), so it may not create arrays.
     """
-    made: Callable[_P, _R] = njit(**_PART)(function)
-    return made
+    return cast("Callable[_P, _R]", _Compiled(function, **_PART))
 
 
 def seldom(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Like :func:`part`, for rare paths, where a call costs less than inlining into common code."""
-    made: Callable[_P, _R] = njit(**{**_PART, "forceinline": False})(function)
-    return made
+    return cast("Callable[_P, _R]", _Compiled(function, **{**_PART, "forceinline": False}))

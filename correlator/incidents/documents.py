@@ -18,8 +18,6 @@ from correlator.model.attributes import CODE, HOSTS, INFERRED
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
-FORMAT = "corr-result/1"
-
 _HEADLINE = {
     "app.error": "Your program ended by its own error.",
     "app.oom": "Your job needed more memory than it had asked for.",

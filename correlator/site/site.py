@@ -12,7 +12,7 @@ from typing import Any
 from correlator.site.cabling import Cabling, Place, cabling
 from correlator.site.interfaces import FABRIC, UNKNOWN, Interfaces, interfaces
 from correlator.site.windows import Value
-from parsers.documents.slurm_conf import seconds
+from parsers.slurm_durations import seconds
 
 #: Settings that windows use: (default, plausible range) in seconds. The range is used if no configuration was given:
 #: Slurm's documentation and the sites we know keep these values inside it. Defaults: slurm.conf(5).

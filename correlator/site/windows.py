@@ -10,9 +10,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyparsing as pp
+if TYPE_CHECKING:
+    import pyparsing as pp
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def _combine(left: Value, operator: str, right: Value) -> Value:
 
 @cache
 def _grammar() -> pp.ParserElement:
+    import pyparsing as pp  # 0.1 s of CPU, which commands that only read conclusions do without
+
     number = pp.Regex(r"(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?P<unit>us|ms|min|s|h|d)?(?![A-Za-z0-9_])")
     number.set_parse_action(lambda t: ("number", float(t["number"]) * _UNITS[t["unit"] or "s"], bool(t["unit"])))
     name = pp.Regex(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -93,9 +96,11 @@ def _grammar() -> pp.ParserElement:
 @cache
 def parse_window(text: str) -> tuple[Any, Any]:
     """The two trees of a window. Raises ``ExpressionError`` with the column."""
+    from pyparsing import ParseException  # as in ``_grammar``
+
     try:
         low, high = _grammar().parse_string(text, parse_all=True)
-    except pp.ParseException as error:
+    except ParseException as error:
         raise ExpressionError(
             f"{text!r}: not a window at column {error.column}; write [FROM, TO], with units {', '.join(_UNITS)}"
         ) from error

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numba
 import pytest
 
 from parsers import compiled, engine
@@ -19,7 +20,7 @@ from parsers.compiled import FUNCTIONS
 from parsers.record import Origin
 
 engine._use_all()
-before = {made.__name__: list(made.signatures) for made in FUNCTIONS}
+before = {made.__name__: list(made.dispatcher.signatures) for made in FUNCTIONS}
 parser = engine.LineParser()
 others = [b"", b"\\n", b"\\xff\\n" * 3, b"\\n" * 300, b"<30>x\\r\\n" * 300, b"[2026-01-15T10:00:01.123] [12.batch] done\\n" * 200]
 for data in (*others, "é: NVRM: Xid\\n".encode() * 200, b"Jan 15 10:00:01 a b[1]: c\\n" * 2):
@@ -28,7 +29,7 @@ for data in (*others, "é: NVRM: Xid\\n".encode() * 200, b"Jan 15 10:00:01 a b[1
         parser.parse(data.split(b"\\n"), Origin(source=source))
 engine.LineParser(header_entities=True).parse([b"Jan 15 10:00:01 a b[1]: c"], Origin())
 for made in FUNCTIONS:
-    print(made.__name__, len(before[made.__name__]), len(made.signatures))
+    print(made.__name__, len(before[made.__name__]), len(made.dispatcher.signatures))
 """
 
 
@@ -40,13 +41,13 @@ def test_the_samples_need_every_function_and_no_other_line_needs_more() -> None:
     assert done.returncode == 0, done.stderr[-2_000:]
     reported = [line.split() for line in done.stdout.splitlines()]
     # Only this process's: other tests may have loaded receivers with machine code of their own.
-    ours = [made for made in FUNCTIONS if made.py_func.__module__.startswith("parsers.")]
+    ours = [made for made in FUNCTIONS if made.__module__.startswith("parsers.")]
     assert len(reported) == len(ours) > 5
     assert [name for name, before, after in reported if not 0 < int(before) == int(after)] == []
 
 
 def test_of_many_that_want_it_one_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path / "code"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "code"))
     monkeypatch.setattr(compiled, "_done", threading.Event())
     made: list[int] = []
     inside = threading.Event()
@@ -68,7 +69,7 @@ def test_of_many_that_want_it_one_makes_it(tmp_path: Path, monkeypatch: pytest.M
 
 def test_where_nothing_can_be_kept_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path / "file" / "code"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file" / "code"))
     monkeypatch.setattr(compiled, "_done", threading.Event())
     made: list[int] = []
     compiled.once(lambda: made.append(1))
@@ -76,7 +77,7 @@ def test_where_nothing_can_be_kept_nothing_is_made(tmp_path: Path, monkeypatch: 
 
 
 def test_what_fails_is_made_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiled, "_done", threading.Event())
 
     def fails() -> None:

@@ -13,8 +13,8 @@ from test_documents import rows
 from parsers.documents import read
 from parsers.documents.document import Gathered
 from parsers.documents.prometheus import labels_of
-from parsers.documents.slurm_conf import seconds
 from parsers.record import TABLES, Origin
+from parsers.slurm_durations import seconds
 
 NOON = datetime(2026, 3, 1, 12)
 
