@@ -19,6 +19,9 @@ MOST_NODES = 60_000
 MOST_CPU_S = 4.0
 #: The clock is read once per this many nodes.
 OFTEN = 64
+#: A thread's CPU time is no longer than the time that has passed, and costs a call of the kernel: it is read only once
+#: this many seconds have passed. Most queries take less, and never read it.
+UNTIMED_S = 0.1
 _CURRENT = threading.local()
 
 
@@ -27,8 +30,10 @@ class Budget:
 
     def __init__(self, deadline: float | None = None, timeout_s: float | None = None) -> None:
         self.deadline, self.timeout_s = deadline, timeout_s
-        self.nodes = self._looks = 0
-        self._until = time.thread_time() + MOST_CPU_S
+        self.nodes = 0
+        self.left = OFTEN
+        self._timed_from = time.monotonic() + min(UNTIMED_S, MOST_CPU_S)
+        self._until: float | None = None
         self._outer: Budget | None = None
 
     def __enter__(self) -> Budget:
@@ -49,16 +54,22 @@ class Budget:
                 f"the query unfolds into more than {MOST_NODES} parts: a function is written out at each call; call it fewer "
                 "times, or keep its answer in a table with materialize()"
             )
-        self.look()
+        self.left -= 1
+        if self.left <= 0:
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Checks whether there is time left."""
-        self._looks += 1
-        if self._looks % OFTEN:
-            return
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        self.left = OFTEN
+        now = time.monotonic()
+        if self.deadline is not None and now >= self.deadline:
             raise QueryTimeout(f"the query took longer than {self.timeout_s or 0:g} s to read and was stopped")
-        if time.thread_time() >= self._until:
+        if now < self._timed_from:
+            return
+        used = time.thread_time()
+        if self._until is None:
+            self._until = used + MOST_CPU_S - min(UNTIMED_S, MOST_CPU_S)
+        if used >= self._until:
             raise KqlBindError(
                 f"the query takes more than {MOST_CPU_S:g} s to read; make it shorter, or put long lists into a parameter"
             )
@@ -68,7 +79,9 @@ def look() -> None:
     """Checks the budget of the query that this thread compiles, if there is one."""
     budget = getattr(_CURRENT, "budget", None)
     if budget is not None:
-        budget.look()
+        budget.left -= 1
+        if budget.left <= 0:
+            budget.check()
 
 
 def tick(nodes: int) -> None:

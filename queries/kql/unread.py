@@ -67,18 +67,22 @@ class _Read:
         self.everything = False
 
     def add(self, element: Any) -> None:
-        for part in iterate(element):
-            look()
-            if isinstance(part, Sql):
-                self._say(part.template)
-                for arg in part.args:
-                    self.add(arg)
-            elif isinstance(part, Col):
-                self.names.add(part.column_name.casefold())
-            elif isinstance(part, Ident):
-                self.names.add(part.ident.casefold())
-            elif isinstance(part, ColumnClause):
-                self._say(f'"{part.name}"{part.name}')
+        look()
+        if isinstance(element, Sql):
+            self._say(element.template)
+            for arg in element.args:
+                self.add(arg)
+        elif isinstance(element, Col):
+            self.names.add(element.column_name.casefold())
+        elif isinstance(element, Ident):
+            self.names.add(element.ident.casefold())
+        else:  # SQLAlchemy's elements, which contain ours; ours contain nothing that it can list
+            for part in iterate(element):
+                if isinstance(part, (Sql, Col, Ident)):
+                    self.add(part)
+                elif isinstance(part, ColumnClause):
+                    look()
+                    self._say(f'"{part.name}"{part.name}')
 
     def _say(self, template: str) -> None:
         if '"' in template:
