@@ -31,27 +31,33 @@ class Install(Protocol):
     def __call__(self, code: str, points: Points, name: str = ...) -> Python: ...
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Install:
+def installer(folder: Path) -> Install:
+    """Installs packages in a folder."""
+
     def install(code: str, points: Points, name: str = "harbour") -> Python:
-        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
-        info = tmp_path / f"{name}_site-1.0.dist-info"
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+        info = folder / f"{name}_site-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-site\nVersion: 1.0\n")
         lines = []
         for group, named in points.items():
             lines += [f"[faultline.{group}]", *(f"{point} = {value}" for point, value in named.items()), ""]
         (info / "entry_points.txt").write_text("\n".join(lines))
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "FAULTLINE_SERVER": ""}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "FAULTLINE_SERVER": ""}
 
         def python(text: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                [sys.executable, "-c", text], env=environment, cwd=tmp_path, capture_output=True, text=True
+                [sys.executable, "-c", text], env=environment, cwd=folder, capture_output=True, text=True
             )
 
         return python
 
     return install
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Install:
+    return installer(tmp_path)
 
 
 #: Group -> attribute of the module below that is wrong, and the expected reason.
@@ -350,10 +356,22 @@ DOOR = Format("door", "a door", "^@", by_line(door))
 USED_POINTS = {"reports": {"exits": "harbour:EXITS", "odd": "harbour:ODD"}, "formats": {"door": "harbour:DOOR"}}
 
 
-def test_a_report_that_raises_is_named_with_its_line_and_the_columns_that_there_are(package: Install) -> None:
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, tuple[int, str]], str]:
+    """Two reports and two ingestions with the package, in one process."""
+    folder = tmp_path_factory.mktemp("used")
+    for name, lines in (("door.log", "@1\n@2\nother\n"), ("other.log", "@1\none\ntwo\n")):
+        (folder / name).write_text(lines, encoding="utf-8")
+    ingest = ["ingest", "door.log", "other.log", "--data", "data"]
     asked = {name: ["report", name, "--data", "data"] for name in ("exits", "odd")}
-    found, logged = commands(package(USED, USED_POINTS), {"ingest": ["ingest", "harbour.py", "--data", "data"]} | asked)
-    assert [code for code, _ in found.values()] == [0, 2, 2]
+    return commands(installer(folder)(USED, USED_POINTS), {"first": ingest, "again": ingest} | asked)
+
+
+def test_a_report_that_raises_is_named_with_its_line_and_the_columns_that_there_are(
+    used: tuple[dict[str, tuple[int, str]], str],
+) -> None:
+    found, logged = used
+    assert [found[name][0] for name in ("exits", "odd")] == [2, 2]
     (line,) = (line for line in logged.splitlines() if "report exits" in line)
     number = 1 + USED.splitlines().index("    return [RUNS.c.exitcode]")
     assert line.startswith(
@@ -365,12 +383,8 @@ def test_a_report_that_raises_is_named_with_its_line_and_the_columns_that_there_
 
 
 def test_ingest_counts_a_file_under_the_source_that_a_packages_format_gives_its_lines(
-    package: Install, tmp_path: Path
+    used: tuple[dict[str, tuple[int, str]], str],
 ) -> None:
-    for name, lines in (("door.log", "@1\n@2\nother\n"), ("other.log", "@1\none\ntwo\n")):
-        (tmp_path / name).write_text(lines, encoding="utf-8")
-    again = ["ingest", "door.log", "other.log", "--data", "data"]
-    found, _ = commands(package(USED, USED_POINTS), {"first": again, "again": again})
-    for code, printed in found.values():
+    for code, printed in (used[0]["first"], used[0]["again"]):
         counts = {cells[0]: cells[1] for line in printed.splitlines() if len(cells := line.split()) > 2}
         assert code == 0 and (counts["rdc"], counts["plain"]) == ("1", "1"), printed

@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from faultline.cli import run
 from tests.faultline.command import faultline
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
@@ -29,24 +31,53 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
+class Screen:
+    """A terminal: what is written to :attr:`end` is read at once, as a terminal does."""
+
+    def __init__(self) -> None:
+        self._reader, self.end = os.openpty()
+        self._parts: list[bytes] = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            while part := os.read(self._reader, 65536):
+                self._parts.append(part)
+        except OSError:  # Linux's way to report that the other end is closed
+            pass
+
+    def text(self) -> str:
+        """All that was written, once the other end is closed."""
+        self._thread.join(120)
+        os.close(self._reader)
+        return b"".join(self._parts).decode().replace("\r\n", "\n")
+
+
 @cache
 def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
     """Standard output of the command on a terminal with this many columns; cached, since the store does not change."""
-    reader, writer = os.openpty()
+    screen = Screen()
+    with pytest.MonkeyPatch.context() as patch, os.fdopen(screen.end, "w", encoding="utf-8") as out:
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            patch.delenv(name, raising=False)
+        for name, value in {"FAULTLINE_SERVER": "", "TERM": "xterm-256color", "COLUMNS": str(columns), **more}.items():
+            patch.setenv(name, value)
+        patch.setattr("sys.stdout", out)
+        run([str(argument) for argument in arguments])
+    return screen.text()
+
+
+def in_a_process(*arguments: object, columns: int = 80) -> str:
+    """As :func:`at_terminal`, with a process that has the terminal as its input and output."""
+    screen = Screen()
     command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
     child = subprocess.Popen(
-        command, stdout=writer, stdin=writer, stderr=subprocess.PIPE, env=environment(COLUMNS=str(columns), **more)
+        command, stdout=screen.end, stdin=screen.end, stderr=subprocess.PIPE, env=environment(COLUMNS=str(columns))
     )
-    os.close(writer)
-    stated = b""
-    try:
-        while part := os.read(reader, 65536):
-            stated += part
-    except OSError:  # Linux's way to report that the other end is closed
-        pass
-    os.close(reader)
+    os.close(screen.end)
     child.communicate(timeout=120)
-    return stated.decode().replace("\r\n", "\n")
+    return screen.text()
 
 
 @dataclass(frozen=True)
@@ -100,6 +131,10 @@ def test_a_pipe_has_the_same_words_one_paragraph_a_line_and_no_colours(data: Pat
         and "\n  - Drain gpu02 when it is idle and check cable, transceiver and switch port of eth0.\n" in reported
     )
     assert " ".join(ESCAPE.sub("", at_terminal("why", "15", "--data", data)).split()) == " ".join(reported.split())
+
+
+def test_a_process_at_a_terminal_writes_the_same(data: Path) -> None:
+    assert in_a_process("why", "15", "--data", data) == at_terminal("why", "15", "--data", data)
 
 
 def test_colours_are_for_terminals_that_want_them(data: Path) -> None:

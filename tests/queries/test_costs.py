@@ -1,4 +1,7 @@
-"""A function's declared cost decides where it runs: linear ones beside the store, the others behind the wall."""
+"""A function's declared cost decides where it runs: linear ones beside the store, the others behind the wall.
+
+The built-in functions are tested in test_language_page.py, with the page's examples.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,12 @@ import pytest
 from test_site_functions import DECLARE, Install, installed  # noqa: F401 - a fixture
 
 from queries.kql.compile import compile_script
-from queries.kql.functions.declaration import Cost, Kind
-from queries.kql.functions.registry import registry
-from queries.kql.probes import CATALOG, examples
-
-#: For these, the most obvious call reads text, which only the wall may do.
-LINEAR_IN = {
-    "format_datetime": "X | extend y = format_datetime(T, 'd')",
-    "make_datetime": "X | extend y = make_datetime(2026, L, 1)",
-    "make_timespan": "X | extend y = make_timespan(L, L)",
-    "todatetime": "X | extend y = todatetime(L)",
-    "totimespan": "X | extend y = totimespan(L)",
-    "parse_json": "X | extend y = parse_json(D)",
-}
+from queries.kql.probes import CATALOG
 
 
 def behind_the_wall(query: str) -> bool:
     (statement,) = compile_script(query, CATALOG)
     return statement.cut is not None
-
-
-@pytest.mark.parametrize("kind", list(Kind))
-def test_the_declared_cost_is_what_the_wall_makes_of_it(kind: Kind) -> None:
-    found = registry()
-    declared = found.aggregates if kind is Kind.AGGREGATE else found.functions
-    group = examples()["aggregates" if kind is Kind.AGGREGATE else "functions"]
-    asked = {name: query for name in found.names(kind) if (query := LINEAR_IN.get(name, group[name]))}
-    wrong = {
-        name: query for name, query in asked.items() if behind_the_wall(query) != (declared[name].cost is Cost.WALL)
-    }
-    assert len(asked) >= len(found.names(kind)) * 0.9
-    assert not wrong
 
 
 SITE = (
