@@ -48,10 +48,37 @@ REAL_LINES = (
 PARSED_LINES, BATCH_LINES = 300_000, 100_000
 REAL_REPEATED = 10
 WAYS = ("tcp", "ndjson", "otlp", "otlp-json")
-QUERIED_LINES = 1_000_000
+QUERIED_LINES = 300_000
 HISTORY_LINES, HISTORY_JOBS, TICKS = 500_000, 5_000, 4
 #: Each question is asked this many times, and its first answer does not count.
 ASKED = 12
+
+_AT_TEN = "Time between (datetime(2026-02-27 10:00) .. 30m)"
+_FEW = f"Logs | where {_AT_TEN} | take 2000"
+#: Searches over the lines, and one query of each kind of operator over few of them; run in the process, without HTTP.
+RUN = {
+    "has": 'Logs | where Message has "checkpoint" | summarize count() by Host',
+    "has, rare": 'Logs | where Message has "fallen off the bus" | project Time, Host, Message',
+    "contains": 'Logs | where Message contains "ssion opene" or Message contains "port 2" | count',
+    "event": 'Events | where Event == "gpu.xid" | project Time, Host, Message',
+    "host": 'Logs | where Host == "gx0123" | project Time, Unit, Message',
+    "time": f"Logs | where {_AT_TEN} | summarize count() by Source",
+    "host, time, has": f'Logs | where {_AT_TEN} and Host startswith "gx01" and Message has "StepId" | take 100',
+    "bin": "Logs | summarize count() by bin(Time, 5m), Severity",
+    "newest lines": "Logs | top 100 by Time desc",
+    "join": f"{_FEW} | join kind=inner (Events | summarize Events = count() by Host) on Host | count",
+    "union": "union (Logs | where Source == 'kernel'), (Events) | summarize count() by Source",
+    "make-series": f"Logs | where {_AT_TEN} | make-series count() default=0 on Time from datetime(2026-02-27 10:00)"
+    " to datetime(2026-02-27 10:30) step 1m by Source",
+    "mv-expand": f'{_FEW} | extend Word = split(Message, " ") | mv-expand Word to typeof(string) | summarize count() by Word | top 10 by count_',
+    "parse": f'{_FEW} | parse Message with * "JobId=" Job:long * | summarize dcount(Job)',
+    "extract": f'{_FEW} | extend Port = toint(extract(@"port (\\d+)", 1, Message)) | summarize percentile(Port, 90)',
+    "top-nested": f"{_FEW} | top-nested 3 of Source by count(), top-nested 2 of Host by count()",
+    "serialize": f"{_FEW} | order by Host asc, Time asc | extend Gap = Time - prev(Time) | summarize max(Gap)",
+    "dynamic": f'{_FEW} | extend Bag = bag_pack("host", Host, "unit", Unit) | summarize count() by tostring(Bag.unit)',
+    "let": f"let Wanted = dynamic(['slurmd', 'kernel']); let Few = {_FEW}; Few | where Source in (Wanted) | count",
+    "dates": f'{_FEW} | summarize count() by format_datetime(Time, "HH:mm"), dayofweek(Time)',
+}
 
 #: CPU seconds by purpose.
 Figures = dict[str, float]
@@ -113,8 +140,9 @@ def compile_time(root: Path, folder: Path) -> Figures:
 
 
 def queries(root: Path, folder: Path) -> Figures:
-    """The questions of benchmarks/queries.py, through the API."""
+    """The questions of benchmarks/queries.py through the API, then ``RUN`` and the saved queries in the process."""
     from benchmarks import queries as benchmark
+    from queries import kql
     from store import open_store
 
     try:
@@ -132,7 +160,18 @@ def queries(root: Path, folder: Path) -> Figures:
     with open_store(made) as store, benchmark.served(store) as ask:
         for question in [*benchmark.QUESTIONS, *benchmark.MORE]:
             found[f"query, {question.name}"] = repeated(partial(ask, question.kql))
-    return found | {"queries, all": sum(found.values())}
+        found["queries through the API, all"] = sum(found.values())
+        for name, text in RUN.items():
+            found[f"run, {name}"] = repeated(partial(kql.run, store.cursor(), text))
+        found["queries run in the process, all"] = sum(found[f"run, {name}"] for name in RUN)
+    scenarios = folder / "scenarios"
+    if not scenarios.exists():
+        store_of_scenarios(scenarios)
+    with open_store(scenarios) as store:
+        # The saved queries of this checkout, which both answer.
+        saved = {path.stem: path.read_text() for path in sorted((HERE / "queries" / "library").glob("*.kql"))}
+        found["saved queries, all"] = sum(repeated(partial(kql.run, store.cursor(), text)) for text in saved.values())
+    return found
 
 
 def correlation(root: Path, folder: Path) -> Figures:
