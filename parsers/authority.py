@@ -49,15 +49,15 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     numbered = frame["pid"].null_count() < len(frame)
     if not known and not numbered:
         return frame
-    kernel = source == "kernel"
     odd = pl.Series([False]).new_from_index(0, len(frame))
-    if numbered:  # Darwin writes 0
-        odd = (frame["pid"] > 0).fill_null(False)
-    if known:
-        odd = odd | (facility != "kern").fill_null(False)
-    odd = (odd & kernel).fill_null(False)
-    if odd.any():
-        odd = odd & ~frame["format"].is_in(_RING)
+    if (kernel := (source == "kernel").fill_null(False)).any():
+        if numbered:  # Darwin writes 0
+            odd = (frame["pid"] > 0).fill_null(False)
+        if known:
+            odd = odd | (facility != "kern").fill_null(False)
+        odd = odd & kernel
+        if odd.any():
+            odd = odd & ~frame["format"].is_in(_RING)
     if known and (users := (facility == "user").fill_null(False)).any():
         # The journal shows that a person's process wrote the entry (parsers/accounts.py), or the facility is the
         # default.
@@ -82,23 +82,8 @@ def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )
 
 
-def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``events`` with claims in place of events that the writers of their lines may not report."""
-    if not events.entries or origin.source in JOB_SOURCES:  # here only the permitted patterns were matched
-        return events
-    at = pl.Series(events.with_event, dtype=pl.UInt32)
-    columns = (frame[name][at].to_list() for name in ("source", "unit", "facility", "format"))
-    entries = list(events.entries)
-    claims = []
-    for number, (entry, source, unit, facility, form) in enumerate(zip(events.entries, *columns, strict=True)):
-        if not _may_mean(entry.event, entry.of_site, source, unit, facility, form):
-            entries[number] = entry.claim
-            claims.append(number)
-    return without(events, entries, claims) if claims else events
-
-
 @lru_cache(maxsize=16_384)
-def _may_mean(
+def may_report(
     event: str, of_site: bool, source: str | None, unit: str | None, facility: str | None, form: str | None
 ) -> bool:
     """Whether a line of ``source`` may mean ``event``. ``of_site``: its pattern is a site's, which lists its sources

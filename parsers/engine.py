@@ -8,14 +8,16 @@ those. A batch of one line uses the same code.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
 
-from parsers import authority, clock, events, fast_headers, future, levels, prefilter, quoting, regexes
+from parsers import authority, claims, clock, events, fast_headers, future, levels, prefilter, regexes
 from parsers.compiled import once, release
 from parsers.fast_headers import FastHeaders
 from parsers.formats import BUILT_IN, all_formats
@@ -214,7 +216,7 @@ class LineParser:
             line_events = events.with_headers(frame, fast, found, origin)
         else:
             line_events = events.alone(frame, fast, found, origin, self._memory)
-        line_events = quoting.mark_claims(authority.mark_claims(line_events, frame, origin), frame, origin)
+        line_events = claims.mark(line_events, frame, origin)
         written = levels.written(frame["severity"], frame["source"], messages)
         if (sure := written > levels.SURE).any():
             frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))
@@ -310,6 +312,8 @@ def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
     """Drops times outside the calendar, which a timestamp at its edge becomes through its zone: a store that contains
     one no longer opens."""
     for name in ("time", "sender_time", "received"):
+        if frame[name].null_count() == len(frame):
+            continue
         times = frame[name].cast(pl.Int64)
         is_one = times.is_between(FIRST_MOMENT, LAST_MOMENT)
         if not is_one.all():
@@ -319,14 +323,21 @@ def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _held(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Drops times later than the moment at which the line was read (parsers.future). Tags were set before."""
-    read_at = pl.lit(origin.received or origin.latest, pl.Datetime("us"))
-    if frame["received"].null_count() < len(frame):  # a log host's time of receipt of the line
+    moment = origin.received or origin.latest
+    read_at = pl.lit(moment, pl.Datetime("us"))
+    newest, earliest = (cast("datetime | None", one) for one in (frame["time"].max(), frame["received"].min()))
+    if earliest is not None:  # a log host's time of receipt of the line
         frame = frame.with_columns(
             pl.when((pl.col("received") > read_at + clock.AHEAD).fill_null(False))
             .then(None)
             .otherwise("received")
             .alias("received")
         )
+    limit = min((one for one in (moment, earliest) if one is not None), default=None)
+    if (
+        newest is None or limit is None or newest <= limit + clock.AHEAD
+    ):  # of whole columns, since it is nearly always so
+        return frame
     ahead = (pl.col("time") > pl.min_horizontal("received", read_at) + clock.AHEAD).fill_null(False)
     if not frame.select(ahead.any()).item():
         return frame

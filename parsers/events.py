@@ -42,7 +42,7 @@ class _TextMeaning:
     def __init__(self, entry: Pattern, device: dict[str, Any], jobs: dict[str, str], found: dict[str, Any]) -> None:
         self.entry, self._device, self._jobs, self._found = entry, device, jobs, found
         self._whole = device | jobs | found if device or jobs else found
-        self.job = self._whole.get("job_id")
+        self.job = _number(self._whole.get("job_id"))
         self.tags = entry.tags + tags_of(self._whole)
         self._alone: str | None = None
         self._around: tuple[str, str] | None = None
@@ -96,7 +96,9 @@ def alone(frame: pl.DataFrame, fast: FastHeaders, found: Found, origin: Origin, 
     meanings = [text_meanings[number] for number in which.tolist()]
     uptimes, extras, steps = (frame[name][lines] for name in ("uptime_s", "extra", "step_tag"))
     texts = [text_meaning.text(uptime) for text_meaning, uptime in zip(meanings, uptimes.to_list(), strict=True)]
-    jobs = [_job_number(text_meaning.job, origin) for text_meaning in meanings]
+    jobs = [origin.job_id] * len(meanings)
+    if not _of_one_job(origin):
+        jobs = [origin.job_id if (job := text_meaning.job) is None else job for text_meaning in meanings]
     tags = {
         line: text_meaning.tags
         for line, text_meaning in zip(lines.tolist(), meanings, strict=True)
@@ -202,14 +204,18 @@ def added(frame: pl.DataFrame, events: Events, origin: Origin) -> pl.DataFrame:
 
 
 def _job_number(text: Any, origin: Origin) -> int | None:
-    if (
-        isinstance(text, str)
-        and text.isdigit()
-        and len(text) < 18
-        and not ((origin.job_id or origin.of_job) and origin.source in JOB_SOURCES)
-    ):
-        return int(text)
-    return origin.job_id  # a job's output refers to that job, whatever number it names
+    number = None if _of_one_job(origin) else _number(text)
+    return origin.job_id if number is None else number
+
+
+def _of_one_job(origin: Origin) -> bool:
+    """Whether all lines are of one job's output: they refer to that job, whatever number they name."""
+    return bool((origin.job_id or origin.of_job) and origin.source in JOB_SOURCES)
+
+
+def _number(text: Any) -> int | None:
+    """A job's number, where ``text`` is one."""
+    return int(text) if isinstance(text, str) and text.isdigit() and len(text) < 18 else None
 
 
 def _tags(frame: pl.DataFrame, tags: Tags, origin: Origin) -> pl.Series:

@@ -22,16 +22,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import polars as pl
-
-from parsers import authority
-from parsers.formats.base import JOB_SOURCES, SLURM
+from parsers.formats.base import SLURM
 from parsers.required import Clause, needs
 
 if TYPE_CHECKING:
-    from parsers.line_events import Events
     from parsers.pattern import Pattern
-    from parsers.record import Origin
 
 #: Sources whose messages begin with the writer's own words. Sources without users (a switch, a subnet manager, a health
 #: check) and those of unknown writers are not checked.
@@ -210,22 +205,3 @@ def may_mean(event: str, source: str | None, unit: str | None, first: bool, step
     else:
         return True
     return event.startswith(tuple(families))
-
-
-def mark_claims(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``events`` with claims in place of events that the programs of their lines do not report."""
-    if not events.entries or origin.source in JOB_SOURCES:
-        return events
-    at = pl.Series(events.with_event, dtype=pl.UInt32)
-    columns = (frame[name][at].to_list() for name in ("source", "unit", "pid", "step_tag"))
-    claims = [
-        number
-        for number, (entry, source, unit, pid, step) in enumerate(zip(events.entries, *columns, strict=True))
-        if not entry.anywhere and not may_mean(entry.event, source, unit, pid is None or pid == 1, step is not None)
-    ]
-    if not claims:
-        return events
-    entries = list(events.entries)
-    for number in claims:
-        entries[number] = entries[number].claim
-    return authority.without(events, entries, claims)
