@@ -221,3 +221,15 @@ def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> No
     while (tmp_path / "data" / "service.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not list(spool.glob("*.hook")) and faultline("why", "77", "--data", tmp_path / "data").returncode == 1
+
+
+@pytest.mark.parametrize(("loaded", "without"), [
+    ("faultline.cli", "sqlalchemy polars duckdb fastapi numba pyparsing pydantic"),
+    ("faultline.access, faultline.terminal, correlator.incidents.stored", "fastapi numba pyparsing pydantic"),
+    ("faultline.serving", "numba"),
+])  # fmt: skip
+def test_a_start_loads_only_what_it_needs(loaded: str, without: str) -> None:
+    """The modules of ``--help``, of ``incidents`` and of the service; each name is 0.1 to 0.3 s of every start."""
+    code = f"import sys, {loaded}; print(*set({without.split()}) & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-2_000:]
