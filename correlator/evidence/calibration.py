@@ -59,7 +59,8 @@ def raw_of(category: str, calibrated_value: float) -> float:
         return calibrated_value
     steps = [n / 1000.0 for n in range(1001)]
     differences = [abs(min(SUREST, along(line, x)) - calibrated_value) for x in steps]
-    near = [x for x, d in zip(steps, differences, strict=True) if d <= min(differences) + 1e-9]
+    least = min(differences)
+    near = [x for x, d in zip(steps, differences, strict=True) if d <= least + 1e-9]
     return (near[0] + near[-1]) / 2.0
 
 

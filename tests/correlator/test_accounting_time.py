@@ -145,7 +145,7 @@ def said(store: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", ["mgmt_flap_requeue", "oom"])
+@pytest.mark.parametrize("name", ["oom", pytest.param("mgmt_flap_requeue", marks=pytest.mark.long)])
 def test_an_export_made_elsewhere_changes_no_verdict_and_is_reported(name: str) -> None:
     (folder,) = [c for c in CAPTURES if c.name == name]
     rows = rows_of(folder)

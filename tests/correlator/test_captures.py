@@ -28,11 +28,10 @@ BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.j
 ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests" / "captures" / kind).glob("*.tar.xz"))
 #: Captures for what holds whatever the fault was; `make test-long` takes all.
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in BUNDLED]
-#: One of each kind of failure, for ``make test``; ``make test-long`` takes all.
+#: One of each kind of failure that no bundled capture shows, for ``make test``; ``make test-long`` takes all.
 QUICK = {
-    "cancelled_in_flap", "clock_jumps", "controller_restart_in_fault", "gpu_lost", "munge_key_wrong", "power_lost", "rank_raises",
-    "stepd_killed", "two_faults", "cgroups_read_only", "controller_failover", "deadline_and_limit", "flap_storm", "launcher_lost",
-    "neighbour_fills_tmp", "node_reboot_errors_only", "suspended_link_lost", "two_fabric_links",
+    "cancelled_in_flap", "clock_jumps", "controller_restart_in_fault", "gpu_lost", "two_faults", "cgroups_read_only",
+    "controller_failover", "deadline_and_limit", "launcher_lost", "neighbour_fills_tmp", "suspended_link_lost",
 }  # fmt: skip
 BESIDE = sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json"))
 

@@ -132,7 +132,7 @@ def set_right(day: Any) -> None:
 @pytest.mark.parametrize("break_it", [pytest.param(wrong_clock, marks=pytest.mark.long), set_right])
 def test_ticks_with_a_wrong_clock_say_what_a_full_pass_says_and_look_at_a_part(break_it: Callable[[Any], None]) -> None:
     with open_store(None) as store:
-        partly = list(as_told(store, break_it, -AT, range(1_500, 9_300, 600)))
+        partly = list(as_told(store, break_it, -AT, range(1_500, 9_300, 900)))
         verdict = result(store)["verdicts"]["910"]
     assert verdict["category"] == "infra.gpu" and verdict["root_cause"]["host"] == benchmark().NODES[HOST]
     assert sum(partly) >= len(partly) - 3, "only what tells a clock anew asks for a look at everything"

@@ -44,8 +44,10 @@ def lines_of(capture: int) -> pl.DataFrame:
         return pl.concat([stamped(store, cluster) for cluster in clusters])
 
 
-@pytest.mark.parametrize("capture", [0, 1, 2])
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize(
+    ("capture", "count"),
+    [(0, 2), (2, 5), *(pytest.param(*case, marks=pytest.mark.long) for case in ((0, 5), (1, 2), (1, 5), (2, 2)))],
+)
 def test_lines_that_came_in_parts_show_the_same_events(capture: int, count: int) -> None:
     lines = lines_of(capture)
     rng = random.Random(count)
@@ -223,7 +225,7 @@ def sealed(store: DuckStore, part: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "way", [add, *(pytest.param(way, marks=pytest.mark.long) for way in (unannounced, rewritten, besides)), sealed]
+    "way", [*(pytest.param(way, marks=pytest.mark.long) for way in (add, unannounced, rewritten, besides)), sealed]
 )
 def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[DuckStore, list[Any]], None]) -> None:
     rows = sorted(made_rows(11, 900), key=lambda a: a[0])

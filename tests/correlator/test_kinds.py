@@ -13,7 +13,6 @@ from typing import NotRequired, get_origin, get_type_hints
 
 import pytest
 
-from collector.ingest import Ingest
 from correlator.engine import correlate
 from correlator.facts import registry
 from correlator.facts.world import World
@@ -23,7 +22,7 @@ from correlator.model.nouns import Fact, Revision
 from parsers.extensions import Extension
 from store import open_store
 from tests.correlator.making import world
-from tests.line_parser import line_parser
+from tests.correlator.rows import rows_of
 from tests.syntax_trees import nodes_of
 from web.shaping import CATEGORY_WORDS, LAYERS, layers
 
@@ -127,7 +126,7 @@ def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monke
 
     monkeypatch.setattr(World, "conclude", watched)
     with open_store(None) as store:
-        Ingest(store, parser=line_parser()).run([ROOT / "tests" / "captures" / name])
+        store.add(rows_of(ROOT / "tests" / "captures" / name))
         correlate(store)
     assert made
     for fact, before in made.values():

@@ -18,6 +18,7 @@ from correlator.engine import correlate
 from correlator.live.ticker import Ticker
 from correlator.repairs.model import Repair
 from correlator.repairs.repairs import advise, repairs
+from parsers.record import frame
 from store import open_store
 from store.duckdb.store import DuckStore
 
@@ -69,16 +70,15 @@ def store() -> Iterator[DuckStore]:
 
 
 def fill(store: DuckStore, events: list[dict[str, Any]], incidents: Iterable[dict[str, Any]] = (), runs: Iterable[dict[str, Any]] = (), nodes: int = 40) -> None:  # fmt: skip
-    cables = [(f"n{n}", f"rdma{p}", f"leaf-p{p}", f"Ethernet{n}", str(p)) for n in range(nodes) for p in range(PLANES)]
+    cables = [
+        {"cluster": "c", "host": f"n{n}", "device": f"rdma{p}", "switch": f"leaf-p{p}", "switch_port": f"Ethernet{n}", "plane": str(p)}
+        for n in range(nodes) for p in range(PLANES)
+    ]  # fmt: skip
     store.replace_model({
         "events": pl.DataFrame(events, infer_schema_length=None),
         **({"incidents": pl.DataFrame(list(incidents))} if incidents else {}), **({"runs": pl.DataFrame(list(runs))} if runs else {}),
     })  # fmt: skip
-    with store.transaction() as connection:
-        for host, device, switch, port, plane in cables:
-            connection.execute(
-                "INSERT INTO raw.links (cluster, host, device, switch, switch_port, plane) VALUES ('c', ?, ?, ?, ?, ?)", [host, device, switch, port, plane],
-            )  # fmt: skip
+    store.add({"links": frame("links", cables)})
 
 
 def only(store: DuckStore, **period: datetime) -> Repair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from correlator.learning.backtest import lines, replay
 from faultline.cli import app
 from store import open_store
 from store.duckdb.store import DuckStore
-from tests.correlator.rows import CAPTURES, answer, rows_of
+from tests.correlator.rows import CAPTURES, answer, concluded, rows_of
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
 
@@ -25,12 +26,21 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.fixture
-def loaded() -> DuckStore:
-    store = open_store(None)
-    store.add(rows_of(FLAP))
-    correlate(store)
-    return store
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[DuckStore]:
+    """A back-test writes nothing, so all tests share it."""
+    with concluded(FLAP) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in a folder, for the command."""
+    folder = tmp_path_factory.mktemp("loaded") / "data"
+    with open_store(folder) as store:
+        store.add(rows_of(FLAP))
+        correlate(store)
+    return folder
 
 
 def test_without_its_edge_the_link_is_no_longer_blamed(loaded: DuckStore, tmp_path: Path) -> None:
@@ -57,11 +67,8 @@ def test_only_the_asked_stretch_of_time(loaded: DuckStore, tmp_path: Path) -> No
     assert not replay(loaded, proposed, since=datetime(2099, 1, 1))
 
 
-def test_the_command(tmp_path: Path) -> None:
-    data, runner = tmp_path / "data", CliRunner()
-    with open_store(data) as store:
-        store.add(rows_of(FLAP))
-        correlate(store)
+def test_the_command(data: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
     proposed = write(tmp_path, '[[edge]]\nid = "E03"\ndisabled = true\n')
     asked = ["check", "--replay", "--data", str(data)]
     differs = runner.invoke(app, [*asked, "--edges", str(proposed)], standalone_mode=False)
@@ -78,15 +85,13 @@ def test_the_command(tmp_path: Path) -> None:
         (None, "no such edge file"),
     ],
 )
-def test_a_wrong_file_is_named(loaded: DuckStore, tmp_path: Path, edges: str | None, words: str) -> None:
+def test_a_wrong_file_is_named(data: Path, tmp_path: Path, edges: str | None, words: str) -> None:
     from faultline.checking import back_test
     from faultline.failure import CommandError
 
     path = tmp_path / "absent.toml" if edges is None else write(tmp_path, edges)
-    with open_store(tmp_path / "data") as store:
-        store.add(rows_of(FLAP))
     with pytest.raises(CommandError, match=words):
-        back_test(None, tmp_path / "data", [path], None, None)
+        back_test(None, data, [path], None, None)
 
 
 def test_it_is_json_serialisable_knowledge(loaded: DuckStore, tmp_path: Path) -> None:

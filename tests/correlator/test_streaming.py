@@ -113,7 +113,9 @@ def test_any_split_of_any_order_of_arrival_ends_as_a_full_pass(seed: int, late: 
 
 
 @pytest.mark.parametrize(
-    "ahead", [new_rows.AHEAD_LINES, 0], ids=["lines read ahead", "lines read when they are needed"]
+    "ahead",
+    [new_rows.AHEAD_LINES, pytest.param(0, marks=pytest.mark.long)],
+    ids=["lines read ahead", "lines read when they are needed"],
 )
 def test_every_partial_tick_says_what_a_full_pass_would_say_then(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_rows, "AHEAD_LINES", ahead)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,18 +58,25 @@ ENGINES: dict[str, Callable[[Path], Door]] = {
 }
 #: The same, and one without SQL.
 PLAIN: dict[str, Callable[[Path], Any]] = {**ENGINES, "plain-memory": lambda _: MemoryStore()}
+
+
+def each(engines: Iterable[str]) -> list[Any]:
+    """Parameters for engines. The service's store is a file; one in memory is what most other tests use."""
+    return [pytest.param(name, marks=pytest.mark.long if name == "duckdb-memory" else ()) for name in engines]
+
+
 #: Persistent engines, as functions that open them again.
 KEEPING = ("duckdb-file",)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=each(ENGINES))
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     store = ENGINES[request.param](tmp_path)
     yield store
     store.close()
 
 
-@pytest.fixture(params=PLAIN)
+@pytest.fixture(params=each(PLAIN))
 def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     store = PLAIN[request.param](tmp_path)
     yield store

@@ -26,19 +26,19 @@ from store.questions.hosts import boots_again
 from store.questions.source import ALL, Source
 from store.tables import ARCHIVE, BOOTS, LOGS, SETTINGS
 from tests.examples import examples
-from tests.store.test_door import ENGINES, KEEPING, PLAIN, T0, entry, failing, logs
+from tests.store.test_door import ENGINES, KEEPING, PLAIN, T0, each, entry, failing, logs
 
 TABLES = ("logs", "boots")
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=each(ENGINES))
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     store = ENGINES[request.param](tmp_path)
     yield store
     store.close()
 
 
-@pytest.fixture(params=PLAIN)
+@pytest.fixture(params=each(PLAIN))
 def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     store = PLAIN[request.param](tmp_path)
     yield store
@@ -167,7 +167,7 @@ _STEPS = {
 
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=12), st.data())
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", each(ENGINES))
 def test_whatever_happens_new_rows_are_found(
     engine: str, tmp_path: Path, steps: list[str], data: st.DataObject
 ) -> None:

@@ -20,7 +20,9 @@ def told(folder: Path, value: str) -> None:
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-@pytest.mark.parametrize("version", [str(VERSION + 1), "2.0", "next"])
+@pytest.mark.parametrize(
+    "version", [str(VERSION + 1), *(pytest.param(name, marks=pytest.mark.long) for name in ("2.0", "next"))]
+)
 def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path, version: str, read_only: bool) -> None:
     open_store(tmp_path).close()
     told(tmp_path, version)
