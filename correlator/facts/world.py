@@ -91,20 +91,20 @@ class World:
                 self.by_host[event.host].append(event)
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
+        self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
         for run in self.runs:
             self.run[run.key] = run
+            self.runs_of_job[run.job_id].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
         #: The hosts that run slurmctld, by its own lines and slurm.conf.
-        self.controllers = self.believed.hosts | {e.host for e in self.admitted if e.host and e.source == "slurmctld"}
-        self.het_components = _het_components(self.admitted)
+        from_slurmctld = [e for e in self.admitted if e.source == "slurmctld"]
+        self.controllers = self.believed.hosts | {e.host for e in from_slurmctld if e.host}
+        self.het_components = _het_components(from_slurmctld)
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
-        self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
-        for run in self.runs:
-            self.runs_of_job[run.job_id].append(run)
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
         times = [e.time for e in self.admitted]
@@ -187,12 +187,12 @@ class World:
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
 
 
-def _het_components(events: Iterable[Event]) -> dict[int, frozenset[int]]:
-    """Job -> all components of its heterogeneous job (``JobId=100+1(101)``), as slurmctld names them."""
+def _het_components(from_slurmctld: Iterable[Event]) -> dict[int, frozenset[int]]:
+    """Job -> all components of its heterogeneous job (``JobId=100+1(101)``), as slurmctld's events name them."""
     of_whole: dict[str, set[int]] = defaultdict(set)
-    for event in events:
+    for event in from_slurmctld:
         # Few of very many events match: the sign is tested before the entities are read.
-        if event.job_id is None or event.source != "slurmctld" or "+" not in event.message:
+        if event.job_id is None or "+" not in event.message:
             continue
         if whole := event.entities.get("het_job_id"):
             of_whole[str(whole)].add(event.job_id)

@@ -25,7 +25,11 @@ def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]
         if event.host and event.host not in seen:
             seen[event.host] = event.time
     for run in runs:
-        earliest = min([t for t in (run.submit, run.start, run.end) if t is not None], default=0.0)
+        submit, start, end = run.submit, run.start, run.end
+        if submit is not None and start is not None and end is not None:  # nearly all
+            earliest = min(submit, start, end)
+        else:
+            earliest = min([t for t in (submit, start, end) if t is not None], default=0.0)
         for node in run.nodes:
             if node not in seen or earliest < seen[node]:
                 seen[node] = earliest

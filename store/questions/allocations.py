@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, Double, Integer, Select, and_, cast, func, literal_column, or_, select
 
-from store.functions import among, const, epoch, in_order, same
+from store.functions import const, epoch, in_order, one_of, same
 from store.questions.authority import Speakers
 from store.tables import JOBS, LINES
 
@@ -30,7 +30,7 @@ def _begins(cluster: str | None, speakers: Speakers, sources: Collection[str]) -
             func.coalesce(JOBS.c.file, JOBS.c.source).label("file"), JOBS.c.source, JOBS.c.job_id, epoch(JOBS.c.start).label("start")
         )
         .distinct()
-        .where(JOBS.c.start.is_not(None), among(JOBS.c.source, sources), same(JOBS.c.cluster, cluster))
+        .where(JOBS.c.start.is_not(None), one_of(JOBS.c.source, sources), same(JOBS.c.cluster, cluster))
         .cte("begun")
     )  # fmt: skip
     return allocated, begun

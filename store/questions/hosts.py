@@ -115,13 +115,13 @@ def _boots_again(rows: Rows, sources: Sequence[str], least_gap_s: float) -> Sele
     boots, before = rows.boots, BOOTS.alias("before")
     earlier = exists().where(
         before.c.host == boots.c.host, before.c.cluster.is_not_distinct_from(boots.c.cluster),
-        before.c.boot_time < boots.c.boot_time - timedelta(seconds=least_gap_s), among(before.c.source, sources),
+        before.c.boot_time < boots.c.boot_time - timedelta(seconds=least_gap_s), one_of(before.c.source, sources),
     )  # fmt: skip
     found = (
         select(epoch(boots.c.boot_time).label("t"), boots.c.host)
         .distinct()
         .where(
-            same(boots.c.cluster, CLUSTER), among(boots.c.source, sources), boots.c.host.is_not(None), earlier
+            same(boots.c.cluster, CLUSTER), one_of(boots.c.source, sources), boots.c.host.is_not(None), earlier
         )
     )  # fmt: skip
     return found.order_by(boots.c.host, "t")
