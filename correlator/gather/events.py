@@ -376,24 +376,28 @@ def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
 def table(
     events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
 ) -> pl.DataFrame:
-    """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
+    """Events as rows of ``model.events``, in their order. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    ours = iter(lines.events)
-    following = next(ours, None)
-    rest = []
+    behind, first = len(lines.events), 0
+    rest: list[Event] = []
+    places: list[int] = []
     for event in events:  # both are in the total order
-        if event is following:
-            following = next(ours, None)
+        if first < behind and event is lines.events[first]:
+            places.append(first)
+            first += 1
         else:
+            places.append(behind + len(rest))
             rest.append(event)
-    if following is not None:  # some are not in events
-        known = set(map(id, lines.events))
-        rest = [event for event in events if id(event) not in known]
+    if first < behind:  # some are not in events
         wanted = set(map(id, events))
         lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
+        place_of = {id(event): place for place, event in enumerate(lines.events)}
+        rest = [event for event in events if id(event) not in place_of]
+        further = itertools.count(len(lines.events))
+        places = [place_of[id(event)] if id(event) in place_of else next(further) for event in events]
     ready = _ready(lines, incident_of, cluster)
-    return pl.concat([ready, _table(rest, incident_of, cluster)]) if rest else ready
+    return pl.concat([ready, _table(rest, incident_of, cluster)])[places] if rest else ready
 
 
 def _some(lines: Lines, places: list[int]) -> Lines:
