@@ -38,6 +38,11 @@ def fact(
     )
 
 
+def has_claims(known: str | None) -> bool:
+    """Does the fact's text name anyone?"""
+    return known is not None and any(json.loads(known).values())
+
+
 def claims(rows: Sequence[dict[str, Any]], known: str | None) -> list[dict[str, Any]]:
     """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``) as shown to
     people; ``known``: the fact's text. Each row that claims an event gets ``claims``."""

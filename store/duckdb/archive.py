@@ -31,6 +31,7 @@ from store.door import Closed, Dropped
 from store.duckdb import segments
 from store.duckdb.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
 from store.duckdb.line_heads import head_of
+from store.duckdb.logs_view import show_claims
 from store.duckdb.open_store import OpenStore
 from store.duckdb.schema import log_views
 from store.errors import LinesChanged
@@ -293,6 +294,7 @@ def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
         tiers = [_tier(paths, cluster) for cluster, paths in groups.items()]
     for statement in log_views(tiers):
         connection.execute(statement)
+    show_claims(connection)
 
 
 def _tier(paths: Sequence[str], cluster: str | None) -> str:

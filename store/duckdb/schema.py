@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import duckdb
 
 from parsers.record import TABLES
-from store.disowned import IS_DISOWNED, NAMES
 from store.duckdb import segments
 from store.duckdb.derived import STATES
 from store.duckdb.dialect import ddl
@@ -43,18 +42,8 @@ _OF_ALL_LINES = [
     FROM (SELECT unnest(clusters) AS name, cluster FROM raw.archive WHERE state = 'kept')""",
 ]
 
-#: The tables of the contract that are made of log lines. Strings are never null there: KQL has no null strings.
+#: The other tables of the contract that are made of log lines. Strings are never null there: KQL has no null strings.
 _KQL_LINES = [
-    f"""CREATE OR REPLACE VIEW kql."Logs" AS SELECT
-  time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
-  coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
-  coalesce(severity, '') AS "Severity", coalesce(message, '') AS "Message",
-  CASE WHEN {IS_DISOWNED} THEN 'other' ELSE coalesce(event, 'other') END AS "Event",
-  CASE WHEN {IS_DISOWNED} THEN NULL ELSE job_id END AS "JobId",
-  CASE WHEN {IS_DISOWNED} THEN CAST(json_merge_patch(coalesce(entities, '{{}}'), json_object('claims', event)) AS VARCHAR) ELSE entities END AS "Fields",
-  coalesce(file, '') AS "File", line AS "Line",
-  block AS "$block"
-FROM raw.log_view CROSS JOIN {NAMES}""",
     """CREATE OR REPLACE VIEW kql."Syslog" AS SELECT
   time AS "TimeGenerated", coalesce(host, '') AS "Computer", coalesce(facility, '') AS "Facility",
   coalesce(severity, '') AS "SeverityLevel", coalesce(unit, '') AS "ProcessName", pid AS "ProcessID",
@@ -118,15 +107,15 @@ def newer_than_known(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 
 def log_views(archived: Sequence[str] = ()) -> list[str]:
-    """The views over log lines: those in DuckDB, and each SELECT of ``archived`` (the columns of a line, then
-    ``block``)."""
+    """The views over log lines except ``kql.Logs``: those in DuckDB, and each SELECT of ``archived`` (the columns of a
+    line, then ``block``)."""
     columns = ", ".join(f"{_MESSAGE} AS message" if c == "message" else f'"{c}"' for c in (*TABLES["logs"], "block"))
     tiers = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *archived])
     return [f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}", *_OF_ALL_LINES, *_KQL_LINES]
 
 
 def statements() -> list[str]:
-    """All DDL in order except ``log_views``; safe to repeat."""
+    """All DDL in order except ``log_views`` and ``kql.Logs`` (logs_view.py); safe to repeat."""
     return [
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.elements import ClauseElement
 
 from parsers.record import TABLES, conform
+from store import disowned
 from store.changes import NOTHING, Change, ChangeLog, Changes, Mark
 from store.door import Added, Closed, Copy, Dropped, FileEntry, Health, Listener, Question, Sealed, Writer
 from store.duckdb import (
@@ -38,6 +39,7 @@ from store.duckdb import (
 from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
+from store.duckdb.logs_view import show_claims
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.querying import store_errors, translated
 from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, statements
@@ -384,6 +386,8 @@ class DuckStore(OpenStore):
         with self.transaction() as connection:
             connection.execute("DELETE FROM model.facts WHERE name = ?", [name])
             connection.execute("INSERT INTO model.facts VALUES (?, ?)", [name, value])
+            if name == disowned.FACT:
+                show_claims(connection)
 
     @contextmanager
     def write(self) -> Iterator[Writer]:

@@ -12,12 +12,15 @@ import sqlalchemy as sa
 from sqlalchemy.sql.dml import Delete, Insert, UpdateBase
 
 from parsers.record import TABLES
+from store import disowned
 from store.changes import Change
 from store.door import Question
 from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
+from store.duckdb.logs_view import show_claims
 from store.duckdb.querying import frame_of, rows_of, store_errors
 from store.functions import PLACE
+from store.tables import FACTS
 
 
 class DuckWriter:
@@ -97,6 +100,9 @@ class DuckWriter:
             )
             self._note_of(table, Change(removed=gone))
         self.insert(table, data)
+        if table is FACTS and (data["name"] == disowned.FACT).any():
+            with store_errors():
+                show_claims(self.connection)
 
     def _beside(self, data: pl.DataFrame, sql: str) -> int:
         """Runs a statement of ours that refers to a frame as ``changed``; returns the number of rows it changed."""

@@ -1,0 +1,41 @@
+"""The view ``kql.Logs``, which applies the claims that the correlator disowned (``store.disowned``)."""
+
+from __future__ import annotations
+
+import duckdb
+
+from store import disowned
+from store.disowned import IS_DISOWNED, NAMES
+
+#: kql.Logs with claims that the correlator disowned, and without. Most stores have none, and the join costs: newest lines
+#: first take five times as long with it, because DuckDB reads all columns of all lines then.
+_WITH_CLAIMS = (
+    f"CASE WHEN {IS_DISOWNED} THEN 'other' ELSE coalesce(event, 'other') END",
+    f"CASE WHEN {IS_DISOWNED} THEN NULL ELSE job_id END",
+    f"CASE WHEN {IS_DISOWNED} THEN CAST(json_merge_patch(coalesce(entities, '{{}}'), json_object('claims', event)) AS VARCHAR) ELSE entities END",
+    f" CROSS JOIN {NAMES}",
+)
+_WITHOUT = ("coalesce(event, 'other')", "job_id", "entities", "")
+
+
+def _logs(event: str, job: str, fields: str, names: str) -> str:
+    return f"""CREATE OR REPLACE VIEW kql."Logs" AS SELECT
+  time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
+  coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
+  coalesce(severity, '') AS "Severity", coalesce(message, '') AS "Message",
+  {event} AS "Event", {job} AS "JobId", {fields} AS "Fields",
+  coalesce(file, '') AS "File", line AS "Line",
+  block AS "$block"
+FROM raw.log_view{names}"""
+
+
+def show_claims(connection: duckdb.DuckDBPyConnection) -> None:
+    """Makes ``kql.Logs`` apply the claims that are disowned now. To be called where their fact was written, in the same
+    transaction."""
+    row = connection.execute("SELECT value FROM model.facts WHERE name = ?", [disowned.FACT]).fetchone()
+    known = connection.execute(
+        "SELECT sql FROM duckdb_views() WHERE schema_name = 'kql' AND view_name = 'Logs'"
+    ).fetchone()
+    wanted = disowned.has_claims(row[0] if row else None)
+    if known is None or ("disowned_senders" in known[0]) != wanted:
+        connection.execute(_logs(*(_WITH_CLAIMS if wanted else _WITHOUT)))
