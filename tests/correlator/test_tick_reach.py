@@ -74,7 +74,7 @@ def test_every_tick_after_a_fault_says_what_a_full_pass_says_then(break_it: Call
     partly = 0
     with open_store(None) as store:
         # Lines of the first half hour come at once.
-        for partial in as_told(store, break_it, -AT, range(1_800, 9_400, 700)):
+        for partial in as_told(store, break_it, -AT, range(1_800, 9_400, 720)):
             partly += partial
         assert any(v["incident_id"] for k, v in result(store)["verdicts"].items() if k in ("900", "901")), (
             "the fault explains the run's end"
