@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher, Type
@@ -22,6 +25,27 @@ settings.load_profile("fuzz" if FUZZ else "fixed")
 # A password costs a tenth of a second of CPU and 64 MiB, on purpose, and tests hash hundreds. The cost of the product's
 # hasher is tested in web/test_access_attempts.py, which reloads the module.
 passwords.HASHER = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
+
+
+_OWN_FOLDER = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Each run has a folder of its own. pytest's default lies in one that all runs of a user share, and each start of
+    pytest closes that to others: tests in which another user reads a file would fail if a second run starts meanwhile."""
+    if not config.option.basetemp:
+        config.stash[_OWN_FOLDER] = Path(tempfile.mkdtemp(prefix="pytest-faultline-"))
+        config.option.basetemp = str(config.stash[_OWN_FOLDER])
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """The folder of a run with failures stays, for a look at it."""
+    if (
+        exitstatus != pytest.ExitCode.TESTS_FAILED
+        and (folder := session.config.stash.get(_OWN_FOLDER, None)) is not None
+    ):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
