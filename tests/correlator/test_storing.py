@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 
@@ -10,6 +12,7 @@ from store import open_store
 from store.door import Writer
 from store.errors import NoSuchTable
 from store.tables import FACTS, STREAMS
+from tests.correlator.rows import CAPTURES, FEW, concluded
 
 
 def say(writer: Writer, name: str) -> None:
@@ -59,3 +62,14 @@ def test_nothing_begun_is_nothing_stored() -> None:
         storing.commit(lambda: None)
         store.set_fact("free", "told")
         assert store.fact("free") == "told"
+
+
+@pytest.mark.parametrize("capture", [c for c in CAPTURES if c.name in FEW], ids=lambda c: c.name)
+def test_events_are_stored_in_their_order(capture: Path) -> None:
+    """Queries that take any message of a group take the first one stored, so answers depend on the order."""
+    with concluded(capture) as store:
+        stored = store.rows(
+            "SELECT time, event, coalesce(host, ''), coalesce(device, ''), event_id FROM model.events ORDER BY rowid"
+        )
+    found = [tuple(row.values()) for row in stored]
+    assert len(found) > 10 and found == sorted(found)
