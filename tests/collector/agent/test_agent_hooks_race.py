@@ -203,7 +203,7 @@ def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
     assert stat.S_ISDIR(aside.st_mode) and (aside.st_uid, aside.st_mode & 0o777) == (0, 0o700)
     assert len(list((tasks / "bad").iterdir())) <= MOST_ASIDE
     runner.close()
-    assert handles() == before
+    assert handles() <= before
 
 
 @needs_root

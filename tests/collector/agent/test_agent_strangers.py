@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
@@ -47,6 +48,9 @@ def owned(path: Path, content: bytes, uid: int) -> Path:
 
 
 def handles() -> int:
+    """Open handles of this process. What earlier tests left to the garbage collector is closed first; their threads may
+    still close more, so compare with "at most"."""
+    gc.collect()
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
@@ -139,7 +143,7 @@ def test_what_is_no_file_stops_nothing_and_holds_no_handle(host: Host, what: str
     for _ in range(5):
         host.wait(61)
         assert asked(runner) == []  # reported once
-    assert handles() == before
+    assert handles() <= before
 
 
 @needs_root
@@ -280,4 +284,4 @@ def test_whatever_a_user_puts_there(entries: list[tuple[str, str, str, bytes]]) 
         assert (16, ALICE) in [(w["job_id"], w["owner_uid"]) for w in words]
         assert all(w["owner_uid"] == MALLORY for w in words if w["job_id"] != 16)
         runner.close()
-        assert handles() == before
+        assert handles() <= before
