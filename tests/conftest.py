@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from argon2 import PasswordHasher, Type
 from hypothesis import settings
 
 from tests.examples import FUZZ
+from tests.measured import PROPERTY, Measured
 from web.access import passwords
 
 # The duration of an example shows how busy the machine is, and nothing about the code. The examples are the same on
@@ -54,3 +55,25 @@ def _own_umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def measured(record_property: Callable[[str, object], None]) -> Measured:
+    """What a test measured, printed at the end of the run."""
+    return lambda text: record_property(PROPERTY, text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what tests measured, with their names."""
+    reports = [
+        r
+        for r in terminalreporter.getreports("")
+        + terminalreporter.getreports("passed")
+        + terminalreporter.getreports("failed")
+        if r.when == "call"
+    ]
+    texts = [(r.nodeid, str(v)) for r in reports for name, v in r.user_properties if name == PROPERTY]
+    if texts:
+        terminalreporter.section("measured")
+        for test, text in sorted(set(texts)):
+            terminalreporter.write_line(f"{test}: {text.strip()}")

@@ -16,6 +16,7 @@ import pytest
 from running import ROOT, Running
 
 from collector.agent.hook_folder import CLAIM
+from tests.measured import Measured
 
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
 #: Seconds for which the service is down; the full length is run by hand: FAULTLINE_AWAY_S=600.
@@ -52,9 +53,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.mark.long
-def test_lines_arrive_once_whoever_is_killed(
-    service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_arrive_once_whoever_is_killed(service: Running, tmp_path: Path, measured: Measured) -> None:
     agent, chance, written = Agent(tmp_path, service), random.Random(3), 0
     try:
         agent.start()
@@ -72,9 +71,8 @@ def test_lines_arrive_once_whoever_is_killed(
         stored = numbers_stored(service, written)
         twice = sum(1 for times in stored.values() if times > 1)
         missing = [number for number in range(written) if number not in stored]
-        with capsys.disabled():
-            print(f"\n{KILLS} kills of agent and service in turn: {written:,} lines written, {sum(stored.values()):,} stored, "
-                  f"{len(missing)} lost, {twice} twice")  # fmt: skip
+        measured(f"{KILLS} kills of agent and service in turn: {written:,} lines written, {sum(stored.values()):,} stored, "
+              f"{len(missing)} lost, {twice} twice")  # fmt: skip
         assert not missing and not twice
         sources = service.get("/api/v1/sources?q=app.log")[1]["sources"]
         assert {s["host"] for s in sources} == {"gpu01"} and sum(s["lines"] for s in sources) == written
@@ -95,7 +93,7 @@ def numbers_stored(service: Running, written: int) -> Counter[int]:
 
 @pytest.mark.long
 def test_what_is_written_while_the_service_is_away_arrives_once(
-    service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    service: Running, tmp_path: Path, measured: Measured
 ) -> None:
     """Lines continue to be written and the log is rotated, also over a second agent's start in the middle."""
     agent, written, rotations = Agent(tmp_path, service), 0, 0
@@ -124,9 +122,8 @@ def test_what_is_written_while_the_service_is_away_arrives_once(
         write_for(1.0)
         stored = numbers_stored(service, written)
         lost, twice = written - len(stored), sum(1 for times in stored.values() if times > 1)
-        with capsys.disabled():
-            print(f"\nservice away for {AWAY_S:.0f} s, agent killed once, {rotations} rotations: {written:,} lines written, "
-                  f"{lost} lost, {twice} twice; all stored {time.monotonic() - begun:.1f} s after it was back")  # fmt: skip
+        measured(f"service away for {AWAY_S:.0f} s, agent killed once, {rotations} rotations: {written:,} lines written, "
+              f"{lost} lost, {twice} twice; all stored {time.monotonic() - begun:.1f} s after it was back")  # fmt: skip
         assert not lost and not twice
     finally:
         agent.kill()

@@ -30,6 +30,7 @@ from test_agent_to_service import Agent
 from test_real_clients import MODULES, RSYSLOG
 
 from collector.segment_file import FIRST_RECORD, payload_of, scan
+from tests.measured import Measured
 
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
 LINES = 40
@@ -257,7 +258,7 @@ def all_there(service: Running, senders: list[Sender], on_disk: set[int]) -> boo
 
 
 @pytest.mark.long
-def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_acknowledged_line_is_stored_exactly_once(service: Running, measured: Measured) -> None:
     chance = random.Random(7)
     senders = senders_of(service)
     on_disk: set[int] = set()
@@ -289,11 +290,10 @@ def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys
         tally.append(
             (sender.name_of_lines, sender.sent, len(sender.sure), len(stored), len(promised), twice, len(missing))
         )
-    with capsys.disabled():
-        print(f"\n{KILLS} x SIGKILL: sender, lines sent, acknowledged or handed over, stored, lost, stored twice")
-        for name, sent, sure, stored_n, lost, twice, missing_n in tally:
-            more = f" ({missing_n:,} not read yet at a kill)" if name == "syslog" else ""
-            print(f"  {name:8} {sent:8,} {sure:8,} {stored_n:8,} {lost:4} {twice:4}{more}")
+    measured(f"{KILLS} x SIGKILL: sender, lines sent, acknowledged or handed over, stored, lost, stored twice")
+    for name, sent, sure, stored_n, lost, twice, missing_n in tally:
+        more = f" ({missing_n:,} not read yet at a kill)" if name == "syslog" else ""
+        measured(f"{name:8} {sent:8,} {sure:8,} {stored_n:8,} {lost:4} {twice:4}{more}")
     for name, _sent, sure, _stored, lost, twice, _missing in tally:
         assert sure > 0 and lost == 0 and twice == 0, name
     assert service.query("Logs | where Message has 'agent' | summarize count() by File") != []

@@ -13,6 +13,7 @@ from running import Running
 
 from parsers import documents
 from parsers.recognise import recognise
+from tests.measured import Measured
 
 FLAP = Path(__file__).parents[1] / "captures" / "mgmt_flap_long"
 
@@ -49,9 +50,7 @@ def impact(service: Running) -> list[dict[str, Any]]:
     return [i for i in service.get("/api/v1/incidents")[1]["incidents"] if i["severity"] == "impact"]
 
 
-def test_the_incident_stands_seconds_after_the_controllers_line(
-    service: Running, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_incident_stands_seconds_after_the_controllers_line(service: Running, measured: Measured) -> None:
     found = list(records())
     assert (
         service.post(
@@ -70,8 +69,7 @@ def test_the_incident_stands_seconds_after_the_controllers_line(
     )
     while not (there := impact(service)) and time.monotonic() < begun + 120:
         time.sleep(0.05)
-    with capsys.disabled():
-        print(f"\nincident {time.monotonic() - begun:.1f} s after the controller's lines were sent")
+    measured(f"incident {time.monotonic() - begun:.1f} s after the controller's lines were sent")
     assert [(i["root_cause"]["event"], i["root_cause"]["host"], [j["job_id"] for j in i["jobs"]]) for i in there] == [
         ("nic.link_down", "gpu02", ["15"])
     ]

@@ -22,6 +22,8 @@ import pytest
 from running import Running
 from small_disks import fill, needs_root, small_disk
 
+from tests.measured import Measured
+
 PATIENCE_S = 120.0
 ROOMY = "[ingest]\nmin_free_mb = 1\n"
 
@@ -115,19 +117,21 @@ def _untold(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
     return missing
 
 
-def well(sending: Sending) -> None:
-    """It is ready without intervention; what was acknowledged is stored once."""
+def well(sending: Sending) -> str:
+    """It is ready without intervention; what was acknowledged is stored once. Returns the counts."""
     sending.come_again()
     service, end = sending.service, time.monotonic() + PATIENCE_S
     while (answer := service.request("GET", "/readyz"))[0] != 200 and time.monotonic() < end:
         time.sleep(0.2)
     assert answer[0] == 200, answer
     assert "\nfaultline_intake_ok 1.0\n" in service.request("GET", "/metrics")[1].decode()
-    stored_once(sending)
+    counts = stored_once(sending)
     assert service.get("/api/v1/sources")[1]["intake"]["trouble"] is None
+    return counts
 
 
-def stored_once(sending: Sending) -> None:
+def stored_once(sending: Sending) -> str:
+    """Asserts it; returns the counts."""
     service, end = sending.service, time.monotonic() + PATIENCE_S
     rows: list[int] = []
     while set(sending.acknowledged) - set(rows) and time.monotonic() < end:
@@ -138,9 +142,12 @@ def stored_once(sending: Sending) -> None:
             rows = [row[0] for row in found]
         time.sleep(0.2)
     lost, twice = set(sending.acknowledged) - set(rows), len(rows) - len(set(rows))
-    print(f"acknowledged {len(sending.acknowledged)}, refused {len(sending.refused)}, broken {sending.broken}, "
-          f"stored {len(rows)}, lost {len(lost)}, twice {twice}")  # fmt: skip
-    assert not lost and not twice
+    counts = (
+        f"acknowledged {len(sending.acknowledged)}, refused {len(sending.refused)}, broken {sending.broken}, "
+        f"stored {len(rows)}, lost {len(lost)}, twice {twice}"
+    )
+    assert not lost and not twice, counts
+    return counts
 
 
 def polite(sending: Sending) -> None:
@@ -222,7 +229,7 @@ def test_out_of_file_handles(tmp_path: Path, made: list[Running]) -> None:
 
 
 @pytest.mark.long
-def test_out_of_memory(tmp_path: Path, made: list[Running], capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_memory(tmp_path: Path, made: list[Running], measured: Measured) -> None:
     """The address space is limited to its present size, and batches come.
 
     Parts of the service report it and go on. If a library ends the process because of it, the supervisor starts the
@@ -251,7 +258,5 @@ def test_out_of_memory(tmp_path: Path, made: list[Running], capsys: pytest.Captu
             starts += 1
             service.start()
         sending.come_again()
-    with capsys.disabled():
-        print(f"\nout of memory, four times: begun anew {starts} times; ", end="")
-        well(sending)
+    measured(f"out of memory, four times: begun anew {starts} times; {well(sending)}")
     assert all(status in (429, 503) and wait >= 1 for status, wait in sending.refused), set(sending.refused)

@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from running import Running
 
+from tests.measured import Measured
+
 BEGUN = [
     b"GET / HTTP/1.1\r\nX-Slow: ",
     b"POST /api/v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
@@ -77,9 +79,7 @@ class Storm(threading.Thread):
                 one.close()
 
 
-def storm(
-    tmp_path: Path, count: int, seconds: float, most: int, capsys: pytest.CaptureFixture[str], kills: int = 0
-) -> None:
+def storm(tmp_path: Path, count: int, seconds: float, most: int, measured: Measured, kills: int = 0) -> None:
     """``kills``: how often the service is killed meanwhile, and restarted."""
     certificate(tmp_path)
     extra = f"[connections]\nmost = {most}\nper_address = {most}\n"
@@ -117,12 +117,11 @@ def storm(
             rows = [row[0] for row in service.query(kql)]
             time.sleep(0.1)
         lost, twice = acknowledged - set(rows), len(rows) - len(set(rows))
-        with capsys.disabled():
-            print(
-                f"\n{count} slow connections ({most} at once), {killed} x SIGKILL: opened {slow.opened:,}, sent away {slow.closed:,}; "
-                f"lines sent {sent:,}, acknowledged {len(acknowledged):,}, stored {len(rows):,}, lost {len(lost)}, twice {twice}; "
-                f"longest without a store {longest:.1f} s"
-            )
+        measured(
+            f"{count} slow connections ({most} at once), {killed} x SIGKILL: opened {slow.opened:,}, sent away {slow.closed:,}; "
+            f"lines sent {sent:,}, acknowledged {len(acknowledged):,}, stored {len(rows):,}, lost {len(lost)}, twice {twice}; "
+            f"longest without a store {longest:.1f} s"
+        )
         assert not lost and not twice and len(acknowledged) > sent / 2
         assert longest < STOPS_S
         assert service.process is not None and service.process.poll() is None
@@ -133,20 +132,16 @@ def storm(
 
 
 @pytest.mark.long
-def test_slow_connections_stop_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    storm(tmp_path, 60, 3.0, 40, capsys)
+def test_slow_connections_stop_nobody(tmp_path: Path, measured: Measured) -> None:
+    storm(tmp_path, 60, 3.0, 40, measured)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("most", [300, 16384])
-def test_nine_hundred_slow_connections_stop_nobody(
-    tmp_path: Path, most: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    storm(tmp_path, 900, 90.0, most, capsys)
+def test_nine_hundred_slow_connections_stop_nobody(tmp_path: Path, most: int, measured: Measured) -> None:
+    storm(tmp_path, 900, 90.0, most, measured)
 
 
 @pytest.mark.long
-def test_kills_amid_nine_hundred_slow_connections_lose_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    storm(tmp_path, 900, 60.0, 16384, capsys, kills=5)
+def test_kills_amid_nine_hundred_slow_connections_lose_nothing(tmp_path: Path, measured: Measured) -> None:
+    storm(tmp_path, 900, 60.0, 16384, measured, kills=5)

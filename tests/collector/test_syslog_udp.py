@@ -24,6 +24,7 @@ from collector.receivers.syslog_udp import DatagramListener, udp_socket
 from collector.segment_file import Position
 from collector.spool import Spool, SpoolBroken
 from tests.line_parser import line_parser
+from tests.measured import Measured
 
 PARSER = line_parser()
 
@@ -191,9 +192,7 @@ def counter(service: Running) -> int:
 
 
 @pytest.mark.long
-def test_every_datagram_of_a_flood_is_stored_or_reported_as_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_datagram_of_a_flood_is_stored_or_reported_as_lost(tmp_path: Path, measured: Measured) -> None:
     """The service is stopped for a moment in the middle of it, so that the kernel must drop some."""
     service = Running(tmp_path / "data", syslog=("udp",)).start(180)
     assert service.process is not None
@@ -215,9 +214,8 @@ def test_every_datagram_of_a_flood_is_stored_or_reported_as_lost(
                 break
             time.sleep(0.5)
         most = resident(service.process.pid)
-        with capsys.disabled():
-            print(f"\nUDP flood: sent {sent:,}, stored {stored:,}, told as lost {reported:,}; memory {before >> 20} MiB before, "
-                  f"{most >> 20} MiB at most")  # fmt: skip
+        measured(f"UDP flood: sent {sent:,}, stored {stored:,}, told as lost {reported:,}; memory {before >> 20} MiB before, "
+              f"{most >> 20} MiB at most")  # fmt: skip
         assert stored + reported == sent and reported > 0
         assert asked["intake"]["udp_lost"] == reported == counter(service)
         assert f"{reported:,}" in service.request("GET", "/sources")[1].decode()

@@ -15,6 +15,7 @@ import pytest
 
 from parsers.patterns import load
 from tests.correlator.attacked import ALICES, CHANNELS, MOMENTS, Channel, judged, others, words, written
+from tests.measured import Measured
 
 
 @cache
@@ -79,14 +80,16 @@ def test_no_text_of_the_catalogue_touches_another(place: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", sorted({channel.place for channel in CHANNELS}))
-def test_every_text_in_every_way(place: str) -> None:
+def test_every_text_in_every_way(place: str, measured: Measured) -> None:
     """The whole product: all lines of a place are in one store, and the verdicts of all others are compared once."""
     channels = tuple(c for c in CHANNELS if c.place == place)
     begun = time.process_time()
     lines = sum(map(len, written(channels, words()).values()))
     harmed = harm(channels, words())
     used = time.process_time() - begun
-    print(f"{place}: {len(words())} texts x {len(channels)} channels = {lines} lines, {used:.0f} s of CPU")
+    measured(
+        f"{len(words())} texts x {len(channels)} channels = {lines} lines, {used:.0f} s of CPU; harm: {harmed or 'none'}"
+    )
     assert not harmed
 
 

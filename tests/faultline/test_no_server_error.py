@@ -24,6 +24,7 @@ from faultline.demo import CAPTURE
 from faultline.service import Service, build_app
 from store import open_store
 from tests.line_parser import line_parser
+from tests.measured import Measured
 from web.cursors import encode_cursor
 
 #: The stream of lines has no end: its client disconnects once the answer has begun.
@@ -229,15 +230,14 @@ def test_some_generated_requests(app: FastAPI, client: TestClient) -> None:
 
 
 @pytest.mark.long
-def test_generated_requests(app: FastAPI, client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_requests(app: FastAPI, client: TestClient, measured: Measured) -> None:
     statuses = fuzz(app, client, 2_500, seed=2_500)
-    with capsys.disabled():
-        print(f"\n{statuses.total()} generated requests: {dict(sorted(statuses.items()))}")
+    measured(f"{statuses.total()} generated requests: {dict(sorted(statuses.items()))}")
     assert statuses.total() == 2_500
 
 
 @pytest.mark.long
-def test_schemathesis_over_the_whole_description(app: FastAPI, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schemathesis_over_the_whole_description(app: FastAPI, measured: Measured) -> None:
     """Every operation of ``/api/v1/openapi.json`` except the endless one: no 5xx."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
@@ -260,9 +260,8 @@ def test_schemathesis_over_the_whole_description(app: FastAPI, capsys: pytest.Ca
                 wrong.append(f"{case.as_curl_command()}: {answer.status_code} {answer.text[:300]}")
 
         ask()
-    with capsys.disabled():
-        print(
-            f"\nschemathesis {schemathesis.__version__}: {asked.total()} requests of {len(asked)} operations, {len(wrong)} x 5xx"
-        )
+    measured(
+        f"schemathesis {schemathesis.__version__}: {asked.total()} requests of {len(asked)} operations, {len(wrong)} x 5xx"
+    )
     assert wrong == []
     assert len(asked) > 15

@@ -11,6 +11,7 @@ import pytest
 from parsers.engine import LineParser
 from parsers.patterns import load
 from parsers.record import Origin
+from tests.measured import Measured
 
 HEAD = "Feb 28 16:29:24 n1 "
 #: Places of a user's text (``@``): a line, the source of its file, and what the line itself may mean besides "other".
@@ -72,7 +73,7 @@ def texts() -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def test_no_text_of_the_catalogue_is_logged_out_of_a_quotation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_of_the_catalogue_is_logged_out_of_a_quotation(measured: Measured) -> None:
     parser, received = LineParser(), []
     tried: Counter[str] = Counter()
     for source in ("kernel", None, "slurmctld", "slurmd"):
@@ -90,10 +91,9 @@ def test_no_text_of_the_catalogue_is_logged_out_of_a_quotation(capsys: pytest.Ca
                 continue  # the writer must be a switch: correlator/gather/standing.py
             if got not in ("other", *own) or job not in (None, 9002):
                 received.append((carrier, event, got, job, line))
-    with capsys.disabled():
-        print(
-            f"\n{len(CARRIERS)} carriers x {len(texts())} texts = {sum(tried.values())} lines, {len(received)} heard: {dict(tried)}"
-        )
+    measured(
+        f"{len(CARRIERS)} carriers x {len(texts())} texts = {sum(tried.values())} lines, {len(received)} heard: {dict(tried)}"
+    )
     assert received == []
 
 

@@ -24,6 +24,7 @@ import pytest
 from queries.kql import Catalog, Column, KqlError, Result, Table, run
 from queries.kql.dialect import PHYSICAL
 from queries.kql.lexical import parse_datetime, timespan_ticks
+from tests.measured import Measured
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -144,7 +145,7 @@ def comparison() -> Any:
 
 @pytest.mark.long
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
-def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conformance(measured: Measured) -> None:
     compare = comparison()
     counts: Counter[tuple[int, str]] = Counter()
     not_passed: dict[str, list[str]] = {}
@@ -159,12 +160,11 @@ def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
         return sum(counts[t, "pass"] for t in tiers) / sum(n for (t, _), n in counts.items() if t in tiers)
 
     total = counts.total()
-    with capsys.disabled():
-        for tier in sorted({t for t, _ in counts}):
-            size = sum(n for (t, _), n in counts.items() if t == tier)
-            print(f"\ntier {tier}: {counts[tier, 'pass']}/{size} = {rate(tier):.3f}", end="")
-        print(f"\ntiers 1-3: {rate(1, 2, 3):.3f}\nall: {rate(1, 2, 3, 4):.3f}")
-        for what, ids in sorted(not_passed.items()):
-            print(f"{what}: {len(ids)}/{total} = {len(ids) / total:.4f} ({' '.join(ids)})")
+    for tier in sorted({t for t, _ in counts}):
+        size = sum(n for (t, _), n in counts.items() if t == tier)
+        measured(f"tier {tier}: {counts[tier, 'pass']}/{size} = {rate(tier):.3f}")
+    measured(f"tiers 1-3: {rate(1, 2, 3):.3f}; all: {rate(1, 2, 3, 4):.3f}")
+    for what, ids in sorted(not_passed.items()):
+        measured(f"{what}: {len(ids)}/{total} = {len(ids) / total:.4f} ({' '.join(ids)})")
     assert len(not_passed.get("wrong", [])) / total <= MAX_WRONG
     assert rate(1) >= TIER_1 and rate(1, 2, 3) >= TIERS_1_TO_3 and rate(1, 2, 3, 4) >= ALL

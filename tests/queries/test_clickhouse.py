@@ -22,6 +22,7 @@ from queries.kql.engines import engines
 from queries.kql.engines.clickhouse import CLICKHOUSE, ClickHouseDialect, parameters
 from queries.kql.engines.engine import Engine
 from tests.examples import examples
+from tests.measured import Measured
 
 pytest.importorskip("chdb", reason="chdb is not installed: nothing here ran on ClickHouse")
 GAPS: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "clickhouse_gaps.toml").read_text())
@@ -84,7 +85,7 @@ def test_golden(folder: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
-def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conformance(measured: Measured) -> None:
     same = comparison().same_rows
     counts: Counter[tuple[int, str]] = Counter()
     wrong = []
@@ -96,9 +97,8 @@ def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
     size = Counter({t: sum(n for (tier, _), n in counts.items() if tier == t) for t in (1, 2, 3, 4)})
     rates = {t: counts[t, "pass"] / size[t] for t in size}
     whole = sum(counts[t, "pass"] for t in size) / size.total()
-    with capsys.disabled():
-        stated = ", ".join(f"tier {t} {rate:.3f}" for t, rate in rates.items())
-        print(f"\non clickhouse: {stated}, all {whole:.3f}; wrong: {wrong}", end=" ")
+    stated = ", ".join(f"tier {t} {rate:.3f}" for t, rate in rates.items())
+    measured(f"on clickhouse: {stated}, all {whole:.3f}; wrong: {wrong}")
     assert not wrong
     assert rates[1] >= TIER_1 and whole >= ALL
 

@@ -18,6 +18,7 @@ from store import open_store
 from store.duckdb import commit_mark as mark
 from store.duckdb import damage, log_head
 from store.duckdb.store import DATABASE, StoreError
+from tests.measured import Measured
 
 #: Stores facts, and is killed: everything since the first checkpoint is in the log.
 KILLED = """
@@ -97,7 +98,7 @@ def places(log: bytes) -> dict[str, int]:
 
 
 def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
-    tmp_path: Path, killed: tuple[bytes, bytes, bytes], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, killed: tuple[bytes, bytes, bytes], measured: Measured
 ) -> None:
     """Whatever byte is flipped, one of three holds.
 
@@ -131,8 +132,8 @@ def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
             assert not [line for line in stated if line["event"] == "lines may be missing in the store"]
         mark.note_of(folder / DATABASE).unlink()
         outcomes["loss reported"].append(name)
-    with capsys.disabled():
-        print("\nflips of the log's head and lengths:", "; ".join(f"{k}: {', '.join(v)}" for k, v in outcomes.items()))
+    texts = "; ".join(f"{k}: {', '.join(v)}" for k, v in outcomes.items())
+    measured(f"flips of the log's head and lengths: {texts}")
     assert set(outcomes["nothing lost"]) <= {"database, ignored bits"}, "every other byte matters"
     assert outcomes["refused"] and outcomes["loss reported"]
 

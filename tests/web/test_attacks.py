@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.measured import Measured
 from tests.queries.attacks import ATTACKS
 from tests.web.attacked_site import BUDGET, LIMIT_S, PATIENCE_S, Beside, Site, attacked_site, judged
 
@@ -28,11 +29,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     yield from attacked_site(tmp_path_factory.mktemp("attacked"))
 
 
-def test_attacks(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_attacks(site: Site, measured: Measured) -> None:
     attacks = [a for a in ATTACKS if re.search(ONLY, f"{a.kind}: {a.name}")]
-    with capsys.disabled():
-        print(f"\n{len(attacks)} attacks, limit {LIMIT_S:g} s, {BUDGET / 1e6:.0f} MB", flush=True)
-        judged(site, attacks, lambda text: print(text, flush=True))
+    measured(f"{len(attacks)} attacks, limit {LIMIT_S:g} s, {BUDGET / 1e6:.0f} MB")
+    judged(site, attacks, measured)
 
 
 def test_lines_went_on(site: Site) -> None:
@@ -47,7 +47,7 @@ def test_lines_went_on(site: Site) -> None:
     raise AssertionError(f"{sent} lines were taken in, {counted} are stored")
 
 
-def test_tails_wait_their_turn(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tails_wait_their_turn(site: Site, measured: Measured) -> None:
     """Thirty streams with an expensive filter: four are opened, the others get the reason.
 
     People can sign in meanwhile.
@@ -66,8 +66,7 @@ def test_tails_wait_their_turn(site: Site, capsys: pytest.CaptureFixture[str]) -
     time.sleep(6)
     for connection in held:
         connection.close()
-    with capsys.disabled():
-        print(f"\n30 tails: {statuses.count(200)} open, {statuses.count(429)} refused; others {site.beside.longest}")
+    measured(f"30 tails: {statuses.count(200)} open, {statuses.count(429)} refused; others {site.beside.longest}")
     assert set(statuses) <= {200, 429} and 0 < statuses.count(200) <= 30 and statuses.count(429) > 0
     assert site.beside.longest["sign-in"] < LIMIT_S + 2 * site.beside.longest["health"] + 1
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from queries.kql.probes import examples
+from tests.measured import Measured
 from tests.queries.attack import Attack
 from tests.web.attacked_site import Site, attacked_site, judged
 
@@ -72,7 +73,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("made", [growing, any_word])
-def test_random_queries_keep_their_limits(site: Site, capsys: pytest.CaptureFixture[str], made: object) -> None:
+def test_random_queries_keep_their_limits(site: Site, measured: Measured, made: object) -> None:
     assert callable(made)
     chance = random.Random(f"{SEED} {made.__name__}")
     attacks = [Attack(made.__name__, f"{SEED}.{n}", made(chance)) for n in range(TIMES)]
@@ -80,5 +81,4 @@ def test_random_queries_keep_their_limits(site: Site, capsys: pytest.CaptureFixt
     try:
         judged(site, attacks, reported.append)
     finally:
-        with capsys.disabled():
-            print(f"\n{made.__name__}, seed {SEED}: {reported[-1] if reported else 'nothing was sent'}")
+        measured(f"{made.__name__}, seed {SEED}: {reported[-1] if reported else 'nothing was sent'}")

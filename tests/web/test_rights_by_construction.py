@@ -21,6 +21,7 @@ from faultline.config import validate
 from faultline.service import Service, build_app
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
+from tests.measured import Measured
 from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.access.people import Role, Roles
@@ -192,7 +193,7 @@ def quoted(text: str) -> str:
     "everything", [False, pytest.param(True, marks=pytest.mark.long)], ids=["asked for", "everything"]
 )
 def test_no_answer_to_one_user_holds_a_secret_of_another(
-    app: FastAPI, client: TestClient, plant: Planted, capsys: pytest.CaptureFixture[str], everything: bool
+    app: FastAPI, client: TestClient, plant: Planted, measured: Measured, everything: bool
 ) -> None:
     leaked: Counter[str] = Counter()
     seen: dict[str, set[str]] = {user: set() for user in (*USERS, "reader")}
@@ -217,11 +218,10 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
                         if role is Role.OWN and owner != user:
                             leaked[f"{user} saw {owner}'s {place} in {method} {template}"] += 1
     planted_of = Counter(owner for owner, _ in plant.secrets.values())
-    with capsys.disabled():
-        print(
-            f"\n{len(set(asked(app)))} routes, {asked_for} requests, {looked} fields looked at; secrets planted {dict(planted_of)}, "
-            f"of their own seen { ({user: len(seen[user]) for user in USERS}) }, of others {sum(leaked.values())}"
-        )
+    measured(
+        f"{len(set(asked(app)))} routes, {asked_for} requests, {looked} fields looked at; secrets planted {dict(planted_of)}, "
+        f"of their own seen { ({user: len(seen[user]) for user in USERS}) }, of others {sum(leaked.values())}"
+    )
     assert not leaked, "\n".join(sorted(leaked))
     assert not broken
     # The requests do find secrets where they are allowed: the user's own of each kind, and all for a role that reads

@@ -26,6 +26,7 @@ from made_host import Host, rows
 from test_agent_strangers import ALICE, MALLORY, SPOOL, TASKS, env, handles, owned
 
 from collector.agent.hook_folder import MOST_ASIDE, HookFolder, Odd
+from tests.measured import Measured
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: processes of several users")
 #: Job numbers that the attackers name; the secret files name 666.
@@ -135,7 +136,7 @@ def hung(_signal: int, _frame: object) -> None:
 )
 @needs_root
 def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
-    host: Host, tmp_path: Path, seconds: float, capsys: pytest.CaptureFixture[str]
+    host: Host, tmp_path: Path, seconds: float, measured: Measured
 ) -> None:
     root, tasks = (host.root / name.lstrip("/") for name in (SPOOL, TASKS))
     for folder, mode in ((root, 0o700), (tasks, 0o1733)):
@@ -187,9 +188,8 @@ def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
         signal.signal(signal.SIGALRM, kept)
     words = [json.loads(row["raw"]) for row in found if row.get("document") == "task_hook"]
     prologs = [row["raw"] for row in found if row.get("document") == "hook_spool"]
-    with capsys.disabled():
-        print(f"\nracing for {seconds} s: {looks} looks, the longest {longest:.2f} s, {len(words):,} words taken, of others "
-              f"{given} of {given}, looks without an answer: {denied or 0}")  # fmt: skip
+    measured(f"racing for {seconds} s: {looks} looks, the longest {longest:.2f} s, {len(words):,} words taken, of others "
+          f"{given} of {given}, looks without an answer: {denied or 0}")  # fmt: skip
     assert everything(secret) == outside, "nothing outside is moved, changed or removed"
     reported = "".join(row.get("raw", "") for row in found) + "".join(row.get("lines", "") for row in found)
     assert not any(

@@ -10,6 +10,7 @@ from redaction_corpus import HARMLESS, SECRETS, forms
 
 from collector.agent import artifacts
 from collector.agent.redaction import MARK, redact
+from tests.measured import Measured
 
 
 def leaked(text: str, secrets: list[str]) -> bool:
@@ -23,12 +24,11 @@ def test_the_corpus_is_as_large_as_it_is_stated_to_be() -> None:
     assert len(set(HARMLESS)) >= 200
 
 
-def test_every_form_of_every_kind_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_form_of_every_kind_is_caught(measured: Measured) -> None:
     missed = {kind: [text for text, secrets in forms(kind) if leaked(text, secrets)] for kind in SECRETS}
     total = sum(len(forms(kind)) for kind in SECRETS)
     caught = total - sum(map(len, missed.values()))
-    with capsys.disabled():
-        print(f"\nredaction: {len(SECRETS)} kinds, {caught} of {total} forms caught (recall {caught / total:.3f})")
+    measured(f"redaction: {len(SECRETS)} kinds, {caught} of {total} forms caught (recall {caught / total:.3f})")
     assert {kind: texts for kind, texts in missed.items() if texts} == {}
 
 
@@ -46,10 +46,9 @@ def test_every_form_is_caught_within_a_line_of_output() -> None:
     assert missed == []
 
 
-def test_what_an_investigator_needs_stays(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_investigator_needs_stays(measured: Measured) -> None:
     changed = [line for line in HARMLESS if redact(line.encode()) != (line.encode(), 0)]
-    with capsys.disabled():
-        print(f"\nredaction: {len(changed)} of {len(HARMLESS)} harmless lines changed")
+    measured(f"redaction: {len(changed)} of {len(HARMLESS)} harmless lines changed")
     assert len(changed) < len(HARMLESS) / 100, changed
 
 
@@ -104,7 +103,7 @@ def test_a_key_that_ends_in_the_gap_leaves_the_gap_and_the_tail(
     assert found.content.endswith(b"last words of the job\n")
 
 
-def test_the_corpus_that_was_written_before_the_filter_was_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_corpus_that_was_written_before_the_filter_was_read(measured: Measured) -> None:
     """The independent corpus.
 
     In its first run, 120 of its 130 forms were caught and 2 of its 152 harmless lines were changed.
@@ -112,10 +111,7 @@ def test_the_corpus_that_was_written_before_the_filter_was_read(capsys: pytest.C
     missed = [kind for kind, text, secrets in redaction_twin.SECRETS if leaked(text, secrets)]
     changed = [line for line in redaction_twin.HARMLESS if redact(line.encode()) != (line.encode(), 0)]
     total, harmless = len(redaction_twin.SECRETS), len(set(redaction_twin.HARMLESS))
-    with capsys.disabled():
-        print(
-            f"\nredaction, twin: {total - len(missed)} of {total} caught, {len(changed)} of {harmless} harmless changed"
-        )
+    measured(f"redaction, twin: {total - len(missed)} of {total} caught, {len(changed)} of {harmless} harmless changed")
     assert (missed, changed) == ([], [])
     assert (total, harmless) >= (40, 120)
 
