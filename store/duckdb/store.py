@@ -90,6 +90,8 @@ class DuckStore(OpenStore):
         self._answers: tuple[int, dict[ClauseElement, list[dict[str, Any]]]] = (0, {})
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
+        #: The tables in memory may be wrong (``_doubt``).
+        self._in_doubt = False
         target = ":memory:"
         if folder is not None:
             if not read_only:
@@ -140,6 +142,9 @@ class DuckStore(OpenStore):
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
         if locked:  # another part of this process opened it before, and queried it (queries.kql.run.harden)
             return
+        if folder is not None and not read_only:
+            # Tables that are wrong in memory must not be written when it is closed; ``close`` writes the others.
+            self._connection.execute("PRAGMA disable_checkpoint_on_shutdown")
         if folder is not None:
             # Queries restrict the database to these files.
             self._connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
@@ -197,16 +202,31 @@ class DuckStore(OpenStore):
         Raises ``StoreError`` (or ``StoreHeld``) if it cannot be opened yet.
         """
         with self._write_lock:
+            if self._in_doubt:
+                self._reopen()
             try:
                 self._connection.execute("SELECT 1")
             except duckdb.Error as error:
                 if self.folder is None:
                     raise translated(error) from error
-                with suppress(duckdb.Error):
-                    self._connection.close()
-                self._open(str(self.folder / DATABASE))
-                if self._log is None:  # it lost commits
-                    self.begin_instance()
+                self._reopen()
+
+    def _reopen(self) -> None:
+        assert self.folder is not None
+        with suppress(duckdb.Error):
+            self._connection.close()
+        self._open(str(self.folder / DATABASE))
+        self._in_doubt = False
+        if self._log is None:  # it lost commits
+            self.begin_instance()
+
+    def _doubt(self, error: BaseException, committing: bool = False) -> None:
+        """Notes that the tables in memory may be wrong. If the engine finds no memory while it appends rows, its rollback
+        can leave them in some of the columns: all rows appended later then have texts of other rows. What is on disk is
+        right, so the store is opened anew before anything else is written."""
+        no_memory = isinstance(error, (duckdb.OutOfMemoryException, MemoryError)) or "allocat" in str(error)
+        if self.folder is not None and (no_memory or (committing and isinstance(error, duckdb.Error))):
+            self._in_doubt = True
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -313,6 +333,8 @@ class DuckStore(OpenStore):
         """A transaction: all or nothing; one writer at a time. Yields the engine's own connection: for code of the
         store only."""
         with self._write_lock:
+            if self._in_doubt:
+                self._reopen()
             connection = self._connection
             with store_errors():
                 connection.execute("BEGIN")
@@ -321,6 +343,7 @@ class DuckStore(OpenStore):
                 yield connection
                 self._count_on(connection)
             except BaseException as error:
+                self._doubt(error)
                 self._take_back()
                 with suppress(duckdb.Error):  # a database that gave up refuses even this
                     connection.execute("ROLLBACK")
@@ -352,7 +375,8 @@ class DuckStore(OpenStore):
         try:
             try:
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
+                self._doubt(error, committing=True)
                 self._take_back()
                 raise
             self._count += 1
@@ -490,7 +514,9 @@ class DuckStore(OpenStore):
 
     def checkpoint(self) -> None:
         """Writes the log into the database file."""
-        with store_errors():
+        with self._write_lock, store_errors():
+            if self._in_doubt:
+                self._reopen()
             self.cursor().execute("CHECKPOINT")
 
     def health(self, *, thorough: bool = False) -> Health:
@@ -508,6 +534,9 @@ class DuckStore(OpenStore):
 
     def close(self) -> None:
         with self._write_lock:
+            if self.folder is not None and not self.read_only and not self._in_doubt:
+                with suppress(duckdb.Error):  # the log stays, and is read when the store is opened
+                    self._connection.execute("CHECKPOINT")
             self._connection.close()
             if self._marking is not None:
                 self._marking.close()
