@@ -23,9 +23,8 @@ _FEW = 500
 
 def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
     """``events`` with claims in place of events that the writers of their lines may not report."""
-    if (
-        not events.entries or origin.source in JOB_SOURCES
-    ):  # a job's output was searched for the permitted patterns only
+    # A job's output was searched for the permitted patterns only.
+    if not events.entries or origin.source in JOB_SOURCES:
         return events
     rows = frame[np.array(events.with_event, np.uint32), [*_WRITER, "pid", "step_tag"]]
     which, firsts = _combinations(events, rows)

@@ -71,6 +71,19 @@ def rows(store: DuckStore, query: str) -> list[list[Any]]:
         connection.close()
 
 
+def set_down(store: DuckStore) -> tuple[list[list[Any]], list[list[Any]]]:
+    """The hosts whose lines say that a node is DOWN, and the nodes that have states."""
+    events = rows(store, "Events | where Event == 'slurm.node_down' | project Host | order by Host asc")
+    return events, rows(store, "NodeStates | distinct Host")
+
+
+def shown_of_slurmctld(store: DuckStore) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Host, event and claim of slurmctld's lines, as KQL and as the pages show them."""
+    query = "Logs | where Source == 'slurmctld' | project Host, Event, tostring(Fields.claims) | order by Host asc"
+    lines = Reader(store).lines(Range(None, None), source="slurmctld")[0]
+    return rows(store, query), sorted([line["host"], line["event"], line.get("claims") or ""] for line in lines)
+
+
 def test_a_node_that_speaks_as_slurmctld_moves_no_zone(tmp_path: Path) -> None:
     """Five forged allocations, two hours before those in accounting, put a whole file of accounting two hours off."""
     with open_store(None) as store:
@@ -112,22 +125,13 @@ def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known
         for part in (true, lies) if known == "before" else (lies, true):
             ingest(store, tmp_path, part)
             conclude()
-        down = rows(store, "Events | where Event == 'slurm.node_down' | project Host, Message | order by Host asc")
-        states = rows(store, "NodeStates | distinct Host")
+        down, states = set_down(store)
         lines = rows(store, "Logs | where Source == 'slurmctld' and Host == 'gx01' | count")
-        shown = rows(
-            store,
-            "Logs | where Source == 'slurmctld' | project Host, Event, tostring(Fields.claims) | order by Host asc",
-        )
-        whole = Reader(store).lines(Range(None, None), source="slurmctld")[0]
+        shown, read_back = shown_of_slurmctld(store)
         read = rows(store, "Logs | where Event == 'slurm.node_down' | project Host")
-    assert shown == [["controller", "slurm.node_down", ""], ["gx01", "other", "slurm.node_down"]]
+    assert shown == read_back == [["controller", "slurm.node_down", ""], ["gx01", "other", "slurm.node_down"]]
     assert read == [["controller"]], "whoever asks for the event does not find the claim"
-    assert sorted((line["host"], line["event"], line.get("claims")) for line in whole) == [
-        ("controller", "slurm.node_down", None), ("gx01", "other", "slurm.node_down")
-    ]  # fmt: skip
-    assert [host for host, _ in down] == ["controller"], down
-    assert states == [["gx04"]]
+    assert (down, states) == ([["controller"]], [["gx04"]])
     assert lines == [[1]]
 
 
@@ -154,18 +158,10 @@ def test_a_slurmctld_file_of_a_compute_node_is_a_claim(tmp_path: Path, order: tu
                 ticker.tick()
         if not live:
             correlate(store)
-        down = rows(store, "Events | where Event == 'slurm.node_down' | project Host")
-        states = rows(store, "NodeStates | distinct Host")
-        shown = rows(
-            store,
-            "Logs | where Source == 'slurmctld' | project Host, Event, tostring(Fields.claims) | order by Host asc",
-        )
-        whole = Reader(store).lines(Range(None, None), source="slurmctld")[0]
+        down, states = set_down(store)
+        shown, read_back = shown_of_slurmctld(store)
     assert (down, states) == ([["ctl"]], [["gx04"]])
-    assert shown == [["ctl", "slurm.node_down", ""], ["gx01", "other", "slurm.node_down"]]
-    assert sorted((line["host"], line["event"], line.get("claims")) for line in whole) == [
-        ("ctl", "slurm.node_down", None), ("gx01", "other", "slurm.node_down")
-    ]  # fmt: skip
+    assert shown == read_back == [["ctl", "slurm.node_down", ""], ["gx01", "other", "slurm.node_down"]]
 
 
 CONTROLLERS_ON_NODES = {
