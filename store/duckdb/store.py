@@ -42,7 +42,7 @@ from store.duckdb.following import Follower
 from store.duckdb.logs_view import show_claims
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.querying import store_errors, translated
-from store.duckdb.schema import VERSION, VERSION_FACT, newer_than_known, statements
+from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, newer_than_known, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
 from store.files import SERVICE_FILE, remove_left, service_address
@@ -93,6 +93,7 @@ class DuckStore(OpenStore):
         #: The tables in memory may be wrong (``_doubt``).
         self._in_doubt = False
         target = ":memory:"
+        is_new = folder is None or not (folder / DATABASE).exists()
         if folder is not None:
             if not read_only:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -108,6 +109,8 @@ class DuckStore(OpenStore):
             remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
         if not read_only:
             self.migrate()
+            if folder is not None and not is_new:
+                held_stamps.hold(self)
 
     def _open(self, target: str) -> None:
         folder, read_only = self.folder, self.read_only
@@ -131,14 +134,15 @@ class DuckStore(OpenStore):
         self._answers = (0, {})  # numbers of lost commits are reused
         if self._takes_in:
             self._let_log_grow()
-        if folder is not None and (newer := newer_than_known(self._connection)) is not None:
+        facts = facts_of(self._connection) if folder is not None else {}
+        if folder is not None and (newer := newer_than_known(facts)) is not None:
             self._connection.close()
             raise StoreError(
                 f"{folder}: a store of schema {newer}, and this version knows {VERSION}: a newer Faultline wrote it; install that "
                 "one, or use another --data folder. Nothing was changed"
             )
         if folder is not None:  # one in memory begins with its first transaction
-            self._go_on(aside)
+            self._go_on(facts, aside)
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
         if locked:  # another part of this process opened it before, and queried it (queries.kql.run.harden)
             return
@@ -158,11 +162,8 @@ class DuckStore(OpenStore):
                 f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
             ) from error
 
-    def _go_on(self, aside: Path | None) -> None:
+    def _go_on(self, facts: dict[str, str], aside: Path | None) -> None:
         """Continues counting transactions from the store's number; reports a loss if the store had more."""
-        known = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'model' AND table_name = 'facts'"
-        made = self._connection.execute(known).fetchone() != (0,)
-        facts = dict(self._connection.execute("SELECT name, value FROM model.facts").fetchall()) if made else {}
         self._count = batches.number_of(facts)
         if self.read_only:  # the reader reads the log
             self._facts = facts
@@ -475,17 +476,15 @@ class DuckStore(OpenStore):
     # -- looking after it ----------------------------------------------------------------------------------------
 
     def migrate(self) -> None:
-        """Creates the tables and views of this version; ``_open`` has refused a store of a newer one."""
-        with store_errors():
-            for statement in statements():
-                self._connection.execute(statement)
-        archive.sweep(self)
+        """Creates the tables and views of this version; ``_open`` has refused a store of a newer one. In one transaction:
+        a process that is killed meanwhile leaves all of it or nothing, and a commit each would cost more than they do."""
         with self.transaction() as connection:
+            for statement in statements():
+                connection.execute(statement)
             archive.make_views(self, connection)
-        if self.fact(VERSION_FACT) is None:
-            self.set_fact(VERSION_FACT, str(VERSION))
-        if self.folder is not None:
-            held_stamps.hold(self)
+            if VERSION_FACT not in facts_of(connection):
+                connection.execute("INSERT INTO model.facts VALUES (?, ?)", [VERSION_FACT, str(VERSION)])
+        archive.sweep(self)
 
     def lease(self) -> AbstractContextManager[None]:
         """Excludes other writers meanwhile; DuckDB's lock on the file excludes other processes for as long as it is

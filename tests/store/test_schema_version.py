@@ -1,15 +1,21 @@
-"""A store that a newer version wrote is refused by every way to open it, and stays unchanged."""
+"""A store that a newer version wrote is refused by every way to open it, and stays unchanged; one that was not made
+completely is made when it is opened."""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from store import open_store
-from store.duckdb.schema import VERSION
+from store.duckdb import archive
+from store.duckdb import store as whole_store
+from store.duckdb.open_store import OpenStore
+from store.duckdb.schema import VERSION, statements
 from store.duckdb.store import DATABASE, StoreError
 
 
@@ -40,3 +46,36 @@ def test_a_store_of_before_versions_is_given_one(tmp_path: Path) -> None:
         connection.execute("DELETE FROM model.facts WHERE name = 'schema_version'")
     with open_store(tmp_path) as store:
         assert store.fact("schema_version") == str(VERSION)
+
+
+def test_a_process_killed_while_it_makes_a_store_leaves_one_that_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the folder is what a kill at that moment leaves on disk."""
+    made, left, whole = tmp_path / "made", [], statements()
+
+    def killed(moment: str) -> None:
+        left.append(shutil.copytree(made, tmp_path / moment))
+
+    def in_steps() -> Iterator[str]:
+        for number, statement in enumerate(whole):
+            if number in (0, len(whole) // 2):
+                killed(f"before statement {number}")
+            yield statement
+
+    def with_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
+        make_views(store, connection)
+        killed("before the commit")
+
+    make_views = archive.make_views
+    with monkeypatch.context() as patched:
+        patched.setattr(whole_store, "statements", in_steps)
+        patched.setattr(archive, "make_views", with_views)
+        with open_store(made):
+            killed("after the commit")
+    assert len(left) == 4
+    for folder in left:
+        with open_store(folder) as store:
+            assert store.fact("schema_version") == str(VERSION), folder.name
+            assert store.rows('SELECT * FROM kql."Logs"') == store.rows("SELECT * FROM raw.batches") == []
+            assert store.lost == [], folder.name
