@@ -67,6 +67,25 @@ def test_a_wrong_window_says_what_is_wrong(text: str, says: str) -> None:
         window(text, KNOWN)
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("", 1),
+        ("0s, 60s]", 1),
+        ("[0s 60s]", 5),
+        ("[0s, 60s", 9),
+        ("[0s, 60parsecs]", 6),
+        ("[0s, 1 + ]", 10),
+        ("[0s, max(1s)]", 12),
+        ("[0s, (1s + 2s]", 14),
+        ("[0s, 60s] 1", 11),
+    ],
+)
+def test_the_column_is_where_reading_stopped(text: str, column: int) -> None:
+    with pytest.raises(ExpressionError, match=f"column {column};"):
+        window(text, KNOWN)
+
+
 def test_names_are_the_settings_and_neither_units_nor_functions() -> None:
     text = "[2*SlurmdTimeout/3 - 5s, max(KillWait, 4min) + 4.096us * 2^IbTimeout]"
     assert windows.names(text) == {"SlurmdTimeout", "KillWait", "IbTimeout"}
