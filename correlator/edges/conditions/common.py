@@ -569,7 +569,8 @@ def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, V
     return values
 
 
-def example_values() -> dict[str, Value]:
+@cache
+def example_values() -> Mapping[str, Value]:
     """Default values, for checking that a window can be computed."""
     values = {name: Value.of(default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
     return derived_values(values, None)
