@@ -9,6 +9,7 @@ another run, not a contradiction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import combinations
 from typing import Any
 
 #: Sources that are trusted about a run's user. ``log``: lines name no user. ``task_hook``: users may write it about any
@@ -35,12 +36,19 @@ def _is_cut(short: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     return short.get("source") == "squeue" and len(name) >= _CUT - 1 and str(whole["user"]).startswith(name)
 
 
+def names_user(row: Mapping[str, Any]) -> bool:
+    """Does a row name a user at all? One that does not differs from no other."""
+    return bool(row.get("user")) or row.get("uid") is not None
+
+
 def dispute(rows: Iterable[Mapping[str, Any]]) -> str:
     """The users named for one run, with their sources, if trusted sources contradict each other; empty if not."""
-    named = [row for row in rows if row.get("source") in TRUSTED and (row.get("user") or row.get("uid") is not None)]
-    if not any(differ(named[0], row) for row in named[1:]) and not any(
-        differ(one, other) for place, one in enumerate(named) for other in named[place + 1 :]
-    ):
+    # Rows with the same three values are one claim: hooks and dumps repeat it often.
+    named = {
+        (row.get("source"), row.get("user"), row.get("uid", "?")): row
+        for row in rows
+        if row.get("source") in TRUSTED and names_user(row)
+    }
+    if not any(differ(one, other) for one, other in combinations(named.values(), 2)):
         return ""
-    claims = sorted({f"{row.get('source')}: {row.get('user') or 'uid'} ({row.get('uid', '?')})" for row in named})
-    return "; ".join(claims)
+    return "; ".join(sorted({f"{source}: {user or 'uid'} ({uid})" for source, user, uid in named}))

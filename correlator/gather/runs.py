@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime
-from correlator.gather.ownership import differ, dispute
+from correlator.gather.ownership import differ, dispute, names_user
 from correlator.gather.run_endings import (
     END_STATES,
     LOGGED_START_S,
@@ -221,7 +221,7 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
         finish = max(ends or [moment])
         before, after = (begin - moment).total_seconds(), (moment - finish).total_seconds()
         distance = max(before, after, 0.0)
-        if after > 60 and any(differ(row, other) for other in group):
+        if after > 60 and names_user(row) and any(differ(row, other) for other in group):
             continue  # another user's, after the end of this run: the job id was used again
         # Epilogs run after the end, those of failed nodes minutes after; a prolog runs just before the start.
         if before <= 30 and after <= 1800 and (best is None or distance < best[0]):
