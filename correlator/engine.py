@@ -54,7 +54,7 @@ from store.questions import changes, job_output, job_rows
 from store.questions import inventory as inventory_rows
 from store.questions import telemetry as samples
 from store.questions.source import ALL, Source
-from store.tables import EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
+from store.tables import EVENTS, FACTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 if TYPE_CHECKING:
     from store.door import Asks, Door
@@ -267,12 +267,18 @@ def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, date
         MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
     }  # fmt: skip
+    facts = {
+        lemons.FACT: lemons.written((c.cluster, c.lemons) for c in found),
+        false_claims.FACT: disowned_fact(found),
+    }
+    # They rarely change, and replacing them costs as much as a table.
+    changed = {name: value for name, value in facts.items() if store.fact(name) != value}
     with store.write() as writer:
         for table, rows in tables.items():
             writer.change(changes.all_rows(table))
             writer.insert(table, rows)
-    store.set_fact(lemons.FACT, lemons.written((c.cluster, c.lemons) for c in found))
-    store.set_fact(false_claims.FACT, disowned_fact(found))
+        if changed:
+            writer.replace(FACTS, ("name",), pl.DataFrame({"name": list(changed), "value": list(changed.values())}))
 
 
 def disowned_fact(found: Iterable[Conclusions]) -> str:

@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from correlator.gather import kernel_lines
+from correlator.gather import kernel_lines, unstamped_lines
 from correlator.model.json_text import from_json, sorted_json
-from correlator.model.moments import _EPOCH, _MICROSECOND, UNSTAMPED_S, all_seconds
+from correlator.model.moments import _EPOCH, _MICROSECOND, all_seconds
 from correlator.model.nouns import Event
 from correlator.model.subjects import layers
-from parsers.record import TABLES
 from store.questions import event_lines
 from store.questions.authority import RELAYED, Speakers
 from store.questions.source import ALL, Source
-from store.questions.times import AS_WRITTEN
 
 if TYPE_CHECKING:
     from correlator.clocks.clocks import AccountingTime
@@ -77,36 +75,15 @@ def with_unstamped(
 ) -> tuple[list[Event], Lines]:
     """All events of one cluster, in a total order that does not depend on the order of arrival, and those of one line.
 
-    ``part`` holds the lines that have a time; the remaining arguments are those of ``unstamped``.
+    ``part`` holds the lines that have a time; the remaining arguments are those of ``unstamped_lines.placed``.
     """
-    rows = unstamped(store, cluster, speakers, known=known)
+    rows = unstamped_lines.placed(store, cluster, speakers, known=known)
     return joined([part, prepared(rows)] if rows.height else [part])
 
 
 def stamped(store: Asks, cluster: str | None, source: Source = ALL) -> pl.DataFrame:
     """The event lines of a cluster that have a time."""
     return store.ask_frame(event_lines.stamped(cluster, source))
-
-
-def unstamped(
-    store: Asks,
-    cluster: str | None,
-    speakers: Speakers,
-    jobs: Iterable[int] | None = None,
-    known: AccountingTime | None = None,
-) -> pl.DataFrame:
-    """The event lines without a time, with the time at which they were probably written; those of ``jobs``, or all.
-
-    ``speakers``: which of slurmctld's lines count for the ends of jobs. ``known``: the zones of accounting.
-    """
-    wanted = set(map(itemgetter("job_id"), store.ask(event_lines.jobs_of_unstamped(cluster))))
-    listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
-    if not listed:  # inferring times from all lines costs more than everything else
-        return pl.DataFrame(schema={name: TABLES["logs"][name] for name in event_lines.COLUMNS})
-    rows = store.ask_frame(event_lines.unstamped(cluster, listed, speakers, known.times if known else AS_WRITTEN))
-    return rows.filter(pl.col("time").is_not_null()).with_columns(
-        time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64)
-    )
 
 
 def order(event: Event) -> tuple[float, str, str, str, str]:

@@ -30,6 +30,8 @@ _REASON_METRICS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVE
 
 
 def throttled(store: Asks, cluster: str | None, source: Source = ALL) -> list[Throttled]:
+    if not store.ask(samples.any_sample(cluster, source, _REASON_METRICS)):
+        return []
     rows = store.ask(samples.throttled(cluster, _REASON_METRICS, THERMAL_BITS, source))
     return [
         Throttled(r["host"], r["gpu"] or "", r["first"], r["last"], r["before"], r["after"], r["samples"]) for r in rows
@@ -41,6 +43,8 @@ _XID_METRICS = ("DCGM_FI_DEV_XID_ERRORS", "nvidia_smi_xid_errors", "nvml_xid_err
 
 
 def xids_seen(store: Asks, cluster: str | None, source: Source = ALL) -> list[XidSeen]:
+    if not store.ask(samples.any_sample(cluster, source, _XID_METRICS)):
+        return []
     rows = store.ask(samples.xids_seen(cluster, _XID_METRICS, source))
     return [XidSeen(r["host"], r["gpu"] or "", r["code"], r["before"], r["t"]) for r in rows]
 
@@ -65,8 +69,8 @@ def progress(
 ) -> dict[tuple[int, int], list[tuple[float, float]]]:
     """(job, restart count) -> [(epoch seconds, seconds per step)] from stamped lines of the run's output."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    if not store.ask(job_output.any_output(cluster, source)):
-        return found  # extracting numbers costs ten times as much as this check
+    if not store.ask(job_output.any_pace(cluster, STEP_TIME, _STEP_WORD, source)):
+        return found
     rows = store.ask(job_output.progress(cluster, STEP_TIME, _STEP_WORD, source))
     for row in rows:
         found.setdefault((row["job_id"], row["restarts"]), []).append((row["t"], row["seconds"]))

@@ -35,7 +35,7 @@ from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
-from correlator.gather import telemetry
+from correlator.gather import telemetry, unstamped_lines
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
@@ -314,7 +314,7 @@ class Window:
             self.cut = self.since
             lines = event_rows.stamped(self.store, cluster, since(self.cut - self.skew))
             speakers = speakers_of(before.believed)
-            untimed = event_rows.unstamped(self.store, cluster, speakers, unstamped, self.accounting_time or None)
+            untimed = unstamped_lines.placed(self.store, cluster, speakers, unstamped, self.accounting_time or None)
             lines = pl.concat([lines, untimed])
             events, self.lines = event_rows.read(lines)
             return [], events

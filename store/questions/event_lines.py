@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
 from store.functions import among, const, one_of, same
 from store.questions.authority import Speakers
@@ -52,53 +52,56 @@ def jobs_of_unstamped(cluster: str | None) -> Select[Any]:
     return select(LINES.c.job_id).distinct().where(_without_time(cluster))
 
 
-def unstamped(
-    cluster: str | None, jobs: Collection[int], speakers: Speakers, times: WrittenTimes = AS_WRITTEN
-) -> Select[Any]:
-    """The event lines without a time of some jobs (``COLUMNS``), each with the time at which it was written, as far as
-    known.
-
-    A program wrote such a line between the stamped lines before and after it. In a file without timestamps it was near
-    the end of the run, which is when programs write errors: the end from accounting, else from slurmctld, else the last
-    line that names the job. ``speakers``: which of slurmctld's lines give ends; ``times``: how recorded ends map to
-    true time."""
-    wanted = (
-        select(*(LINES.c[name] for name in COLUMNS))
-        .where(_without_time(cluster), among(LINES.c.job_id, jobs))
-        .cte("wanted")
-    )
-    ends = _ends(cluster, times)
-    logged = _logged_ends(cluster, speakers, times, wanted, ends)
-    placed = _between_stamps(wanted)
-    last = select(func.max(LINES.c.time)).where(
-        LINES.c.job_id == placed.c.job_id, among(LINES.c.job_id, jobs), same(LINES.c.cluster, cluster)
-    )
-    moment = func.coalesce(
-        placed.c.behind, _end_of(placed, ends), _end_of(placed, logged), placed.c.before, last.scalar_subquery()
-    )
-    return select(*(moment.label("time") if name == "time" else placed.c[name] for name in COLUMNS))
+def unstamped(cluster: str | None, jobs: Collection[int]) -> Select[Any]:
+    """The event lines without a time of some jobs: ``COLUMNS`` except the time."""
+    wanted = (LINES.c[name] for name in COLUMNS if name != "time")
+    return select(*wanted).where(_without_time(cluster), among(LINES.c.job_id, jobs))
 
 
-def _ends(cluster: str | None, times: WrittenTimes) -> CTE:
-    """When runs ended according to accounting: ``job_id``, ``restarts``, ``ended``."""
+def stamps_around(files: Collection[str]) -> Select[Any]:
+    """For the event lines without a time in some files: ``file``, ``line``, the latest of the times ``before`` it and
+    the earliest of those ``behind`` it in its file; null if there is none."""
+    lines = LINES.c
+    is_event = and_(lines.event.is_not(None), lines.event != const("other"))
+    near = (
+        select(
+            lines.file, lines.line, lines.time,
+            func.max(lines.time).over(partition_by=lines.file, order_by=lines.line, range_=(None, -1)).label("before"),
+            func.min(lines.time).over(partition_by=lines.file, order_by=lines.line, range_=(1, None)).label("behind"),
+        )
+        .where(among(lines.file, files), lines.line.is_not(None), or_(lines.time.is_not(None), is_event))
+        .subquery("near")
+    )  # fmt: skip
+    found = near.c
+    return select(found.file, found.line, found.before, found.behind).distinct().where(found.time.is_(None))
+
+
+def runs_of_files(files: Collection[str]) -> Select[Any]:
+    """``restarts`` of the run that some output files belong to, by ``file``."""
+    return select(ARTIFACTS.c.file, ARTIFACTS.c.restarts).distinct().where(among(ARTIFACTS.c.file, files))
+
+
+def ends(cluster: str | None, jobs: Collection[int], times: WrittenTimes = AS_WRITTEN) -> Select[Any]:
+    """When runs of some jobs ended according to accounting: ``job_id``, ``restarts``, ``ended``. ``times``: how recorded
+    times map to true time."""
     restarts = func.coalesce(JOBS.c.restarts, const(0))
     return (
         select(JOBS.c.job_id, restarts.label("restarts"), func.max(times.of_job(JOBS, "end")).label("ended"))
-        .where(JOBS.c.end.is_not(None), same(JOBS.c.cluster, cluster))
+        .where(JOBS.c.end.is_not(None), same(JOBS.c.cluster, cluster), among(JOBS.c.job_id, jobs))
         .group_by(JOBS.c.job_id, restarts)
-        .cte("ends")
     )
 
 
-def _logged_ends(cluster: str | None, speakers: Speakers, times: WrittenTimes, wanted: CTE, ends: CTE) -> CTE:
-    """The same from slurmctld's log, for jobs without an end in accounting."""
-    unknown = select(wanted.c.job_id).where(wanted.c.job_id.not_in(select(ends.c.job_id)))
+def logged_ends(
+    cluster: str | None, jobs: Collection[int], speakers: Speakers, times: WrittenTimes = AS_WRITTEN
+) -> Select[Any]:
+    """The same from slurmctld's log. ``speakers``: which of its lines count."""
     lines = (
         select(LINES.c.job_id, times.of_line(LINES).label("time"), LINES.c.event)
         .distinct()
         .where(
             LINES.c.source == const("slurmctld"), LINES.c.time.is_not(None), speakers.count(LINES), same(LINES.c.cluster, cluster),
-            LINES.c.job_id.in_(unknown), one_of(LINES.c.event, _OF_RUNS),
+            among(LINES.c.job_id, jobs), one_of(LINES.c.event, _OF_RUNS),
         )
         .subquery()
     )  # fmt: skip
@@ -111,32 +114,13 @@ def _logged_ends(cluster: str | None, speakers: Speakers, times: WrittenTimes, w
         select(numbered.c.job_id, restarts.label("restarts"), func.max(numbered.c.time).label("ended"))
         .where(numbered.c.event != const("slurm.job_start"))
         .group_by(numbered.c.job_id, restarts)
-        .cte("logged")
     )
 
 
-def _between_stamps(wanted: CTE) -> CTE:
-    """Lines with the timestamps ``before`` and ``behind`` them in their file, and the run that the file belongs to."""
-    stamped_lines = (
-        select(LINES.c.file, LINES.c.line, LINES.c.time)
-        .where(LINES.c.time.is_not(None), LINES.c.file.in_(select(wanted.c.file)))
-        .cte("stamped")
-    )
-    near = stamped_lines.c
-    before = select(func.max(near.time)).where(near.file == wanted.c.file, near.line < wanted.c.line)
-    behind = select(func.min(near.time)).where(near.file == wanted.c.file, near.line > wanted.c.line)
-    files = select(ARTIFACTS.c.file, ARTIFACTS.c.restarts).distinct().subquery("files")
+def last_lines(cluster: str | None, jobs: Collection[int]) -> Select[Any]:
+    """The time of the last line that names each of some jobs: ``job_id``, ``last``."""
     return (
-        select(
-            *(column for column in wanted.c if column.name != "time"), files.c.restarts,
-            before.scalar_subquery().label("before"), behind.scalar_subquery().label("behind"),
-        )
-        .select_from(wanted.outerjoin(files, files.c.file == wanted.c.file))
-        .cte("placed")
-    )  # fmt: skip
-
-
-def _end_of(placed: CTE, ends: CTE) -> ColumnElement[Any]:
-    """The end of the run that wrote a line; of the job's last run if the run is unknown."""
-    same_run = or_(placed.c.restarts.is_(None), ends.c.restarts == placed.c.restarts)
-    return select(func.max(ends.c.ended)).where(ends.c.job_id == placed.c.job_id, same_run).scalar_subquery()
+        select(LINES.c.job_id, func.max(LINES.c.time).label("last"))
+        .where(among(LINES.c.job_id, jobs), same(LINES.c.cluster, cluster))
+        .group_by(LINES.c.job_id)
+    )

@@ -23,20 +23,21 @@ from sqlalchemy import (
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.sql.functions import FunctionElement
 
-from store.functions import among, const, epoch, first_by, in_order, json_text, last_by, same
+from store.functions import among, const, epoch, first_by, in_order, json_text, last_by, one_of, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
 
 _FALSE: ColumnElement[bool] = literal_column("false")
 
 
-def any_sample(cluster: str | None, source: Source = ALL) -> Select[Any]:
-    """One row if the cluster has any sample."""
-    return source.asked(_any_sample, cluster)
+def any_sample(cluster: str | None, source: Source = ALL, names: Collection[str] = ()) -> Select[Any]:
+    """One row if the cluster has any sample; with ``names``, of these metrics."""
+    return source.asked(_any_sample, cluster, tuple(names))
 
 
-def _any_sample(rows: Rows) -> Select[Any]:
+def _any_sample(rows: Rows, names: Collection[str]) -> Select[Any]:
     metrics = rows.metrics
-    return select(const(1).label("found")).select_from(metrics).where(same(metrics.c.cluster, CLUSTER)).limit(1)
+    found = select(const(1).label("found")).select_from(metrics).where(same(metrics.c.cluster, CLUSTER)).limit(1)
+    return found.where(one_of(metrics.c.metric, names)) if names else found
 
 
 def jobs_of_gpus(cluster: str | None, source: Source = ALL) -> Select[Any]:
