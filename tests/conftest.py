@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from argon2 import PasswordHasher, Type
 from hypothesis import settings
 
@@ -27,6 +28,13 @@ settings.load_profile("fuzz" if FUZZ else "fixed")
 # hasher is tested in web/test_access_attempts.py, which reloads the module.
 passwords.HASHER = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
 
+# A traceback with all variables, as structlog writes it until a log is set up, takes five seconds of CPU.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 _OWN_FOLDER = pytest.StashKey[Path]()
 
