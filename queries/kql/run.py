@@ -24,6 +24,7 @@ from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
 from queries.kql.kept import Kept
+from queries.kql.parsed import parsed
 from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
 from queries.kql.wall.cutting import BoundSql, Cut
@@ -132,9 +133,6 @@ class _Probe:
 
 #: Compiled texts that depend only on themselves and their parameters: dashboards and rules repeat.
 _KEPT: Kept[list[Compiled]] = Kept()
-#: SQL parsed by the engine, independent of a connection: parsing it again takes a fifth of a small query's time. Longer
-#: statements (lists of blocks, datatables) hardly ever repeat.
-_READ: Kept[duckdb.Statement] = Kept()
 
 
 def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
@@ -143,14 +141,6 @@ def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
         return json.dumps([text, parameters or {}], sort_keys=True)
     except (TypeError, ValueError):
         return None
-
-
-def _read(con: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
-    read = _READ.get(statement)
-    if read is None:
-        (read,) = con.extract_statements(statement)
-        _READ.put(statement, read)
-    return read
 
 
 def run(
@@ -245,7 +235,7 @@ def _beside(
         try:
             give(con, statement)
             if limits.max_bytes is None:
-                table, cut_at = con.execute(_read(con, statement), values).to_arrow_table(), None
+                table, cut_at = con.execute(parsed(con, statement), values).to_arrow_table(), None
             else:
                 table, cut_at = _within(_reader(con, statement, values, limits), limits.max_bytes)
         except duckdb.Error:
@@ -271,8 +261,8 @@ def _reader(con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], l
     relation is planned twice, which takes up to half of a small query's time.
     """
     if limits.max_rows is not None and limits.max_rows <= FEW_ROWS:
-        return con.execute(_read(con, statement), values).to_arrow_reader(ROWS_AT_ONCE)
-    return con.sql(_read(con, statement), params=values).to_arrow_reader(ROWS_AT_ONCE)
+        return con.execute(parsed(con, statement), values).to_arrow_reader(ROWS_AT_ONCE)
+    return con.sql(parsed(con, statement), params=values).to_arrow_reader(ROWS_AT_ONCE)
 
 
 def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
@@ -291,6 +281,7 @@ def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
 #: opened.
 _CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "wal_autocheckpoint"]
 _HARDENING = Lock()
+_IS_LOCKED = "SELECT current_setting('lock_configuration')"
 #: For sorts and joins that do not fit into memory: a full disk could take in no more lines.
 TEMP_FILES = "8GB"
 
@@ -302,7 +293,7 @@ def harden(con: duckdb.DuckDBPyConnection) -> None:
     tables, but lose COPY, read_csv and Python variables as tables.
     """
     with _HARDENING:  # the first queries arrive concurrently
-        ((locked,),) = con.execute("SELECT current_setting('lock_configuration')").fetchall()
+        ((locked,),) = con.execute(parsed(con, _IS_LOCKED)).fetchall()
         if not locked:
             con.execute("SET max_temp_directory_size = ?", [TEMP_FILES])
             con.execute("SET enable_external_access = false")

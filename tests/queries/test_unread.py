@@ -21,6 +21,9 @@ def statement(query: str) -> str:
         ("Logs | sort by Time | take 3 | project Host", ["Time", "Host"], ["Message"]),
         ("Logs | join kind=leftouter (Events | where Severity == 'x') on Host | project Device", ["Severity"], ["File"]),
         ("Logs | where Message has 'x' | extend Long = strlen(Message) | summarize max(Long)", ["Message"], ["Unit"]),
+        ("Logs | top-nested 3 of Source by count(), top-nested 2 of Host by count()", ["Source", "Host"], ["Message", "Fields"]),
+        ("Logs | join kind=leftsemi (Events) on Host | project Unit", ["Host", "Unit"], ["Message", "Fields"]),
+        ("Logs | sample 3 | project Host", ["Host"], ["Message"]),
         # Each row of these depends on all columns, or a star selects them.
         ("Logs | distinct * | count", ["Host", "Fields", "Line"], []),
         ("Logs | project Host, Unit, File | distinct Host, Unit | project Host", ["Unit"], ["File"]),

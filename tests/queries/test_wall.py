@@ -61,6 +61,8 @@ def test_an_attack_ends(store: duckdb.DuckDBPyConnection, attack: Attack) -> Non
     "Logs | extend x = tolong(extract(@'step (\\d+)', 1, Message)) | summarize max(x) by bin(Time, 1h)",
     "Logs | summarize count() by tostring(Fields.a) | count",
     "Logs | project Host | join kind=inner (Logs | summarize count() by Host) on Host | count",
+    "Logs | summarize count() by format_datetime(Time, 'yyyy-MM-dd HH:mm')",
+    "Logs | summarize count() by strcat(Host, ' at ', Line, ': ', Host)",
 ])  # fmt: skip
 def test_what_dashboards_ask_runs_beside_the_store(kql: str) -> None:
     assert [one.cut for one in compile_script(kql, CATALOG)] == [None]
@@ -70,7 +72,7 @@ def test_what_dashboards_ask_runs_beside_the_store(kql: str) -> None:
     ("Logs | where Host == 'gpu3' | extend a = strrep(Message, 3) | summarize sum(strlen(a))", [[108462]]),
     ("Logs | where Line < 3 | extend p = parse_url(Message) | project Line, tostring(Fields.a) | sort by Line asc",
      [[0, "0"], [1, "1"], [2, "2"]]),
-    ("let t = Logs | where Line < 5 | extend a = strcat(Host, '-', Message, '-', Host); t | join kind=inner t on Line | count", [[5]]),
+    ("let t = Logs | where Line < 5 | extend a = strcat(Host, '-', Message, Host, Message); t | join kind=inner t on Line | count", [[5]]),
     ("Logs | where Line < 2 | extend l = range(1, 3, 1) | mv-expand l | summarize count() by Host | sort by Host asc",
      [["gpu0", 3], ["gpu1", 3]]),
     ("Logs | serialize | extend n = row_number(), s = strrep('x', 2) | where n == 7 | project Line, s", [[6, "xx"]]),
@@ -194,6 +196,24 @@ def test_the_forking_process_is_started_again_when_it_is_gone(store: duckdb.Duck
     assert _ask(store, "range x from 1 to 3 step 1 | count", timeout_s=120).rows == [[3]]
 
 
+def test_each_statement_behind_the_wall_draws_its_own_random_numbers(store: duckdb.DuckDBPyConnection) -> None:
+    """Forked processes share the state of the process that forked them."""
+    kql = "Logs | take 1 | extend s = strrep('x', 2) | project s, rand(), new_guid()"
+    first, second = (_ask(store, kql).rows[0] for _ in range(2))
+    assert first[0] == second[0] == "xx"
+    assert first[1] != second[1] and first[2] != second[2]
+
+
+def test_the_forking_process_runs_no_thread_of_the_engine(store: duckdb.DuckDBPyConnection) -> None:
+    """A lock that another thread holds at the fork is never released in the child."""
+    _ask(store, "Logs | take 1 | extend s = strrep('x', 2)")
+    assert remote_query.FORKER._process is not None
+    tasks = Path(f"/proc/{remote_query.FORKER._process.pid}/task")
+    names = [(task / "comm").read_text() for task in tasks.iterdir()]
+    main = (tasks / str(remote_query.FORKER._process.pid) / "comm").read_text()
+    assert names.count(main) == 1, "threads of the engine have the name of the process"
+
+
 def test_bounds_of_the_text_say_which_and_what_to_do() -> None:
     with pytest.raises(KqlError, match=r"reads its own steps more than \d+ times.*materialize"):
         compile_script(doubling_union(21), CATALOG)
@@ -213,6 +233,15 @@ def test_bounds_of_the_text_say_which_and_what_to_do() -> None:
     ("SELECT [1, 2]", [], False),
     ('SELECT 1 FROM kql."Logs" AS t WHERE "t"."$block" IN (SELECT unnest(CAST($1 AS INTEGER[])))', [[1, 2]], True),
     ("SELECT unnest(CAST($1 AS INTEGER[]))", [[1, 2]], False),
+    ('SELECT "t"."a" || CAST($1 AS VARCHAR) || "t"."b" || CAST($1 AS VARCHAR) || "t"."c"', ["-"], True),
+    ('SELECT "t"."a" || CAST($1 AS VARCHAR) || "t"."b" || CAST($1 AS VARCHAR) || "t"."c"', ["-" * 101], False),
+    ('SELECT "t"."a" || "t"."a" || "t"."a" || "t"."a"', [], False),
+    ('SELECT "t"."a"' + " || CAST($1 AS VARCHAR)" * 20, ["-"], True),
+    ('SELECT "t"."a"' + " || CAST($1 AS VARCHAR)" * 21, ["-"], False),
+    ("SELECT printf('%02d', month(\"t\".\"a\"))", [], True),
+    ("SELECT printf('%s', \"t\".\"a\")", [], False),
+    ("SELECT printf(CAST($1 AS VARCHAR), 1)", ["%099999999d"], False),
+    ("SELECT \"t\".\"printf('%02d'\", repeat('a', 10)", [], False),
 ])  # fmt: skip
 def test_what_is_not_known_to_be_cheap_is_dear(sql: str, parameters: list[Any], expected: bool) -> None:
     assert cheap(sql, parameters) is expected

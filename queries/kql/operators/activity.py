@@ -145,9 +145,8 @@ def rows_near(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     near = sql(f"coalesce(bool_or({{0}}) OVER (ORDER BY {{1}} {frame}), false)", "bool", test, ordered.order.value())
     marked = c.emit(ordered, [*row_of(ordered).items(), ("$near", near)])
     flag = row_of(marked)["$near"]
-    return c.emit(
-        marked, [(n, v) for n, v in row_of(marked).items() if n != "$near"], refine=lambda q: q.where(flag.sql)
-    )
+    columns = [(n, v) for n, v in row_of(marked).items() if n != "$near"]
+    return c.emit(marked, columns, refine=lambda q: q.where(flag.sql), row_by_row=True)
 
 
 def rolling_percentile(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:

@@ -151,7 +151,7 @@ def _without(c: TableBinder, stage: Stage, call: ast.Call, known: Stage, env: En
         raise KqlBindError(f"the table of known ids has no column '{who.name}'", call.args[-1].span)
     source = f'NOT EXISTS (SELECT 1 FROM "{known.relation}" AS "k" WHERE {{0}} = {{1}})'
     test = Sql(source, column.value("k").sql, who.sql)
-    return c.emit(stage, list(row_of(stage).items()), refine=lambda q: q.where(test))
+    return c.emit(stage, list(row_of(stage).items()), refine=lambda q: q.where(test), row_by_row=True)
 
 
 def active_users_count(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:

@@ -164,7 +164,7 @@ def _half(c: TableBinder, left: Stage, right: Stage, on: Sql, kind: str) -> Stag
     columns = [(v.name, v.value(alias)) for v in kept.visible]
     return c.emit(
         kept, columns, source=relation(kept.relation, alias), keep_hidden=False, is_sorted=False,
-        refine=lambda q: q.where(test),
+        refine=lambda q: q.where(test), row_by_row=True,
     )  # fmt: skip
 
 

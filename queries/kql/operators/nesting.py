@@ -52,7 +52,7 @@ def _level(
         test = Sql(
             f'EXISTS (SELECT 1 FROM "{kept.relation}" AS "r" WHERE NOT "r"."$o" AND {_same(depth).replace(chr(34) + "l" + chr(34), chr(34) + "t" + chr(34))})'
         )
-        base = c.emit(base, everything(base), refine=lambda q: q.where(test))
+        base = c.emit(base, everything(base), refine=lambda q: q.where(test), row_by_row=True)
     by, label, aggregate = level.parts["by"], None, level.parts["by"]
     if isinstance(by, ast.Named):
         label, aggregate = by.names[0], by.value
@@ -91,7 +91,7 @@ def _others(
     """One row for all values of this level that are not among the top."""
     same = _same(depth + 1).replace('"l"', '"t"')
     outside = Sql(f'NOT EXISTS (SELECT 1 FROM "{top.relation}" AS "r" WHERE {same})')
-    left = c.emit(base, everything(base), refine=lambda q: q.where(outside))
+    left = c.emit(base, everything(base), refine=lambda q: q.where(outside), row_by_row=True)
     row = row_of(left)
     name = c.expr(level.parts["others"], Scope(env))
     key = next(v for v in top.columns if v.name == f"$k{depth}")

@@ -62,7 +62,7 @@ def during_job(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast
         f'EXISTS (SELECT 1 FROM "{runs}" AS "r" WHERE "r"."host" = {{0}} AND {{1}} BETWEEN "r"."start" AND "r"."stop")',
         host.value().sql, time.value().sql,
     )  # fmt: skip
-    return c.emit(stage, everything(stage), refine=lambda q: q.where(test))
+    return c.emit(stage, everything(stage), refine=lambda q: q.where(test), row_by_row=True)
 
 
 def _span_and_table(
@@ -85,7 +85,7 @@ def within(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Nod
         "{1} - to_microseconds({4} // 10) AND {1} + to_microseconds({4} // 10))",
         host.value().sql, time.value().sql, other_host.value("o").sql, other_time.value("o").sql, span.sql,
     )  # fmt: skip
-    return c.emit(stage, everything(stage), refine=lambda q: q.where(test))
+    return c.emit(stage, everything(stage), refine=lambda q: q.where(test), row_by_row=True)
 
 
 def followed_by(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:

@@ -96,7 +96,7 @@ def parse(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         kept = sql("CASE WHEN {0} THEN {1} END", capture.type, whole, value, nullable=True) if strict else value
         merged[capture.name] = kept
     if node.name == "parse-where":
-        return c.emit(stage, list(merged.items()), refine=lambda q: q.where(whole.sql))
+        return c.emit(stage, list(merged.items()), refine=lambda q: q.where(whole.sql), row_by_row=True)
     return c.emit(stage, list(merged.items()))
 
 

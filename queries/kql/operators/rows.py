@@ -97,8 +97,9 @@ def sample(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """N rows at random."""
     limit = limit_of(c, node.parts["limit"], env)
     return c.emit(
-        stage, everything(stage), refine=lambda q: q.order_by(Sql("random()")).limit(limit.sql), is_sorted=False
-    )
+        stage, everything(stage), refine=lambda q: q.order_by(Sql("random()")).limit(limit.sql), is_sorted=False,
+        row_by_row=True,
+    )  # fmt: skip
 
 
 def sample_distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:

@@ -1,14 +1,16 @@
 """Behind the wall: a process (``main``) waits for statements on a socket and forks for each.
 
-The waiting process has everything imported, runs no thread and opens no database, so that a fork is safe and takes
-milliseconds. Its child runs one statement in its own database, and exits. It may be killed at any time: it holds
-nothing that anything else needs.
+The waiting process has everything imported and an empty database open, because opening one takes longer than most
+statements. Neither runs a thread of its own, so that a fork is safe and takes milliseconds. Its child has a copy of that
+database in its own memory, runs one statement in it, and exits. It may be killed at any time: it holds nothing that
+anything else needs.
 """
 
 from __future__ import annotations
 
 import array
 import ctypes
+import gc
 import json
 import os
 import pickle
@@ -27,12 +29,16 @@ MOST_FDS = 64
 #: Rows of an answer that are sent together: the row and byte budgets are checked after each batch.
 ROWS_AT_ONCE = 2_048
 _PDEATHSIG = 1
+#: Run once before the first fork: a child copies each page of memory that it is the first to write to, and finds each
+#: function of the engine that it is the first to call.
+_WARM_UP = (
+    "SELECT b, count(*), min(a), CAST(to_json(list(a)) AS VARCHAR) FROM (SELECT CAST(a AS BIGINT) AS a, coalesce(b, '') AS b"
+    ' FROM "warm up" AS t WHERE a > $1) GROUP BY b ORDER BY b LIMIT $2'
+)
 
 
 def serve(listening: socket.socket) -> None:
     """Forks for each set of sockets that arrives; ends with the process that started it."""
-    import duckdb  # noqa: F401
-    import pyarrow
     import pyarrow.compute  # noqa: F401
 
     from parsers import extensions
@@ -40,6 +46,8 @@ def serve(listening: socket.socket) -> None:
 
     extensions.be_quiet()
     python.prepare()
+    database = _opened()
+    gc.freeze()  # a collection would write to every page that the children share
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exit statuses are not needed
     while True:
@@ -51,12 +59,32 @@ def serve(listening: socket.socket) -> None:
             return
         if os.fork() == 0:
             listening.close()
-            _alone(list(fds))
+            _alone(list(fds), database)
         for fd in fds:
             os.close(fd)
 
 
-def _alone(fds: list[int]) -> None:
+def _opened() -> Any:
+    """An empty database in memory that runs no thread."""
+    import duckdb
+
+    con = duckdb.connect(
+        config={
+            "threads": 1, "async_threads": 0, "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+    )  # fmt: skip
+    con.execute("SET TimeZone = 'UTC'")
+    con.execute("SET enable_progress_bar = false")  # drawn in an interactive session, as which "python -c" counts
+    with con.cursor() as beside:
+        rows = beside.sql("SELECT * FROM (VALUES (1, 'x'), (2, NULL)) AS v(a, b)").to_arrow_table()
+        beside.register("warm up", rows.to_reader())
+        beside.sql(_WARM_UP, params=[0, 1]).to_arrow_reader(ROWS_AT_ONCE).read_all()
+        beside.unregister("warm up")
+    return con
+
+
+def _alone(fds: list[int], database: Any) -> None:
     """One statement, from its request to the end of the process."""
     code = 1
     try:
@@ -64,7 +92,7 @@ def _alone(fds: list[int]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with socket.socket(fileno=fds[0]) as asker:
             _send(asker, PID, str(os.getpid()).encode())
-            _answer(asker, fds[1:])
+            _answer(asker, fds[1:], database)
         code = 0
     finally:
         os._exit(code)
@@ -114,7 +142,7 @@ class _Frames:
         return False
 
 
-def _answer(asker: socket.socket, streams: list[int]) -> None:
+def _answer(asker: socket.socket, streams: list[int], database: Any) -> None:
     import duckdb
 
     from queries.kql.errors import KqlError, KqlRuntimeError
@@ -124,7 +152,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
     os.nice(asked["nice"])
     _limit(asked["memory"])
     try:
-        outcome = _run(asker, asked, streams)
+        outcome = _run(asker, asked, streams, database)
     except MemoryError:
         _send(asker, ERROR, json.dumps({"kind": "KqlRuntimeError", "message": asked["too_much"]}).encode())
     except duckdb.Error as problem:
@@ -146,22 +174,17 @@ def _limit(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int]) -> dict[str, Any]:
-    import duckdb
+def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int], database: Any) -> dict[str, Any]:
     import pyarrow as pa
 
     from queries.kql.functions.python import give
 
     began = time.monotonic()
-    con = duckdb.connect(
-        config={
-            "memory_limit": f"{asked['engine'] // 2**20}MiB", "threads": asked["threads"],
-            "temp_directory": asked["folder"], "max_temp_directory_size": f"{asked['disk'] // 2**20}MiB",
-            "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-        }
-    )  # fmt: skip
-    con.execute("SET TimeZone = 'UTC'")
-    con.execute("SET enable_progress_bar = false")  # drawn in an interactive session, as which "python -c" counts
+    con = database.cursor()  # a connection of its own: what is random starts anew in it
+    con.execute("SET memory_limit = ?", [f"{asked['engine'] // 2**20}MiB"])
+    con.execute("SET temp_directory = ?", [asked["folder"]])
+    con.execute("SET max_temp_directory_size = ?", [f"{asked['disk'] // 2**20}MiB"])
+    con.execute("SET threads = ?", [asked["threads"]])
     for (name, once), fd in zip(asked["streams"], streams, strict=True):
         _take(con, name, once, fd)
     # The folder of temporary files is opened at first use, which would fail without external access.

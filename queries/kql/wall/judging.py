@@ -25,7 +25,8 @@ _CHEAP = (
     "day month year hour minute second microsecond week quarter dayofweek dayofyear "
     "json_extract json_extract_string json_type json_valid json_array_length "
     "count sum avg min max any_value first var_samp var_pop stddev_samp stddev_pop bit_and bit_or bit_xor "
-    "arg_max_null arg_min_null arg_max arg_min bool_or bool_and row_number lag lead"
+    "arg_max_null arg_min_null arg_max arg_min bool_or bool_and row_number lag lead "
+    "digits"
 )
 _MAY = frozenset(f"{_GRAMMAR} {_CHEAP}".lower().split())
 _QUOTED = re.compile(r"\"[^\"]*(?:\"\"[^\"]*)*\"|'[^']*(?:''[^']*)*'")
@@ -39,6 +40,9 @@ _JOIN = re.compile(r"\bJOIN\b", re.IGNORECASE)
 MOST_TEXT = 30_000
 #: The maximum number of text concatenations: each may double its argument, and lines are up to 4 MiB long.
 MOST_JOINED = 2
+#: The maximum with those that cannot double it, because they append a number or a bound text of at most SHORT_TEXT
+#: characters.
+MOST_APPENDED, SHORT_TEXT = 20, 100
 MOST_JOINS = 2
 #: The maximum number of steps as the engine sees them; a step that is read twice counts twice.
 MOST_READ = 60
@@ -55,6 +59,9 @@ _KEY = re.compile(
 #: The segments in which a search can match, as the text index names them: one membership test in a bound list for each
 #: row.
 _SEGMENTS = re.compile(r"IN(?<=\bIN) \(SELECT unnest\(CAST\(\$\d+ AS INTEGER\[\]\)\)\)")
+#: The digits of a number, as in parts of a date.
+_DIGITS = re.compile(r"\bprintf\('\.?%0\dd'")
+_APPENDED = re.compile(r"\|\| (?:digits\(|CAST\(\$\d+ AS VARCHAR\))")
 _REGEX = re.compile(r"\bregexp_\w+\(")
 #: The form of a query's pattern in a statement of ours: bound, with flags or anchors of ours around it.
 _CONSTANT = re.compile(r"(?:\s|\|\||\(|\)|CAST|AS|VARCHAR|\$\d+|''|\?)*$")
@@ -68,12 +75,22 @@ def cheap(sql: str, parameters: Sequence[Any], reads: int = 1, words: frozenset[
     """
     if len(sql) > MOST_TEXT or reads > MOST_READ:
         return False
-    bare = _SEGMENTS.sub("IN ($1)", _KEY.sub("$1", _QUOTED.sub("''", sql)))
+    bare = _SEGMENTS.sub("IN ($1)", _KEY.sub("$1", _QUOTED.sub("''", _DIGITS.sub("digits(''", sql))))
     if any(word not in _MAY and word not in words for word in {w.lower() for w in _CALLED.findall(bare)}):
         return False
-    if _DEAR.search(bare) or bare.count("||") > MOST_JOINED or len(_JOIN.findall(bare)) > MOST_JOINS:
+    if _DEAR.search(bare) or not _small_joins(bare, parameters) or len(_JOIN.findall(bare)) > MOST_JOINS:
         return False
     return _REGEX.search(bare) is None or _small_patterns(bare, parameters)
+
+
+def _small_joins(bare: str, parameters: Sequence[Any]) -> bool:
+    """Do the concatenations make texts that are no longer than a few of their arguments?"""
+    count = bare.count("||")
+    if count <= MOST_JOINED:
+        return True
+    if count > MOST_APPENDED or any(isinstance(value, str) and len(value) > SHORT_TEXT for value in parameters):
+        return False
+    return count - len(_APPENDED.findall(bare)) <= MOST_JOINED
 
 
 def keeps_rows(sql: str) -> bool:

@@ -26,6 +26,7 @@ import structlog
 from queries.kql import errors
 from queries.kql.errors import KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.functions.python import give
+from queries.kql.parsed import parsed
 from queries.kql.wall import forking
 from queries.kql.wall.cutting import Cut, Stream
 from queries.kql.wall.guarding import Guarded
@@ -113,7 +114,7 @@ class _Feeder(threading.Thread):
             with os.fdopen(self._fd, "wb", buffering=2**16) as file, self._guarded:
                 statement = self._stream.statement
                 # Not execute(): its reader holds all rows before the first is read.
-                found = self._con.sql(statement.sql, params=statement.parameters)
+                found = self._con.sql(parsed(self._con, statement.sql), params=statement.parameters)
                 types = [(column[0], str(column[1])) for column in found.description]
                 file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
