@@ -7,6 +7,7 @@ Packrat stays off and tokens are few and large: measured, that is three times fa
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -29,16 +30,49 @@ TYPES = {
 
 P = pp.ParserElement
 NAME = r"(?:[A-Za-z_]\w*|\$[A-Za-z]\w*)"
+_SPACE = frozenset(" \n\t\r")
 BRACKETED = r"""\[\s*(?:@"(?:[^"\n]|"")+"|@'(?:[^'\n]|'')+'|"(?:\\.|[^"\\\n])+"|'(?:\\.|[^'\\\n])+')\s*\]"""
 
 
+class _Token(pp.Regex):
+    """A pattern and what is built of its text: ``build(text, span)``; without it, the pattern only has to be there.
+
+    Does what ``pp.Regex`` with an action does, in one step: most of the time of parsing goes into tokens.
+    """
+
+    def __init__(self, pattern: str, build: Callable[[str, Span], Any] | None) -> None:
+        super().__init__(pattern)
+        self._build = build
+
+    def _parse(self, instring: str, loc: int, do_actions: bool = True, callPreParse: bool = True) -> Any:  # noqa: N803 - pyparsing's own hook
+        if callPreParse:
+            loc = _behind_space(instring, loc)
+        match = self.re_match(instring, loc)
+        if match is None:
+            raise pp.ParseException(instring, loc, self.errmsg, self)
+        if self._build is None:
+            return match.end(), pp.ParseResults()
+        text = match[0]
+        if do_actions:
+            look()
+            return match.end(), pp.ParseResults(self._build(text, Span(loc, loc + len(text))))
+        return match.end(), pp.ParseResults(text)
+
+
+def _behind_space(text: str, place: int) -> int:
+    """The place of the next character that is no white space."""
+    while text[place : place + 1] in _SPACE:
+        place += 1
+    return place
+
+
 def _lit(text: str) -> P:
-    return pp.Regex(re.escape(text)).suppress()
+    return _Token(re.escape(text), None)
 
 
 def _kw(words: str) -> P:
-    """One or more words in a row, as one Regex."""
-    return pp.Regex(r"\s+".join(words.split()) + r"(?![\w-])").suppress()
+    """One or more words in a row, as one pattern."""
+    return _Token(r"\s+".join(words.split()) + r"(?![\w-])", None)
 
 
 def _plain_name(token: str) -> str:
@@ -55,8 +89,8 @@ def _action(element: P, build: Any) -> P:
     return element.add_parse_action(run)
 
 
-def _token(pattern: str, build: Any) -> P:
-    return _action(pp.Regex(pattern), lambda loc, toks: build(toks[0], Span(loc, loc + len(toks[0]))))
+def _token(pattern: str, build: Callable[[str, Span], Any]) -> P:
+    return _Token(pattern, build)
 
 
 class _ByFirst(pp.MatchFirst):
@@ -67,14 +101,14 @@ class _ByFirst(pp.MatchFirst):
 
     def __init__(self, *choices: tuple[str, P]) -> None:
         super().__init__([element for _, element in choices])
-        self.callPreparse = True
         self._after: dict[str, list[P]] = {}
         for first, element in choices:
             for character in first:
                 self._after.setdefault(character, []).append(element)
 
-    def parseImpl(self, instring: str, loc: int, do_actions: bool = True) -> Any:  # noqa: N802 - pyparsing's own hook
+    def _parse(self, instring: str, loc: int, do_actions: bool = True, callPreParse: bool = True) -> Any:  # noqa: N803 - pyparsing's own hook
         """The first alternative that fits; the failure of the one that got furthest."""
+        loc = _behind_space(instring, loc)
         furthest: pp.ParseException | None = None
         for element in self._after.get(instring[loc : loc + 1], ()):
             try:
