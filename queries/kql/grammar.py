@@ -14,7 +14,7 @@ from uuid import UUID
 import pyparsing as pp
 
 from queries.kql import syntax as ast
-from queries.kql.budget import look
+from queries.kql.elements import ByFirst, Later, Many, Maybe, P, Token, in_order
 from queries.kql.errors import KqlSyntaxError, Span, nearest
 from queries.kql.lexical import STRING, TIMESPAN, parse_datetime, timespan_ticks, unquote
 
@@ -28,95 +28,35 @@ TYPES = {
     "int32": "int", "int64": "long", "object": "dynamic",
 }  # fmt: skip
 
-P = pp.ParserElement
 NAME = r"(?:[A-Za-z_]\w*|\$[A-Za-z]\w*)"
-_SPACE = frozenset(" \n\t\r")
 BRACKETED = r"""\[\s*(?:@"(?:[^"\n]|"")+"|@'(?:[^'\n]|'')+'|"(?:\\.|[^"\\\n])+"|'(?:\\.|[^'\\\n])+')\s*\]"""
 
 
-class _Token(pp.Regex):
-    """A pattern and what is built of its text: ``build(text, span)``; without it, the pattern only has to be there.
-
-    Does what ``pp.Regex`` with an action does, in one step: most of the time of parsing goes into tokens.
-    """
-
-    def __init__(self, pattern: str, build: Callable[[str, Span], Any] | None) -> None:
-        super().__init__(pattern)
-        self._build = build
-
-    def _parse(self, instring: str, loc: int, do_actions: bool = True, callPreParse: bool = True) -> Any:  # noqa: N803 - pyparsing's own hook
-        if callPreParse:
-            loc = _behind_space(instring, loc)
-        match = self.re_match(instring, loc)
-        if match is None:
-            raise pp.ParseException(instring, loc, self.errmsg, self)
-        if self._build is None:
-            return match.end(), pp.ParseResults()
-        text = match[0]
-        if do_actions:
-            look()
-            return match.end(), pp.ParseResults(self._build(text, Span(loc, loc + len(text))))
-        return match.end(), pp.ParseResults(text)
-
-
-def _behind_space(text: str, place: int) -> int:
-    """The place of the next character that is no white space."""
-    while text[place : place + 1] in _SPACE:
-        place += 1
-    return place
-
-
 def _lit(text: str) -> P:
-    return _Token(re.escape(text), None)
+    return Token(re.escape(text))
 
 
 def _kw(words: str) -> P:
     """One or more words in a row, as one pattern."""
-    return _Token(r"\s+".join(words.split()) + r"(?![\w-])", None)
+    return Token(r"\s+".join(words.split()) + r"(?![\w-])")
 
 
 def _plain_name(token: str) -> str:
     return token if token[0] != "[" else unquote(token[1:-1].strip())
 
 
-def _action(element: P, build: Any) -> P:
-    """Attaches `build(loc, tokens)`, letting our own errors through."""
-
-    def run(_s: str, loc: int, toks: pp.ParseResults) -> Any:
-        look()
-        return build(loc, toks)
-
-    return element.add_parse_action(run)
+def _action(element: P, build: Callable[[int, pp.ParseResults], Any]) -> P:
+    """What ``build(loc, tokens)`` makes of the element."""
+    return in_order(element, build)
 
 
 def _token(pattern: str, build: Callable[[str, Span], Any]) -> P:
-    return _Token(pattern, build)
+    return Token(pattern, build)
 
 
-class _ByFirst(pp.MatchFirst):
-    """Alternatives in order, each tried only if one of its first characters comes next.
-
-    A try that fails costs as much as one that succeeds, and most of them fail.
-    """
-
-    def __init__(self, *choices: tuple[str, P]) -> None:
-        super().__init__([element for _, element in choices])
-        self._after: dict[str, list[P]] = {}
-        for first, element in choices:
-            for character in first:
-                self._after.setdefault(character, []).append(element)
-
-    def _parse(self, instring: str, loc: int, do_actions: bool = True, callPreParse: bool = True) -> Any:  # noqa: N803 - pyparsing's own hook
-        """The first alternative that fits; the failure of the one that got furthest."""
-        loc = _behind_space(instring, loc)
-        furthest: pp.ParseException | None = None
-        for element in self._after.get(instring[loc : loc + 1], ()):
-            try:
-                return element._parse(instring, loc, do_actions)
-            except pp.ParseException as problem:
-                if furthest is None or problem.loc > furthest.loc:
-                    furthest = problem
-        raise furthest or pp.ParseException(instring, loc, self.errmsg, self)
+def _text(pattern: str) -> P:
+    """A pattern whose text is needed."""
+    return Token(pattern, lambda text, _span: text)
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
@@ -130,9 +70,9 @@ wildcard = _token(
 type_name = _token(r"[A-Za-z_]\w*", lambda text, span: _type(text, span))
 end_mark = _token(r"[)\]}]", lambda _text, span: span.end)
 
-expr = pp.Forward()
-tabular = pp.Forward()
-pipeline_tail = pp.Forward()
+expr: pp.Forward = Later()
+tabular: pp.Forward = Later()
+pipeline_tail: pp.Forward = Later()
 
 
 def _type(text: str, span: Span) -> str:
@@ -208,16 +148,16 @@ typed = _token(
 )
 
 # dynamic(...) holds JSON with Kusto's own literals in it.
-json_value = pp.Forward()
+json_value: pp.Forward = Later()
 _comma = _lit(",")
 json_array = _action(
-    _lit("[") + pp.Optional(json_value + pp.ZeroOrMore(_comma + json_value)) + pp.Optional(_comma) + end_mark,
-    lambda loc, toks: [list(toks[:-1])],
+    _lit("[") + Maybe(json_value + Many(_comma + json_value)) + Maybe(_comma) + end_mark,
+    lambda _loc, toks: _Holder([_unhold(v) for v in list(toks)[:-1]]),
 )
 json_pair = _action((string | name_text) + _lit(":") + json_value, lambda loc, toks: (_key(toks[0]), toks[1]))
 json_bag = _action(
-    _lit("{") + pp.Optional(json_pair + pp.ZeroOrMore(_comma + json_pair)) + pp.Optional(_comma) + end_mark,
-    lambda loc, toks: dict(list(toks[:-1])),
+    _lit("{") + Maybe(json_pair + Many(_comma + json_pair)) + Maybe(_comma) + end_mark,
+    lambda _loc, toks: _Holder({k: _unhold(v) for k, v in list(toks)[:-1]}),
 )
 
 
@@ -234,8 +174,6 @@ def _key(token: Any) -> str:
     return str(token.value) if isinstance(token, ast.Literal) else str(token)
 
 
-json_array.set_parse_action(lambda _s, _loc, toks: _Holder([_unhold(v) for v in list(toks)[:-1]]))
-json_bag.set_parse_action(lambda _s, _loc, toks: _Holder({k: _unhold(v) for k, v in list(toks)[:-1]}))
 json_signed = _token(r"[-+]\s*\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", lambda text, span: _signed(text, span))
 json_null = _token(r"null\b", lambda _text, span: ast.Literal(None, "dynamic", span=span))
 json_value <<= json_null | boolean | typed | timespan | number | json_signed | string | json_array | json_bag
@@ -252,30 +190,29 @@ def _unhold(value: Any) -> Any:
 
 
 dynamic = _action(
-    pp.Regex(r"dynamic\s*\(").suppress() + json_value + end_mark,
+    Token(r"dynamic\s*\(") + json_value + end_mark,
     lambda loc, toks: ast.Literal(_unhold(toks[0]), "dynamic", span=Span(loc, toks[1])),
 )
 
 # ---------------------------------------------------------------- operands
 named_arg = _action(
-    pp.Regex(rf"({NAME}|{BRACKETED})\s*=(?![=~])") + expr,
+    _text(rf"({NAME}|{BRACKETED})\s*=(?![=~])") + expr,
     lambda loc, toks: ast.Named((_plain_name(toks[0].rstrip("= \t\r\n")),), toks[1], span=Span(loc, toks[1].span.end)),
 )
 typeof = _action(
-    pp.Regex(r"typeof\s*\(").suppress() + type_name + end_mark,
+    Token(r"typeof\s*\(") + type_name + end_mark,
     lambda loc, toks: ast.TypeOf(toks[0], span=Span(loc, toks[1])),
 )
 star = _token(r"\*(?!\w)", lambda _text, span: ast.Star(span=span))
 _value_starts = _LETTERS + _DIGITS + _QUOTES + "$[(+-*"
-argument = _ByFirst(("*", star), ("t", typeof), (_LETTERS + "$[", named_arg), (_value_starts, tabular))
+argument = ByFirst(("*", star), ("t", typeof), (_LETTERS + "$[", named_arg), (_value_starts, tabular))
 call = _action(
-    pp.Regex(rf"({NAME})\s*\(") + pp.Optional(argument + pp.ZeroOrMore(_comma - argument)) + end_mark,
+    _text(rf"({NAME})\s*\(") + Maybe(argument + Many(_comma - argument)) + end_mark,
     lambda loc, toks: ast.Call(toks[0][:-1].rstrip(), tuple(toks[1:-1]), span=Span(loc, toks[-1])),
 )
 parenthesis = _lit("(") + tabular + _lit(")")
 member = _action(
-    pp.Regex(r"\s*\.(?!\.)\s*").suppress()
-    + (identifier | _action(_lit("[") + expr + end_mark, lambda _l, t: (t[0], t[1]))),
+    Token(r"\s*\.(?!\.)\s*") + (identifier | _action(_lit("[") + expr + end_mark, lambda _l, t: (t[0], t[1]))),
     lambda loc, toks: ("index", *toks[0]) if isinstance(toks[0], tuple) else ("member", toks[0]),
 )
 index = _action(_lit("[") + expr + end_mark, lambda loc, toks: ("index", toks[0], toks[1]))
@@ -294,17 +231,17 @@ def _postfix(_loc: int, toks: pp.ParseResults) -> ast.Node:
 
 
 # `Column:"term"` of search and find.
-colon = _action(pp.Regex(r"\s*:(?=\s*[\"'@])").suppress() + string, lambda loc, toks: ("colon", toks[0]))
-atom = _ByFirst(
+colon = _action(Token(r"\s*:(?=\s*[\"'@])") + string, lambda loc, toks: ("colon", toks[0]))
+atom = ByFirst(
     (_QUOTES + "hH", string), (_DIGITS, timespan), (_DIGITS, number), ("d", dynamic), ("dtgbilr", typed), ("tTfF", boolean),
     (_LETTERS + "$", call), (_LETTERS + "$[", identifier), ("(", parenthesis),
 )  # fmt: skip
-postfixed = _action(atom + pp.ZeroOrMore(_ByFirst((".", member), ("[", index), (":", colon))), _postfix)
+postfixed = _action(atom + Many(ByFirst((".", member), ("[", index), (":", colon))), _postfix)
 signed = _action(
-    pp.Regex(r"[-+]") + postfixed,
+    _text(r"[-+]") + postfixed,
     lambda loc, toks: ast.Unary(toks[0], toks[1], span=Span(loc, toks[1].span.end)),
 )
-operand = _ByFirst((_value_starts.translate({ord(c): None for c in "+-*"}), postfixed), ("+-", signed), ("*", star))
+operand = ByFirst((_value_starts.translate({ord(c): None for c in "+-*"}), postfixed), ("+-", signed), ("*", star))
 
 # ---------------------------------------------------------------- chains
 # R3: every match operator is its own word; nothing falls back to a weaker one.
@@ -348,10 +285,9 @@ def _unknown_operator(text: str, span: Span) -> None:
 
 
 items = _action(
-    _lit("(") + pp.Optional(tabular + pp.ZeroOrMore(_comma + tabular)) + pp.Optional(_comma) + end_mark,
-    lambda loc, toks: [tuple(toks[:-1])],
+    _lit("(") + Maybe(tabular + Many(_comma + tabular)) + Maybe(_comma) + end_mark,
+    lambda _loc, toks: ("items", tuple(toks[:-1]), toks[-1]),
 )
-items.set_parse_action(lambda _s, _loc, toks: ("items", tuple(toks[:-1]), toks[-1]))
 bounds = _action(
     _lit("(") + expr + _lit("..") + expr + end_mark, lambda loc, toks: ("bounds", toks[0], toks[1], toks[2])
 )
@@ -402,8 +338,8 @@ def _fold(values: list[Any], pending: list[tuple[str, Span]]) -> None:
 
 expr <<= _action(
     operand
-    + pp.ZeroOrMore(
-        _ByFirst(
+    + Many(
+        ByFirst(
             ("=!<>+-*/%" + _LETTERS, binary_op - (operand)),
             ("!bB", between_op - bounds),
             ("!ihIH", list_op + (items | operand)),

@@ -12,11 +12,10 @@ import pyparsing as pp
 
 from queries.kql import grammar as g
 from queries.kql import syntax as ast
+from queries.kql.elements import Later, Many, Maybe, P, Token
 from queries.kql.errors import CannotExpress, KqlSyntaxError, NotImplementedYet, Span, nearest
-from queries.kql.grammar import _action, _comma, _kw, _lit, _token
+from queries.kql.grammar import _action, _comma, _kw, _lit, _text, _token
 from queries.kql.hints import FOREIGN_OPERATORS, INSTEAD
-
-P = pp.ParserElement
 
 
 def _role(role: str, element: P) -> P:
@@ -33,7 +32,7 @@ def _flag(role: str, words: str) -> P:
 
 
 def _listed(element: P) -> P:
-    return element + pp.ZeroOrMore(_comma - element)
+    return element + Many(_comma - element)
 
 
 setting_value = (
@@ -49,13 +48,13 @@ SETTING_NAMES = (
     r"pair_delimiter|kv_delimiter|quote|escape|greedy|regex|threshold|characters|datascope)"
 )
 setting = _action(
-    pp.Regex(rf"{SETTING_NAMES}\s*=(?![=~])") + setting_value,
+    _text(rf"{SETTING_NAMES}\s*=(?![=~])") + setting_value,
     lambda loc, toks: ("setting", toks[0].rstrip("= \t\r\n"), toks[1]),
 )
-settings = pp.ZeroOrMore(setting + pp.Optional(_comma))
+settings = Many(setting + Maybe(_comma))
 
 multi_named = _action(
-    pp.Regex(rf"\(\s*(?:{g.NAME}|{g.BRACKETED})(?:\s*,\s*(?:{g.NAME}|{g.BRACKETED}))*\s*\)\s*=(?![=~])") + g.expr,
+    _text(rf"\(\s*(?:{g.NAME}|{g.BRACKETED})(?:\s*,\s*(?:{g.NAME}|{g.BRACKETED}))*\s*\)\s*=(?![=~])") + g.expr,
     lambda loc, toks: ast.Named(
         tuple(g._plain_name(n) for n in re.findall(rf"{g.NAME}|{g.BRACKETED}", toks[0])),
         toks[1],
@@ -66,49 +65,47 @@ named = multi_named | g.named_arg | g.expr
 named_list = _listed(named)
 name_or_star = g.wildcard | g.identifier
 sort_key = _action(
-    pp.Optional(
-        pp.Regex(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])").suppress()
-    )  # Kusto takes a name here and ignores it
+    Maybe(Token(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])"))  # Kusto takes a name here and ignores it
     + g.expr
-    + pp.Optional(_token(r"(?:asc|desc|granny-asc|granny-desc)\b", lambda text, span: ("order", text == "asc")))
-    + pp.Optional(_token(r"nulls\s+(?:first|last)\b", lambda text, span: ("nulls", text.endswith("first")))),
+    + Maybe(_token(r"(?:asc|desc|granny-asc|granny-desc)\b", lambda text, span: ("order", text == "asc")))
+    + Maybe(_token(r"nulls\s+(?:first|last)\b", lambda text, span: ("nulls", text.endswith("first")))),
     lambda loc, toks: ast.SortKey(toks[0], dict(toks[1:]).get("order"), dict(toks[1:]).get("nulls"), span=toks[0].span),
 )
 by_list = _role("by", _kw("by") - named_list)
-to_type = _kw("to") + pp.Regex(r"typeof\s*\(").suppress() - g.type_name + _lit(")")
+to_type = _kw("to") + Token(r"typeof\s*\(") - g.type_name + _lit(")")
 expand = _action(
-    named + pp.Optional(to_type),
+    named + Maybe(to_type),
     lambda loc, toks: ast.Expand(toks[0], toks[1] if len(toks) > 1 else None, span=toks[0].span),
 )
 limit = _one("limit", _kw("limit") - g.expr)
 schema_column = _action(g.name_text + _lit(":") - g.type_name, lambda loc, toks: (toks[0], toks[1]))
 schema = _action(
     _lit("(")
-    + pp.Optional(_listed(schema_column | _action(_lit("*") + pp.Empty(), lambda loc, toks: ("*", ""))))
+    + Maybe(_listed(schema_column | _action(_lit("*") + pp.Empty(), lambda loc, toks: ("*", ""))))
     + g.end_mark,
     lambda loc, toks: ast.Schema(tuple(toks[:-1]), span=Span(loc, toks[-1])),
 )
 
 capture = _action(
-    g.name_text + pp.Optional(_lit(":") - g.type_name),
+    g.name_text + Maybe(_lit(":") - g.type_name),
     lambda loc, toks: ast.Capture(toks[0], toks[1] if len(toks) > 1 else "string", span=Span(loc, loc + len(toks[0]))),
 )
 pattern_item = g.string | g.star | capture
 parse_body = settings + _one("value", g.expr) + _kw("with") - _role("pattern", pp.OneOrMore(pattern_item))
 
 series = _action(
-    named + pp.Optional(_kw("default") + _lit("=") - g.operand),
+    named + Maybe(_kw("default") + _lit("=") - g.operand),
     lambda loc, toks: ast.Series(toks[0], toks[1] if len(toks) > 1 else None, span=toks[0].span),
 )
 axis_name = _action(
-    pp.Regex(rf"({g.NAME}|{g.BRACKETED})\s*=(?![=~])") + g.operand,
+    _text(rf"({g.NAME}|{g.BRACKETED})\s*=(?![=~])") + g.operand,
     lambda loc, toks: ast.Named((g._plain_name(toks[0][:-1].rstrip()),), toks[1], span=Span(loc, toks[1].span.end)),
 )
 axis = (
     _one("on", _kw("on") - (axis_name | g.operand))
-    + pp.Optional(
+    + Maybe(
         _action(
-            _kw("in") + pp.Regex(r"range\s*\(").suppress() - g.expr + _comma + g.expr + _comma + g.expr + _lit(")"),
+            _kw("in") + Token(r"range\s*\(") - g.expr + _comma + g.expr + _comma + g.expr + _lit(")"),
             lambda loc, toks: [
                 ("part", "from", toks[0]),
                 ("part", "to", toks[1]),
@@ -117,34 +114,34 @@ axis = (
             ],
         )
     )
-    + pp.Optional(_one("from", _kw("from") - g.expr))
-    + pp.Optional(_one("to", _kw("to") - g.expr))
-    + pp.Optional(_one("step", _kw("step") - g.expr))
+    + Maybe(_one("from", _kw("from") - g.expr))
+    + Maybe(_one("to", _kw("to") - g.expr))
+    + Maybe(_one("step", _kw("step") - g.expr))
 )
 
 subquery = _lit("(") + g.pipeline_tail + _lit(")")
 branch = _action(
-    pp.Optional(pp.Regex(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])")) + subquery,
+    Maybe(_text(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])")) + subquery,
     lambda loc, toks: (g._plain_name(toks[0].rstrip("= \t\r\n")) if len(toks) > 1 else "", toks[-1]),
 )
 join_right = _one("right", g.operand)
 join_on = _role("on", _kw("on") - _listed(g.expr))
 union_item = g.wildcard | g.operand
 top_nested_clause = _action(
-    pp.Optional(~_kw("of") + _one("count", g.operand)) + _kw("of") - _one("of", named)
-    + pp.Optional(_one("others", _kw("with others") + _lit("=") - g.expr))
-    + _one("by", _kw("by") - named) + pp.Optional(_token(r"(?:asc|desc)\b", lambda text, span: ("part", "asc", text == "asc"))),
+    Maybe(~_kw("of") + _one("count", g.operand)) + _kw("of") - _one("of", named)
+    + Maybe(_one("others", _kw("with others") + _lit("=") - g.expr))
+    + _one("by", _kw("by") - named) + Maybe(_token(r"(?:asc|desc)\b", lambda text, span: ("part", "asc", text == "asc"))),
     lambda loc, toks: _operator("top-nested", loc, toks),
 )  # fmt: skip
 scan_assign = _listed(g.named_arg)
 scan_step = _action(
-    _kw("step") - _one("name", g.name_text) + pp.Optional(_flag("optional", "optional"))
-    + pp.Optional(_kw("output") + _lit("=") + _one("output", pp.Regex(r"all|last|none")))
-    + _lit(":") + _one("when", g.expr) + pp.Optional(_lit("=>") - _role("assign", scan_assign)) + _lit(";"),
+    _kw("step") - _one("name", g.name_text) + Maybe(_flag("optional", "optional"))
+    + Maybe(_kw("output") + _lit("=") + _one("output", _text(r"all|last|none")))
+    + _lit(":") + _one("when", g.expr) + Maybe(_lit("=>") - _role("assign", scan_assign)) + _lit(";"),
     lambda loc, toks: _operator("step", loc, toks),
 )  # fmt: skip
 declared = _action(
-    g.name_text + _lit(":") + g.type_name + pp.Optional(_lit("=") + g.operand),
+    g.name_text + _lit(":") + g.type_name + Maybe(_lit("=") + g.operand),
     lambda loc, toks: ast.Parameter(
         toks[0], toks[1], None, toks[2] if len(toks) > 2 else None, span=Span(loc, loc + 1)
     ),
@@ -163,73 +160,73 @@ def _operator(name: str, loc: int, toks: Any) -> ast.Operator:
 
 
 find_column = _action(
-    g.name_text + pp.Optional(_lit(":") - g.type_name),
+    g.name_text + Maybe(_lit(":") - g.type_name),
     lambda loc, toks: ast.Capture(toks[0], toks[1] if len(toks) > 1 else "", span=Span(loc, loc + len(toks[0]))),
 )
-find_pack = _action(pp.Regex(r"pack\s*\(\s*\*\s*\)"), lambda loc, toks: ast.Call("pack", (), span=Span(loc, loc + 4)))
+find_pack = _action(_text(r"pack\s*\(\s*\*\s*\)"), lambda loc, toks: ast.Call("pack", (), span=Span(loc, loc + 4)))
 find_body = (
-    settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
-    + pp.Optional(_kw("where")) + _one("value", g.expr)
-    + pp.Optional(_kw("project-smart") | (_kw("project") - _role("columns", _listed(find_pack | find_column))))
+    settings + Maybe(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
+    + Maybe(_kw("where")) + _one("value", g.expr)
+    + Maybe(_kw("project-smart") | (_kw("project") - _role("columns", _listed(find_pack | find_column))))
 )  # fmt: skip
 OPERATORS: dict[str, P] = {
     "where": _one("value", g.expr),
-    "project": pp.Optional(_role("columns", named_list)),
+    "project": Maybe(_role("columns", named_list)),
     "extend": _role("columns", named_list),
     "project-away": _role("columns", _listed(name_or_star)),
     "project-keep": _role("columns", _listed(name_or_star)),
     "project-rename": _role("columns", _listed(g.named_arg)),
     "project-reorder": _role("columns", _listed(_action(
-        name_or_star + pp.Optional(pp.Regex(r"(?:asc|desc|granny-asc|granny-desc)\b")),
+        name_or_star + Maybe(_text(r"(?:asc|desc|granny-asc|granny-desc)\b")),
         lambda loc, toks: ast.SortKey(toks[0], {"asc": True, "desc": False}.get(toks[1]) if len(toks) > 1 else None,
                                       span=toks[0].span)))),
-    "summarize": settings + ((pp.Regex(r"(?=by\s+[\w\['\"(])").suppress() + by_list)
-    | (pp.Optional(_role("columns", named_list)) + pp.Optional(by_list))),
+    "summarize": settings + ((Token(r"(?=by\s+[\w\['\"(])") + by_list)
+    | (Maybe(_role("columns", named_list)) + Maybe(by_list))),
     "distinct": _role("columns", _listed(g.star | named)),
-    "count": pp.Optional(_one("as", _kw("as") - g.name_text)),
+    "count": Maybe(_one("as", _kw("as") - g.name_text)),
     "take": _one("limit", g.expr),
     "sample": _one("limit", g.expr),
     "sample-distinct": _one("limit", g.expr) + _kw("of") - _one("of", named),
     "sort": settings + _kw("by") - _role("keys", _listed(sort_key)),
     "top": settings + _one("limit", g.expr) + _kw("by") - _role("keys", _listed(sort_key)),
-    "top-hitters": _one("limit", g.expr) + _kw("of") - _one("of", g.expr) + pp.Optional(by_list),
-    "join": settings + join_right + pp.Optional(join_on),
+    "top-hitters": _one("limit", g.expr) + _kw("of") - _one("of", g.expr) + Maybe(by_list),
+    "join": settings + join_right + Maybe(join_on),
     "lookup": settings + join_right + join_on,
     "union": settings + _role("tables", _listed(union_item)),
-    "mv-expand": settings + _role("columns", _listed(expand)) + pp.Optional(limit),
-    "mv-apply": settings + _role("columns", _listed(expand)) + pp.Optional(limit) + _kw("on") - _one("body", subquery),
+    "mv-expand": settings + _role("columns", _listed(expand)) + Maybe(limit),
+    "mv-apply": settings + _role("columns", _listed(expand)) + Maybe(limit) + _kw("on") - _one("body", subquery),
     "parse": parse_body,
     "parse-where": parse_body,
     "parse-kv": _one("value", g.expr) + _kw("as") - _one("schema", schema)
-    + pp.Optional(_kw("with") - _lit("(") + settings + _lit(")")),
-    "make-series": settings + _role("columns", _listed(series)) + axis + pp.Optional(by_list),
+    + Maybe(_kw("with") - _lit("(") + settings + _lit(")")),
+    "make-series": settings + _role("columns", _listed(series)) + axis + Maybe(by_list),
     "find": find_body,
     "top-nested": _action(
-        top_nested_clause + pp.ZeroOrMore(_comma + pp.Regex(r"top-nested").suppress() - top_nested_clause),
+        top_nested_clause + Many(_comma + Token(r"top-nested") - top_nested_clause),
         lambda loc, toks: ("part", "levels", tuple(toks))),
-    "scan": settings + pp.Optional(_kw("declare") + _lit("(") - _role("declare", _listed(declared)) + _lit(")"))
+    "scan": settings + Maybe(_kw("declare") + _lit("(") - _role("declare", _listed(declared)) + _lit(")"))
     + _kw("with") + _lit("(") - _role("steps", pp.OneOrMore(scan_step)) + _lit(")"),
     "partition": settings + _kw("by") - _one("by", g.identifier)
     + (_one("body", subquery) | (_lit("{") - _one("query", g.tabular) + _lit("}"))),
-    "evaluate": settings + _one("call", g.call) + pp.Optional(_lit(":") - _one("schema", schema)),
+    "evaluate": settings + _one("call", g.call) + Maybe(_lit(":") - _one("schema", schema)),
     "invoke": _one("call", g.call),
-    "serialize": pp.Optional(_role("columns", named_list)),
+    "serialize": Maybe(_role("columns", named_list)),
     "getschema": pp.Empty(),
     "consume": settings,
     "fork": _role("branches", pp.OneOrMore(branch)),
-    "facet": _kw("by") - _role("columns", _listed(g.identifier)) + pp.Optional(_kw("with") - _one("body", subquery)),
+    "facet": _kw("by") - _role("columns", _listed(g.identifier)) + Maybe(_kw("with") - _one("body", subquery)),
     "as": settings + _one("name", g.name_text),
-    "render": _one("kind", g.identifier) + pp.Optional(
-        _role("properties", _kw("with") - _lit("(") + pp.Optional(_listed(g.named_arg | g.expr)) + _lit(")")
-              | pp.OneOrMore(g.named_arg + pp.Optional(_comma)))),
-    "search": settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
+    "render": _one("kind", g.identifier) + Maybe(
+        _role("properties", _kw("with") - _lit("(") + Maybe(_listed(g.named_arg | g.expr)) + _lit(")")
+              | pp.OneOrMore(g.named_arg + Maybe(_comma)))),
+    "search": settings + Maybe(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
     + _one("value", g.expr),
-    "reduce": settings + _kw("by") - _one("value", g.expr) + pp.Optional(
+    "reduce": settings + _kw("by") - _one("value", g.expr) + Maybe(
         _kw("with") - settings),
     "assert-schema": _one("schema", schema),
     "project-by-names": _role("columns", _listed(g.expr)),
     # Nouns of the cluster, extensions of ours: operators/nouns.py.
-    **{name: _lit("(") + _role("args", pp.Optional(_listed(g.argument))) + g.end_mark.suppress()
+    **{name: _lit("(") + _role("args", Maybe(_listed(g.argument))) + g.end_mark.suppress()
        for name in ("during_job", "within", "followed_by")},
 }  # fmt: skip
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
@@ -269,21 +266,21 @@ class _Dispatch(pp.Token):
 
 dispatch = _Dispatch()
 g.pipeline_tail <<= _action(
-    dispatch + pp.ZeroOrMore(_lit("|") - dispatch),
+    dispatch + Many(_lit("|") - dispatch),
     lambda loc, toks: ast.Pipeline(ast.Star(), tuple(toks), span=Span(loc, loc + 1)),
 )
 
 
 # ---------------------------------------------------------------- sources that start with a word
 def _source(word: str, name: str, body: P) -> P:
-    return _action(pp.Regex(word).suppress() - body, lambda loc, toks: _operator(name, loc, toks))
+    return _action(Token(word) - body, lambda loc, toks: _operator(name, loc, toks))
 
 
 datatable_row = g.operand
 datatable = _source(
     r"datatable\s*(?=\()", "datatable",
-    _one("schema", schema) + settings + _lit("[") + _role("values", pp.Optional(_listed_loose := (
-        datatable_row + pp.ZeroOrMore(_comma + datatable_row) + pp.Optional(_comma)))) + _lit("]"),
+    _one("schema", schema) + settings + _lit("[") + _role("values", Maybe(_listed_loose := (
+        datatable_row + Many(_comma + datatable_row) + Maybe(_comma)))) + _lit("]"),
 )  # fmt: skip
 range_source = _source(
     rf"range\s+(?={g.NAME}|\[)", "range",
@@ -294,7 +291,7 @@ print_source = _source(r"print\b(?!\s*=)", "print", _role("columns", named_list)
 union_source = _source(r"union\b(?=\s+[\w(*\[])", "union", OPERATORS["union"])
 search_source = _source(r"search\b(?=\s+[\w(*\"'])", "search", OPERATORS["search"])
 find_source = _source(r"find\b(?=\s+[\w(*\"'@])", "find", find_body)
-external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
+external = _action(_text(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
 
 
 def _external(loc: int) -> None:
@@ -312,10 +309,10 @@ def _pipeline(_loc: int, toks: pp.ParseResults) -> ast.Node:
     return ast.Pipeline(head, tuple(toks[1:]), span=Span(head.span.start, toks[-1].span.end))
 
 
-g.tabular <<= _action(source + pp.ZeroOrMore(_lit("|") - dispatch), _pipeline)
+g.tabular <<= _action(source + Many(_lit("|") - dispatch), _pipeline)
 
 # ---------------------------------------------------------------- statements
-default = pp.Optional(_lit("=") - g.operand)
+default = Maybe(_lit("=") - g.operand)
 parameter = _action(
     g.name_text + _lit(":") - (schema | g.type_name) + default,
     lambda loc, toks: ast.Parameter(
@@ -326,16 +323,14 @@ parameter = _action(
         span=Span(loc, loc + len(toks[0])),
     ),
 )
-statement = pp.Forward()
-let_statement = pp.Forward()
+statement: pp.Forward = Later()
+let_statement: pp.Forward = Later()
 semicolon = _lit(";")
-lambda_body = (
-    _lit("{") - pp.ZeroOrMore(let_statement + semicolon) + pp.Optional(g.tabular + pp.Optional(semicolon)) + _lit("}")
-)
+lambda_body = _lit("{") - Many(let_statement + semicolon) + Maybe(g.tabular + Maybe(semicolon)) + _lit("}")
 function = _action(
-    pp.Optional(_token(r"view\b", lambda text, span: True)("view"))
-    + pp.Regex(r"\((?=\s*(?:\)|(?:[\w]+|\['[^']*'\])\s*:))").suppress()
-    + _action(pp.Optional(_listed(parameter)) + _lit(")"), lambda loc, toks: ("parameters", tuple(toks)))
+    Maybe(_token(r"view\b", lambda text, span: True)("view"))
+    + Token(r"\((?=\s*(?:\)|(?:[\w]+|\['[^']*'\])\s*:))")
+    + _action(Maybe(_listed(parameter)) + _lit(")"), lambda loc, toks: ("parameters", tuple(toks)))
     + _action(pp.And([lambda_body]), lambda loc, toks: ("body", tuple(toks))),
     lambda loc, toks: ast.Lambda(
         next(t[1] for t in toks if isinstance(t, tuple) and t[0] == "parameters"),
@@ -345,13 +340,13 @@ function = _action(
     ),
 )
 let_statement <<= _action(
-    pp.Regex(r"let\s+").suppress() + g.identifier + _lit("=") - (function | g.tabular),
+    Token(r"let\s+") + g.identifier + _lit("=") - (function | g.tabular),
     lambda loc, toks: ast.Let(toks[0].name, toks[1], span=toks[0].span),
 )
 ignored = _token(r"(?:set\s+\w+(?:\s*=\s*[^;|]+)?|alias\s+[^;]+|restrict\s+[^;]+|pattern\s+[^;]+)(?=\s*(?:;|$))",
                  lambda text, span: _ignored(text, span))  # fmt: skip
 declare = _action(
-    pp.Regex(r"declare\s+query_parameters\s*\(").suppress() - pp.Optional(_listed(parameter)) + _lit(")"),
+    Token(r"declare\s+query_parameters\s*\(") - Maybe(_listed(parameter)) + _lit(")"),
     lambda loc, toks: ast.Declare(tuple(toks), span=Span(loc, loc + 7)),
 )
 
@@ -368,6 +363,6 @@ def _ignored(text: str, span: Span) -> ast.Ignored:
 
 statement <<= let_statement | declare | ignored | g.tabular
 script = _action(
-    pp.ZeroOrMore(semicolon) + pp.Optional(statement + pp.ZeroOrMore(pp.OneOrMore(semicolon) + pp.Optional(statement))),
+    Many(semicolon) + Maybe(statement + Many(pp.OneOrMore(semicolon) + Maybe(statement))),
     lambda loc, toks: ast.Script(tuple(toks), span=Span(0, 0)),
 )

@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.elements import ColumnClause, Label
-from sqlalchemy.sql.visitors import iterate
 
 from queries.kql.budget import look
 from queries.kql.dialect import Col, Ident, Sql
@@ -76,13 +75,13 @@ class _Read:
             self.names.add(element.column_name.casefold())
         elif isinstance(element, Ident):
             self.names.add(element.ident.casefold())
-        else:  # SQLAlchemy's elements, which contain ours; ours contain nothing that it can list
-            for part in iterate(element):
-                if isinstance(part, (Sql, Col, Ident)):
-                    self.add(part)
-                elif isinstance(part, ColumnClause):
-                    look()
-                    self._say(f'"{part.name}"{part.name}')
+        elif isinstance(element, Label):
+            self.add(element.element)
+        else:  # other elements of SQLAlchemy's, which contain ours; ours contain nothing that it can list
+            if isinstance(element, ColumnClause):
+                self._say(f'"{element.name}"{element.name}')
+            for part in element.get_children():
+                self.add(part)
 
     def _say(self, template: str) -> None:
         if '"' in template:
