@@ -4,12 +4,14 @@ For some forty tests that run on every line without a known header. Here, each t
 bytes, since nearly all are anchored at its start; as regexes, each costs a call of the interpreter or of Polars.
 
 The positions of all expressions (parsers/positions.py) make one automaton. For ASCII texts the answer equals the
-regex's; for others it may be a false yes, never a false no. A regex that cannot be expressed counts as matching anything.
+regex's; for others it may be a false yes, never a false no. A regex that cannot be expressed counts as matching anything. Python's
+own regexes may have look-around and word boundaries, which the automaton leaves out: more false yes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,7 +19,19 @@ import numpy as np
 
 from parsers.compiled import compiled, part, seldom
 from parsers.lines import Array
-from parsers.positions import BEGIN, END, INSIDE, NOTHING, OTHER, SYMBOLS, Part, Positions, TooHardError, positions
+from parsers.positions import (
+    BEGIN,
+    END,
+    INSIDE,
+    NOTHING,
+    OTHER,
+    SYMBOLS,
+    Part,
+    Positions,
+    TooHardError,
+    positions,
+    wider_positions,
+)
 
 #: Most sets of positions kept at once.
 _STATES = 4_096
@@ -52,10 +66,10 @@ class _States(NamedTuple):
 
 
 class Automata:
-    """The tests of ``patterns`` (in the form of parsers/regexes.py; None counts as matching anything). Safe to use from
-    several threads."""
+    """The tests of ``patterns`` (in the form of parsers/regexes.py, or compiled by Python; None counts as matching
+    anything). Safe to use from several threads."""
 
-    def __init__(self, patterns: Sequence[str | None]) -> None:
+    def __init__(self, patterns: Sequence[str | re.Pattern[str] | None]) -> None:
         assert len(patterns) <= MOST_PATTERNS
         takes: list[Array] = []
         follows: list[list[int]] = []
@@ -100,11 +114,11 @@ class Automata:
         )  # fmt: skip
 
 
-def _made(pattern: str | None) -> tuple[Positions, Part]:
+def _made(pattern: str | re.Pattern[str] | None) -> tuple[Positions, Part]:
     """The positions of a regex; one that is always at its end for a regex that may match anything."""
     if pattern is not None:
         with contextlib.suppress(TooHardError):
-            return positions(pattern)
+            return positions(pattern) if isinstance(pattern, str) else wider_positions(pattern)
     return Positions(False), NOTHING
 
 

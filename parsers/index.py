@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -101,24 +101,27 @@ class PatternIndex:
         rows = rows[starts]
         which = np.empty(len(rows), np.int64)
         places = _different(edges, data, rows, _distinct(sources[rows])[1], which)
-        texts, whose = messages[rows[places]].fill_null("").to_list(), sources[rows[places]].to_list()
+        firsts = rows[places]
+        texts, whose = messages[firsts].fill_null("").to_list(), sources[firsts].to_list()
         begins, stops, candidates = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
-        return Found(
-            rows,
-            which,
-            rows[places],
-            texts,
-            lambda at: meaning(self._meanings(texts[at], whose[at], candidates[begins[at] : stops[at]]), of_job),
-        )
+
+        @cache
+        def spans() -> list[int]:  # of all at once, and not before one is asked for: most may be remembered
+            return cast("list[int]", quoting.spans_of(data, edges[firsts], edges[firsts + 1], whose).tolist())
+
+        def meaning_of(at: int) -> tuple[Pattern, dict[str, Any]] | None:
+            message = quoting.as_readable(texts[at], whose[at], spans()[at])
+            return meaning(self._meanings(message, candidates[begins[at] : stops[at]]), of_job)
+
+        return Found(rows, which, firsts, texts, meaning_of)
 
     def _meanings(
-        self, text: str, source: str | None, candidates: list[int]
+        self, message: quoting.ReadableMessage, candidates: list[int]
     ) -> Iterator[tuple[Pattern, dict[str, Any]]]:
-        """The meanings of ``text`` by those of the numbered regexes that match. A number is raised by the count of all
-        regexes if more than the regex must be checked."""
+        """The meanings of ``message`` by those of the numbered regexes that match. A number is raised by the count of
+        all regexes if more than the regex must be checked."""
         regexes, count = self._regexes, len(self._regexes)
         refused = None
-        message = quoting.as_readable(text, source)
         for number in candidates:
             doubtful = number >= count
             entry, regex, reading = regexes[number - count if doubtful else number]
@@ -134,6 +137,7 @@ class PatternIndex:
         """Precomputes what depends on the regexes alone, before the first line."""
         if self._clauses is not None:
             return
+        quoting.prepare()
         known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
         # Many entries share the same ``unless``, and each has several regexes.
         vetoes = {unless: _veto(unless) for unless in {entry.unless for entry, *_ in self._regexes}}

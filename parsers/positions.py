@@ -29,12 +29,16 @@ _FOREIGN, _START, _STOP = 128, -1, -2
 _ASCII = frozenset(range(_FOREIGN))
 _CHARACTERS = _ASCII | {_FOREIGN}
 _ANCHORS = {_START: BEGIN, _STOP: END}
-_AT = {
-    _codes.AT_BEGINNING: _START,
-    _codes.AT_BEGINNING_STRING: _START,
-    _codes.AT_END: _STOP,
-    _codes.AT_END_STRING: _STOP,
-}
+_BEGINNING = (_codes.AT_BEGINNING, _codes.AT_BEGINNING_STRING)
+_AT = dict.fromkeys(_BEGINNING, _START) | dict.fromkeys((_codes.AT_END, _codes.AT_END_STRING), _STOP)
+#: The ASCII characters of ``\d`` and the like; each also has others.
+_CATEGORIES = {
+    code: frozenset(number for number in _ASCII if re.match(written, chr(number)))
+    for code, written in (
+        (_codes.CATEGORY_DIGIT, r"\d"), (_codes.CATEGORY_NOT_DIGIT, r"\D"), (_codes.CATEGORY_SPACE, r"\s"),
+        (_codes.CATEGORY_NOT_SPACE, r"\S"), (_codes.CATEGORY_WORD, r"\w"), (_codes.CATEGORY_NOT_WORD, r"\W"),
+    )
+}  # fmt: skip
 
 
 class TooHardError(Exception):
@@ -109,7 +113,7 @@ class Positions:
             raise TooHardError
         taken = np.zeros(SYMBOLS, np.bool_)
         taken[list(characters & _ASCII)] = True
-        taken[OTHER:BEGIN] = any(character >= _FOREIGN for character in characters)
+        taken[OTHER:BEGIN] = max(characters, default=0) >= _FOREIGN
         taken[[_ANCHORS[anchor] for anchor in characters & _ANCHORS.keys()]] = True
         self.takes.append(taken)
         self.follows.append(set())
@@ -128,6 +132,16 @@ class Positions:
         return _class(value)
 
 
+class _WiderPositions(Positions):
+    """The positions of a regex without the conditions on what surrounds a place (``\\b``, look-around, the end): it also
+    matches where the regex does not, and never the other way round."""
+
+    def _read_one(self, code: Any, value: Any) -> Part:
+        if code in (_codes.ASSERT, _codes.ASSERT_NOT) or (code is _codes.AT and value not in _BEGINNING):
+            return NOTHING
+        return super()._read_one(code, value)
+
+
 def _class(items: list[Any]) -> frozenset[int]:
     """The characters of a class; if it has any beyond ASCII, it counts as having all of them."""
     negated = items[0][0] is _codes.NEGATE
@@ -138,7 +152,9 @@ def _class(items: list[Any]) -> frozenset[int]:
         elif code is _codes.RANGE:
             found.update(range(value[0], min(value[1], _FOREIGN) + 1))
             found |= {_FOREIGN} if value[1] > _FOREIGN else set()
-        else:  # parsers.regexes expands \d and the like, since they cover more than ASCII
+        elif code is _codes.CATEGORY:
+            found |= _CATEGORIES[value] | {_FOREIGN}
+        else:
             raise TooHardError
     return _CHARACTERS - (found & _ASCII) if negated else frozenset(found)
 
@@ -146,8 +162,17 @@ def _class(items: list[Any]) -> frozenset[int]:
 def positions(pattern: str) -> tuple[Positions, Part]:
     """The positions of ``pattern`` (in the form of parsers/regexes.py) and where a match begins and ends. Raises
     ``TooHardError`` for constructs other than classes, groups, alternatives, repeats and anchors."""
-    parsed = _parser.parse(regexes.portable(pattern))
+    return _read(Positions, _parser.parse(regexes.portable(pattern)))
+
+
+def wider_positions(regex: re.Pattern[str]) -> tuple[Positions, Part]:
+    """Like :func:`positions`, of a regex of Python's that also matches where ``regex`` does not: its conditions on what
+    surrounds a place are left out."""
+    return _read(_WiderPositions, _parser.parse(regex.pattern, regex.flags))
+
+
+def _read(kind: type[Positions], parsed: Any) -> tuple[Positions, Part]:
     if parsed.state.flags & (re.IGNORECASE | re.MULTILINE | re.VERBOSE):
         raise TooHardError
-    found = Positions(bool(parsed.state.flags & re.DOTALL))
+    found = kind(bool(parsed.state.flags & re.DOTALL))
     return found, found.read(parsed)

@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from parsers.automata import Automata
 from parsers.formats.base import SLURM
-from parsers.required import Clause, needs
+from parsers.lines import Array
 
 if TYPE_CHECKING:
     from parsers.pattern import Pattern
@@ -55,6 +58,10 @@ _HEAD = re.compile(
 #: Entities that are never taken from a user's words.
 _SURE = ("job", "node", "nodelist", "node_names", "short_node", "affected_node", "step")
 _FILLER = re.compile(r"[^\s/.:-]")
+#: The bits of all spans; and the length in bytes from which a message counts as having any: an automaton may take a
+#: microsecond for each byte of a text that was made for it.
+ANY = -1
+_LONG = 2_000
 
 
 class ReadableMessage(NamedTuple):
@@ -68,26 +75,18 @@ class ReadableMessage(NamedTuple):
 
 
 class _Carrier(NamedTuple):
-    """``needed``: texts in small letters, one of which is in every message that ``hint`` fits; empty where none is known. Looking
-    for them takes a fifth of the time of the search, and most messages have none."""
+    """What repeats a user's text: messages that ``hint`` fits. The groups of ``spans`` are that text; the first span has the
+    number ``first`` among those of all carriers."""
 
-    needed: Clause
+    sources: frozenset[str]
     hint: re.Pattern[str]
     spans: tuple[re.Pattern[str], ...]
+    first: int
 
-    def may_be_in(self, message: str, small: str) -> bool:
-        """Whether a message, in ``small`` letters too, may repeat what a user wrote."""
-        for text in self.needed:
-            if text in small:
-                break
-        else:
-            if self.needed:
-                return False
-        return self.hint.search(message) is not None
-
-
-def _carrier(hint: re.Pattern[str], spans: list[str]) -> _Carrier:
-    return _Carrier(next(iter(needs(hint)), ()), hint, tuple(map(re.compile, spans)))
+    @property
+    def bits(self) -> int:
+        """A bit for the number of each span."""
+        return (1 << len(self.spans)) - 1 << self.first
 
 
 @lru_cache(maxsize=1)
@@ -95,31 +94,57 @@ def _data() -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
+@lru_cache(maxsize=1)
+def _carriers() -> tuple[_Carrier, ...]:
+    found: list[_Carrier] = []
+    for table in _data()["carrier"]:
+        first = found[-1].first + len(found[-1].spans) if found else 0
+        spans = tuple(map(re.compile, table["spans"]))
+        found.append(_Carrier(frozenset(table["sources"]), re.compile(table["hint"], re.I), spans, first))
+    return tuple(found)
+
+
 @lru_cache(maxsize=64)
-def _carriers(source: str | None) -> tuple[_Carrier, ...]:
-    return tuple(
-        _carrier(re.compile(table["hint"], re.I), table["spans"])
-        for table in _data()["carrier"]
-        if source in table["sources"]
-    )
+def _carriers_of(source: str | None) -> tuple[_Carrier, ...]:
+    return tuple(carrier for carrier in _carriers() if source in carrier.sources)
 
 
-def as_readable(message: str, source: str | None) -> ReadableMessage:
-    """``message`` in the form that patterns are matched against."""
-    spans = []
-    carriers = _carriers(source)
-    small = message.lower() if carriers else ""
-    for carrier in carriers:
-        if carrier.may_be_in(message, small):
-            for regex in carrier.spans:
-                if (found := regex.search(message)) is not None:
-                    spans += [found.span(number) for number in range(1, regex.groups + 1) if found[number]]
-    if not spans:
-        return ReadableMessage(message, message, source)
+@lru_cache(maxsize=64)
+def _bits_of(source: str | None) -> int:
+    return sum(carrier.bits for carrier in _carriers_of(source))
+
+
+@lru_cache(maxsize=1)
+def _all_spans() -> Automata:
+    return Automata([span for carrier in _carriers() for span in carrier.spans])
+
+
+def prepare() -> None:
+    """Makes the automaton before the first message."""
+    _all_spans()
+
+
+def spans_of(data: Array, starts: Array, ends: Array, sources: Sequence[str | None]) -> Array:
+    """For each message ``data[starts[i]:ends[i]]`` of ``sources[i]`` the bits of the spans that may be in it: one pass
+    over all messages, of which few repeat a user's text."""
+    bits = np.fromiter(map(_bits_of, sources), np.uint64, len(sources))
+    asked = np.flatnonzero((bits > 0) & (ends - starts <= _LONG))
+    bits[asked] &= _all_spans().fitting(data, starts, ends, asked)
+    return bits
+
+
+def as_readable(message: str, source: str | None, spans: int = ANY) -> ReadableMessage:
+    """``message`` in the form that patterns are matched against. ``spans``: the bits of those that may be in it."""
+    found: list[tuple[int, int]] = []
+    for carrier in _carriers_of(source) if spans else ():
+        if spans & carrier.bits and carrier.hint.search(message) is not None:
+            for number, regex in enumerate(carrier.spans, carrier.first):
+                if spans >> number & 1 and (match_ := regex.search(message)) is not None:
+                    found += [match_.span(group) for group in range(1, regex.groups + 1) if match_[group]]
     text = message
-    for begin, end in spans:
+    for begin, end in found:
         text = text[:begin] + _FILLER.sub("x", text[begin:end]).replace(":", "x") + text[end:]
-    return ReadableMessage(message, text, source, tuple(spans))
+    return ReadableMessage(message, text, source, tuple(found))
 
 
 def search(entry: Pattern, regex: re.Pattern[str], message: ReadableMessage) -> Any | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import numpy as np
@@ -27,7 +28,7 @@ HARD = {r"^\S+ \d{1,3}\b", r"(?i)a", r"a(?=b)", r"(a)\1"}
 _TEXTS = st.lists(st.text("abcdxy01 ;\n\t\0\u00e9\u4e2d", max_size=12), min_size=1, max_size=20)
 
 
-def fitting(texts: list[str], patterns: tuple[str | None, ...]) -> Array:
+def fitting(texts: list[str], patterns: tuple[str | re.Pattern[str] | None, ...]) -> Array:
     """A row for each text, a column for each pattern."""
     buffer = LineBuffer.of_lines([text.encode() for text in texts])
     bits = Automata(patterns).fitting(buffer.data, buffer.starts, buffer.ends, np.arange(len(texts)))
@@ -49,6 +50,24 @@ def test_texts_of_few_letters(texts: list[str]) -> None:
 
 def test_what_cannot_be_reported_may_match() -> None:
     assert fitting(["", "b"], (*HARD, None)).all()
+
+
+#: In Python's own syntax, with conditions on what surrounds a place.
+AROUND = tuple(map(re.compile, (
+    r"^\S+ \d{1,3}\b", r"(?<!\w)'(.*)'(?!\w)", r"\ba (.{1,3}?)[:,]", r"a(?=b)", r"^(?!ab)(.{1,3})\d: ", r"[^\W\d]x$", r"[\w\s]+;\Z", r"b\B",
+)))  # fmt: skip
+
+
+@given(st.lists(st.text("ab01 ':;,x\n\u00e9\u0663\u2003", max_size=12), min_size=1, max_size=20))
+@settings(max_examples=examples(80), deadline=None)
+def test_conditions_on_what_surrounds_a_place_are_left_out(texts: list[str]) -> None:
+    for regex, found in zip(AROUND, fitting(texts, AROUND).T.tolist(), strict=True):
+        assert all(mine or regex.search(text) is None for text, mine in zip(texts, found, strict=True)), regex
+
+
+def test_what_a_condition_does_not_decide_is_decided() -> None:
+    plain = ("b", "1 a", "a 1,x", "x", "", "\u00e9")
+    assert not fitting(list(plain), (re.compile(r"(?<!\w)'(.*)'(?!\w)"), re.compile(r"\ba (.{1,3}?):"))).any()
 
 
 def test_what_is_known_is_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
