@@ -44,7 +44,7 @@ from parsers.head import (
     Row,
     clear,
 )
-from parsers.lines import Array, LineBuffer, chosen, column
+from parsers.lines import Array, LineBuffer, chosen, column, places_of
 from parsers.output_scanner import read_output
 from parsers.record import Origin
 from parsers.scan import BLANK, BRACE, COLON, DASH, OPEN, is_capital, is_digit, reads
@@ -157,7 +157,7 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> FastHea
 
 def _with_escapes(buffer: LineBuffer) -> Array:
     """The lines that contain a terminal escape: formats read those without their colours."""
-    places = np.flatnonzero(buffer.data == _ESCAPE)
+    places = places_of(_ESCAPE, buffer.data)
     if not len(places):
         return places
     lines: Array = np.unique(np.searchsorted(buffer.starts, places, side="right") - 1)
@@ -225,6 +225,8 @@ def _header(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
 def _bracket(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
     if data[at + 5] == DASH:
         return header_scanner.slurm_file(data, at, end, row, clock)
+    if is_capital(data[at + 1]):
+        return header_scanner.fabric_manager(data, at, row, clock)
     return header_scanner.dmesg(data, at, row, clock)
 
 

@@ -13,13 +13,15 @@ SEVERITIES = (None, *base.SEVERITIES)
 FACILITIES = (None, *base.FACILITIES)
 QUALITIES = (None, "line", "inferred", "received")
 WRITTEN, INFERRED, RECEIVED = 1, 2, 3
-FORMATS = (None, "rfc3164", "rfc5424", "slurm", "opensm", "journald", "dmesg", "kmsg", "job_output", "plain")
-RFC3164, RFC5424, SLURM_FILE, OPENSM, JOURNALD, DMESG, KMSG, OUTPUT, PLAIN = range(1, 10)
+FORMATS = (
+    None, "rfc3164", "rfc5424", "slurm", "opensm", "fabricmanager", "journald", "dmesg", "kmsg", "job_output", "plain"
+)  # fmt: skip
+RFC3164, RFC5424, SLURM_FILE, OPENSM, MANAGER, JOURNALD, DMESG, KMSG, OUTPUT, PLAIN = range(1, 11)
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
 #: Programs that a header implies; those that lines name are numbered after them.
-PROGRAMS = (None, "kernel", "opensm", *base.SLURM)
-KERNEL, OPENSM_DAEMON, SLURMSTEPD = 1, 2, PROGRAMS.index("slurmstepd")
+PROGRAMS = (None, "kernel", "opensm", "nv-fabricmanager", *base.SLURM)
+KERNEL, OPENSM_DAEMON, FABRIC_MANAGER, SLURMSTEPD = 1, 2, 3, PROGRAMS.index("slurmstepd")
 
 #: One line. Positions are offsets into the buffer; a text with negative length is null. Only lines with a ``format``
 #: are taken. ``time`` and ``uptime`` are microseconds (below zero: no uptime); ``program`` is an index into PROGRAMS.

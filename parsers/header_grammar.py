@@ -21,7 +21,7 @@ from parsers.lines import Array
 #: Character classes by name, in the syntax of regular expressions; a step uses their index.
 _CLASSES = {
     "digit": "0-9", "capital": "A-Z", "small": "a-z", "day": " 0-9", "hex": "0-9a-f", "HEX": "0-9A-F", "stamp": "0-9T:.Z+-",
-    "printed": "!-~", "name": r"!-9;-Z\\^-~",
+    "printed": "!-~", "name": r"!-9;-Z\\^-~", "blank": " ",
 }  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(_CLASSES)}
 #: Per class and byte: whether the byte is in the class. No class contains a line end, a zero, or a part of a multi-byte
@@ -197,7 +197,8 @@ def _first(steps: list[Step], at: int) -> set[int]:
         if step == BYTE:
             return {value}
         if step == RUN:
-            return set(np.flatnonzero(CLASSES[value]).tolist())
+            own = set(np.flatnonzero(CLASSES[value]).tolist())
+            return own if length else own | _first(steps, place + 1)
         if step == MAYBE:
             return {value} | _first(steps, place + length + 1)
     return set()

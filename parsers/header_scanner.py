@@ -12,7 +12,7 @@ from parsers.compiled import part
 from parsers.expression_compiler import end_of
 from parsers.formats.base import SEVERITY_WORDS, SLURM_LEVELS
 from parsers.formats.devices import NXOS_HEADER
-from parsers.formats.fabric import OPENSM_BITS, OPENSM_HEADER
+from parsers.formats.fabric import MANAGER_HEADER, OPENSM_BITS, OPENSM_HEADER
 from parsers.formats.kernel import KMSG_HEADER
 from parsers.formats.mnemonics import TAG
 from parsers.formats.slurm import FILE_HEADER, STEP_TAG
@@ -21,9 +21,11 @@ from parsers.formats.syslog import BSD_HEADER, ISO_HEADER, PRIORITY, RFC5424_HEA
 from parsers.formats.syslog_tails import LEVEL_NAMES, LEVELLED_TAIL
 from parsers.head import (
     DMESG,
+    FABRIC_MANAGER,
     INFERRED,
     KERNEL,
     KMSG,
+    MANAGER,
     NXOS,
     OPENSM,
     OPENSM_DAEMON,
@@ -68,11 +70,12 @@ _BRACE = ord("{")
 #: SONiC writes the level between host and program.
 _LEVELS = words({name: SEVERITIES.index(SEVERITY_WORDS[name.lower()]) for name in LEVEL_NAMES})
 _SLURM_LEVELS = words({word: SEVERITIES.index(severity) for word, severity in SLURM_LEVELS.items()})
+_MANAGER_LEVELS = words({word.upper(): SEVERITIES.index(severity) for word, severity in SEVERITY_WORDS.items()})
 _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BITS.items()})
 
 _priority, _bsd, _iso, _tail, _levelled_tail = map(reader, (PRIORITY, BSD_HEADER, ISO_HEADER, TAIL, LEVELLED_TAIL))
-_rfc5424, _slurm, _kmsg, _opensm, _nxos = map(
-    reader, (RFC5424_HEADER, FILE_HEADER, KMSG_HEADER, OPENSM_HEADER, NXOS_HEADER)
+_rfc5424, _slurm, _kmsg, _opensm, _manager, _nxos = map(
+    reader, (RFC5424_HEADER, FILE_HEADER, KMSG_HEADER, OPENSM_HEADER, MANAGER_HEADER, NXOS_HEADER)
 )
 _structured_data, _step_tag, _mnemonic_tag = map(end_of, (f"(?s){STRUCTURED_DATA}", STEP_TAG, TAG))
 
@@ -299,6 +302,24 @@ def opensm(data: Array, at: int, row: Row, clock: Clock) -> bool:
     row.quality, row.resolution = INFERRED, 1
     row.severity = meaning(data, places.word, places.word_end - places.word, _BITS)
     row.message, row.format, row.program = places.end, OPENSM, OPENSM_DAEMON
+    return bool(row.time != NO_TIME)
+
+
+@part
+def fabric_manager(data: Array, at: int, row: Row, clock: Clock) -> bool:
+    """``[Mon dd yyyy hh:mm:ss] [LEVEL] [tid N] message``."""
+    places = _manager(data, at)
+    if places.end < 0:
+        return False
+    wall = stamps.bsd_with_year(data, places.month, places.year, places.clock)
+    if wall == NO_TIME:
+        return False
+    row.time = stamps.to_utc(wall, clock.zone)
+    row.stamp, row.stamp_length = places.month, places.clock_end - places.month
+    row.quality, row.resolution = WRITTEN if clock.zone_known else INFERRED, 1_000_000
+    row.pid = number(data, places.pid, places.pid_end - places.pid)
+    row.severity = meaning(data, places.word, places.word_end - places.word, _MANAGER_LEVELS)
+    row.message, row.format, row.program = places.end, MANAGER, FABRIC_MANAGER
     return bool(row.time != NO_TIME)
 
 

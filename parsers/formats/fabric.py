@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.formats.base import SEVERITY_WORDS, Format, groups, timed
-from parsers.header_grammar import Run, digits, header, named
+from parsers.header_grammar import Run, digits, either, header, named
 from parsers.record import Origin
 
 OPENSM_HEADER = header(
@@ -14,10 +14,13 @@ OPENSM_HEADER = header(
     named("thread", Run("HEX")), "] ", named("word", "0x", Run("hex", 2, 2)), " -> ",
 )  # fmt: skip
 _OPENSM = f"(?s)^{OPENSM_HEADER.regex}(?P<message>.*)$"
-_MANAGER = (
-    r"(?s)^\[(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2}) (?P<year>\d{4}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?\] "
-    r"\[(?P<word>[A-Z]+) *\] \[tid (?P<pid>\d+)\] (?P<message>.*)$"
-)
+MANAGER_HEADER = header(
+    "[", named("month", Run("capital", 1, 1), Run("small", 2, 2)), " ", named("day", either(r"\d{1,2}", Run("digit", 2, 2))), " ",
+    named("year", digits(4)), " ", named("clock", digits(2), ":", digits(2), ":", digits(2)),
+    either(r"(?:\.(?P<fraction>\d+))?"), "] [", named("word", Run("capital")), Run("blank", 0), "] [tid ",
+    named("pid", either(r"\d+", Run("digit", 1, 10))), "] ",
+)  # fmt: skip
+_MANAGER = f"(?s)^{MANAGER_HEADER.regex}(?P<message>.*)$"
 _UFM = (
     r"(?s)^(?P<iso>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) \[(?P<number>\d+)\] \[(?P<alarm>\d+)\] "
     r"(?P<word>[A-Z]+) \[(?P<category>[^\]]+)\] (?P<message>.*)$"
