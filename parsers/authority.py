@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers.formats.base import JOB_SOURCES, SLURM, nothing
+from parsers.formats.base import JOB_SOURCES, SLURM, nothing, one_of
 from parsers.record import Origin
 from parsers.speakers import CLAIMS, may_speak, of_system
 
@@ -57,18 +57,16 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
             odd = odd | (facility != "kern").fill_null(False)
         odd = odd & kernel
         if odd.any():
-            odd = odd & ~frame["format"].is_in(_RING)
+            odd = odd & ~one_of(frame["format"], _RING).fill_null(False)
     if known and (users := (facility == "user").fill_null(False)).any():
         # The journal shows that a person's process wrote the entry (parsers/accounts.py), or the facility is the
         # default.
-        odd = odd | (users & source.is_in(SLURM) & (frame["format"] != "slurm")).fill_null(False)
+        odd = odd | (users & one_of(source, SLURM) & (frame["format"] != "slurm")).fill_null(False)
         odd = odd | (users & (frame["format"] == "journald") & (source != "syslog")).fill_null(False)
-    if not odd.any():
+    at = odd.arg_true()
+    if not len(at):
         return frame
-    return frame.with_columns(
-        source.zip_with(~odd, pl.Series(["syslog"]).new_from_index(0, len(frame))),
-        frame["uptime_s"].zip_with(~odd, nothing("uptime_s", pl.Float64, len(frame))),
-    )
+    return frame.with_columns(source.scatter(at, "syslog"), frame["uptime_s"].scatter(at, None))
 
 
 def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

@@ -19,6 +19,8 @@ from parsers.record import Origin
 _WRITER = ("source", "unit", "facility", "format")
 #: Fewer events are decided one by one: finding combinations takes as long as some hundred decisions.
 _FEW = 500
+#: More combinations than this have no number of their own in 64 bits.
+_MOST = 1 << 62
 
 
 def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
@@ -58,8 +60,12 @@ def _combinations(events: Events, rows: pl.DataFrame) -> tuple[Array, Array]:
         return np.arange(len(rows)), np.arange(len(rows))
     first = (rows["pid"].is_null() | (rows["pid"] == 1).fill_null(False)).to_numpy()
     columns = (first, rows["step_tag"].is_not_null().to_numpy(), *(codes(rows[name]).which for name in _WRITER))
-    together = np.fromiter(map(id, events.entries), np.int64, len(rows))
-    which, firsts = numbered(together)
+    which, firsts = numbered(np.fromiter(map(id, events.entries), np.int64, len(rows)))
+    together, kinds = which.astype(np.int64), len(firsts)
     for column in columns:
-        which, firsts = numbered(which.astype(np.int64) * (int(column.max()) + 1) + column)
-    return which, firsts
+        size = int(column.max()) + 1
+        if kinds * size > _MOST:
+            which, firsts = numbered(together)
+            together, kinds = which.astype(np.int64), len(firsts)
+        together, kinds = together * size + column, kinds * size
+    return numbered(together)

