@@ -109,8 +109,10 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
     doubtful = [e for e in events if e.known_by]
     if not doubtful:  # the usual case, if the kernel's ring is collected
         return {}
+    # Only better evidence supports a line: the ring, and for a line with the name only also the facility.
+    supporting = {RING, FACILITY} if any(e.known_by == NAME for e in doubtful) else {RING}
     reported: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
-    for event in [e for e in events if e.source == "kernel" and e.known_by != NAME]:
+    for event in [e for e in events if e.source == "kernel" and e.known_by in supporting]:
         reported[(event.host, event.kind, event.device)].append(event)
     if reported:
         doubtful = [e for e in doubtful if not _supported(e, reported)]
@@ -120,6 +122,8 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
         written = [_written(e) for e in doubtful]
         for row in clocks(hosts, min(written) - HABIT_S, max(written) + AHEAD_S):
             by_host[row["host"]].append(row)
+    if not by_host:  # without the clocks of its host, the facility of a line is sufficient
+        doubtful = [e for e in doubtful if e.known_by != FACILITY]
     found = {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
     by_facility = {e.id for e in doubtful if e.known_by == FACILITY}
     return {name: how for name, how in found.items() if name not in by_facility or how not in (STAMPED, BARE)}

@@ -33,6 +33,8 @@ from store.questions.authority import Speakers
 
 OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
 _OF_NODES = ("slurmd", "slurmstepd")
+#: Sources whose lines are about the runs and the host that wrote them.
+_OF_RUNS = OUTPUT.union(_OF_NODES)
 #: Sources with lines about a switch's ports, of switches or of nodes.
 _OF_SWITCHES = ("switch", "syslog", "kernel")
 #: Events about another node that only a controller can report.
@@ -188,18 +190,22 @@ def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers
     for run in runs:
         of_job[run.job_id].append(run)
     nodes = frozenset(chain.from_iterable(map(attrgetter("nodes"), runs)))
-    found = []
-    for event in ruling(events, believed):
-        source = event.source
-        if source in OUTPUT:
-            if (kept := _of_job(event, of_job)) is not None:
-                found.append(kept)
-        elif source in _OF_NODES:
-            if _of_own_host(event, of_job, nodes):
-                found.append(event)
-        elif not (source in _OF_SWITCHES and event.kind.startswith("switch.") and event.host in nodes):
-            found.append(event)
-    return found
+    # There are very many events, and most count without a look at their run or host: one expression decides that.
+    kept = [
+        e if e.source not in _OF_RUNS and not (e.source in _OF_SWITCHES and e.kind.startswith("switch."))
+        else _as_admitted(e, of_job, nodes)
+        for e in ruling(events, believed)
+    ]  # fmt: skip
+    return [e for e in kept if e is not None]
+
+
+def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> Event | None:
+    """The event without a host that it must not name; None if it does not count."""
+    if event.source in OUTPUT:
+        return _of_job(event, of_job)
+    if event.source in _OF_NODES:
+        return event if _of_own_host(event, of_job, nodes) else None
+    return None if event.host in nodes else event
 
 
 def _of_job(event: Event, of_job: Mapping[int, list[Run]]) -> Event | None:
