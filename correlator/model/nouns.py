@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from correlator.model.attrs import Attrs, DraftAttrs, draft_of, no_attrs
+from correlator.model.attrs import Attr, Attrs, DraftAttrs, draft_of, no_attrs, with_attr
 from parsers.job_states import NOT_FAILED
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +79,13 @@ class Fact:
     def duration(self) -> float | None:
         return None if self.end is None else self.end - self.start
 
+    def having(self, key: Attr[T], value: T) -> Fact:
+        """The fact with this attribute added or replaced. ``dataclasses.replace`` takes twice as long."""
+        return Fact(
+            self.kind, self.start, self.end, self.sigma, self.host, self.device, self.run,
+            with_attr(self.attrs, key, value), self.events,
+        )  # fmt: skip
+
 
 @dataclass(slots=True, eq=False, frozen=True)
 class Revision:
@@ -120,9 +129,13 @@ class Draft:
 
     def revision(self) -> Revision | None:
         """The replacement of ``of``; None if nothing was changed."""
-        made = self.fact()
-        same = all(getattr(made, name) == getattr(self.of, name) for name in Fact.__slots__)
-        return None if same else Revision(self.of, made)
+        of = self.of
+        same = (
+            self.attrs == of.attrs and self.start == of.start and self.end == of.end and self.events == of.events
+            and self.sigma == of.sigma and self.host == of.host and self.device == of.device and self.run == of.run
+            and self.kind == of.kind
+        )  # fmt: skip
+        return None if same else Revision(of, self.fact())
 
 
 def in_order(*groups: Iterable[Event]) -> tuple[Event, ...]:

@@ -24,7 +24,6 @@ from correlator.facts.links.together import TOGETHER_S, UNCABLED_MIN, in_time_wi
 from correlator.facts.power_saving import without_switched_off
 from correlator.facts.world import World, bursts
 from correlator.model.attributes import ENDS, HOSTS, LEGS, LINKS, PORT, PROMOTED, ROLE, STAND_IN, SWITCH
-from correlator.model.attrs import with_attr
 from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from correlator.site.interfaces import UNKNOWN
 
@@ -166,10 +165,7 @@ def _with_bonds(world: World, nic: list[Fact]) -> list[Fact]:
         for fact in near.of(event.host, event.time, FAILS_OVER_S) if active and event.entities.get("bond") else ():
             if fact.device != active:
                 stand_ins[id(fact)] = str(active)
-    return [
-        replace(fact, attrs=with_attr(fact.attrs, STAND_IN, stand_ins[id(fact)])) if id(fact) in stand_ins else fact
-        for fact in bonded
-    ]
+    return [fact.having(STAND_IN, stand_ins[id(fact)]) if id(fact) in stand_ins else fact for fact in bonded]
 
 
 def _with_legs(world: World, fact: Fact) -> Fact:
@@ -177,7 +173,7 @@ def _with_legs(world: World, fact: Fact) -> Fact:
     if bond_name is None or not fact.host:
         return fact
     legs = {port for at, bond, port in world.legs(fact.host) if bond == bond_name and at <= fact.start + FAILS_OVER_S}
-    return replace(fact, attrs=with_attr(fact.attrs, LEGS, sorted(legs - {fact.device})))
+    return fact.having(LEGS, sorted(legs - {fact.device}))
 
 
 #: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand
@@ -260,7 +256,7 @@ def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
 def _with_role(world: World, fact: Fact) -> Fact:
     drivers = (str(e.entities["driver"]) for e in fact.events if e.entities.get("driver"))
     role = world.site.role(fact.host, fact.device, next(drivers, None))
-    return replace(fact, attrs=with_attr(fact.attrs, ROLE, role))
+    return fact.having(ROLE, role)
 
 
 class _Near:
