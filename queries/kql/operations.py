@@ -189,8 +189,9 @@ def match(op: str, left: Value, right: Value, span: Span) -> Value:
             raise KqlBindError(
                 f"'{word}' is not a KQL operator", span, suggestion=FOREIGN_COMPARISONS.get(word.lower())
             )
+        pattern = _any_case(right) if base == "contains" and not sensitive else None
         template = f"{function}({{0}}, {{1}})" if sensitive else f"{function}(lower({{0}}), lower({{1}}))"
-        made = sql(template, "bool", left, right)
+        made = sql(template if pattern is None else _FOUND, "bool", left, pattern or right)
     return negate_total(made) if negated else made
 
 
@@ -224,7 +225,30 @@ def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
         parts = [f"'{flag}'", before or "''", "regexp_escape({0})", after or "''"]
         pattern = sql("(" + " || ".join(parts) + ")", "string", right)
     prefilter = "contains({0}, {1})" if sensitive else "contains(lower({0}), lower({1}))"
+    if not sensitive and (letters := _any_case(right)) is not None:
+        prefilter, right = _FOUND, letters
     return sql(f"({prefilter} AND regexp_matches({{0}}, {{2}}))", "bool", left, right, pattern)
+
+
+_FOUND = "regexp_matches({0}, {1})"
+#: The characters beyond ASCII that ``lower`` makes an ASCII letter of.
+FOLDED = {"i": "\u0130", "k": "\u212a"}
+#: The maximum length of a text that is searched as a pattern: a pattern of more than 200 characters is not known to be
+#: cheap (``wall.judging``), and each letter becomes up to five.
+MOST_LETTERS = 40
+
+
+def _any_case(text: Value) -> Value | None:
+    """A pattern that finds a constant text in any case, as ``contains(lower(...), lower(...))`` does in more time: that
+    writes all texts in lower case first. None if there is none."""
+    found = text.constant if text.is_constant else None
+    if not isinstance(found, str) or not re.fullmatch(rf"[\w /=:,;.@#-]{{1,{MOST_LETTERS}}}", found, re.ASCII):
+        return None
+    return constant("".join(_either_case(sign) for sign in found.lower()), "string")
+
+
+def _either_case(sign: str) -> str:
+    return f"[{sign}{sign.upper()}{FOLDED.get(sign, '')}]" if sign.isalpha() else re2_escape(sign)
 
 
 def re2_escape(text: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from queries.kql import run
 from queries.kql.functions.encoding import xxh64
+from queries.kql.operations import FOLDED
 
 STEPS = "let T = datatable(Host:string, Ms:long)['a', 1, 'a', 4, 'b', 2, 'b', 8, 'b', 3];\n"
 
@@ -102,3 +103,24 @@ def test_operator(text: str, answer: list[list[Any]]) -> None:
 def test_innerunique_takes_a_left_row_that_the_filter_behind_it_keeps() -> None:
     text = STEPS + "T | join (print Host = 'b') on Host | where Ms == 3 | project Ms"
     assert rows(text) == [[3]]
+
+
+def test_contains_finds_every_character_that_lower_makes_a_letter_of() -> None:
+    """It searches for a pattern of both cases, and answers as a comparison in lower case does, for all characters."""
+    con = duckdb.connect()
+    characters = "(SELECT chr(i::INTEGER) AS c FROM range(1, 1114112) AS t(i) WHERE i NOT BETWEEN 55296 AND 57343)"
+    folded = con.execute(
+        f"SELECT lower(c), c FROM {characters} WHERE ascii(c) > 127 AND ascii(lower(c)) < 128"
+    ).fetchall()
+    assert dict(folded) == FOLDED
+    for text, needle in [
+        ("KELVIN", "kelvin"),
+        ("\u212aelvin", "KELVIN"),
+        ("\u0130P", "ip"),
+        ("no\u017fe", "nose"),
+        ("a.b", "A.B"),
+        ("axb", "A.B"),
+    ]:
+        table = f"datatable(t: string)['{text}']"
+        expected = con.execute("SELECT contains(lower($1), lower($2))", [text, needle]).fetchall()
+        assert run(con, f"{table} | project t contains '{needle}'").rows == [list(expected[0])], (text, needle)
