@@ -98,7 +98,12 @@ class Driver:
         return OK
 
     def nvmlDeviceGetMemoryInfo(self, gpu: Any, out: Any) -> int:
-        out._obj.used = 2048 * 2**20
+        out._obj.used = (2048 + 615) * 2**20  # with the driver's reserve
+        return OK
+
+    def nvmlDeviceGetMemoryInfo_v2(self, gpu: Any, out: Any) -> int:
+        assert out._obj.version == pynvml.nvmlMemory_v2
+        out._obj.used, out._obj.reserved = 2048 * 2**20, 615 * 2**20
         return OK
 
     def nvmlDeviceGetTotalEccErrors(self, gpu: Any, kind: Any, counter: Any, out: Any) -> int:
@@ -258,6 +263,13 @@ def test_a_driver_before_the_rename_says_why_clocks_are_held_back(host: Host, dr
     driver.answers["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x80
     (row,) = asked(host.runner("nvml"))
     assert shown(row)["CLOCK_THROTTLE_REASONS", None] == 0x80
+
+
+def test_a_driver_without_the_second_answer_about_memory_counts_its_reserve(host: Host, driver: Driver) -> None:
+    """Drivers before R510."""
+    driver.missing = {"nvmlDeviceGetMemoryInfo_v2"}
+    (row,) = asked(host.runner("nvml"))
+    assert shown(row)["FB_USED", None] == 2048 + 615
 
 
 def test_what_a_gpu_does_not_offer_costs_only_itself(host: Host, driver: Driver) -> None:
