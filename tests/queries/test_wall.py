@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -105,6 +108,20 @@ HOGS = {
 }  # fmt: skip
 
 
+MINUTES = (
+    "range x from 1 to 100000000 step 1 | summarize sum(strlen(replace_string(strrep('ab', 3000), 'a', tostring(x))))"
+)
+
+
+def _worked_s(pid: str) -> float:
+    """CPU seconds of a process."""
+    try:
+        reported = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    return sum(map(int, reported.rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def _private(pid: int) -> int:
     """Bytes that would be freed if the process ended."""
     try:
@@ -140,6 +157,38 @@ def test_memory_has_an_end_and_is_reported(
         watching.join()
     assert most <= 256e6
     assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "the next one has what it needs"
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["the process is there", "the process comes later"])
+def test_a_query_whose_time_is_over_before_it_is_watched_leaves_no_process(
+    store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    """Compiling it took all its time, or the machine is busy. Nobody else would end this one: it works for minutes."""
+    remote_query.FORKER.start()
+    assert remote_query.FORKER._process is not None
+    forker, wait = remote_query.FORKER._process.pid, remote_query.Asked._wait
+    children = Path(f"/proc/{forker}/task/{forker}/children")
+
+    def later(self: remote_query.Asked, mine: socket.socket) -> Any:
+        while not is_slow and not any(_worked_s(pid) > 0.1 for pid in children.read_text().split()):
+            time.sleep(0.01)
+        self._deadline = time.monotonic()
+        return wait(self, mine)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remote_query.Asked, "_wait", later)
+        if is_slow:
+            os.kill(forker, signal.SIGSTOP)
+        try:
+            with pytest.raises(QueryTimeout):
+                _ask(store, MINUTES, timeout_s=600)
+        finally:
+            os.kill(forker, signal.SIGCONT)
+    assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "it has forked both"
+    since = time.monotonic()
+    while children.read_text().split():
+        assert time.monotonic() - since < 30
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("memory", [256 * 10**6, 512 * 10**6, 10**9, 64 * 10**9])

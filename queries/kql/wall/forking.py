@@ -24,7 +24,9 @@ from typing import Any
 
 #: A frame on the socket of one statement: its type and length.
 HEAD = struct.Struct("!cQ")
-PID, DATA, END, ERROR = b"P", b"D", b"E", b"X"
+DATA, END, ERROR = b"D", b"E", b"X"
+#: The first frame: its type and the number of the process.
+PID, PID_FRAME = b"P", struct.Struct("!cQ")
 MOST_FDS = 64
 #: Rows of an answer that are sent together: the row and byte budgets are checked after each batch.
 ROWS_AT_ONCE = 2_048
@@ -91,7 +93,7 @@ def _alone(fds: list[int], database: Any) -> None:
         _die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with socket.socket(fileno=fds[0]) as asker:
-            _send(asker, PID, str(os.getpid()).encode())
+            asker.sendall(PID_FRAME.pack(PID, os.getpid()))
             _answer(asker, fds[1:], database)
         code = 0
     finally:

@@ -187,7 +187,8 @@ class Asked:
         self._shares = Shares.of(self._memory, max_bytes, any(keeps_rows(stream.statement.sql) for stream in cut.near))
         if max_bytes is not None:
             self._max_bytes = min(max_bytes, self._shares.answer)
-        self._pid = 0
+        #: The process; None: it has not said its number yet. 0: it has ended.
+        self._pid: int | None = None
         self._feeders: list[_Feeder] = []
         self._frames = _Frames()
 
@@ -200,8 +201,7 @@ class Asked:
             message = self._wait(mine)
         finally:
             its.close()
-            self._kill()
-            mine.close()
+            self._end(mine)
             for feeder in self._feeders:
                 feeder.stop()
             shutil.rmtree(folder, ignore_errors=True)
@@ -236,12 +236,13 @@ class Asked:
 
     def _wait(self, mine: socket.socket) -> dict[str, Any]:
         """Reads frames until the end of the answer."""
+        while not select.select([mine], [], [], LOOK_S)[0]:
+            self._look()
+        self._pid = _number(mine)
         while True:
             kind, length = forking.HEAD.unpack(self._read(mine, forking.HEAD.size))
             payload = self._read(mine, length)
-            if kind == forking.PID:
-                self._pid = int(payload)
-            elif kind == forking.DATA:
+            if kind == forking.DATA:
                 self._frames.add(payload)
             elif kind == forking.END:
                 self._pid = 0  # it exits by itself, and its number may be reused
@@ -285,11 +286,35 @@ class Asked:
         if self._stopped is not None and self._stopped.is_set():
             raise KqlRuntimeError("the query was cancelled")
 
-    def _kill(self) -> None:
-        """The process is not a child of this one; as long as its socket is open, its number is its own."""
+    def _end(self, mine: socket.socket) -> None:
+        """Kills the process. On a busy machine, time may be over before it has said its number; the answer does not wait
+        for that."""
+        if self._pid is None:
+            threading.Thread(target=_kill_later, args=(mine,), daemon=True, name="query kill").start()
+            return
         if self._pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, 9)
+            _kill(self._pid)
+        mine.close()
+
+
+def _number(mine: socket.socket) -> int:
+    """The number of the process, its first frame, which arrives as a whole; 0 if it ended without."""
+    frame = mine.recv(forking.PID_FRAME.size)
+    return forking.PID_FRAME.unpack(frame)[1] if len(frame) == forking.PID_FRAME.size else 0
+
+
+def _kill(pid: int) -> None:
+    """The process is not a child of this one; as long as its socket is open, its number is its own."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 9)
+
+
+def _kill_later(mine: socket.socket) -> None:
+    with mine:
+        mine.settimeout(None)  # ends with the process at the latest
+        with suppress(OSError):
+            if pid := _number(mine):
+                _kill(pid)
 
 
 def ask(
