@@ -457,8 +457,8 @@ class Pipeline:
         self.identity.stored(stored, others=not made.tables.keys() <= {"logs"}, learned=made.learned)
         self._carry.keep_only(made.step.carried)
         self.spool.commit(made.step.position)
-        self._unstored -= 1
         self._done_with(made)
+        self._unstored -= 1  # last: whoever drains also waits for what follows a commit
         if self._on_stored is not None and (made.tables or made.sealed or made.step.blind):
             self._on_stored(sum(map(len, stored)))
 
