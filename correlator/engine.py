@@ -31,6 +31,7 @@ from correlator.facts.world import World, bus_of
 from correlator.gather import events as event_rows
 from correlator.gather import kernel_lines, telemetry
 from correlator.gather import runs as run_rows
+from correlator.gather.addresses import read_senders
 from correlator.gather.runs_fast import Fields
 from correlator.gather.standing import Controllers, controllers, disowned, ruling, speakers_of
 from correlator.gc_pause import paused
@@ -89,10 +90,12 @@ def conclude_cluster(
     store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
 ) -> Conclusions:
     """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result."""
-    stamped = event_rows.prepared(event_rows.stamped(store, cluster))
+    timed = event_rows.stamped(store, cluster)
     inventory = read_inventory(store, cluster)
+    senders = read_senders(store, cluster, timed, inventory.settings, settings)
+    stamped = event_rows.prepared(timed, senders)
     nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
-    believed = controllers(stamped.events, inventory.settings, nodes)
+    believed = controllers(stamped.events, inventory.settings, nodes, senders)
     speakers = speakers_of(believed)
     books = Books(
         accounting_time := accounting_time_in(store, cluster, speakers),

@@ -17,6 +17,8 @@ from faultline.config import Config, load
 from faultline.failure import CommandError
 from parsers import extensions
 from store import is_store
+from store.disowned import FACT as DISOWNED
+from store.disowned import senders as false_senders
 from store.questions import kernel_lines, sources
 from store.run_names import disputed
 
@@ -56,6 +58,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store)
                 opened += unproven_kernels(store)
+                opened += false_senders(store.fact(DISOWNED))
                 for name in names(store, settings.cluster).same:
                     print(
                         f"cluster        accounting calls {settings.cluster!r} {name!r}; the service takes that for the same one"

@@ -6,6 +6,7 @@ patterns = ["/etc/faultline/patterns.d/site.toml"]
 edges = ["/etc/faultline/edges.d/site.toml"]
 user_header = "X-Remote-User" # set by a proxy in front to the user's name; none: people sign their answers themselves
 proxies = ["10.0.0.1"]        # trusted for X-Forwarded-For, X-Forwarded-Proto and user_header; none: nobody
+relays = ["10.0.0.5"]         # hosts that forward syslog lines of others: only these may send in a controller's name
 insecure = false              # true: allow an address that others can reach, without [tls] and [access]
 
 [slurm]                       # values that no collected file contains
@@ -81,6 +82,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from collector.senders import Sender, SenderError
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
+from correlator.site.senders import RELAYS_SETTING, relays
 from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from faultline.notify import notifiers
@@ -320,17 +322,25 @@ class Config(_Section):
     store: Store = Store()
     #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
     syslog: tuple[SyslogListener, ...] | None = None
+    #: Addresses and small networks that forward syslog lines of other hosts, a controller's included.
+    relays: tuple[str, ...] = ()
     scrape: tuple[Scrape, ...] = ()
     reports: tuple[ScheduledReport, ...] = ()
     notify: tuple[Notify, ...] = ()
     #: The address at which people reach the pages; none: ``listen``.
     public_url: str | None = None
 
+    @field_validator("relays")
+    @classmethod
+    def _are_few_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        relays({RELAYS_SETTING: value})
+        return value
+
     @property
     def site(self) -> dict[str, object]:
         """What the site states about itself, in the correlator's form: values of Slurm, and the roles of interfaces."""
         settings = {FABRIC_SETTING: self.interfaces.fabric, MANAGEMENT_SETTING: self.interfaces.management}
-        return {**self.slurm, **settings}
+        return {**self.slurm, **settings, RELAYS_SETTING: self.relays}
 
     @property
     def address(self) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from collector.receivers.syslog import DEFAULT_PORT
 from collector.senders import Sender
+from correlator.site.senders import relays
 from faultline.config import Config
 from faultline.failure import CommandError
 from web.access.passwords import is_old
@@ -109,6 +110,8 @@ def _of_receivers(config: Config) -> Iterator[str]:
                 f"syslog {transport} {address}: whoever reaches it may write lines as any host; let a firewall name the senders, "
                 "use transport tls with client_ca, or switch it off (syslog = [])"
             )
+    if loopback := sorted(address for address in relays(config.site) if is_loopback(address)):
+        yield f"relays {', '.join(loopback)}: every program of this machine may write in a controller's name; give the forwarder TLS"
 
 
 def _of_senders(config: Config) -> Iterator[str]:

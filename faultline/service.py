@@ -31,10 +31,11 @@ from collector.priority import lower_priority
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.incidents.stored import result
 from correlator.live.ticker import Ticker
-from faultline import upkeep
+from faultline import controller_addresses, upkeep
 from faultline.clock_watch import ClockWatch
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
+from faultline.controller_addresses import ControllerAddresses
 from faultline.disputes import Disputes
 from faultline.notify_targets import dispatcher_of
 from faultline.pacing import Pacing
@@ -143,6 +144,8 @@ class Service(Collector):
             upkeep.job(self.store, self.config.store, self._is_behind, self.clock), "interval", seconds=upkeep.EVERY_S, max_instances=1, id="closing days",
             coalesce=True, next_run_time=datetime.now(UTC) + timedelta(seconds=upkeep.FIRST_S),
         )  # fmt: skip
+        self.scheduler.add_job(ControllerAddresses(self.store).look, "interval", seconds=controller_addresses.EVERY_S,
+                               max_instances=1, coalesce=True, id="looking up controllers", next_run_time=datetime.now(UTC))  # fmt: skip
         self.scheduler.start()
 
     def stop(self) -> bool:

@@ -68,7 +68,8 @@ METRICS: dict[str, pl.DataType | type[pl.DataType]] = {
 }  # fmt: skip
 
 #: A configuration value. ``scope``: "cluster", "job:ID" / "job:ID#RESTART" for a job's environment, "node:NAME" for a
-#: node's address and host name, "alias" for another name of a host under which rows arrived (value: the node).
+#: node's address and host name, "alias" for another name of a host under which rows arrived (value: the node),
+#: "address" for an address of a controller (value: the controller).
 SETTINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "scope": pl.String, "name": pl.String, "value": pl.String, "source": pl.String,
     "file": pl.String, "line": pl.Int64,

@@ -43,6 +43,19 @@ def has_claims(known: str | None) -> bool:
     return known is not None and any(json.loads(known).values())
 
 
+def senders(known: str | None) -> list[str]:
+    """Who sent lines in another host's name, in words; ``known``: the fact's text."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for name in json.loads(known).get(_SENDERS, ()) if known else ():
+        cluster, address, host = name.split(SEPARATOR)
+        hosts.setdefault((cluster, address), []).append(host)
+    return [
+        f"{address} sent lines in the name of {named[0] if len(named) == 1 else f'{named[0]} and {len(named) - 1} other hosts'}, whose "
+        "address it is not; they make no event. If it forwards lines of others, name it in relays"
+        for (_, address), named in sorted(hosts.items())
+    ]
+
+
 def claims(rows: Sequence[dict[str, Any]], known: str | None) -> list[dict[str, Any]]:
     """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``) as shown to
     people; ``known``: the fact's text. Each row that claims an event gets ``claims``."""

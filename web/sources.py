@@ -13,8 +13,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
 from parsers import extensions
-from store import run_names
+from store import disowned, run_names
 from store.errors import NoSuchTable
+from store.questions import facts
 from store.questions import sources as stream_questions
 from web import api, pages
 from web.access.audit import address_of, audit_of
@@ -132,7 +133,7 @@ def document(
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
-        "disputed": run_names.disputed(read), "extensions": extensions.problems(),
+        "disputed": run_names.disputed(read), "senders": _senders(read), "extensions": extensions.problems(),
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that never received anything has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}
@@ -140,6 +141,12 @@ def document(
         inventory: Inventory = receiving.inventory
         body["alerts"] = [vars(alert) for alert in inventory.alerts(utc_now())]
     return body
+
+
+def _senders(read: Reader) -> list[str]:
+    """Addresses that sent lines in another host's name, in words."""
+    known = read.one(facts.value(disowned.FACT))
+    return disowned.senders(known["value"] if known else None)
 
 
 def _order(row: Mapping[str, Any]) -> tuple[bool, str, str, str]:

@@ -330,7 +330,7 @@ def _one(record: dict[str, Any], full: dict[str, Any], to: _To) -> None:
                            "source": _text(full, "source"), "told_by": _text(full, "agent") or payload.peer})  # fmt: skip
     if isinstance(record.get("status"), dict):
         into.status.append({
-            "host": host, "cluster": _text(full, "cluster"), "status": json.dumps(record["status"]),
+            "host": host, "cluster": _text(full, "cluster"), "status": json.dumps({**record["status"], "address": payload.peer}),
             "boot_id": _text(full, "boot_id"), "boot_time": micros(full.get("boot_time")), "received": payload.received,
         })  # fmt: skip
     if isinstance(record.get("document"), str):

@@ -16,6 +16,7 @@ from correlator.model.kinds import Kind
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
+from correlator.site.senders import senders
 from correlator.site.site import Inventory, Site
 
 
@@ -76,7 +77,8 @@ class World:
         self.by_host: dict[str, list[Event]] = defaultdict(list)
         if self.believed is None:
             settings = self.inventory.settings if self.inventory else ()
-            self.believed = controllers(self.events, settings, {n for run in self.runs for n in run.nodes})
+            nodes = {n for run in self.runs for n in run.nodes}
+            self.believed = controllers(self.events, settings, nodes, senders(settings))
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
         self.admitted = admitted(self.events, self.runs, self.believed)
         #: For events in the kernel's name, by id: the evidence against their being its own, if there is any.

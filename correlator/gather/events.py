@@ -24,6 +24,7 @@ from correlator.model.json_text import from_json, sorted_json
 from correlator.model.moments import _EPOCH, _MICROSECOND, all_seconds
 from correlator.model.nouns import Event
 from correlator.model.subjects import layers
+from correlator.site.senders import NOBODY, Senders
 from store.questions import event_lines
 from store.questions.authority import RELAYED, Speakers
 from store.questions.source import ALL, Source
@@ -157,13 +158,13 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
     return read(rows)[0]
 
 
-def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
+def read(rows: pl.DataFrame, senders: Senders = NOBODY) -> tuple[list[Event], Lines]:
     """The events of ``coalesce``, and those of them that have only one line."""
-    return joined([prepared(rows)])
+    return joined([prepared(rows, senders)])
 
 
-def prepared(rows: pl.DataFrame) -> Part:
-    """Parses event lines into a part."""
+def prepared(rows: pl.DataFrame, senders: Senders = NOBODY) -> Part:
+    """Parses event lines into a part. ``senders``: whose addresses are known."""
     # Few distinct texts occur on very many lines: each is parsed once, and every line holds an index to it.
     texts, places = different(rows["entities"].fill_null(""))
     line_entities = [_line_entities(text) for text in texts]
@@ -183,9 +184,33 @@ def prepared(rows: pl.DataFrame) -> Part:
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
     )  # fmt: skip
+    lines = lines.with_columns(key=_with_senders(lines, known, senders))
     identity = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
     ids = [_id_of(text) for text in lines.select(identity).to_series().to_list()]
     return _part(lines.with_columns(pl.Series("id", ids, pl.String)).sort(_ORDER), known)
+
+
+def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], senders: Senders) -> pl.Series:
+    """The keys; with the address for lines that are no copies of what others sent."""
+    of_text = {text: str(one.entities["sender"]) for text, one in known.items() if "sender" in one.entities}
+    if not of_text:
+        return lines["key"]
+    sent = lines.select(
+        "key", "host", "source", sender=pl.col("entities").replace_strict(of_text, default=None, return_dtype=pl.String)
+    )
+    kinds = sent.select("sender", "host", "source").drop_nulls("sender").unique()
+    apart = kinds.filter(pl.Series([senders.is_apart(*kind) for kind in kinds.iter_rows()], dtype=pl.Boolean))
+    if apart.is_empty():
+        return lines["key"]
+    marked = sent.join(
+        apart.with_columns(apart=pl.lit(True)),
+        on=["sender", "host", "source"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    keyed = pl.when(pl.col("apart")).then(pl.concat_str("key", "sender", separator=_BETWEEN)).otherwise("key")
+    return marked.select(keyed.alias("key")).to_series()
 
 
 def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:

@@ -7,6 +7,7 @@ the cluster:
 * slurmctld's lines count from its own file, or from a host that slurm.conf names or that has such a file. If neither is
 known, they count from hosts that run no job and no slurmd. A file of slurmctld's that a compute node sends does not count
 where slurm.conf names another controller that also sends lines (``Controllers.impostors``).
+* Over syslog, lines in the name of such a host count only from its own addresses and from the site's relays.
 * Other Slurm daemons report on their own host, and on jobs that ran there.
 * A compute node is no switch, and what its address sends over syslog is about no other host.
 * A job's output is about that job, on its nodes, while it ran.
@@ -18,7 +19,6 @@ no event for conclusions about the cluster, but do appear among the Events that 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,8 +27,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from correlator.model.nouns import Event, Run
-from correlator.site.site import controllers as named_controllers
-from parsers.hostlist import expand
+from correlator.site.senders import NOBODY, Senders, configured_nodes
+from correlator.site.senders import controllers as named_controllers
 from store.questions.authority import Speakers
 
 OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
@@ -49,7 +49,7 @@ _SLACK_S, _BEHIND_S = 10.0, 60.0
 class Controllers(NamedTuple):
     """The hosts whose slurmctld is trusted.
 
-    ``sure``: a configuration or a file of slurmctld's own names them. ``addresses`` maps network addresses to nodes.
+    ``sure``: a configuration or a file of slurmctld's own names them. ``senders``: whose network addresses are known.
     ``named``: by slurm.conf; ``heard``: one of these sent an event. ``impostors`` are compute nodes that sent a file of
     slurmctld's although slurm.conf names others, one of which sends lines as well: root of such a node can write the
     file, and the file proves nothing. While no named controller sends anything, its name in slurm.conf may be an alias of
@@ -58,61 +58,42 @@ class Controllers(NamedTuple):
 
     hosts: frozenset[str]
     sure: bool = True
-    addresses: Mapping[str, str] = {}
+    senders: Senders = NOBODY
     named: frozenset[str] = frozenset()
     heard: bool = False
     impostors: frozenset[str] = frozenset()
 
 
 def controllers(
-    events: Iterable[Event], settings: Iterable[Mapping[str, Any]], nodes: Collection[str] = ()
+    events: Iterable[Event],
+    settings: Iterable[Mapping[str, Any]],
+    nodes: Collection[str] = (),
+    senders: Senders = NOBODY,
 ) -> Controllers:
     """The controllers by all events of a cluster and its settings. ``nodes``: where jobs ran."""
     events, settings = list(events), list(settings)
     from_slurmctld = [e for e in events if e.source == "slurmctld"]
-    configured = addresses(settings)
     named, with_file = named_controllers(settings), {e.host for e in from_slurmctld if e.own and e.host}
     if named or with_file or any(e.own for e in from_slurmctld):
         unnamed = with_file - named if named else set()
         heard = bool(unnamed) and any(e.host in named for e in events)
-        impostors = unnamed & {*nodes, *_configured_nodes(settings)} if heard else set()
+        impostors = unnamed & {*nodes, *configured_nodes(settings)} if heard else set()
         return Controllers(
-            frozenset((named | with_file) - impostors), True, configured, named, heard, frozenset(impostors)
+            frozenset((named | with_file) - impostors), True, senders, named, heard, frozenset(impostors)
         )
     hosts = {e.host for e in from_slurmctld if e.host}
     if hosts:
         hosts -= {*nodes, *(e.host for e in events if e.source in _OF_NODES and e.host)}
-    return Controllers(frozenset(hosts), False, configured)
-
-
-def _configured_nodes(settings: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The compute nodes of slurm.conf."""
-    names = (str(row["name"]) for row in settings if str(row["name"] or "").startswith(_NODE_NAME))
-    return {node for name in names for node in expand(name.removeprefix(_NODE_NAME))}
-
-
-def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The node of each address, by slurm.conf and Slurm's answers."""
-    found: dict[str, str] = {}
-    for row in settings:
-        scope, name, value = str(row["scope"] or ""), str(row["name"] or ""), str(row["value"] or "")
-        if scope.startswith("node:"):
-            found[value] = scope[5:]
-        elif scope == "alias":
-            found[name] = value
-        elif name.startswith(_NODE_NAME) and (address := _ADDRESS.search(value)):
-            nodes, others = expand(name.removeprefix(_NODE_NAME)), expand(address[1].strip('"'))
-            found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
-    return found
-
-
-_NODE_NAME = "NodeName:"
-_ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
+    return Controllers(frozenset(hosts), False, senders)
 
 
 def speakers_of(believed: Controllers) -> Speakers:
     """The condition of ``ruling`` for queries that read slurmctld's lines without making events of them."""
-    return Speakers(sorted(believed.hosts), believed.addresses, sorted(believed.impostors))
+    known = believed.senders
+    return Speakers(
+        sorted(believed.hosts), sorted(believed.impostors), known.nodes, known.relays,
+        sorted(known.allowed(believed.hosts)) if believed.sure else None,
+    )  # fmt: skip
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
@@ -124,7 +105,7 @@ def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
 def _in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
     """All events that ``ruling`` may drop, which are few: there are very many events, so one expression tests each."""
     hosts, impostors = believed.hosts, believed.impostors
-    if not believed.addresses:  # no sender can be another host
+    if not believed.sure and not believed.senders.nodes:  # no sender can be another host
         return [
             e for e in events if e.source == "slurmctld" and (e.host in impostors if e.own else e.host not in hosts)
         ]
@@ -178,10 +159,10 @@ def _is_foreign(event: Event, believed: Controllers) -> bool:
 
 
 def _is_sent(event: Event, believed: Controllers) -> bool:
-    """Did a node's address send it in the name of another host?"""
+    """Did an address send it in the name of another host?"""
     sender = event.entities.get("sender")
-    node = believed.addresses.get(str(sender)) if sender is not None else None
-    return node is not None and node != event.host
+    of_controller = believed.sure and event.host in believed.hosts
+    return sender is not None and believed.senders.is_another(str(sender), event.host, of_controller=of_controller)
 
 
 def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:

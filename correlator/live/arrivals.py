@@ -18,6 +18,7 @@ from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
 from correlator.live.inbox import ENDING, Moments, NewRows, Recalled, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
+from correlator.site.senders import NOBODY, Senders
 from store.questions import arrivals as new_rows
 from store.tables import BOOTS, JOBS, LOGS, METRICS, NODE_STATES, STEPS
 
@@ -113,15 +114,16 @@ class Arrivals:
     ``changed_tables`` names the tables of ``raw`` that have such rows. Independent queries run concurrently, here and
     in the executor ``beside``, because most of them keep only one core busy. ``received`` is what the inbox collected
     if it is complete. ``recalled`` holds lines that need not be read again. ``empty`` names the tables without rows.
+    ``senders``: whose addresses are known, by cluster.
     """
 
     def __init__(
         self, store: Door, new: Changes, changed_tables: Collection[str], beside: Executor,
         received: Mapping[str | None, NewRows] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
-        empty: frozenset[str] = frozenset(),
+        empty: frozenset[str] = frozenset(), senders: Mapping[str | None, Senders] | None = None,
     ) -> None:  # fmt: skip
         self.store, self.new, self.changed_tables, self.beside = store, new, changed_tables, beside
-        self.received, self.recalled, self.empty = received, recalled or {}, empty
+        self.received, self.recalled, self.empty, self.senders = received, recalled or {}, empty, senders or {}
 
     def _new(self, rows: sa.FromClause) -> sa.ColumnElement[bool]:
         """The condition that selects the new rows of a table."""
@@ -192,7 +194,8 @@ class Arrivals:
         )
 
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
-        lines = self.beside.submit(lambda: prepared(stamped(self.store, cluster, rows_from(since))))
+        known = self.senders.get(cluster, NOBODY)
+        lines = self.beside.submit(lambda: prepared(stamped(self.store, cluster, rows_from(since)), known))
         return Ahead(since, lines, self.beside.submit(lambda: joined([lines.result()])))
 
     def _jobs(self, cluster: str | None, *, unstamped: bool = False) -> set[int]:

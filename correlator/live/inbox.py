@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from correlator.gather.telemetry import KERNEL_SOURCES
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
 from correlator.model.nouns import Event, Run
+from correlator.site.senders import NOBODY, Senders
 from parsers.record import TABLES
 from store.changes import Changes, growth
 from store.line_frames import plain
@@ -99,10 +100,10 @@ class NewRows:
         """The number of event lines and job rows."""
         return sum(part.lines.height for part in self.parts) + sum(rows.height for rows in (*self.loose, *self.rows))
 
-    def read(self) -> None:
-        """Reads all loose event lines."""
+    def read(self, senders: Senders) -> None:
+        """Reads all loose event lines. ``senders``: whose addresses are known."""
         if self.loose:
-            self.parts.append(prepared(pl.concat(self.loose)))
+            self.parts.append(prepared(pl.concat(self.loose), senders))
             self.loose = []
 
 
@@ -156,6 +157,8 @@ class Inbox:
         self._one_at_a_time = threading.Lock()
         #: Lines by cluster that were received or read already.
         self.recalled: dict[str | None, Recalled] = {}
+        #: Whose addresses are known, by cluster.
+        self.senders: Mapping[str | None, Senders] = {}
         store.listeners.add(self)
 
     def on_added(self, added: Added) -> None:
@@ -197,8 +200,8 @@ class Inbox:
         rows = {table: now - then for table, then, now in zip(FOLLOWED, since, until, strict=True)}
         if whole is None or whole > since or any(rows[table] != growth(changes.tables[table]) for table in FOLLOWED):
             return None
-        for new_rows in found.values():
-            new_rows.read()
+        for cluster, new_rows in found.items():
+            new_rows.read(self.senders.get(cluster, NOBODY))
         return found
 
     def keep(self, cluster: str | None, lines: Recalled) -> None:
@@ -209,7 +212,7 @@ class Inbox:
         while self._waiting:
             until, added = self._waiting.popleft()
             try:
-                found = _new_rows(added)
+                found = _new_rows(added, self.senders)
             except Exception:
                 log.warning("new rows cannot be read ahead; the next tick asks the database for them", exc_info=True)
                 self._leave_out(until)
@@ -225,15 +228,15 @@ class Inbox:
         self._whole_from = until
 
 
-def _new_rows(added: Added) -> dict[str | None, NewRows]:
+def _new_rows(added: Added, senders: Mapping[str | None, Senders]) -> dict[str | None, NewRows]:
     """What the rows of one transaction contain, by cluster."""
     found: dict[str | None, NewRows] = {}
     for name, rows in added:
         for cluster, new_rows in _of_lines(rows) if name == "logs" else _of_jobs(rows):
             found.setdefault(cluster, NewRows()).add(new_rows)
-    for new_rows in found.values():
+    for cluster, new_rows in found.items():
         if sum(rows.height for rows in new_rows.loose) >= FEW_LINES:
-            new_rows.read()
+            new_rows.read(senders.get(cluster, NOBODY))
     return found
 
 

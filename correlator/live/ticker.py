@@ -130,6 +130,7 @@ class Ticker:
             lines = growth(new.tables["logs"])
             report = self._say(found, before, moment, partly, storing)
         self._seen, self._received, self._known = new.until, received, {c.cluster: c for c in found}
+        self._inbox.senders = {c.cluster: c.believed.senders for c in found}
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
@@ -159,7 +160,9 @@ class Ticker:
         changed_tables = frozenset(table for table, change in new.tables.items() if change.added)
         empty = frozenset(table for table, rows in new.rows.items() if not rows)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
-            arrivals = Arrivals(self.store, new, changed_tables, beside, received_rows, self._inbox.recalled, empty)
+            arrivals = Arrivals(
+                self.store, new, changed_tables, beside, received_rows, self._inbox.recalled, empty, self._inbox.senders
+            )
             return self._conclude_new_rows(arrivals, storing)
 
     def _anew(self, cluster: str | None) -> LiveConclusions:

@@ -36,6 +36,7 @@ from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
 from correlator.gather import telemetry, unstamped_lines
+from correlator.gather.addresses import are_of_other_agents
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
@@ -316,7 +317,7 @@ class Window:
             speakers = speakers_of(before.believed)
             untimed = unstamped_lines.placed(self.store, cluster, speakers, unstamped, self.accounting_time or None)
             lines = pl.concat([lines, untimed])
-            events, self.lines = event_rows.read(lines)
+            events, self.lines = event_rows.read(lines, before.believed.senders)
             return [], events
         self.cut = max(self.since, untouched_until(before, self.change.earliest))
         first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, self.cut))
@@ -350,7 +351,10 @@ class Window:
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
         """The events whose lines are at or after ``cut``, from the inbox or the lines read ahead if possible."""
         found = self.change.ahead.read(cut) if self.change.ahead else None
-        return found or event_rows.read(event_rows.stamped(self.store, self.before.cluster, since(cut)))
+        if found:
+            return found
+        lines = event_rows.stamped(self.store, self.before.cluster, since(cut))
+        return event_rows.read(lines, self.before.believed.senders)
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the window that it needs: those of facts that still last, and the runs' own lines."""
@@ -427,7 +431,9 @@ class Window:
     def _believed(self, events: Sequence[Event]) -> Controllers | None:
         """The controllers; None if new events may show others."""
         believed = self.before.believed
-        return None if asks_again(events, believed, self._nodes) else believed
+        if asks_again(events, believed, self._nodes):
+            return None
+        return None if are_of_other_agents(self.store, self.before.cluster, events, believed.senders) else believed
 
     def _nodes(self) -> frozenset[str]:
         return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.before.cluster)))

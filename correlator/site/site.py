@@ -11,6 +11,7 @@ from typing import Any
 
 from correlator.site.cabling import Cabling, Place, cabling
 from correlator.site.interfaces import FABRIC, UNKNOWN, Interfaces, interfaces
+from correlator.site.senders import controllers
 from correlator.site.windows import Value
 from parsers.slurm_durations import seconds
 
@@ -193,15 +194,6 @@ def read_settings(rows: Iterable[Mapping[str, Any]], overrides: Mapping[str, obj
         else:
             settings[name] = Value(low, high, False, "not known")
     return settings
-
-
-#: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines otherwise.
-_CONTROLLER_SETTINGS = frozenset({"SlurmctldHost", "ControlMachine", "BackupController"})
-
-
-def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """The machines that slurm.conf names as controllers."""
-    return frozenset(str(r["value"]).split("(")[0].strip() for r in settings if r["name"] in _CONTROLLER_SETTINGS)
 
 
 def build_site(

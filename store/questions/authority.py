@@ -13,17 +13,22 @@ from store.tables import TEXT
 
 #: Prefix of the files of lines that arrived over syslog: they are not a daemon's own file.
 RELAYED = "syslog:"
+#: Between an address and a host; occurs in neither.
+_SEPARATOR = "\x1f"
 
 
 @dataclass(frozen=True)
 class Speakers:
-    """Which lines with slurmctld as their source count: those of its own files, and those of ``hosts``, unless they
-    were sent from an address known to belong to another node (``addresses``). Files of ``impostors`` do not count.
-    ``everybody``: all do."""
+    """Which lines with slurmctld as their source count: those of its own files, and those of ``hosts``. Files of
+    ``impostors`` do not count. Lines that came over syslog in the name of ``hosts`` count from ``relays`` and from the
+    pairs (address, host) in ``allowed``. Where these are not known (None), they count unless ``addresses`` says that the
+    sender is another node. ``everybody``: all do."""
 
     hosts: Collection[str] = ()
-    addresses: Mapping[str, str] = field(default_factory=dict)
     impostors: Collection[str] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    relays: Collection[str] = ()
+    allowed: Collection[tuple[str, str]] | None = None
     everybody: bool = False
 
     def count(self, lines: FromClause) -> ColumnElement[bool]:
@@ -36,9 +41,17 @@ class Speakers:
         )
         if self.impostors:
             own = and_(own, not_(among(func.coalesce(line.host, const("")), self.impostors)))
-        of_hosts = among(line.host, self.hosts)
+        return or_(own, and_(among(line.host, self.hosts), self._sent_by_them(lines)))
+
+    def _sent_by_them(self, lines: FromClause) -> ColumnElement[bool]:
+        """The condition that a line of ``hosts`` was not sent by another one."""
+        host, sender = lines.c.host, json_text(lines.c.entities, "$.sender")
+        if self.allowed is not None:
+            pairs = [_SEPARATOR.join(pair) for pair in self.allowed]
+            return or_(sender.is_(None), among(func.concat(sender, const(_SEPARATOR), host), pairs))
         if not self.addresses:
-            return or_(own, of_hosts)
+            return true()
         nodes = func.map(bound_list(self.addresses, TEXT), bound_list(self.addresses.values(), TEXT))
-        node: ColumnElement[Any] = func.map_extract_value(nodes, json_text(line.entities, "$.sender"), type_=TEXT)
-        return or_(own, and_(of_hosts, func.coalesce(node, line.host) == line.host))
+        node: ColumnElement[Any] = func.map_extract_value(nodes, sender, type_=TEXT)
+        is_own = func.coalesce(node, host) == host
+        return or_(among(func.coalesce(sender, const("")), self.relays), is_own) if self.relays else is_own

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Delete, Select, Update, delete, func, select, update
 
-from store.functions import last_by, listed, one_of
+from store.functions import among, json_text, last_by, listed, one_of, same
 from store.tables import BLIND, CARRIED, KEYS, MODEL_NODE_STATES, NODES, QUARANTINE, SOURCES, STREAMS, WATERMARK
 
 
@@ -50,6 +50,15 @@ def forget_sources(names: Iterable[str], before: datetime) -> Delete:
 def nodes() -> Select[Any]:
     """Every node that sent something, all columns."""
     return select(NODES)
+
+
+def agents(cluster: str | None, addresses: Collection[str] | None = None) -> Select[Any]:
+    """``address`` and ``host``: from where each host's agent last reported; ``addresses``: only from these."""
+    address = json_text(NODES.c.status, "$.address")
+    of_cluster = select(address.label("address"), NODES.c.host).where(
+        address.is_not(None), NODES.c.host.is_not(None), same(NODES.c.cluster, cluster)
+    )
+    return of_cluster if addresses is None else of_cluster.where(among(address, addresses))
 
 
 def blind_count() -> Select[Any]:

@@ -13,6 +13,8 @@ from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, S
 
 #: The scope of settings that map another name to its node.
 ALIAS = "alias"
+#: The scope of settings that the service adds: ``name`` is an address of the controller ``value``.
+ADDRESS = "address"
 
 
 def named_clusters() -> Question:
@@ -47,6 +49,12 @@ def hosts_of_inventory() -> Question:
 def hosts_in(table: Table) -> Select[Any]:
     """``cluster`` and ``host``: each pair in rows of a table."""
     return select(table.c.cluster, table.c.host).distinct().where(table.c.host.is_not(None))
+
+
+def known_addresses() -> Select[Any]:
+    """Addresses of controllers that the service looked up: ``cluster``, ``name`` (the address), and the host as
+    ``value``."""
+    return select(SETTINGS.c.cluster, SETTINGS.c.name, SETTINGS.c.value).where(SETTINGS.c.scope == const(ADDRESS))
 
 
 def known_aliases() -> Select[Any]:

@@ -22,7 +22,7 @@ from correlator.engine import correlate
 from faultline import checking, private
 from faultline.checking import check_all
 from parsers.patterns import Catalogue
-from store import open_store
+from store import disowned, open_store
 from store.duckdb.store import DuckStore
 from tests.collector.running import ROOT
 from tests.faultline import certificates
@@ -38,9 +38,10 @@ PLACES: dict[str, tuple[str, ...] | None] = {
     "collector/hook_spool.py": ("spool_problem",),
     "store/duckdb/archive.py": ("damaged",),
     "store/run_names.py": ("disputed",),
+    "store/disowned.py": ("senders",),
 }
 #: What looks like a statement there and is none: headings, the last line, SQL.
-NONE = ("event patterns,", "something is wrong", "SELECT ")
+NONE = ("event patterns,", "something is wrong", "SELECT ", " other hosts")
 HASHED = hashed_password("correct horse")
 NOW = datetime.now(UTC)
 
@@ -217,6 +218,15 @@ def syslog(address: str) -> Callable[[Site], None]:
     return lambda site: site.top.update(syslog=f'[{{listen = "{address}", transport = "udp"}}]')
 
 
+def relays(address: str) -> Callable[[Site], None]:
+    return lambda site: site.top.update(relays=f'["{address}"]')
+
+
+def sent_in_the_name_of(*hosts: str) -> Callable[[DuckStore], object]:
+    """An address from which lines in the name of these hosts came."""
+    return lambda store: store.set_fact(disowned.FACT, disowned.fact((), (("c", "10.9.9.9", host) for host in hosts)))
+
+
 def no_access(site: Site) -> None:
     site.tables.pop("access")
 
@@ -249,6 +259,10 @@ SITES: dict[str, Sites] = {
     ": no [access]: every user": Sites(no_access, several(no_access, Site.open)),
     ": whoever reaches it may send lines": Sites(Site.open, several(Site.open, ingest(tokens='["t"]'))),
     ": whoever reaches it may write lines": Sites(syslog("0.0.0.0:514"), syslog("127.0.0.1:514")),
+ ": every program of this machine may write in a controller": Sites(relays("127.0.0.1"), relays("10.0.0.5")),
+    ", whose address it is not; they": Sites(
+        lambda site: site.store(SYSTEM, sent_in_the_name_of("ctl")), lambda site: site.store(SYSTEM, sent_in_the_name_of())
+    ),
     "never end and may send anything": Sites(ingest(tokens='["t"]'), Site.sender),
     ": its token never ends": Sites(lambda site: site.sender(None), Site.sender),
     ": what it sends is refused": Sites(lambda site: site.sender(-1), Site.sender),

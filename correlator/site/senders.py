@@ -1,0 +1,142 @@
+"""Whose address it is, and which addresses may forward what others wrote.
+
+A line over plain syslog shows who sent it only by its address. Slurm's configuration gives addresses of nodes and
+controllers, the service looks up the controllers' names, and an agent's own connection shows its node's address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import Any
+
+from parsers.hostlist import expand
+from store.questions.settling import ADDRESS, ALIAS
+
+#: The site's setting: addresses and small networks that forward lines of other hosts, a controller's included.
+RELAYS_SETTING = "syslog.relays"
+#: A network is listed address by address, since queries compare addresses as text.
+MOST_RELAYS = 256
+_NODE_NAME = "NodeName:"
+_ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
+_CONTROLLER = re.compile(r"\s*([^\s()]+)\s*(?:\(\s*([^()\s]+)\s*\))?")
+#: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines, and their addresses, otherwise.
+CONTROLLER_SETTINGS = {"SlurmctldHost": None, "ControlMachine": "ControlAddr", "BackupController": "BackupAddr"}
+
+
+@dataclass(frozen=True)
+class Senders:
+    """``nodes``: the node of each address. ``controllers``: likewise of controllers, which may also forward lines.
+    ``relays``: what these send counts for the host that it names. ``named``: the controllers of slurm.conf."""
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    controllers: Mapping[str, str] = field(default_factory=dict)
+    relays: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+
+    def is_another(self, sender: str, host: str | None, *, of_controller: bool) -> bool:
+        """Did ``sender`` write in the name of another host? ``of_controller``: ``host`` is known to be one, and lines in
+        its name count only from its own addresses."""
+        if sender in self.relays or self.controllers.get(sender) == host:
+            return False
+        node = self.nodes.get(sender)
+        return of_controller if node is None else node != host
+
+    def is_apart(self, sender: str, host: str | None, source: str | None) -> bool:
+        """May a line be a copy only of lines from the same address? Otherwise whoever repeats a true line in another's
+        name would take it over."""
+        return self.is_another(sender, host, of_controller=source == "slurmctld" or host in self.named)
+
+    def allowed(self, controllers: Iterable[str]) -> set[tuple[str, str]]:
+        """(address, host) pairs whose lines count in a controller's name; those of ``relays`` count for each."""
+        hosts = set(controllers)
+        own = {(a, h) for a, h in (*self.nodes.items(), *self.controllers.items()) if h in hosts}
+        return own | {(a, h) for a in self.relays for h in hosts}
+
+
+#: No address is known.
+NOBODY = Senders()
+
+
+def senders(
+    settings: Iterable[Mapping[str, Any]],
+    overrides: Mapping[str, object] | None = None,
+    agents: Mapping[str, str] | None = None,
+) -> Senders:
+    """By slurm.conf, Slurm's answers and what the service looked up. ``overrides``: the site's own settings; ``agents``:
+    the host of each address from which an agent reports."""
+    settings = list(settings)
+    nodes = {**(agents or {}), **_of_nodes(settings)}
+    return Senders(nodes, _of_controllers(settings), relays(overrides), controllers(settings))
+
+
+def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The machines that slurm.conf names as controllers."""
+    return frozenset(str(r["value"]).split("(")[0].strip() for r in settings if r["name"] in CONTROLLER_SETTINGS)
+
+
+def configured_nodes(settings: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The compute nodes of slurm.conf."""
+    names = (str(row["name"]) for row in settings if str(row["name"] or "").startswith(_NODE_NAME))
+    return {node for name in names for node in expand(name.removeprefix(_NODE_NAME))}
+
+
+def relays(overrides: Mapping[str, object] | None) -> frozenset[str]:
+    """The addresses of the site's relays. Raises ``ValueError`` for one that is none, and for too many."""
+    given = (overrides or {}).get(RELAYS_SETTING) or ()
+    if not isinstance(given, Iterable):
+        raise ValueError("relays is a list of addresses")
+    found: set[str] = set()
+    for text in given:
+        network = ip_network(str(text), strict=False)
+        if network.num_addresses > MOST_RELAYS:
+            raise ValueError(f"relays: {text} has more than {MOST_RELAYS} addresses; name those that forward lines")
+        found.update(map(str, network))
+    if len(found) > MOST_RELAYS:
+        raise ValueError(f"relays: more than {MOST_RELAYS} addresses")
+    return frozenset(found)
+
+
+def addresses_of_agents(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The host of each address, by rows of ``address`` and ``host``. An address from which several hosts report is a
+    proxy's."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row["address"]].add(row["host"])
+    return {address: next(iter(hosts)) for address, hosts in found.items() if len(hosts) == 1}
+
+
+def _of_nodes(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for row in settings:
+        scope, name, value = str(row["scope"] or ""), str(row["name"] or ""), str(row["value"] or "")
+        if scope.startswith("node:"):
+            found[value] = scope[5:]
+        elif scope == ALIAS:
+            found[name] = value
+        elif name.startswith(_NODE_NAME) and (address := _ADDRESS.search(value)):
+            nodes, others = expand(name.removeprefix(_NODE_NAME)), expand(address[1].strip('"'))
+            found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
+    return found
+
+
+def _of_controllers(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    values: dict[str, str] = {}
+    for row in settings:
+        name, value = str(row["name"] or ""), str(row["value"] or "")
+        if row["scope"] == ADDRESS:
+            found[name] = value
+        elif name in CONTROLLER_SETTINGS and (machine := _CONTROLLER.match(value)) is not None:
+            values[name] = machine[1]
+            if machine[2]:
+                found[machine[2]] = machine[1]
+        else:
+            values.setdefault(name, value)
+    for name, address in CONTROLLER_SETTINGS.items():
+        if address is not None and name in values and values.get(address):
+            found[values[address]] = values[name]
+    return found
