@@ -25,7 +25,7 @@ from collector.segment_file import payload_of
 from collector.senders import Limits
 from parsers import accounts, authority, extensions, future, speakers
 from parsers.engine import LineParser, prepare
-from parsers.formats.base import JOB_SOURCES
+from parsers.formats.base import JOB_SOURCES, one_of
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
 from parsers.record import conform
 from store.line_frames import CODED, logs_for_storage
@@ -203,40 +203,47 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
     lines name; ``known``: the source that the sender gave.
 
     A syslog line that names another host keeps its sender's address (``sender``): the correlator knows who that is."""
-    means = rows["event"] != "other"
-    if not means.any():
-        return rows
-    if (
-        known is None and (guessed := means & rows["source"].is_in(JOB_SOURCES)).any()
-    ):  # from some program of an unknown user
-        rows = authority.silenced(rows, guessed & ~rows["event"].str.starts_with("job."))
-    rows = _by_account(rows, means)
-    sent = rows["_transport"].str.starts_with(_SYSLOG).fill_null(False)
-    if not (sent & means).any():
-        return rows
-    headless = ~rows["format"].is_in(_HEADED) | rows["facility"].is_null()
-    rows = authority.silenced(rows, sent & headless & (rows["source"] != "switch").fill_null(True))
-    sender = rows.select(peer.alias("sender")).to_series()
-    sender = pl.repeat(sender[0], len(rows), dtype=pl.String, eager=True) if len(sender) < len(rows) else sender
-    foreign = sent & (rows["event"] != "other") & named.is_not_null() & (named != sender)
-    at = foreign.fill_null(False).arg_true()
+    at = (rows["event"] != "other").arg_true()
     if not len(at):
         return rows
-    fields = ('{"sender": "' + sender[at] + '"}').alias("_fields")
-    return rows.with_columns(rows["entities"].scatter(at, merged(rows["entities"][at], fields)))
-
-
-def _by_account(rows: pl.DataFrame, means: pl.Series) -> pl.DataFrame:
-    """``rows``, with claims in place of what a journal shipper attributes to a person's process."""
-    some = rows.select("entities", "event").with_row_index("row").filter(means)
-    some = some.filter(pl.col("entities").str.contains_any(list(accounts.MARKS), ascii_case_insensitive=True))
-    at = [row for row, entities, event in some.select("row", "entities", "event").iter_rows()
-          if not speakers.may_speak("person", event) and accounts.writer(json.loads(entities))]  # fmt: skip
-    if not at:
+    # Few lines mean something: only these are examined.
+    some, named = rows[at, ["event", "source", "format", "facility", "entities", "_transport"]], named[at]
+    claimed = _of_persons(some)
+    if known is None:  # from some program of an unknown user
+        claimed |= one_of(some["source"], JOB_SOURCES) & ~some["event"].str.starts_with("job.")
+    sent = some["_transport"].str.starts_with(_SYSLOG).fill_null(False)
+    if sent.any():
+        headless = ~one_of(some["format"], _HEADED) | some["facility"].is_null()
+        claimed |= sent & headless & (some["source"] != "switch").fill_null(True)
+    claimed = claimed.fill_null(False)
+    if claimed.any():
+        mask = pl.repeat(False, len(rows), eager=True).scatter(at.filter(claimed), True)
+        rows = authority.silenced(rows, mask)
+    if not sent.any():
         return rows
+    sender = rows.select(peer.alias("sender")).to_series()
+    sender = sender[at] if len(sender) == len(rows) else pl.repeat(sender[0], len(at), dtype=pl.String, eager=True)
+    foreign = (sent & ~claimed & (named != sender)).fill_null(False)
+    if not foreign.any():
+        return rows
+    fields = ('{"sender": "' + sender.filter(foreign) + '"}').alias("_fields")
+    return rows.with_columns(
+        rows["entities"].scatter(at.filter(foreign), merged(some["entities"].filter(foreign), fields))
+    )
+
+
+def _of_persons(rows: pl.DataFrame) -> pl.Series:
+    """Which of ``rows`` a journal shipper attributes to a person's process, and mean what no person may report."""
+    found = rows["entities"].str.contains_any(list(accounts.MARKS), ascii_case_insensitive=True).arg_true()
+    texts = zip(found.to_list(), rows["entities"][found].to_list(), rows["event"][found].to_list(), strict=True)
+    at = [
+        row
+        for row, entities, event in texts
+        if not speakers.may_speak("person", event) and accounts.writer(json.loads(entities))
+    ]
     mask = np.zeros(len(rows), np.bool_)
     mask[at] = True
-    return authority.silenced(rows, pl.Series(mask))
+    return pl.Series(mask)
 
 
 def _files(hosts: pl.Series, transport: str | None) -> pl.Series:

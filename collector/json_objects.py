@@ -19,5 +19,5 @@ def merged(first: pl.Series, second: pl.Series) -> pl.Series:
     found = pl.select(pl.when(pl.Series(one)).then(first).otherwise(second)).to_series().alias(first.name)
     if not len(both):
         return found
-    pairs = zip(first.gather(both), second.gather(both), strict=True)
+    pairs = zip(first.gather(both).to_list(), second.gather(both).to_list(), strict=True)
     return found.scatter(both, [_written(json.loads(text) | json.loads(own)) for own, text in pairs])
