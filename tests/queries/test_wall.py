@@ -15,7 +15,7 @@ import pytest
 
 from queries.kql import Catalog, Column, KqlError, KqlRuntimeError, QueryTimeout, Table, run
 from queries.kql.compile import compile_script
-from queries.kql.wall import remote_query
+from queries.kql.wall import guarding, remote_query
 from queries.kql.wall.judging import cheap
 from queries.kql.wall.memory import Shares, memory_budget
 from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
@@ -261,6 +261,32 @@ def test_the_forking_process_runs_no_thread_of_the_engine(store: duckdb.DuckDBPy
     names = [(task / "comm").read_text() for task in tasks.iterdir()]
     main = (tasks / str(remote_query.FORKER._process.pid) / "comm").read_text()
     assert names.count(main) == 1, "threads of the engine have the name of the process"
+
+
+@pytest.mark.parametrize(("grown", "pages", "asked", "struck"), [
+    ([0, 20, 40], [], 0, False),
+    ([0, 200, 700], [100], 1, False),
+    ([0, 200, 900], [100, 600], 2, False),
+    ([0, 200, 900], [100, 100], 2, True),
+    ([0, 900], [0, 0], 2, True),
+])  # fmt: skip
+def test_the_guard_asks_the_engine_for_its_pages_only_if_memory_grew(
+    monkeypatch: pytest.MonkeyPatch, grown: list[int], pages: list[int], asked: int, struck: bool
+) -> None:
+    """Megabytes: what the process gained at each look, and the engine's pages of tables whenever it is asked."""
+    mega, left, now = 10**6, list(pages), [1_000]
+
+    def taken(_con: duckdb.DuckDBPyConnection) -> int:
+        return (now[0] - left.pop(0)) * mega
+
+    monkeypatch.setattr(guarding, "taken", taken)
+    monkeypatch.setattr(guarding, "anonymous", lambda: now[0] * mega)
+    with duckdb.connect() as con:
+        one = guarding.Guarded(con, 1_000 * mega)
+        for more in grown:
+            now[0] = 1_000 + more
+            one.look()
+    assert (len(pages) - len(left), one.struck) == (asked, struck)
 
 
 def test_bounds_of_the_text_say_which_and_what_to_do() -> None:

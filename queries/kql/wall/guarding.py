@@ -19,6 +19,8 @@ from queries.kql.wall.memory import STRIKE, anonymous, memory_budget
 
 #: How often memory is checked, seconds; a statement that ends sooner is not checked.
 LOOK_S = 0.02
+#: The share of a statement's memory up to which it is not asked what the process gained: 50 MB of 1 GB.
+UNSEEN = 0.05
 _KEPT = "BASE_TABLE", "METADATA", "EXTERNAL_FILE_CACHE", "OBJECT_CACHE", "ART_INDEX", "IN_MEMORY_TABLE", "TRANSACTION"
 
 
@@ -78,7 +80,8 @@ class Guarded:
         self._con: duckdb.DuckDBPyConnection | None = con
         self._lock = threading.Lock()
         self._began = 0.0
-        self._whole = self._before = 0
+        self._whole = 0
+        self._before: int | None = None  # without pages of tables
 
     def __enter__(self) -> Guarded:
         self._began = time.monotonic()
@@ -88,16 +91,21 @@ class Guarded:
     def look(self) -> None:
         """Interrupts the statement when it exceeds its share.
 
-        The engine is queried for the pages of tables only if the process has gained that much memory, because the query
-        costs as much as a small statement.
+        The engine is queried for the pages of tables only if the process has gained memory, because the query costs as
+        much as a small statement. What the process gained before the first query counts as the statement's.
         """
         with self._lock:
             if self._con is None or time.monotonic() - self._began < LOOK_S:
                 return
             if not self._whole:
-                self._whole, self._before = anonymous(), taken(self._con)
-            most = STRIKE * self._share
-            if anonymous() - self._whole > most and taken(self._con) - self._before > most:
+                self._whole = anonymous()
+                return
+            most, grown = STRIKE * self._share, anonymous() - self._whole
+            if self._before is None:
+                if grown <= UNSEEN * self._share:
+                    return
+                self._before = taken(self._con) - grown
+            if grown > most and taken(self._con) - self._before > most:
                 self.struck = True
             if self.struck:
                 self._con.interrupt()
