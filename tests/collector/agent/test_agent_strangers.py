@@ -47,6 +47,13 @@ def owned(path: Path, content: bytes, uid: int) -> Path:
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _looked_through_once() -> None:
+    """``handles`` collects garbage often: what is in memory before these tests need not be scanned each time."""
+    gc.collect()
+    gc.freeze()
+
+
 def handles() -> int:
     """Open handles of this process. What earlier tests left to the garbage collector is closed first; their threads may
     still close more, so compare with "at most"."""
