@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -55,6 +57,36 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         and (folder := session.config.stash.get(_OWN_FOLDER, None)) is not None
     ):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+#: Files that take long and come late in the alphabet. They run first: a long one at the end would leave the other
+#: processes without work.
+LONGEST = (
+    "test_rights_by_construction.py",
+    "test_broken_extensions.py",
+    "test_web_contrast.py",
+    "test_web_browser.py",
+    "test_web_keyboard.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+atexit.register(gc.unfreeze)  # extension modules report objects left at exit as a leak
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """What collecting loads stays until the end. Scanning it for garbage again and again takes a second of CPU in each
+    process while it is loaded, and more later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

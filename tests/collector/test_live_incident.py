@@ -50,6 +50,7 @@ def impact(service: Running) -> list[dict[str, Any]]:
     return [i for i in service.get("/api/v1/incidents")[1]["incidents"] if i["severity"] == "impact"]
 
 
+@pytest.mark.long
 def test_the_incident_stands_seconds_after_the_controllers_line(service: Running, measured: Measured) -> None:
     found = list(records())
     assert (

@@ -379,6 +379,7 @@ def test_missing_values_are_a_dash() -> None:
     assert {worded(None, "text"), worded("", "name"), worded([], "name"), worded(None, "hours")} == {"–"}
 
 
+@pytest.mark.long
 def test_the_captures_name_their_faults_with_right_counts(captured: DuckStore) -> None:
     found = {(r["cause"], r["host"], r["device"]): r for r in rows(reports.run(captured, "failure-patterns"), "causes")}
     flap = found["nic.link_flap", "gpu02", "eth0"]
@@ -398,6 +399,7 @@ def test_the_captures_name_their_faults_with_right_counts(captured: DuckStore) -
         assert found[cause, None, None]["jobs"] == expected >= 2
 
 
+@pytest.mark.long
 def test_the_captures_count_outages_of_both_ends_alike(captured: DuckStore) -> None:
     found = {(r["host"], r["device"]): r for r in rows(reports.run(captured, "failure-patterns"), "network")}
     for node, switch, outages, seconds in (
@@ -409,6 +411,7 @@ def test_the_captures_count_outages_of_both_ends_alike(captured: DuckStore) -> N
     assert found["gpu04", "eth0"]["outages"] == 2, "a reboot and a management link lost are two outages"
 
 
+@pytest.mark.long
 def test_the_captures_name_drains_with_their_reasons(captured: DuckStore) -> None:
     document = reports.run(captured, "failure-patterns")
     reported = {(r["host"], r["state"], r["reason"]): r["times"] for r in rows(document, "unavailable")}
