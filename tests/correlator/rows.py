@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from collector.ingest import Ingest
-from correlator.engine import correlate, result
+from correlator.engine import Conclusions, correlate, result, write
 from correlator.live.ticker import INPUTS
 from store import open_store
 from store.duckdb.store import DuckStore
@@ -46,12 +46,20 @@ def answer(store: DuckStore) -> str:
     return json.dumps(found, sort_keys=True)
 
 
+@cache
+def conclusions_of(folder: Path) -> list[Conclusions]:
+    """The result of a full pass over a capture's rows."""
+    with open_store(None) as store:
+        store.add(rows_of(folder))
+        return correlate(store)
+
+
 @contextmanager
 def concluded(folder: Path) -> Iterator[DuckStore]:
     """A store with a capture's rows and the result of a full pass over them."""
     with open_store(None) as store:
         store.add(rows_of(folder))
-        correlate(store)
+        write(store, conclusions_of(folder))
         yield store
 
 

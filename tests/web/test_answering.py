@@ -30,6 +30,13 @@ def store() -> Iterator[DuckStore]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def untouched() -> Iterator[DuckStore]:
+    """For requests that are refused: they leave nothing in it."""
+    with concluded(FLAP) as opened:
+        yield opened
+
+
 def incident_of(store: DuckStore) -> str:
     return str(store.rows("SELECT incident_id FROM model.runs WHERE run_key = '15'")[0]["incident_id"])
 
@@ -100,11 +107,11 @@ def test_an_incident_is_answered_for_all_its_runs_or_for_one(store: DuckStore) -
     ],
 )
 def test_what_is_refused_says_why_and_keeps_nothing(
-    store: DuckStore, path: str, headers: dict[str, str], fields: dict[str, str], status: int, words: str
+    untouched: DuckStore, path: str, headers: dict[str, str], fields: dict[str, str], status: int, words: str
 ) -> None:
-    answer = post(TestClient(create_app(store)), path, headers, **fields)
+    answer = post(TestClient(create_app(untouched)), path, headers, **fields)
     assert answer.status_code == status and words in answer.text
-    assert kept(store) == []
+    assert kept(untouched) == []
 
 
 def test_a_proxy_that_knows_who_asks_is_believed_before_the_form(store: DuckStore) -> None:
