@@ -69,7 +69,8 @@ def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, ste
         yield partial
 
 
-@pytest.mark.parametrize("break_it", [unanswered_munge, pytest.param(hanging_run, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("break_it", [unanswered_munge, hanging_run])
 def test_every_tick_after_a_fault_says_what_a_full_pass_says_then(break_it: Callable[[Any], None]) -> None:
     partly = 0
     with open_store(None) as store:
