@@ -72,15 +72,18 @@ class Follower:
         if not hints and not counted:
             return {}
         while True:
-            parts = [f"(SELECT max(rowid) + 1 FROM raw.{t} WHERE rowid >= ?) AS end_{t}" for t in hints]
-            parts += [f"({_COUNTS.get(t, _COUNT.format(t))}) AS count_{t}" for t in counted]
-            (row,) = self._rows(f"SELECT ({COUNT}) AS batch, {', '.join(parts)}", list(hints.values()))
-            ends = {table: row[f"end_{table}"] for table in hints}
+            parts = {"batch": COUNT}
+            parts |= {f"end {t}": f"SELECT max(rowid) + 1 FROM raw.{t} WHERE rowid >= ?" for t in hints}
+            parts |= {f"count {t}": _COUNTS.get(t, _COUNT.format(t)) for t in counted}
+            # A row for each: as columns of one row, DuckDB takes six times as long to plan them.
+            sql = " UNION ALL ".join(f"SELECT '{name}' AS name, ({text})::BIGINT AS n" for name, text in parts.items())
+            row = {one["name"]: one["n"] for one in self._rows(sql, list(hints.values()))}
+            ends = {table: row[f"end {table}"] for table in hints}
             if all(end is not None or not hints[table] for table, end in ends.items()):
                 break
             hints = {table: hints[table] if end is not None else 0 for table, end in ends.items()}
         self._last = max(int(row["batch"]), self._last)
-        self._held |= {table: (self._last, int(row[f"count_{table}"])) for table in counted}
+        self._held |= {table: (self._last, int(row[f"count {table}"])) for table in counted}
         self._ends |= {table: int(end or 0) for table, end in ends.items()}
         return {table: int(end or 0) for table, end in ends.items()}
 
