@@ -15,7 +15,7 @@ import pytest
 
 from queries.kql import Catalog, Column, KqlError, KqlRuntimeError, QueryTimeout, Table, run
 from queries.kql.compile import compile_script
-from queries.kql.wall import guarding, remote_query
+from queries.kql.wall import forking, guarding, remote_query
 from queries.kql.wall.judging import cheap
 from queries.kql.wall.memory import Shares, memory_budget
 from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
@@ -189,6 +189,23 @@ def test_a_query_whose_time_is_over_before_it_is_watched_leaves_no_process(
     while children.read_text().split():
         assert time.monotonic() - since < 30
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["before its number", "after its number"])
+def test_a_process_that_ends_before_it_read_its_question_is_an_error_of_the_query(
+    store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """The kernel ends one without memory at any time. Closing a socket with unread data resets it."""
+
+    def began(self: remote_query.Asked, mine: socket.socket, its: socket.socket, folder: str) -> None:
+        mine.sendall(b"part of a question that nobody reads")
+        if is_known:
+            its.sendall(forking.PID_FRAME.pack(forking.PID, 0))
+        its.close()
+
+    monkeypatch.setattr(remote_query.Asked, "_begin", began)
+    with pytest.raises(KqlRuntimeError, match="more memory"):
+        _ask(store, "print strlen(strrep('a', 10))", timeout_s=60)
 
 
 @pytest.mark.parametrize("memory", [256 * 10**6, 512 * 10**6, 10**9, 64 * 10**9])

@@ -261,7 +261,7 @@ class Asked:
             self._look()
             if not select.select([mine], [], [], LOOK_S)[0]:
                 continue
-            got = mine.recv_into(view[at:], min(length - at, 2**20))
+            got = _received(mine, view[at:], min(length - at, 2**20))
             if not got:
                 self._pid = 0
                 self._problem_of_feeders()
@@ -297,10 +297,19 @@ class Asked:
         mine.close()
 
 
+def _received(mine: socket.socket, into: memoryview | bytearray, most: int) -> int:
+    """How many bytes came; 0 at the end. A process that ends before it has read all that was sent resets its socket."""
+    try:
+        return mine.recv_into(into, most)
+    except ConnectionResetError:
+        return 0
+
+
 def _number(mine: socket.socket) -> int:
     """The number of the process, its first frame, which arrives as a whole; 0 if it ended without."""
-    frame = mine.recv(forking.PID_FRAME.size)
-    return forking.PID_FRAME.unpack(frame)[1] if len(frame) == forking.PID_FRAME.size else 0
+    frame = bytearray(forking.PID_FRAME.size)
+    whole = _received(mine, frame, len(frame)) == len(frame)
+    return int(forking.PID_FRAME.unpack(frame)[1]) if whole else 0
 
 
 def _kill(pid: int) -> None:
