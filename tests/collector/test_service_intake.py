@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from running import Running
-
-from faultline.cli import run
 
 
 @pytest.fixture
@@ -78,41 +75,6 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     assert running.process.wait(240) == 0
     running.start()
     assert running.until("Logs | project Message", 2) and stored(running) == ["one", "two"]
-
-
-def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_token(
-    running: Running, capsys: pytest.CaptureFixture[str]
-) -> None:
-    running.start()
-    assert running.request("POST", "/api/v1/ingest", b"x")[0] == 401
-    poison = json.dumps({"document": "horoscope", "raw": "x"}).encode()
-    assert running.request("POST", "/api/v1/ingest", poison, {"Authorization": "Bearer s3cret"})[0] == 200
-    until = time.monotonic() + 60
-    # The row and its count appear a moment after each other.
-    while time.monotonic() < until:
-        body = running.get("/api/v1/sources")[1]
-        if body["intake"]["quarantined"] and body["quarantine"]:
-            break
-        time.sleep(0.1)
-    (aside,) = body["quarantine"]
-    assert "horoscope" in aside["reason"] and body["intake"]["quarantined"] == 1
-    command = ["sources", "--server", f"http://127.0.0.1:{running.http}", "--format"]
-    assert run([*command, "json"]) == 1 and json.loads(capsys.readouterr().out)["quarantine"] == body["quarantine"]
-    assert run([*command, "table"]) == 1 and f"set aside: {aside['id']}" in capsys.readouterr().out
-    page = running.request("GET", "/sources")[1].decode()
-    assert "Set aside" in page and "horoscope" in page and aside["id"] in page
-    status, _, headers = running.request("POST", f"/sources/quarantine/{aside['id']}/replay")
-    assert status == 303 and headers["location"] == "/sources"
-    status, _, _ = running.request(
-        "POST", f"/sources/quarantine/{aside['id']}/replay", headers={"Sec-Fetch-Site": "cross-site"}
-    )
-    assert status == 403
-    assert running.post("/api/v1/quarantine/none-of-that-name/replay", b"")[0] == 404
-    time.sleep(1.0)
-    assert len(running.get("/api/v1/sources")[1]["quarantine"]) == 1  # still the same poison
-    metrics = running.request("GET", "/metrics")[1].decode()
-    assert "faultline_intake_ok 1" in metrics and "faultline_intake_quarantined 1" in metrics
-    assert 'faultline_intake_requests_total{protocol="ingest",status="401"} 1' in metrics
 
 
 @pytest.mark.long
