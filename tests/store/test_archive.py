@@ -41,11 +41,15 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def slice_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several slices, segments and files of a few thousand lines."""
     monkeypatch.setattr(archive_file, "SLICE_LINES", 700)
     monkeypatch.setattr(archive_file, "PART_LINES", 2000)
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    slice_small(monkeypatch)
 
 
 def lines(count: int, day: datetime = DAY, **columns: Any) -> pl.DataFrame:
@@ -108,6 +112,31 @@ def filled(sealed: Path, tmp_path: Path) -> Iterator[DuckStore]:
         yield store
 
 
+@pytest.fixture(scope="module")
+def archived(sealed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same store after the 27th was closed; each test has a copy."""
+    folder = tmp_path_factory.mktemp("archived")
+    shutil.copytree(sealed, folder, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patched, open_store(folder) as store:
+        slice_small(patched)
+        archive.close_days(store, TODAY, least=1)
+    return folder
+
+
+@pytest.fixture
+def closed(archived: Path, tmp_path: Path) -> Iterator[DuckStore]:
+    shutil.copytree(archived, tmp_path, dirs_exist_ok=True)
+    with open_store(tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def before(sealed: Path) -> tuple[list[dict[str, Any]], list[Any]]:
+    """The lines and the answers of the store before the day was closed."""
+    with open_store(sealed, read_only=True) as store:
+        return content(store), answers(store)
+
+
 def test_a_closed_day_moves_and_every_answer_stays(filled: DuckStore, tmp_path: Path) -> None:
     before, stated = content(filled), answers(filled)
     closed = archive.close_days(filled, TODAY, least=1)
@@ -159,24 +188,23 @@ def test_filters_outside_the_wanted_time_are_not_read(
     assert (len(wanted) == len(archived)) == (high == 24)
 
 
-def test_reopened_it_is_all_there(filled: DuckStore, tmp_path: Path) -> None:
-    archive.close_days(filled, TODAY, least=1)
-    before, stated = content(filled), answers(filled)
-    filled.close()
+def test_reopened_it_is_all_there(
+    closed: DuckStore, tmp_path: Path, before: tuple[list[dict[str, Any]], list[Any]]
+) -> None:
+    assert content(closed) == before[0]
+    closed.close()
     with open_store(tmp_path, read_only=True) as store:
-        assert content(store) == before and answers(store) == stated
-    with open_store(tmp_path) as store:
-        assert content(store) == before
+        assert (content(store), answers(store)) == before
 
 
-def test_a_copy_of_the_folder_reads_its_own_files(filled: DuckStore, tmp_path: Path) -> None:
-    archive.close_days(filled, TODAY, least=1)
-    before = content(filled)
-    filled.close()
+def test_a_copy_of_the_folder_reads_its_own_files(
+    closed: DuckStore, tmp_path: Path, before: tuple[list[dict[str, Any]], list[Any]]
+) -> None:
+    closed.close()
     shutil.copytree(tmp_path, tmp_path / "it's a copy")
     shutil.rmtree(tmp_path / "archive")
     with open_store(tmp_path / "it's a copy", read_only=True) as store:
-        assert content(store) == before
+        assert content(store) == before[0]
 
 
 def test_text_filters_find_archived_lines_and_skip_the_rest(filled: DuckStore) -> None:
@@ -197,33 +225,30 @@ def test_text_filters_find_archived_lines_and_skip_the_rest(filled: DuckStore) -
     assert {r["block"] for r in counted} == set(range(ends[-1], 0))
 
 
-def test_events_have_row_groups_of_their_own(filled: DuckStore) -> None:
-    archive.close_days(filled, TODAY, least=1)
-    mixed = filled.rows("""SELECT block FROM raw.log_view WHERE block < 0 GROUP BY block
+def test_events_have_row_groups_of_their_own(closed: DuckStore) -> None:
+    mixed = closed.rows("""SELECT block FROM raw.log_view WHERE block < 0 GROUP BY block
         HAVING count(DISTINCT event = 'other') > 1""")
     assert mixed == []
-    assert filled.rows("SELECT count(*) AS n FROM raw.log_view WHERE block < 0 AND event <> 'other'")[0]["n"] == 44
+    assert closed.rows("SELECT count(*) AS n FROM raw.log_view WHERE block < 0 AND event <> 'other'")[0]["n"] == 44
 
 
-def test_lines_left_alone_leave_their_segments(filled: DuckStore) -> None:
+def test_lines_left_alone_leave_their_segments(closed: DuckStore) -> None:
     """A midnight's segment: nearly all of its lines are archived, the rest moves to a new segment."""
-    archive.close_days(filled, TODAY, least=1)
-    (loose,) = filled.rows("SELECT count(*) AS n FROM raw.logs WHERE block = 0")
-    assert loose["n"] == 500 and filled.rows("SELECT * FROM raw.log_segments WHERE first_block > 0") == []
-    segments.seal(filled, least=1)
-    assert filled.rows("SELECT first_block, lines FROM raw.log_segments WHERE first_block > 0") == [
+    (loose,) = closed.rows("SELECT count(*) AS n FROM raw.logs WHERE block = 0")
+    assert loose["n"] == 500 and closed.rows("SELECT * FROM raw.log_segments WHERE first_block > 0") == []
+    segments.seal(closed, least=1)
+    assert closed.rows("SELECT first_block, lines FROM raw.log_segments WHERE first_block > 0") == [
         {"first_block": 1, "lines": 500}
     ]
 
 
-def test_late_lines_wait_until_a_file_is_worth_it(filled: DuckStore) -> None:
-    archive.close_days(filled, TODAY, least=1)
-    filled.add({"logs": lines(90).with_columns(line=pl.col("line") + 20000)})
-    before = content(filled)
-    assert archive.close_days(filled, TODAY, least=100) == archive.Closed()
-    filled.add({"logs": lines(10).with_columns(line=pl.col("line") + 30000)})
-    assert archive.close_days(filled, TODAY, least=100).lines == 100
-    assert len(content(filled)) == len(before) + 10
+def test_late_lines_wait_until_a_file_is_worth_it(closed: DuckStore) -> None:
+    closed.add({"logs": lines(90).with_columns(line=pl.col("line") + 20000)})
+    before = content(closed)
+    assert archive.close_days(closed, TODAY, least=100) == archive.Closed()
+    closed.add({"logs": lines(10).with_columns(line=pl.col("line") + 30000)})
+    assert archive.close_days(closed, TODAY, least=100).lines == 100
+    assert len(content(closed)) == len(before) + 10
 
 
 def test_the_unfinished_last_line_of_a_file_stays_and_is_replaced(tmp_path: Path) -> None:
@@ -323,19 +348,17 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
         assert store.rows("SELECT count(*) AS n FROM raw.logs") == [{"n": 500}]
 
 
-def test_the_cluster_that_is_learned_later_is_that_of_archived_lines(filled: DuckStore) -> None:
-    archive.close_days(filled, TODAY, least=1)
-    with filled.transaction() as connection:
-        archive.name_cluster(filled, connection, "o'hara")
-    found = filled.rows("SELECT cluster, count(*) AS n FROM raw.log_view GROUP BY ALL ORDER BY n")
+def test_the_cluster_that_is_learned_later_is_that_of_archived_lines(closed: DuckStore) -> None:
+    with closed.transaction() as connection:
+        archive.name_cluster(closed, connection, "o'hara")
+    found = closed.rows("SELECT cluster, count(*) AS n FROM raw.log_view GROUP BY ALL ORDER BY n")
     assert found == [{"cluster": None, "n": 500}, {"cluster": "o'hara", "n": 3050}]
 
 
-def test_queries_read_the_archive_and_no_other_file(filled: DuckStore, tmp_path: Path) -> None:
-    archive.close_days(filled, TODAY, least=1)
+def test_queries_read_the_archive_and_no_other_file(closed: DuckStore, tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a\n1\n")
-    assert kql.run(filled.cursor(), "Logs | count").rows == [[3550]]  # which closes the database to files
-    (path,) = filled.rows("SELECT min(file) AS file FROM raw.archive")
+    assert kql.run(closed.cursor(), "Logs | count").rows == [[3550]]  # which closes the database to files
+    (path,) = closed.rows("SELECT min(file) AS file FROM raw.archive")
     known = tmp_path / "archive" / path["file"]
     for text in (
         "/etc/passwd",
@@ -343,15 +366,14 @@ def test_queries_read_the_archive_and_no_other_file(filled: DuckStore, tmp_path:
         f"{known.parent}/../../secret.csv",
     ):
         with pytest.raises(duckdb.PermissionException):
-            filled.cursor().execute("SELECT * FROM read_csv(?)", [text])
-    archive.close_days(filled, TODAY + timedelta(days=1), least=1)  # writing continues
-    assert filled.rows("SELECT count(*) AS n FROM raw.logs") == [{"n": 0}]
+            closed.cursor().execute("SELECT * FROM read_csv(?)", [text])
+    archive.close_days(closed, TODAY + timedelta(days=1), least=1)  # writing continues
+    assert closed.rows("SELECT count(*) AS n FROM raw.logs") == [{"n": 0}]
 
 
-def test_a_lost_file_is_named_and_the_rest_is_read(filled: DuckStore, tmp_path: Path) -> None:
-    archive.close_days(filled, TODAY, least=1)
-    rows = filled.rows("SELECT file, lines FROM raw.archive ORDER BY lines")
-    filled.close()
+def test_a_lost_file_is_named_and_the_rest_is_read(closed: DuckStore, tmp_path: Path) -> None:
+    rows = closed.rows("SELECT file, lines FROM raw.archive ORDER BY lines")
+    closed.close()
     (tmp_path / "archive" / rows[0]["file"]).unlink()
     (tmp_path / "archive/2026-02-27/strange.parquet").write_bytes(b"")
     with (tmp_path / "archive" / rows[1]["file"]).open("r+b") as stream:

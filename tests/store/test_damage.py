@@ -18,6 +18,7 @@ from store import open_store
 from store.duckdb import commit_mark as mark
 from store.duckdb import damage, log_head
 from store.duckdb.store import DATABASE, StoreError
+from tests.faultline.command import faultline
 from tests.measured import Measured
 
 #: Stores facts, and is killed: everything since the first checkpoint is in the log.
@@ -197,11 +198,10 @@ def test_a_damaged_log_is_stated_with_what_to_do_and_kept(
 def test_it_goes_on_from_the_checkpoint_when_told_to(tmp_path: Path, killed: tuple[bytes, bytes, bytes]) -> None:
     folder = lay(tmp_path / "data", killed, 80)
     before = damage.wal_of(folder / DATABASE).read_bytes()
-    command = [sys.executable, "-m", "faultline.entry", "archive", "--without-log", "--data", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = faultline("archive", "--without-log", "--data", folder)
     assert done.returncode == 0, done.stderr
     (aside,) = folder.glob("*.damaged-*")
-    assert str(aside) in done.stdout and aside.read_bytes() == before
+    assert str(aside).encode() in done.stdout and aside.read_bytes() == before
     with open_store(folder) as store:
         assert store.fact("fact 19") is None
 
