@@ -114,7 +114,7 @@ SHARED, HERS, UNKNOWN = (
 AGAIN = {
     "no uptime, again and again", "no other line of this kernel", "an uptime of a boot that lines of the old one outlive",
     "the ring of that time, and facility kern", "facility kern and an uptime of no boot",
-    "a copy in the ring of a host whose clock was set",
+    "a copy in the ring of a host whose clock was set", "an uptime of a boot that wrote nothing else", "the priority was kept",
 }  # fmt: skip
 #: Cases that ``make test`` gives to ticks too, ``make test-long`` all: a line that does not count, and one that a later
 #: file makes less sure.
@@ -213,7 +213,7 @@ OTHERS = "others' jobs ran there then"
     [
         ({SYSLOG: WITH_UPTIMES + FITTING}, HERS, 0.9),
         ({SYSLOG: WITH_UPTIMES + FITTING}, SHARED, 0.5),
-        ({SYSLOG: WITH_UPTIMES + FITTING}, UNKNOWN, 0.9),
+        pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, UNKNOWN, 0.9, marks=pytest.mark.long),
         pytest.param({SYSLOG: WITHOUT + BARE}, HERS, 0.7, marks=pytest.mark.long),
         ({SYSLOG: WITHOUT + BARE}, SHARED, 0.5),
         pytest.param({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, HERS, 0.7, marks=pytest.mark.long),
@@ -222,7 +222,7 @@ OTHERS = "others' jobs ran there then"
         ({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.7),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), 0.9),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), 0.5),
-        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:20:30", "10:40:00"), 0.5),
+        pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:20:30", "10:40:00"), 0.5, marks=pytest.mark.long),
         pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:22:00", "10:40:00"), 0.9, marks=pytest.mark.long),
     ],
     ids=[
@@ -264,12 +264,12 @@ LOST_MEMORY = (
     [
         ({SYSLOG: WITH_UPTIMES + FITTING}, SHARED, False),
         ({SYSLOG: WITHOUT + BARE}, SHARED, False),
-        ({RING: RING_ALIVE, SYSLOG: WITH_UPTIMES + FITTING}, SHARED, False),
+        pytest.param({RING: RING_ALIVE, SYSLOG: WITH_UPTIMES + FITTING}, SHARED, False, marks=pytest.mark.long),
         ({SYSLOG: WITHOUT + BARE}, HERS, False),
         ({SYSLOG: WITH_UPTIMES + FITTING}, HERS, False),
         ({KERN: WITH_UPTIMES + FITTING}, SHARED, True),
         ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", LOST_MEMORY)}, SHARED | BUS_ERROR, False),
-        ({SYSLOG: WITHOUT + bsd("10:19:55", f"kernel: {LOST_MEMORY}")}, HERS | BUS_ERROR, False),
+        pytest.param({SYSLOG: WITHOUT + bsd("10:19:55", f"kernel: {LOST_MEMORY}")}, HERS | BUS_ERROR, False, marks=pytest.mark.long),
         ({KERN: WITH_UPTIMES + stamped("10:19:55", LOST_MEMORY)}, SHARED | BUS_ERROR, True),
     ],
     ids=[
@@ -319,7 +319,12 @@ def test_how_a_run_ended_is_no_better_explanation() -> None:
 
 
 @pytest.mark.parametrize(
-    "late", ["whose job 42 is", "that there is a job 42", "whose job 42 was, which ended hours later"]
+    "late",
+    [
+        "whose job 42 is",
+        "that there is a job 42",
+        pytest.param("whose job 42 was, which ended hours later", marks=pytest.mark.long),
+    ],
 )
 def test_who_was_there_becomes_known_hours_later(late: str) -> None:
     """Ticks judge erin's job before it is known who else ran on gx02, and again when accounting reports it."""

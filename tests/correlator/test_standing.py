@@ -64,9 +64,9 @@ def test_the_cluster_without_an_attack() -> None:
 
 
 #: Each text goes one way in this many here, and every way in ``make test-long``.
-SHARE = 8
+SHARE = 16
 #: Places with many ways that differ little: only one in this many.
-_SELDOM = {"otlp": 128, "loki": 128, "elasticsearch": 128, "tcp": 64, "accounting/names.txt": 64, "hooks/*": 64}
+_SELDOM = {"otlp": 256, "loki": 256, "elasticsearch": 256, "tcp": 128, "accounting/names.txt": 128, "hooks/*": 128}
 
 
 @pytest.mark.parametrize("place", sorted({channel.place for channel in CHANNELS}))
