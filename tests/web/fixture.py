@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +329,12 @@ def build(many: int = 0) -> FakeStore:
     if many:
         dense(con, many)
     return FakeStore(con)
+
+
+@cache
+def shared() -> FakeStore:
+    """One for all tests of a process that do not write to it."""
+    return build()
 
 
 if __name__ == "__main__":

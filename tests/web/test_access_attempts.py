@@ -180,7 +180,7 @@ def gate(tmp_path: Path) -> Gate:
 
 @pytest.fixture
 def app(gate: Gate) -> Iterator[FastAPI]:
-    yield create_app(fixture.build(), gate=gate)
+    yield create_app(fixture.shared(), gate=gate)
 
 
 def browser(app: FastAPI, address: str = "10.0.0.5") -> TestClient:
@@ -271,7 +271,7 @@ def test_an_old_hash_becomes_new_when_its_password_is_typed_and_the_file_is_ours
     Users(path, {"ada": scrypt(PASSWORD), "bob": scrypt("another horse")}).save()
     users = Users.load(path)
     gate = Gate(users=users, roles=Roles({Role.OPERATE: frozenset({"ada"})}), sessions=Sessions(b"k" * 32, 3600))
-    client = browser(create_app(fixture.build(), gate=gate))
+    client = browser(create_app(fixture.shared(), gate=gate))
     assert sign_in(client, "ada") == 303
     assert client.get("/api/v1/jobs").status_code == 200, "the session is that of the new hash"
     again = Users.load(path)

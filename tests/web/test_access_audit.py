@@ -41,7 +41,7 @@ def users(tmp_path: Path) -> Users:
 def client(tmp_path: Path, users: Users) -> TestClient:
     roles = Roles({Role.OPERATE: frozenset({"ada"}), Role.OWN: frozenset({"alice"})})
     gate = Gate(users=users, roles=roles, sessions=Sessions(b"k" * 32, 3600))
-    app = create_app(fixture.build(), gate=gate, audit=Audit(tmp_path / "audit.ndjson"))
+    app = create_app(fixture.shared(), gate=gate, audit=Audit(tmp_path / "audit.ndjson"))
     return TestClient(app, follow_redirects=False, raise_server_exceptions=False, client=("10.0.0.5", 4000))
 
 

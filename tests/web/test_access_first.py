@@ -41,7 +41,7 @@ def begun(site: Config) -> tuple[TestClient, Gate, str]:
     gate = gate_of(site)
     assert gate is not None
     reported = offer(site, gate, "http://localhost:8514")
-    app = create_app(fixture.build(), gate=gate, audit=Audit(site.data / "audit.ndjson"))
+    app = create_app(fixture.shared(), gate=gate, audit=Audit(site.data / "audit.ndjson"))
     client = TestClient(app, follow_redirects=False, raise_server_exceptions=False)
     (key,) = re.findall(r"http://localhost:8514/first\?key=(\S+)$", reported or "")
     return client, gate, key

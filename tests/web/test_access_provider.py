@@ -36,7 +36,7 @@ def client(small: SmallProvider, tmp_path: Path) -> TestClient:
     reported = Provider(issuer=small.address, client_id="faultline", secret_file=secret, name="HPC login")
     roles = Roles({Role.READ: frozenset({"@hpc"}), Role.OPERATE: frozenset({"ops"})})
     gate = Gate(Users(), roles, Sessions(b"k" * 32, 3600), provider=reported)
-    return TestClient(create_app(fixture.build(), gate=gate), follow_redirects=False, raise_server_exceptions=False)
+    return TestClient(create_app(fixture.shared(), gate=gate), follow_redirects=False, raise_server_exceptions=False)
 
 
 def enter(client: TestClient, following: str = "/jobs?q=1") -> Any:
@@ -104,7 +104,7 @@ def test_an_answer_that_nobody_asked_for_is_refused(client: TestClient) -> None:
 def test_a_provider_that_is_away_is_stated(client: TestClient) -> None:
     gate = client.app.state.gate  # type: ignore[attr-defined]
     away = Provider(issuer="http://127.0.0.1:1", client_id="faultline", name="HPC login")
-    asked = TestClient(create_app(fixture.build(), gate=Gate(Users(), gate.roles, gate.sessions, provider=away)),
+    asked = TestClient(create_app(fixture.shared(), gate=Gate(Users(), gate.roles, gate.sessions, provider=away)),
                        raise_server_exceptions=False)  # fmt: skip
     answer = asked.get("/login/provider", headers=PAGE)
     assert answer.status_code == 503 and "HPC login cannot be reached" in answer.text

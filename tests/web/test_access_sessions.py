@@ -39,7 +39,7 @@ def gate_in(folder: Path, tokens: dict[str, Token] | None = None, **more: object
 
 
 def app_of(gate: Gate) -> FastAPI:
-    return create_app(fixture.build(), gate=gate)
+    return create_app(fixture.shared(), gate=gate)
 
 
 def browser(gate: Gate, scheme: str = "http") -> TestClient:
@@ -147,7 +147,7 @@ def test_a_token_ends_with_its_time_and_its_holder_is_told(tmp_path: Path) -> No
         "ada gone": hashed_token("t-gone", expires=now - timedelta(seconds=1)),
     }  # fmt: skip
     gate = gate_in(tmp_path, tokens)
-    client = TestClient(create_app(fixture.build(), gate=gate, audit=Audit(tmp_path / "audit.ndjson")))
+    client = TestClient(create_app(fixture.shared(), gate=gate, audit=Audit(tmp_path / "audit.ndjson")))
     assert client.get("/api/v1/jobs", headers=bearer("t-old")).status_code == 200, "those of before go on"
     assert client.get("/api/v1/jobs", headers=bearer("t-now")).status_code == 200
     refused = client.get("/api/v1/jobs", headers=bearer("t-gone"))

@@ -203,6 +203,8 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
         for method, template, address in requests_of(app, plant, role, everything=everything):
             if role is Role.READ and (method != "GET" or template == STREAMS):
                 continue
+            if role is Role.READ and not everything and {plant.secrets[s][0] for s in seen[user]} >= {*USERS, SITE}:
+                break  # what the requests find where they are allowed was found
             for kind in ("text/html", "application/json"):
                 if not everything and (kind == "text/html") == template.startswith("/api/"):
                     continue

@@ -96,7 +96,7 @@ def test_the_page_says_it_in_words_and_escapes_what_senders_wrote(client: TestCl
 
 
 def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None:
-    plain = TestClient(create_app(fixture.build()), raise_server_exceptions=False)
+    plain = TestClient(create_app(fixture.shared()), raise_server_exceptions=False)
     body = plain.get("/api/v1/sources").json()
     assert body["total"] > 0 and body["intake"] is None and all(row["transport"] == "file" for row in body["sources"])
     assert plain.get("/sources").status_code == 200
