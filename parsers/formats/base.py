@@ -50,6 +50,8 @@ SLURM_LEVELS = {
     word: SEVERITY_WORDS.get(word, "info")
     for word in ("error", "fatal", "warning", "info", "verbose", "debug", "debug1", "debug2", "debug3", "debug4", "debug5")
 }  # fmt: skip
+#: The test of a format that accepts anything.
+EVERY_LINE = pl.col("text").is_not_null()
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
 JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 
@@ -75,7 +77,16 @@ def accepted(form: Format, texts: pl.Series) -> pl.Series:
     """Which of ``texts`` pass the format's test."""
     if isinstance(form.accepts, str):
         return regexes.contains(texts, form.accepts)
+    if form.accepts is EVERY_LINE:
+        return texts.is_not_null()
     return texts.to_frame("text").select(form.accepts.alias("text")).to_series().fill_null(False)
+
+
+def accepts_text(form: Format, text: str) -> bool:
+    """Like :func:`accepted`, for one text."""
+    if isinstance(form.accepts, str):
+        return regexes.compiled(form.accepts).search(text) is not None
+    return form.accepts is EVERY_LINE or bool(accepted(form, pl.Series("text", [text]))[0])
 
 
 def groups(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:

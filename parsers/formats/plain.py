@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import JOB_SOURCES, SLURM, Format, severity_of_level
+from parsers import regexes
+from parsers.formats.base import EVERY_LINE, JOB_SOURCES, SLURM, SLURM_LEVELS, ByLine, Format, Row, severity_of_level
 from parsers.record import Origin
 
 #: What continues a log line: leading blanks, an empty line, or the frames of a traceback.
@@ -16,6 +17,15 @@ _GOES_ON = r"^(?:\s|$|Traceback \(most recent call last\):|Caused by: |\.\.\. \d
 
 #: Files of one daemon each: every record begins with a header, so a line without one belongs to the previous record.
 _DAEMONS = frozenset({*SLURM, "fabricmanager", "opensm", "ufm", "ibdiagnet", "jetpack", "jetpackd", "healthagent"})
+#: What remains of a kernel line when somebody cut the timestamp off, and a broken priority.
+_CUT = r"^kernel: (?:\[ *\d+\.\d+\] )?"
+_MALFORMED = r"^<(?:-?\d|>)"
+
+
+def _rest_line(text: str, origin: Origin) -> Row | None:
+    if origin.source is None or origin.source in JOB_SOURCES:
+        return None
+    return {"message": text, "format": "continuation", "source": origin.source, "tag": "multiline"}
 
 
 def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -28,10 +38,23 @@ def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def _line(text: str, origin: Origin) -> Row:
+    """Like :func:`_read`, for one line."""
+    message = regexes.compiled(_CUT).sub("", text, count=1)
+    job, held = origin.source in JOB_SOURCES, origin.source in _DAEMONS
+    tag = None if job else "multiline" if held else "unparsed"
+    word, colon, _ = message.partition(": ")
+    return {
+        "message": message, "severity": SLURM_LEVELS.get(word) if colon else None,
+        "format": "job_output" if job else "continuation" if held else "plain",
+        "source": "kernel" if text.startswith("kernel: ") else origin.source,
+        "tag": "malformed" if regexes.compiled(_MALFORMED).search(text) else tag,
+    }  # fmt: skip
+
+
 def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     text = pl.col("text")
-    # "kernel: text" remains when somebody cut the timestamp off.
-    message = text.str.replace(r"^kernel: (?:\[ *\d+\.\d+\] )?", "")
+    message = text.str.replace(regexes.portable(_CUT), "")
     cut = text.str.starts_with("kernel: ")
     job, held = origin.source in JOB_SOURCES, origin.source in _DAEMONS
     tag = pl.lit(None, pl.String) if job else pl.lit("multiline" if held else "unparsed")
@@ -40,9 +63,9 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         # Job output needs no header: it is parsed as far as possible.
         pl.lit("job_output" if job else "continuation" if held else "plain").alias("format"),
         pl.when(cut).then(pl.lit("kernel")).otherwise(pl.lit(origin.source)).alias("source"),
-        pl.when(text.str.contains(r"^<(?:-?\d|>)")).then(pl.lit("malformed")).otherwise(tag).alias("tag"),
+        pl.when(text.str.contains(regexes.portable(_MALFORMED))).then(pl.lit("malformed")).otherwise(tag).alias("tag"),
     )  # fmt: skip
 
 
-REST = Format("continuation", "goes on from the line before it", _GOES_ON, _read_rest)
-PLAIN = Format("plain", "no header that we know", pl.col("text").is_not_null(), _read, for_jobs=True)
+REST = Format("continuation", "goes on from the line before it", _GOES_ON, ByLine(_rest_line, _read_rest))
+PLAIN = Format("plain", "no header that we know", EVERY_LINE, ByLine(_line, _read), for_jobs=True)

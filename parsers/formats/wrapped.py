@@ -6,9 +6,27 @@ the program's own often does not.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import polars as pl
 
-from parsers.formats.base import HEADER, JOB_SOURCES, Format, accepted, conform, groups, nothing, timed
+from parsers import regexes
+from parsers.formats.base import (
+    HEADER,
+    JOB_SOURCES,
+    LATER,
+    ByLine,
+    Format,
+    Row,
+    accepted,
+    accepts_text,
+    conform,
+    groups,
+    nothing,
+    timed,
+)
 from parsers.formats.registry import all_formats
 from parsers.record import Origin
 
@@ -33,24 +51,53 @@ _PREFIX = (
     r"(?s)^(?:\ufeff|\x00+|\x1e+|data: |\[pod/[\w.-]+/[\w.-]+\] |\((?:\w+ pid=\d+(?:, ip=[\d.a-f:]+)?|raylet|gcs_server)\) |"
     rf"{_MPIRUN}\[(?:[\w.-]+@)?\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
 )
+#: A line of megabytes may consist of prefixes, and each takes several calls of Python's stack: what follows this many
+#: is kept as it is.
+_MOST_NESTED = 64
+_nested = threading.local()
+
+
+@contextmanager
+def _formats_inside(origin: Origin) -> Iterator[tuple[Format, ...]]:
+    """The formats for a line inside a line: behind too many prefixes only the last one, which accepts anything."""
+    depth = getattr(_nested, "depth", 0)
+    _nested.depth = depth + 1
+    try:
+        formats = all_formats()
+        if depth >= _MOST_NESTED:
+            formats = formats[-1:]
+        yield tuple(form for form in formats if form.for_jobs) if origin.source in JOB_SOURCES else formats
+    finally:
+        _nested.depth = depth
 
 
 def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """HEADER's columns of ``frame`` (i, text), each line read by the first format that can."""
     left, parts = frame, []
-    for form in all_formats():
-        if left.is_empty():
-            break
-        if origin.source in JOB_SOURCES and not form.for_jobs:
-            continue
-        fitting = accepted(form, left["text"])
-        if not fitting.any():
-            continue
-        found = conform(form.read(left.filter(fitting), origin))
-        if len(found):
-            parts.append(found)
-            left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
+    with _formats_inside(origin) as formats:
+        for form in formats:
+            if left.is_empty():
+                break
+            fitting = accepted(form, left["text"])
+            if not fitting.any():
+                continue
+            found = conform(form.read(left.filter(fitting), origin))
+            if len(found):
+                parts.append(found)
+                left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
     return pl.concat(parts) if parts else pl.DataFrame([nothing(name, kind, 0) for name, kind in HEADER.items()])
+
+
+def _inner_row(text: str, origin: Origin) -> Row:
+    """Like :func:`read_inner`, for one line; ``LATER`` where a format reads frames only."""
+    with _formats_inside(origin) as formats:
+        for form in formats:
+            if not accepts_text(form, text):
+                continue
+            row = form.read.line(text, origin) if isinstance(form.read, ByLine) else LATER
+            if row is not None:
+                return row
+    return LATER
 
 
 def with_outer(inner: pl.DataFrame, outer: pl.DataFrame, format_name: str | None = None) -> pl.DataFrame:
@@ -114,6 +161,23 @@ def _read_prefixed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )
 
 
+def _prefixed_line(text: str, origin: Origin) -> Row | None:
+    """Like :func:`_read_prefixed`, for one line: a batch has few of them, and reading frames takes longer."""
+    found = regexes.compiled(_PREFIX).search(text)
+    if found is None:
+        return None
+    row = _inner_row(found["rest"], origin)
+    if row is LATER or row.get("format") is None:
+        return LATER
+    row = dict(row)
+    if row["format"] == "plain" and not text.startswith("\ufeff"):
+        row |= {"format": "job_output", "source": origin.source or "job_stdout", "tag": None}
+    if (rank := found["rank"]) is not None:
+        extra = row.get("extra")
+        row["extra"] = f'{{"rank": {rank}}}' if extra is None else f'{{"rank": {rank}, {extra.removeprefix("{")}'
+    return row
+
+
 CONTAINER = Format(
     "container",
     "a container runtime's time, stream and F or P; kubectl's time in front of a launcher's label; a console's in front of dmesg",
@@ -132,6 +196,6 @@ PREFIXED = Format(
     "prefixed",
     "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark, NULs left by a crash",
     rf"^(?:\ufeff|\x00|\x1e|data: \{{|\[pod/|\((?:\w+ pid=\d+|raylet\)|gcs_server\))|{_MPIRUN}\[(?:[\w.-]+@)?\d+,\d+\]<std)",
-    _read_prefixed,
+    ByLine(_prefixed_line, _read_prefixed),
     for_jobs=True,
 )

@@ -136,10 +136,17 @@ def test_readers_of_single_lines_and_of_many_say_the_same(source: str | None) ->
         "{",
         "[]",
     ]
+    prefixes = ("", "\ufeff", "\0\0", "\x1e", "(raylet) ", "[pod/a/b] ", "[1,3]<stdout>: ", "[u@1,3]<stderr>:\ufeff")
+    inside = (
+        "", "x", "kernel: [ 12.5] x", "kernel: error: x", "fatal: x", "<-1>x", "<>x", "  x", "Traceback (most recent call last):",
+        "[rank3]: RuntimeError: x", "2026-05-31 25:00:00,5 x", "[7] 2026-05-31 10:00:00 x", "Jun  1 00:00:01 n1 kernel: x",
+        '{"message": "x", "rank": 1}', "level=warn msg=x", "I0531 10:00:00.123456       1 a.go:5] x",
+    )  # fmt: skip
+    texts += ["".join(parts) for parts in product(prefixes, inside)]
     frame = pl.DataFrame({"i": pl.Series(range(len(texts)), dtype=pl.UInt32), "text": texts})
     origin = ORIGIN.but(source=source)
     asked = [form for form in BUILT_IN if isinstance(form.read, ByLine) and form.read.of_many is not None]
-    assert len(asked) >= 4
+    assert len(asked) >= 7
     for form in asked:
         assert isinstance(form.read, ByLine) and form.read.of_many is not None
         many = conform(form.read.of_many(frame, origin)).sort("i")

@@ -181,3 +181,14 @@ def test_journalctl_verbose() -> None:
     assert (first["event"], first["host"], first["source"], first["line"]) == ("nic.link_down", "gx7", "kernel", 2)
     assert (first["time"] - datetime(1970, 1, 1)).total_seconds() * 1_000_000 == pytest.approx(micros)
     assert second["message"] == "first\nsecond" and second["raw"].endswith("            second")
+
+
+@pytest.mark.parametrize(
+    "prefix", ["\ufeff", "(raylet) ", "\0\ufeff", "2026-02-28T16:29:24Z stdout F ", "Jan  1 10:00:00 n1 x: "]
+)
+@pytest.mark.parametrize("others", [0, 600])
+def test_a_line_of_a_thousand_prefixes_is_kept(prefix: str, others: int) -> None:
+    lines = [prefix * 1_500 + "x", *[prefix + "x"] * others]
+    rows = PARSER.parse([line.encode() for line in lines], ORIGIN)
+    assert rows["raw"].to_list() == lines
+    assert rows["event"].unique().to_list() == ["other"]
