@@ -13,6 +13,7 @@ correlator: ``correlator/gather/standing.py``. What only a receiver knows (how a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -44,29 +45,38 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """``frame`` (HEADER's columns) without anything that its writers cannot know or be."""
     if origin.source in JOB_SOURCES:
         return _of_job(frame, origin)
-    facility, source = frame["facility"], frame["source"]
-    known = facility.null_count() < len(frame)
-    numbered = frame["pid"].null_count() < len(frame)
-    if not known and not numbered:
+    source = frame["source"]
+    odd = [*_odd_kernel(frame, source), *_odd_users(frame, source)]
+    if not odd:
         return frame
-    odd = pl.Series([False]).new_from_index(0, len(frame))
-    if (kernel := (source == "kernel").fill_null(False)).any():
-        if numbered:  # Darwin writes 0
-            odd = (frame["pid"] > 0).fill_null(False)
-        if known:
-            odd = odd | (facility != "kern").fill_null(False)
-        odd = odd & kernel
-        if odd.any():
-            odd = odd & ~one_of(frame["format"], _RING).fill_null(False)
-    if known and (users := (facility == "user").fill_null(False)).any():
-        # The journal shows that a person's process wrote the entry (parsers/accounts.py), or the facility is the
-        # default.
-        odd = odd | (users & one_of(source, SLURM) & (frame["format"] != "slurm")).fill_null(False)
-        odd = odd | (users & (frame["format"] == "journald") & (source != "syslog")).fill_null(False)
-    at = odd.arg_true()
-    if not len(at):
-        return frame
+    at = pl.concat(odd)
     return frame.with_columns(source.scatter(at, "syslog"), frame["uptime_s"].scatter(at, None))
+
+
+def _odd_kernel(frame: pl.DataFrame, source: pl.Series) -> Iterator[pl.Series]:
+    """The rows that name the kernel and have what only programs have. Of whole columns only what Polars does at once is
+    asked: nearly no line is odd."""
+    kernel = source == "kernel"
+    if not kernel.any():
+        return
+    pids, facilities = frame["pid"].filter(kernel), frame["facility"].filter(kernel)
+    odd = (pids > 0) | (facilities != "kern")  # Darwin writes 0
+    if not odd.any():
+        return
+    ring = one_of(frame["format"].filter(kernel), _RING).fill_null(False)
+    yield kernel.arg_true().filter(odd & ~ring)
+
+
+def _odd_users(frame: pl.DataFrame, source: pl.Series) -> Iterator[pl.Series]:
+    """The rows of facility ``user`` that name a daemon. The journal shows that a person's process wrote the entry
+    (parsers/accounts.py), or the facility is the default."""
+    users = frame["facility"] == "user"
+    if not users.any():
+        return
+    sources, formats = source.filter(users), frame["format"].filter(users)
+    odd = one_of(sources, SLURM) & (formats != "slurm") | (formats == "journald") & (sources != "syslog")
+    if odd.any():
+        yield users.arg_true().filter(odd)
 
 
 def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

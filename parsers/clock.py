@@ -7,7 +7,6 @@ change no time. Results are naive UTC in microseconds; what cannot be parsed is 
 
 from __future__ import annotations
 
-import contextlib
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -72,8 +71,11 @@ def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
 
     Any number of decimals is fine; a timestamp without a zone is in the origin's.
     """
-    frame = _one_by_one(stamps) if len(stamps) < regexes.MANY else _by_slices(stamps)
+    few = len(stamps) < regexes.MANY
+    frame = _one_by_one(stamps) if few else _by_slices(stamps)
     odd = frame["wall"].is_null() & stamps.is_not_null()
+    if few:
+        odd &= frame["resolution_us"].is_null()
     if odd.any():
         at = odd.arg_true()
         slow = _by_regex(stamps.gather(at))
@@ -88,7 +90,8 @@ def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
 
 
 def _one_by_one(stamps: pl.Series) -> pl.DataFrame:
-    """Like :func:`_by_slices`, for so few timestamps that its many passes would cost more."""
+    """Like :func:`_by_slices`, for so few timestamps that its many passes would cost more. A timestamp of this layout
+    that is no day of any calendar has a resolution, and needs no other reading."""
     walls: list[datetime | None] = []
     easts: list[int | None] = []
     resolutions: list[int | None] = []
@@ -98,9 +101,13 @@ def _one_by_one(stamps: pl.Series) -> pl.DataFrame:
         if found is not None:
             day, second, fraction, sign, hours, minutes = found.groups()
             micros = timedelta(seconds=second == "60", microseconds=int((fraction or "0")[:6].ljust(6, "0")))
-            with contextlib.suppress(ValueError, OverflowError):  # no day of any calendar
+            resolution = 10 ** (6 - min(len(fraction or ""), 6))
+            try:
                 wall = datetime.fromisoformat(f"{day}:{'59' if second == '60' else second}") + micros
-                resolution = 10 ** (6 - min(len(fraction or ""), 6))
+            except (ValueError, OverflowError) as error:
+                # Polars' calendar has a year 0, and nothing after the last microsecond of ours.
+                if day.startswith("0000") or isinstance(error, OverflowError):
+                    resolution = None
             if hours is not None:
                 east = (int(hours) * 60 + int(minutes)) * (-60_000_000 if sign == "-" else 60_000_000)
             elif stamp.endswith("Z"):
@@ -239,9 +246,11 @@ def marks(times: pl.Series, texts: pl.Series, origin: Origin) -> dict[int, list[
             found.setdefault(place, []).append(name)
 
     newest = max(reference_of(origin), reference_of(origin.but(reference=origin.received or origin.reference)))
-    mark("future", (times > newest + AHEAD).fill_null(False).arg_true())
+    ahead = times > newest + AHEAD
+    if ahead.any():
+        mark("future", ahead.arg_true())
     # Only the first second of a minute can have been a leap second.
-    starts = (times.cast(pl.Int64) % 60_000_000 < 1_000_000).fill_null(False).arg_true()
+    starts = (times.cast(pl.Int64) % 60_000_000 < 1_000_000).arg_true()
     if len(starts):
         mark("leap_second", starts.filter(texts[starts].str.contains(r":\d\d:60(?:\D|$)")))
     if not is_utc(origin.timezone):

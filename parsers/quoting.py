@@ -135,8 +135,10 @@ def spans_of(data: Array, starts: Array, ends: Array, sources: Sequence[str | No
 
 def as_readable(message: str, source: str | None, spans: int = ANY) -> ReadableMessage:
     """``message`` in the form that patterns are matched against. ``spans``: the bits of those that may be in it."""
+    if not spans:
+        return ReadableMessage(message, message, source)
     found: list[tuple[int, int]] = []
-    for carrier in _carriers_of(source) if spans else ():
+    for carrier in _carriers_of(source):
         if spans & carrier.bits and carrier.hint.search(message) is not None:
             for number, regex in enumerate(carrier.spans, carrier.first):
                 if spans >> number & 1 and (match_ := regex.search(message)) is not None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from parsers.formats.base import SEVERITY_WORDS, Format, by_line, source_of_program
@@ -20,53 +21,60 @@ _BLUE_GENE = re.compile(
     re.DOTALL,
 )
 _TAGGED = re.compile(r"(?P<unit>-? ?[^\[:]{1,80}?)(?:\[(?P<pid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL)
+_DRIVER = re.compile(r"[a-z]\w*\d?$")
+_EPOCH = datetime(1970, 1, 1)
 _HPC = re.compile(
     r"(?P<id>\d+) (?P<host>\S+) (?P<component>\S+) (?P<state>\S+) (?P<epoch>\d{9,10}) (?:-?\d+) (?P<message>.*)$",
     re.DOTALL,
 )
 
 
-def _iso(epoch: str) -> str:
-    return datetime.fromtimestamp(int(epoch), UTC).isoformat()
+#: The columns of a time that is exact to a second.
+_EXACT = {"format": "loghub", "quality": "line", "resolution_us": 1_000_000}
+_quoted = lru_cache(maxsize=4_096)(json.dumps)
 
 
 def _blue_gene(text: str, origin: Origin) -> dict[str, Any] | None:
     found = _BLUE_GENE.match(text)
     if found is None:
         return None
-    row: dict[str, Any] = {"format": "loghub", "iso": _iso(found["epoch"]), "host": found["host"]}
-    extra: dict[str, Any] = {"epoch": int(found["epoch"])}
-    if found["alert"] != "-":
-        extra["loghub_alert"] = found["alert"]
-        row["tag"] = f"loghub_alert:{found['alert']}"
-    if found["bgl"]:
-        extra |= {"component": found["component"], "level": found["level"]}
-        source: str | None = "kernel" if found["component"] == "KERNEL" else "syslog"
-        row |= {"message": found["message"], "source": source, "severity": SEVERITY_WORDS.get(found["level"].lower())}
+    alert, epoch, host, bgl, _, component, level, message, _, rest = found.groups()
+    row: dict[str, Any] = {**_EXACT, "time": _EPOCH + timedelta(seconds=int(epoch)), "host": host}
+    extra = f'{{"epoch": {int(epoch)}'
+    if alert != "-":
+        extra += f', "loghub_alert": "{alert}"'
+        row["tag"] = f"loghub_alert:{alert}"
+    if bgl:
+        row["message"], row["severity"] = message, SEVERITY_WORDS.get(level.lower())
+        row["source"] = "kernel" if component == "KERNEL" else "syslog"
+        row["extra"] = f'{extra}, "component": {_quoted(component)}, "level": "{level}"}}'
+        return row
+    tagged = _TAGGED.match(rest)
+    if tagged is None:
+        row |= {"message": rest, "source": "syslog", "extra": extra + "}"}
+        return row
+    unit, pid, message = tagged.groups()
+    row["unit"] = unit = unit.strip()
+    # Drivers log without "kernel:" here: a line without a pid may be the kernel's.
+    if pid is not None:
+        row["pid"], row["source"] = int(pid), source_of_program(unit)
     else:
-        tagged = _TAGGED.match(found["rest"])
-        unit = tagged["unit"].strip() if tagged else None
-        # Drivers log without "kernel:" here: a line without a pid may be the kernel's.
-        is_daemon = tagged is not None and tagged["pid"] is not None
-        source = (
-            source_of_program(unit) if is_daemon else "kernel" if unit and re.match(r"[a-z]\w*\d?$", unit) else "syslog"
-        )
-        keep_all = tagged is None or not (is_daemon or unit == "kernel")
-        row |= {"message": found["rest"] if keep_all else tagged["message"], "unit": unit, "source": source}  # type: ignore[index]
-        row["pid"] = int(tagged["pid"]) if is_daemon and tagged else None
-        extra["program"] = unit
-    return {**row, "extra": json.dumps({k: v for k, v in extra.items() if v is not None})}
+        row["source"] = "kernel" if _DRIVER.match(unit) else "syslog"
+    row["message"] = message if pid is not None or unit == "kernel" else rest
+    row["extra"] = f'{extra}, "program": {_quoted(unit)}}}'
+    return row
 
 
 def _hpc(text: str, origin: Origin) -> dict[str, Any] | None:
     found = _HPC.match(text)
     if found is None:
         return None
-    extra = {"component": found["component"], "state": found["state"], "epoch": int(found["epoch"])}
+    _, host, component, state, epoch, message = found.groups()
     return {
-        "format": "loghub", "iso": _iso(found["epoch"]), "host": found["host"], "unit": found["component"], "source": "hpc",
+        **_EXACT, "time": _EPOCH + timedelta(seconds=int(epoch)), "host": host, "unit": component, "source": "hpc",
         # The state's name is half of the line's meaning.
-        "message": f"{found['component']} {found['state']} {found['message']}", "extra": json.dumps(extra),
+        "message": f"{component} {state} {message}",
+        "extra": f'{{"component": {_quoted(component)}, "state": {_quoted(state)}, "epoch": {int(epoch)}}}',
     }  # fmt: skip
 
 
