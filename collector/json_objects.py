@@ -10,6 +10,14 @@ import polars as pl
 
 #: Like ``json.dumps`` with these options, which would create an encoder for each call.
 _written = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+#: Numbers that the encoder would write the same way again: up to 15 digits, and none that takes a power of ten.
+_NUMBER = r"0|-?[1-9]\d{0,14}|-?0\.(?:0|\d{0,3}[1-9]|[1-9]\d{0,4}[1-9])|-?[1-9]\d{0,8}\.(?:0|\d{0,5}[1-9])"
+#: A member that the encoder would write the same way again, and whose text sorts like its name: nothing is escaped or
+#: nested, and no letter of a name comes before the quote.
+_MEMBER = rf'"[^"\\ !]+": (?:"[^"\\]*"|{_NUMBER}|true|false|null)'
+_FLAT = rf"^\{{{_MEMBER}(?:, {_MEMBER})*\}}$"
+#: Fewer objects are merged faster one by one.
+_FEW = 200
 
 
 def merged(first: pl.Series, second: pl.Series) -> pl.Series:
@@ -19,5 +27,31 @@ def merged(first: pl.Series, second: pl.Series) -> pl.Series:
     found = pl.select(pl.when(pl.Series(one)).then(first).otherwise(second)).to_series().alias(first.name)
     if not len(both):
         return found
-    pairs = zip(first.gather(both).to_list(), second.gather(both).to_list(), strict=True)
-    return found.scatter(both, [_written(json.loads(text) | json.loads(own)) for own, text in pairs])
+    return found.scatter(both, _both(first.gather(both), second.gather(both)))
+
+
+def _both(first: pl.Series, second: pl.Series) -> pl.Series:
+    if len(first) < _FEW:
+        return _one_by_one(first, second)
+    texts, is_right = _as_texts(first, second)
+    odd = (~is_right).arg_true()
+    return texts.scatter(odd, _one_by_one(first.gather(odd), second.gather(odd))) if len(odd) else texts
+
+
+def _one_by_one(first: pl.Series, second: pl.Series) -> pl.Series:
+    pairs = zip(first.to_list(), second.to_list(), strict=True)
+    return pl.Series([_written(json.loads(text) | json.loads(own)) for own, text in pairs], dtype=pl.String)
+
+
+def _as_texts(first: pl.Series, second: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The members' texts in order, and for which rows that is right: objects without anything nested or escaped, and
+    without a name in common."""
+    frame = pl.DataFrame([first.alias("first"), second.alias("second")])
+    inside = [frame[name].str.slice(2).str.head(-1).str.split(', "').alias(name) for name in frame.columns]
+    names = inside[1].explode().str.extract(r'^([^"]*)"').unique().drop_nulls().to_list()
+    is_right = frame.select(
+        pl.col("first").str.contains(_FLAT) & pl.col("second").str.contains(_FLAT)
+        & ~pl.col("first").str.contains_any([f'"{name}": ' for name in ("", *names)])
+    ).to_series()  # fmt: skip
+    ordered = pl.concat_list("first", "second").list.sort().list.join(', "')
+    return pl.DataFrame(inside).select(pl.concat_str(pl.lit('{"'), ordered, pl.lit("}"))).to_series(), is_right

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.decoding import _with_fields
+from collector.json_objects import _FEW as _MANY
 from collector.json_objects import merged
 
 _NAMES = st.sampled_from(["a", "b", "ab", "a.b", "B", "ü", "漢", "", 'q"', "z\n", "😀"]) | st.text(max_size=3)
@@ -50,6 +51,21 @@ def test_any_two_columns(pairs: list[tuple[str | None, str | None]]) -> None:
         for one, other in pairs
     ]  # fmt: skip
     assert merged(first, second).to_list() == expected
+    # Many are merged as texts.
+    many = merged(pl.concat([first] * _MANY), pl.concat([second] * _MANY))
+    assert many.to_list() == expected * _MANY
+
+
+def test_numbers_are_written_as_the_library_writes_them() -> None:
+    numbers = ["0", "-0", "-0.0", "0.0001", "0.00001", "0.123456", "0.1234567", "1.50", "12.000001", "123456789.123456", "1234567890.123456",
+               "123456789012345", "12345678901234567890", "1e3", "1E-7", "1.0", "10", "-7.25", "0.0", "0.10"]  # fmt: skip
+    one = pl.Series([f'{{"b": {number}}}' for number in numbers] * _MANY)
+    other = pl.Series(['{"a": "x", "c": 5}', '{"b.c": "x", "B": null}'] * (_MANY * len(numbers) // 2))
+    expected = [
+        json.dumps({**json.loads(text), **json.loads(own)}, sort_keys=True, ensure_ascii=False)
+        for own, text in zip(one, other, strict=True)
+    ]
+    assert merged(one, other).to_list() == expected
 
 
 def test_objects_as_they_are_written_here() -> None:
