@@ -57,7 +57,8 @@ def read(con: duckdb.DuckDBPyConnection, cut: Cut) -> list[Rows] | None:
 
 
 def _are_many(found: Sequence[Rows]) -> bool:
-    rows, size = (sum(getattr(one.table, what) for one in found) for what in ("num_rows", "nbytes"))
+    rows: int = sum(one.table.num_rows for one in found)
+    size: int = sum(one.table.nbytes for one in found)
     return rows > MOST_ROWS or size > MOST_BYTES
 
 
