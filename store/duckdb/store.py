@@ -214,12 +214,35 @@ class DuckStore(OpenStore):
 
     def _reopen(self) -> None:
         assert self.folder is not None
+        path = self.folder / DATABASE
+        if not os.access(path, os.W_OK) and self._answers_at_all():
+            raise StoreError(f"{self.folder}: the disk is read-only; nothing is stored until it can be written")
         with suppress(duckdb.Error):
             self._connection.close()
-        self._open(str(self.folder / DATABASE))
+        try:
+            self._open(str(path))
+        except StoreError:
+            self._read_on(path)
+            raise
         self._in_doubt = False
         if self._log is None:  # it lost commits
             self.begin_instance()
+
+    def _answers_at_all(self) -> bool:
+        try:
+            self._connection.execute("SELECT 1")
+        except duckdb.Error:
+            return False
+        return True
+
+    def _read_on(self, path: Path) -> None:
+        """A file that cannot be written can often be read: pages and queries go on. The next writer tries again."""
+        with suppress(duckdb.Error):
+            connection = duckdb.connect(str(path), read_only=True)
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
+            self._connection = connection
+        self._in_doubt = True
 
     def _doubt(self, error: BaseException, committing: bool = False) -> None:
         """Notes that the tables in memory may be wrong. If the engine finds no memory while it appends rows, its rollback

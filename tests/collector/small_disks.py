@@ -48,7 +48,8 @@ class BreakableDisk:
     """An ext4 file system in a file.
 
     ``break_`` makes the kernel find an error in it: from then on it is read-only, with files open for writing on it, as
-    when a real disk fails. ``repair`` is what an operator does: unmount, check, mount.
+    when a real disk fails. ``repair`` is what an operator does: unmount, copy to a new disk, check, mount. (The old one may
+    still be mounted, and read-only, in the namespace of a test that runs meanwhile. Mounting it again would give that one.)
     """
 
     def __init__(self, image: Path, folder: Path) -> None:
@@ -75,6 +76,8 @@ class BreakableDisk:
     def repair(self) -> None:
         """No process may have files open on it."""
         assert self.unmount()
+        broken, self.image = self.image, self.image.with_suffix(".new.img")
+        assert _run("cp", "--sparse=always", str(broken), str(self.image))
         checked = subprocess.run(["e2fsck", "-p", str(self.image)], capture_output=True, check=False)
         assert checked.returncode in (0, 1), checked.stdout  # 1: errors were corrected
         assert self.mount()

@@ -11,7 +11,7 @@ import pytest
 
 from store import open_store
 from store.duckdb.store import DuckStore
-from store.errors import EngineError
+from store.errors import EngineError, StoreError
 
 
 def lines(first: int, count: int = 10) -> dict[str, pl.DataFrame]:
@@ -61,3 +61,38 @@ def test_the_store_is_opened_anew_before_anything_else_is_written(tmp_path: Path
     store.close()
     with open_store(tmp_path) as again:
         assert texts(again) == wanted
+
+
+@pytest.mark.parametrize("is_writable", [True, False], ids=["a disk without room", "a read-only disk"])
+def test_a_store_that_cannot_be_opened_anew_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_writable: bool
+) -> None:
+    """A commit failed because of the disk, and the store can only be opened again once that is repaired."""
+    store = open_store(tmp_path)
+    store.add(lines(0))
+    store._connection = NoMemory(store._connection, "COMMIT")  # type: ignore[assignment]
+    with pytest.raises(EngineError):
+        store.add(lines(10))
+    connect = duckdb.connect
+
+    def refused(path: str, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+        if not read_only:
+            raise duckdb.IOException(f'IO Error: Cannot open file "{path}": No space left on device')
+        return connect(path, read_only=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(duckdb, "connect", refused)
+        if not is_writable:
+            patch.setattr("os.access", lambda path, mode: False)
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                store.add(lines(20))
+            with pytest.raises(StoreError):
+                store.reopen_if_broken()
+            if is_writable:
+                assert texts(store) == sorted(f"line {n}" for n in range(10))
+            else:
+                assert len(store.rows("SELECT count(*) AS n FROM raw.logs")) == 1
+    store.add(lines(20))
+    assert texts(store) == sorted(f"line {n}" for n in (*range(10), *range(20, 30)))
+    store.close()
