@@ -43,6 +43,8 @@ class Conclusions:
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
     #: Hosts whose lines are shown without the event that they claim.
     disowned: Disowned = frozenset()
+    #: Does any stored line in the kernel's name show the kernel's clock? None if nothing asked for it.
+    any_kernel_clock: bool | None = None
     #: Jobs with output lines without a timestamp, whose time depends on what else is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0

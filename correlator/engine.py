@@ -87,11 +87,18 @@ def clusters_of(store: Door) -> list[str | None]:
 
 
 def conclude_cluster(
-    store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
+    store: Door,
+    cluster: str | None,
+    rules: Rules,
+    settings: Mapping[str, object] | None = None,
+    empty: Collection[str] = (),
 ) -> Conclusions:
-    """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result."""
+    """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result.
+
+    ``empty`` names tables of ``raw`` without rows, which are not queried.
+    """
     timed = event_rows.stamped(store, cluster)
-    inventory = read_inventory(store, cluster)
+    inventory = read_inventory(store, cluster, empty)
     senders = read_senders(store, cluster, timed, inventory.settings, settings)
     stamped = event_rows.prepared(timed, senders)
     nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
@@ -101,7 +108,8 @@ def conclude_cluster(
         accounting_time := accounting_time_in(store, cluster, speakers),
         lambda: node_failures(store, cluster, accounting_time),
     )
-    events, lines = event_rows.with_unstamped(stamped, store, cluster, speakers)
+    unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))
+    events, lines = event_rows.with_unstamped(stamped, store, cluster, speakers, unstamped)
     clock_offsets = clocks.compared(
         ruling(events, believed),
         clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time)),
@@ -110,29 +118,35 @@ def conclude_cluster(
     # Output without a timestamp is placed by the end of its run, as accounting or slurmctld gives it.
     if clock_offsets.zones.accounting_time:
         events, lines = event_rows.with_unstamped(
-            stamped, store, cluster, speakers, clock_offsets.zones.accounting_time
+            stamped, store, cluster, speakers, unstamped, clock_offsets.zones.accounting_time
         )
     others = disowned(events, believed)
     events = list(ruling(clock_offsets.corrected(events), believed))
-    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time)
-    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), clock_offsets, inventory=inventory, believed=believed)  # fmt: skip
+    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty)
+    kernel_clocks = kernel_lines.Asked(store, cluster)
+    world = gather_world(
+        store, cluster, settings, events, runs, [] if "node_states" in empty else node_states(store, cluster), clock_offsets,
+        measured=measure(store, cluster, empty), inventory=inventory, believed=believed,
+        kernel_clocks=kernel_clocks,
+    )  # fmt: skip
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts_of(LINK_OUTAGE.name), world.facts_of(NODE_DOWN.name))
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
+    found.any_kernel_clock = kernel_clocks.any_clock
     found.lines = lines  # their rows can be stored as they were read
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
-    found.unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))
+    found.unstamped = unstamped
     return found
 
 
-def read_inventory(store: Asks, cluster: str | None) -> Inventory:
-    settings, links, topology = (
-        store.ask(rows(cluster)) for rows in (inventory_rows.settings, inventory_rows.links, inventory_rows.topology)
-    )
+def read_inventory(store: Asks, cluster: str | None, empty: Collection[str] = ()) -> Inventory:
+    """The inventory. ``empty`` names tables of ``raw`` without rows, which are not queried."""
+    tables = {"settings": inventory_rows.settings, "links": inventory_rows.links, "topology": inventory_rows.topology}
+    settings, links, topology = ([] if name in empty else store.ask(rows(cluster)) for name, rows in tables.items())
     return Inventory(settings, links, topology)
 
 
@@ -161,6 +175,7 @@ def gather_world(
     store: Asks, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
+    kernel_clocks: kernel_lines.Clocks | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
@@ -183,7 +198,7 @@ def gather_world(
         booted=measured.booted,
         slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
         legs=telemetry.bonds(store, cluster),
-        kernel_clocks=kernel_lines.asked(store, cluster),
+        kernel_clocks=kernel_clocks or kernel_lines.Asked(store, cluster),
         clocks=off.offsets,
         accounting_time=off.zones.accounting_time,
         reporting_hosts=before.reporting_hosts if before else telemetry.reporting_hosts(store, cluster),

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from correlator.clocks.zone_votes import LEAST, MOST, QUARTER_S, Stay, Vote, hours_off, zones
-from correlator.model.moments import all_seconds, seconds_of
+from correlator.model.moments import seconds_of
 from store.questions import allocations, job_rows
 from store.questions.authority import Speakers
 from store.questions.times import Shift, WrittenTimes
@@ -178,9 +179,9 @@ class AccountingTime:
 
 def _any_far(rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
     """Does any run begin at least the smallest zone difference from its allocation?"""
-    logged, starts = map(allocated.get, rows["job_id"].to_list()), all_seconds(rows["start"].dt.epoch("us"))
-    pairs = zip(logged, starts, strict=True)
-    return any(t is not None and at is not None and abs(t - at) > LEAST * QUARTER_S - SAME_S - 1 for t, at in pairs)
+    logged = np.array([allocated.get(job, np.nan) for job in rows["job_id"].to_list()])
+    starts = rows["start"].dt.epoch("us").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e6
+    return bool((np.abs(logged - starts) > LEAST * QUARTER_S - SAME_S - 1).any())
 
 
 TRUE_ACCOUNTING_TIME = AccountingTime()

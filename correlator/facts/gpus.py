@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import cache
 from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, bursts, bus_of, hosts_of
@@ -67,7 +68,12 @@ _FAILED = Cause(
 
 def _with_nvidias_advice(fact: Fact) -> Cause | None:
     code = fact.attrs.get(CODE)
-    known = None if code is None else xid_catalogue.xids().get(code)
+    return None if code is None else _of_xid(code)
+
+
+@cache
+def _of_xid(code: int) -> Cause | None:
+    known = xid_catalogue.xids().get(code)
     if known is None or not known.advice:
         return None
     first: Advice = (literal(f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}."), None)

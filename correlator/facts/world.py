@@ -11,7 +11,7 @@ from typing import Any
 
 from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_lines
-from correlator.gather.standing import Controllers, admitted, controllers
+from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
@@ -75,22 +75,25 @@ class World:
         self.by_kind: dict[str, list[Event]] = defaultdict(list)
         self.by_job: dict[int, list[Event]] = defaultdict(list)
         self.by_host: dict[str, list[Event]] = defaultdict(list)
+        ruled: Sequence[Event] = self.events
         if self.believed is None:
             settings = self.inventory.settings if self.inventory else ()
             nodes = {n for run in self.runs for n in run.nodes}
             self.believed = controllers(self.events, settings, nodes, senders(settings))
+            ruled = ruling(self.events, self.believed)
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
-        self.admitted = admitted(self.events, self.runs, self.believed)
+        self.admitted = admitted(ruled, self.runs)
         #: For events in the kernel's name, by id: the evidence against their being its own, if there is any.
         self.kernel_standing = kernel_lines.standing(self.admitted, self.kernel_clocks)
         if refuted := {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}:
             self.admitted = [e for e in self.admitted if e.id not in refuted]
+        by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
         for event in self.admitted:
-            self.by_kind[event.kind].append(event)
-            if event.job_id is not None:
-                self.by_job[event.job_id].append(event)
-            if event.host:
-                self.by_host[event.host].append(event)
+            by_kind[event.kind].append(event)
+            if (job := event.job_id) is not None:
+                by_job[job].append(event)
+            if host := event.host:
+                by_host[host].append(event)
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -192,11 +195,9 @@ class World:
 def _het_components(from_slurmctld: Iterable[Event]) -> dict[int, frozenset[int]]:
     """Job -> all components of its heterogeneous job (``JobId=100+1(101)``), as slurmctld's events name them."""
     of_whole: dict[str, set[int]] = defaultdict(set)
-    for event in from_slurmctld:
-        # Few of very many events match: the sign is tested before the entities are read.
-        if event.job_id is None or "+" not in event.message:
-            continue
-        if whole := event.entities.get("het_job_id"):
+    # Few of very many events match: the sign is tested before the entities are read.
+    for event in [e for e in from_slurmctld if "+" in e.message]:
+        if event.job_id is not None and (whole := event.entities.get("het_job_id")):
             of_whole[str(whole)].add(event.job_id)
     return {job: frozenset(parts) for parts in of_whole.values() if len(parts) > 1 for job in parts}
 

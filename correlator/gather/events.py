@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter, itemgetter
@@ -72,13 +72,18 @@ def layer_of(event: str, source: str | None) -> str:
 
 
 def with_unstamped(
-    part: Part, store: Asks, cluster: str | None, speakers: Speakers, known: AccountingTime | None = None
+    part: Part,
+    store: Asks,
+    cluster: str | None,
+    speakers: Speakers,
+    jobs: Collection[int] | None = None,
+    known: AccountingTime | None = None,
 ) -> tuple[list[Event], Lines]:
     """All events of one cluster, in a total order that does not depend on the order of arrival, and those of one line.
 
     ``part`` holds the lines that have a time; the remaining arguments are those of ``unstamped_lines.placed``.
     """
-    rows = unstamped_lines.placed(store, cluster, speakers, known=known)
+    rows = unstamped_lines.placed(store, cluster, speakers, jobs, known)
     return joined([part, prepared(rows)] if rows.height else [part])
 
 
@@ -381,23 +386,35 @@ def table(
     """Events as rows of ``model.events``, in their order. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    behind, first = len(lines.events), 0
-    rest: list[Event] = []
-    places: list[int] = []
-    for event in events:  # both are in the total order
-        if first < behind and event is lines.events[first]:
-            places.append(first)
-            first += 1
+    ours = iter(lines.events)
+    following = next(ours, None)
+    between: list[int] = []
+    for place, event in enumerate(events):  # both are in the total order
+        if event is following:
+            following = next(ours, None)
         else:
-            places.append(behind + len(rest))
-            rest.append(event)
-    if first < behind:  # some are not in events
-        wanted = set(map(id, events))
-        lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
-        place_of = {id(event): place for place, event in enumerate(lines.events)}
-        rest = [event for event in events if id(event) not in place_of]
-        further = itertools.count(len(lines.events))
-        places = [place_of[id(event)] if id(event) in place_of else next(further) for event in events]
+            between.append(place)
+    if following is not None:  # some are not in events
+        return _table_of_some(events, incident_of, cluster, lines)
+    ready = _ready(lines, incident_of, cluster)
+    if not between:
+        return ready
+    rest = _table([events[place] for place in between], incident_of, cluster)
+    behind = np.arange(ready.height, ready.height + rest.height)
+    among = np.array(between) - np.arange(rest.height)
+    return pl.concat([ready, rest])[np.insert(np.arange(ready.height), among, behind).tolist()]
+
+
+def _table_of_some(
+    events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines
+) -> pl.DataFrame:
+    """``table`` if some of ``lines`` are not in ``events``."""
+    wanted = set(map(id, events))
+    lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
+    place_of = {id(event): place for place, event in enumerate(lines.events)}
+    rest = [event for event in events if id(event) not in place_of]
+    further = itertools.count(len(lines.events))
+    places = [place_of[id(event)] if id(event) in place_of else next(further) for event in events]
     ready = _ready(lines, incident_of, cluster)
     return pl.concat([ready, _table(rest, incident_of, cluster)])[places] if rest else ready
 

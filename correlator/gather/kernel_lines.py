@@ -86,17 +86,20 @@ def known_by_of(line: Mapping[str, Any]) -> str:
     return FACILITY if by_facility else NAME
 
 
-def asked(store: Asks, cluster: str | None) -> Clocks:
-    """``Clocks`` of what is stored."""
+class Asked:
+    """``Clocks`` of what is stored. ``any_clock``: does any line of the cluster show one? None: not known yet."""
 
-    def clocks(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
+    def __init__(self, store: Asks, cluster: str | None, *, any_clock: bool | None = None) -> None:
+        self.store, self.cluster, self.any_clock = store, cluster, any_clock
+
+    def __call__(self, hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
         first, last = moment_of(since), moment_of(until)
         assert first is not None and last is not None
-        if not store.ask(kernel_lines.any_clock(cluster, first, last)):
+        if self.any_clock is None:
+            self.any_clock = bool(self.store.ask(kernel_lines.any_clock(self.cluster)))
+        if not self.any_clock or not self.store.ask(kernel_lines.any_clock_in(self.cluster, first, last)):
             return ()  # lines without uptimes are evidence only beside lines with one
-        return store.ask(kernel_lines.clocks(cluster, sorted(hosts), first, last))
-
-    return clocks
+        return self.store.ask(kernel_lines.clocks(self.cluster, sorted(hosts), first, last))
 
 
 def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
@@ -106,24 +109,27 @@ def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapp
 
 def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
     """Event id -> the evidence against its being the kernel's, for events with any."""
-    doubtful = [e for e in events if e.known_by]
+    # There may be very many of them: one expression each tests what most need no more than.
+    of_kernel = [e for e in events if e.source == "kernel" or e.known_by]
+    doubtful = [e for e in of_kernel if e.known_by]
     if not doubtful:  # the usual case, if the kernel's ring is collected
         return {}
     # Only better evidence supports a line: the ring, and for a line with the name only also the facility.
-    supporting = {RING, FACILITY} if any(e.known_by == NAME for e in doubtful) else {RING}
+    best = {e.known_by for e in of_kernel if e.source == "kernel"}
+    supporting = ({RING, FACILITY} if NAME in {e.known_by for e in doubtful} else {RING}) & best
     reported: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
-    for event in [e for e in events if e.source == "kernel" and e.known_by in supporting]:
-        reported[(event.host, event.kind, event.device)].append(event)
-    if reported:
+    if supporting:
+        for event in [e for e in of_kernel if e.source == "kernel" and e.known_by in supporting]:
+            reported[(event.host, event.kind, event.device)].append(event)
         doubtful = [e for e in doubtful if not _supported(e, reported)]
     hosts = {e.host for e in doubtful if e.host}
     by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     if hosts:
-        written = [_written(e) for e in doubtful]
+        written = [e.time + e.clock_offset for e in doubtful]
         for row in clocks(hosts, min(written) - HABIT_S, max(written) + AHEAD_S):
             by_host[row["host"]].append(row)
     if not by_host:  # without the clocks of its host, the facility of a line is sufficient
-        doubtful = [e for e in doubtful if e.known_by != FACILITY]
+        return {e.id: _by_uptime(e.entities.get("uptime_s")) for e in doubtful if e.known_by != FACILITY}
     found = {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
     by_facility = {e.id for e in doubtful if e.known_by == FACILITY}
     return {name: how for name, how in found.items() if name not in by_facility or how not in (STAMPED, BARE)}
@@ -140,11 +146,16 @@ def _written(event: Event) -> float:
     return event.time + event.clock_offset
 
 
+def _by_uptime(uptime: object) -> str:
+    """The evidence if no clock of the host is known."""
+    return BARE if uptime is None else STAMPED
+
+
 def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     """``rows``: the clocks that the kernel's lines of its host show."""
     uptime = event.entities.get("uptime_s")
     if not rows:
-        return BARE if uptime is None else STAMPED
+        return _by_uptime(uptime)
     at = _written(event)
     before = [r for r in rows if r["first"] < at - MINUTE_S]
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]

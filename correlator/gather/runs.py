@@ -46,10 +46,14 @@ _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol":
 
 
 def gather(
-    store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME
-) -> list[Run]:
-    """All runs of a cluster, ordered by job id and attempt. ``known``: the zones of accounting."""
-    steps = store.ask(job_rows.steps(cluster))
+    store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME,
+    stepped: bool = True,
+) -> list[Run]:  # fmt: skip
+    """All runs of a cluster, ordered by job id and attempt.
+
+    ``known``: the zones of accounting. ``stepped``: the store may have rows about steps.
+    """
+    steps = store.ask(job_rows.steps(cluster)) if stepped else []
     table = store.ask_frame(job_rows.job_rows(cluster))
     return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
 

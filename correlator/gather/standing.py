@@ -98,21 +98,27 @@ def speakers_of(believed: Controllers) -> Speakers:
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
     """``events`` without those in the name of slurmctld from hosts without one, and without those sent as another host."""
-    dropped = {id(e) for e in _in_doubt(events, believed) if _is_nobodys(e, believed)}
-    return [e for e in events if id(e) not in dropped] if dropped else events
+    return without(events, unruled(in_doubt(events, believed), believed))
 
 
-def _in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
-    """All events that ``ruling`` may drop, which are few: there are very many events, so one expression tests each."""
-    hosts, impostors = believed.hosts, believed.impostors
+def in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
+    """All events that ``ruling`` may drop, or that may show other controllers.
+
+    They are few, and there are very many events, so one expression tests each.
+    """
+    hosts = believed.hosts  # no impostor is one of them
+    return [e for e in events if (e.source == "slurmctld" and e.host not in hosts) or "sender" in e.entities]
+
+
+def unruled(doubtful: Iterable[Event], believed: Controllers) -> set[str]:
+    """The ids of the events that ``ruling`` drops."""
     if not believed.sure and not believed.senders.nodes:  # no sender can be another host
-        return [
-            e for e in events if e.source == "slurmctld" and (e.host in impostors if e.own else e.host not in hosts)
-        ]
-    return [
-        e for e in events
-        if (e.source == "slurmctld" and (e.host in impostors if e.own else e.host not in hosts)) or "sender" in e.entities
-    ]  # fmt: skip
+        doubtful = (e for e in doubtful if e.source == "slurmctld")
+    return {e.id for e in doubtful if _is_nobodys(e, believed)}
+
+
+def without(events: Sequence[Event], dropped: Collection[str]) -> Sequence[Event]:
+    return [e for e in events if e.id not in dropped] if dropped else events
 
 
 def _is_nobodys(event: Event, believed: Controllers) -> bool:
@@ -126,7 +132,7 @@ Disowned = frozenset[tuple[str, ...]]
 def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
     """The claims of the events that ``ruling`` drops."""
     found: set[tuple[str, ...]] = set()
-    for event in _in_doubt(events, believed):
+    for event in in_doubt(events, believed):
         if event.source == "slurmctld" and event.host in believed.impostors:
             found.update((("slurmctld", event.host), ("slurmctld file", event.host)))
         elif event.source == "slurmctld" and not event.own and event.host and event.host not in believed.hosts:
@@ -136,9 +142,17 @@ def disowned(events: Iterable[Event], believed: Controllers) -> Disowned:
     return frozenset(found)
 
 
-def asks_again(events: Collection[Event], believed: Controllers, nodes: Callable[[], Collection[str]]) -> bool:
-    """Must the controllers be determined again, given new events? ``nodes`` returns where jobs ran."""
-    others = [e for e in events if e.source == "slurmctld" and e.host not in believed.hosts]
+def asks_again(
+    events: Iterable[Event],
+    doubtful: Iterable[Event],
+    believed: Controllers,
+    nodes: Callable[[], Collection[str]],
+) -> bool:
+    """Must the controllers be determined again, given new events?
+
+    ``doubtful``: those of them that are ``in_doubt``. ``nodes`` returns where jobs ran.
+    """
+    others = [e for e in doubtful if e.source == "slurmctld" and e.host not in believed.hosts]
     if not believed.sure:
         return bool(others)
     if any(e.own and e.host and e.host not in believed.impostors for e in others):
@@ -165,17 +179,18 @@ def _is_sent(event: Event, believed: Controllers) -> bool:
     return sender is not None and believed.senders.is_another(str(sender), event.host, of_controller=of_controller)
 
 
-def admitted(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:
-    """The events that count, in order, each without a host that it must not name."""
+def admitted(events: Sequence[Event], runs: Sequence[Run]) -> list[Event]:
+    """The events of ``ruling`` that count, in order, each without a host that it must not name."""
     of_job: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         of_job[run.job_id].append(run)
     nodes = frozenset(chain.from_iterable(map(attrgetter("nodes"), runs)))
     # There are very many events, and most count without a look at their run or host: one expression decides that.
+    of_switches = {kind for kind in {e.kind for e in events} if kind.startswith("switch.")}
     kept = [
-        e if e.source not in _OF_RUNS and not (e.source in _OF_SWITCHES and e.kind.startswith("switch."))
+        e if e.source not in _OF_RUNS and not (e.kind in of_switches and e.source in _OF_SWITCHES)
         else _as_admitted(e, of_job, nodes)
-        for e in ruling(events, believed)
+        for e in events
     ]  # fmt: skip
     return [e for e in kept if e is not None]
 

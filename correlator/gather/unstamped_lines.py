@@ -7,7 +7,7 @@ that names the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -32,15 +32,17 @@ def placed(
     store: Asks,
     cluster: str | None,
     speakers: Speakers,
-    jobs: Iterable[int] | None = None,
+    jobs: Collection[int] | None = None,
     known: AccountingTime | None = None,
 ) -> pl.DataFrame:
     """The event lines without a time, with the time at which they were probably written; those of ``jobs``, or all.
 
     ``speakers``: which of slurmctld's lines count for the ends of jobs. ``known``: the zones of accounting.
     """
-    wanted = set(map(itemgetter("job_id"), store.ask(event_lines.jobs_of_unstamped(cluster))))
-    listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
+    listed: list[int] = []
+    if jobs is None or jobs:
+        wanted = set(map(itemgetter("job_id"), store.ask(event_lines.jobs_of_unstamped(cluster))))
+        listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
     if not listed:
         return pl.DataFrame(schema={name: TABLES["logs"][name] for name in event_lines.COLUMNS})
     rows = _Placing(store, cluster, listed).moments(speakers, known)

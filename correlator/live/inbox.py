@@ -29,6 +29,7 @@ from parsers.record import TABLES
 from store.changes import Changes, growth
 from store.line_frames import plain
 from store.questions import event_lines, job_rows
+from store.questions.kernel_lines import may_show_clock
 
 if TYPE_CHECKING:
     from store.door import Added, Door
@@ -65,7 +66,7 @@ class NewRows:
     ``jobs`` are the jobs that they name and ``unstamped`` the jobs of lines without a time. On the hosts in ``ending``
     something may have ended; the kernel or system of the ``reporting_hosts`` logs. Event lines are ``parts`` once read
     and ``loose`` before. ``rows`` are the rows about jobs, with their ``moments`` and the ``prepared_runs`` made of
-    them.
+    them. ``kernel_clock``: a line in the kernel's name may show the kernel's clock.
     """
 
     lines: int = 0
@@ -80,6 +81,7 @@ class NewRows:
     rows: list[pl.DataFrame] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     prepared_runs: dict[int, Run] = field(default_factory=dict)
+    kernel_clock: bool = False
 
     def add(self, more: NewRows) -> None:
         self.lines += more.lines
@@ -94,6 +96,7 @@ class NewRows:
         self.rows += more.rows
         self.moments += more.moments
         self.prepared_runs |= more.prepared_runs
+        self.kernel_clock |= more.kernel_clock
 
     @property
     def size(self) -> int:
@@ -243,6 +246,7 @@ def _new_rows(added: Added, senders: Mapping[str | None, Senders]) -> dict[str |
 def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     event = pl.col("event").cast(pl.String)
     events = _as_read(lines.filter(event.is_not_null() & (event != "other")))
+    kernel_clock = may_show_clock(lines)  # of any cluster: if one has such lines, most do
     for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
         times, jobs = of_all["time"], of_all["job_id"]
         ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
@@ -252,6 +256,7 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
             of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
             set(jobs.drop_nulls().unique().to_list()), set(jobs.filter(times.is_null()).drop_nulls().to_list()),
             ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
+            kernel_clock=kernel_clock,
         )  # fmt: skip
 
 

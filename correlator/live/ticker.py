@@ -154,19 +154,19 @@ class Ticker:
         self, new: Changes, full: bool, storing: Storing, received_rows: dict[str | None, NewRows] | None
     ) -> tuple[list[LiveConclusions], bool]:
         """Conclusions about all clusters, and whether clusters with new rows needed only part of their rows."""
+        empty = frozenset(table for table, rows in new.rows.items() if not rows)
         if full or new.too_old:
             names = clusters_of(self.store)
-            return [self._anew(c) for c in names], False
+            return [self._anew(c, empty) for c in names], False
         changed_tables = frozenset(table for table, change in new.tables.items() if change.added)
-        empty = frozenset(table for table, rows in new.rows.items() if not rows)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
             arrivals = Arrivals(
                 self.store, new, changed_tables, beside, received_rows, self._inbox.recalled, empty, self._inbox.senders
             )
             return self._conclude_new_rows(arrivals, storing)
 
-    def _anew(self, cluster: str | None) -> LiveConclusions:
-        return LiveConclusions.of(conclude_cluster(self.store, cluster, self._rules, self.settings))
+    def _anew(self, cluster: str | None, empty: frozenset[str]) -> LiveConclusions:
+        return LiveConclusions.of(conclude_cluster(self.store, cluster, self._rules, self.settings, empty))
 
     def _conclude_new_rows(self, arrivals: Arrivals, storing: Storing) -> tuple[list[LiveConclusions], bool]:
         found, partly = [], True
@@ -177,7 +177,7 @@ class Ticker:
             conclusions = self._in_part(cluster, arrivals, storing if last else None)
             if conclusions is None:
                 partly = False
-                conclusions = self._anew(cluster)
+                conclusions = self._anew(cluster, arrivals.empty)
             found.append(conclusions)
         return found, partly
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress, groupby
+from itertools import chain, compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +28,19 @@ from correlator.engine import Weighed, gather_world, measure, node_states
 from correlator.evidence.exposure import other_now
 from correlator.evidence.weigh import BaseRates
 from correlator.facts.jobs.kinds import COMM_ERROR
-from correlator.facts.links.detector import may_end_at
+from correlator.facts.links.detector import BY_NAME, may_end_at
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
+from correlator.gather import kernel_lines, telemetry, unstamped_lines
 from correlator.gather import runs as run_rows
-from correlator.gather import telemetry, unstamped_lines
 from correlator.gather.addresses import are_of_other_agents
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
-from correlator.gather.standing import Controllers, asks_again, disowned, ruling, speakers_of
+from correlator.gather.standing import asks_again, disowned, in_doubt, speakers_of, unruled, without
 from correlator.incidents.incident import Incident, events_of
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
@@ -123,6 +123,10 @@ class Window:
         if before.uncovered is not None:  # what became of other runs that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
+        known = before.any_kernel_clock
+        self.kernel_clocks = kernel_lines.Asked(
+            store, before.cluster, any_clock=None if known is False and change.kernel_clock else known
+        )
         self._begin(border)
 
     def _begin(self, border: float) -> None:
@@ -166,16 +170,18 @@ class Window:
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
         as_they_were, read = self._events()
-        off = self._clocks([*as_they_were, *read], carried, rows.table)
+        # Known events were ruled on already, but an agent may have shown since then whose address sent them.
+        believed = before.believed
+        doubtful, ruled = in_doubt(read, believed), in_doubt(chain(as_they_were, carried), believed)
+        if not self._is_believed(chain(as_they_were, read, carried), [*doubtful, *ruled]):
+            return None
+        dropped = unruled(doubtful, believed)
+        off = self._clocks(without([*as_they_were, *read], dropped), carried, rows.table)
         if off is None:
             return None
-        new = [*as_they_were, *self._corrected(read, off)]
+        new = without([*as_they_were, *self._corrected(read, off)], dropped)
         events = self._joined_events(new, carried)
-        believed = self._believed(events)
-        if believed is None:
-            return None
-        strangers = before.disowned | disowned(events, believed)
-        events = list(ruling(events, believed))
+        strangers = before.disowned | disowned(doubtful, believed)
         runs = self._runs(former, rows, events)
         if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
             self._begin(earlier)
@@ -185,7 +191,7 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
+        world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed, kernel_clocks=self.kernel_clocks)  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
@@ -207,12 +213,17 @@ class Window:
         if (first := self._first_restated(found, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
-        found.seen, found.clocks, found.disowned = seen, off, strangers
+        found.seen, found.clocks, found.disowned, found.any_kernel_clock = (
+            seen,
+            off,
+            strangers,
+            self.kernel_clocks.any_clock,
+        )
         merged, verdicts = self._merged(found, lately, facts, times, others, former)
         self.begin(merged)
         return self._in_words(merged, weighed, verdicts)
 
-    def _joined_events(self, new: list[Event], carried: list[Event]) -> list[Event]:
+    def _joined_events(self, new: Sequence[Event], carried: list[Event]) -> list[Event]:
         """New and carried events in order, each once.
 
         A carried event that reaches into the window replaces its pieces there.
@@ -300,7 +311,7 @@ class Window:
                     return None
         never = frozenset(seen.keys() - before.seen.keys())
         past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
-        return None if any(may_end_at(e, never) for e in past) else seen
+        return None if any(may_end_at(e, never) for e in past if e.kind in BY_NAME) else seen
 
     def _events(self) -> tuple[Sequence[Event], list[Event]]:
         """The events of the window: unchanged ones, and those read again from their lines, as their hosts' clocks
@@ -324,7 +335,7 @@ class Window:
         events, self.lines = self._read_from(self.cut - self.skew)
         return before.events[first:behind], events
 
-    def _clocks(self, read: list[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
+    def _clocks(self, read: Sequence[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
         """Which clocks are off, given the events of the window and new ``rows`` about jobs.
 
         None if everything must be read again.
@@ -336,7 +347,6 @@ class Window:
         else:
             shown = event_rows.in_order(list(read), carried)
         known = Known(cables, telemetry.begun(self.store, before.cluster, self.accounting_time))
-        shown = list(ruling(shown, before.believed))
         return clocks.compared_further(
             before.clocks, shown, known, self.evidence_from, Books(self.accounting_time, rows=rows)
         )
@@ -428,12 +438,12 @@ class Window:
                     found.update(self.index.speaking_of(one, other))
         return found
 
-    def _believed(self, events: Sequence[Event]) -> Controllers | None:
-        """The controllers; None if new events may show others."""
+    def _is_believed(self, events: Iterable[Event], doubtful: Sequence[Event]) -> bool:
+        """Are the controllers and addresses of ``before`` still right? ``doubtful``: the events that are ``in_doubt``."""
         believed = self.before.believed
-        if asks_again(events, believed, self._nodes):
-            return None
-        return None if are_of_other_agents(self.store, self.before.cluster, events, believed.senders) else believed
+        if asks_again(events, doubtful, believed, self._nodes):
+            return False
+        return not are_of_other_agents(self.store, self.before.cluster, doubtful, believed.senders)
 
     def _nodes(self) -> frozenset[str]:
         return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.before.cluster)))

@@ -16,12 +16,12 @@ class FactsInTime:
 
     def __init__(self, by_kind: Mapping[Any, list[Fact]], anchors: Iterable[str] = ()) -> None:
         self._facts = by_kind
-        self._anchors = tuple(anchors)
+        self._anchors = tuple(map(attr, anchors))
         self._made: dict[Hashable, tuple[list[float], list[float]]] = {}
 
     def _last_moment(self, fact: Fact) -> float:
-        anchors = [float(value) for a in self._anchors if isinstance(value := fact.attrs.get(attr(a)), int | float)]
-        return max([fact.start, fact.end if fact.end is not None else fact.start, *anchors])
+        moments = [float(value) for a in self._anchors if isinstance(value := fact.attrs.get(a), (int, float))]
+        return max(fact.start, fact.start if fact.end is None else fact.end, *moments)
 
     def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:
         """Facts that began before ``late`` and have a moment at or after ``early``, in time order.

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+import polars as pl
 from sqlalchemy import ColumnElement, Double, FromClause, Select, and_, bindparam, case, cast, func, not_, or_, select
 
 from store.functions import among, const, contains, epoch, group_of, matches, one_of, same
@@ -43,9 +44,23 @@ def clocks(cluster: str | None, hosts: Collection[str], since: datetime, until: 
     return _clocks().where(among(LINES.c.host, hosts)).params(cluster=cluster, kernel_since=since, kernel_until=until)
 
 
-def any_clock(cluster: str | None, since: datetime, until: datetime) -> Select[Any]:
-    """One row if any of the kernel's lines in a time range has an uptime, or is in a place where no one else can write."""
-    return _any_clock().params(cluster=cluster, kernel_since=since, kernel_until=until)
+def any_clock(cluster: str | None) -> Select[Any]:
+    """One row if any of the kernel's lines has an uptime, or is in a place where no one else can write."""
+    return _any_clock(in_time=False).params(cluster=cluster)
+
+
+def any_clock_in(cluster: str | None, since: datetime, until: datetime) -> Select[Any]:
+    """The same for the lines of a time range."""
+    return _any_clock(in_time=True).params(cluster=cluster, kernel_since=since, kernel_until=until)
+
+
+def may_show_clock(lines: pl.DataFrame) -> bool:
+    """Would ``any_clock`` find a row among lines on their way into the store? True also if a text only looks like it."""
+    ours = lines.filter(pl.col("source") == "kernel").select(pl.col("format").cast(pl.String), "raw")
+    if ours.is_empty():
+        return False
+    shown = pl.col("format").is_in(OF_RING) | pl.col("raw").str.contains(_UPTIME)
+    return bool(ours.select(shown.fill_null(False).any()).item())
 
 
 def without_ring() -> Select[Any]:
@@ -62,16 +77,19 @@ def without_ring() -> Select[Any]:
 
 
 def _of_kernel(lines: FromClause) -> ColumnElement[bool]:
-    line = lines.c
-    in_time = and_(line.time >= _SINCE, line.time <= _UNTIL)
-    return and_(line.source == const("kernel"), same(line.cluster, CLUSTER), in_time)
+    return and_(lines.c.source == const("kernel"), same(lines.c.cluster, CLUSTER))
+
+
+def _in_time(lines: FromClause) -> ColumnElement[bool]:
+    return and_(lines.c.time >= _SINCE, lines.c.time <= _UNTIL)
 
 
 @cache
-def _any_clock() -> Select[Any]:
+def _any_clock(*, in_time: bool) -> Select[Any]:
     # Looking for the bracket first takes a fraction of what the pattern takes.
     has_uptime = and_(contains(LINES.c.raw, "["), matches(LINES.c.raw, _UPTIME))
-    return select(const(1).label("found")).where(_of_kernel(LINES), or_(_of_ring(LINES), has_uptime)).limit(1)
+    lines = [_of_kernel(LINES), *([_in_time(LINES)] if in_time else []), or_(_of_ring(LINES), has_uptime)]
+    return select(const(1).label("found")).where(*lines).limit(1)
 
 
 @cache
@@ -85,6 +103,6 @@ def _clocks() -> Select[Any]:
             line.host, known.label("of_ring"), case((not_(known), boot)).label("boot"), func.count().label("lines"),
             func.min(moment).label("first"), func.max(moment).label("last"),
         )
-        .where(_of_kernel(LINES))
+        .where(_of_kernel(LINES), _in_time(LINES))
         .group_by(line.host, known, case((not_(known), boot)))
     )  # fmt: skip

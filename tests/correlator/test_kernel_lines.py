@@ -360,6 +360,38 @@ def test_who_was_there_becomes_known_hours_later(late: str) -> None:
         assert ticked == answer(store)
 
 
+def test_the_first_line_with_an_uptime_arrives_after_ticks_that_knew_of_none() -> None:
+    """Ticks remember that no line shows the kernel's clock, and ask no more; a line that shows it counts at once."""
+    busy = "".join(f"Feb 28 {h:02}:{m:02}:00 gx04 kernel: mlx5_core 0000:c4:00.0 eth0: Link {how}\n"
+                   for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
+    tree = {name: re.sub(r"kernel: \[[0-9.]+\] ", "kernel: ", text) for name, text in {**_TREE, **HERS}.items()}
+    tree |= {SYSLOG: tree[SYSLOG] + BARE, "nodes/gx04/kern.txt": busy}
+    with TemporaryDirectory() as folder, open_store(None) as store:
+        root = Path(folder)
+        for name, text in tree.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        reader = Ingest(store, parser=line_parser())
+        reader.run([root])
+        ticker = Ticker(store)
+        ticker.tick()
+        for lines, is_known, blamed in (
+            (bsd("10:30:00", f"kernel: {QUIET}"), False, ("infra.gpu", 0.7)),
+            (WITH_UPTIMES, True, ("app.error", None)),
+        ):
+            with (root / SYSLOG).open("a", encoding="utf-8") as file:
+                file.write(lines)
+            reader.run([root])
+            assert not ticker.tick().full, "this test is about ticks that look at a part"
+            (known,) = ticker._known.values()
+            assert known.any_kernel_clock is is_known
+            ticked = answer(store)
+            verdict = of_erin(result(store))
+            assert (verdict["category"], verdict["confidence"] if blamed[1] else None) == blamed
+            correlate(store)
+            assert ticked == answer(store)
+
+
 LINK = "mlx5_core 0000:c4:00.0 eth0: Link down"
 
 

@@ -111,12 +111,12 @@ def _end(world: World, event: Event, alias: Aliases) -> tuple[str, str, str | No
 
 
 #: Events that refer to a link's other end by a name, which counts if it is a known host's.
-_BY_NAME = frozenset({"fabric.sm_event", "switch.port_down", "switch.port_up"})
+BY_NAME = frozenset({"fabric.sm_event", "switch.port_down", "switch.port_up"})
 
 
 def may_end_at(event: Event, hosts: frozenset[str]) -> bool:
     """Would one of these hosts, once it is known, be taken for the end of the link in an event?"""
-    if event.kind not in _BY_NAME:
+    if event.kind not in BY_NAME:
         return False
     text = f"{event.message} {event.device} {event.entities.get('peer_node')}"
     return any(host in text for host in hosts)
