@@ -14,6 +14,8 @@ import pytest
 import structlog
 from argon2 import PasswordHasher, Type
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.examples import FUZZ
 from tests.measured import PROPERTY, Measured
@@ -59,15 +61,40 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+#: Files that share what costs seconds in every process that needs it. One process runs all files of a group.
+TOGETHER = {
+    "a browser": (
+        "test_web_contrast.py",
+        "test_web_browser.py",
+        "test_web_keyboard.py",
+        "test_web_charts.py",
+        "test_web_folds.py",
+        "test_web_live.py",
+        "test_web_tail.py",
+        "test_web_visible.py",
+        "test_web_zones.py",
+    ),
+    "an example of each KQL function": ("test_language_page.py", "test_costs.py", "test_query_costs.py"),
+}
+GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
+
+
+class ByFile(LoadFileScheduling):
+    """A file, or a group of files, is run by one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return GROUPS.get(file.rpartition("/")[2], file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile | None:
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 #: Files that take long and come late in the alphabet. They run first: a long one at the end would leave the other
 #: processes without work.
-LONGEST = (
-    "test_rights_by_construction.py",
-    "test_broken_extensions.py",
-    "test_web_contrast.py",
-    "test_web_browser.py",
-    "test_web_keyboard.py",
-)
+LONGEST = ("test_web_contrast.py", "test_rights_by_construction.py", "test_broken_extensions.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
