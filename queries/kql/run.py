@@ -27,7 +27,6 @@ from queries.kql.kept import Kept
 from queries.kql.parsed import parsed
 from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
-from queries.kql.wall import few
 from queries.kql.wall.cutting import BoundSql, Cut
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import too_much
@@ -222,12 +221,8 @@ def _limited(values: list[Any], statement: str, max_rows: int) -> tuple[list[Any
 
 
 def _behind(con: duckdb.DuckDBPyConnection, cut: Cut, limits: Limits) -> tuple[Any, str | None]:
-    rows = few.read(con, cut)
-    if rows is not None and cut.is_far_small:
-        with few.registered(con, rows, cut.far.sql) as statement:
-            return _beside(con, statement, cut.far.parameters, limits)
     return ask(
-        con, cut, rows, max_rows=limits.max_rows, max_bytes=limits.max_bytes, deadline=limits.deadline,
+        con, cut, max_rows=limits.max_rows, max_bytes=limits.max_bytes, deadline=limits.deadline,
         timeout_s=limits.timeout_s, stopped=limits.stopped,
     )  # fmt: skip
 

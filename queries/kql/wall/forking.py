@@ -165,8 +165,7 @@ def _answer(asker: socket.socket, streams: list[int], database: Any) -> None:
     except KqlError as error:
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
     else:
-        # What is left is the end of the process.
-        _send(asker, END, json.dumps(outcome | {"cpu_s": time.process_time()}).encode())
+        _send(asker, END, json.dumps(outcome).encode())
 
 
 def _limit(memory: int) -> None:
@@ -221,17 +220,13 @@ def _take(con: Any, name: str, once: bool, fd: int) -> None:
     types = json.loads(file.readline())
     reader = pa.ipc.open_stream(file)
     con.register(f"in {name}", reader)
+    # Arrow has no type of its own for JSON.
+    columns = ", ".join(f"CAST({_quoted(column)} AS {kind}) AS {_quoted(column)}" for column, kind in types)
     made = "VIEW" if once else "TABLE"
-    con.execute(f'CREATE TEMP {made} {quoted(name)} AS SELECT {casts(types)} FROM "in {name}"')
+    con.execute(f'CREATE TEMP {made} {_quoted(name)} AS SELECT {columns} FROM "in {name}"')
 
 
-def casts(types: list[tuple[str, str]]) -> str:
-    """Columns of Arrow with the types that they had in the engine: Arrow has none of its own for JSON."""
-    return ", ".join(f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in types)
-
-
-def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -15,10 +15,9 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -30,7 +29,6 @@ from queries.kql.functions.python import give
 from queries.kql.parsed import parsed
 from queries.kql.wall import forking
 from queries.kql.wall.cutting import Cut, Stream
-from queries.kql.wall.few import Rows
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.judging import keeps_rows
 from queries.kql.wall.memory import Shares, memory_budget, too_much
@@ -54,8 +52,6 @@ class Forker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        #: CPU seconds of the statements, as their processes reported; without the end of a process. For benchmarks.
-        self.cpu_s = 0.0
 
     def start(self) -> None:
         """Does nothing while it runs."""
@@ -105,11 +101,10 @@ FORKER = Forker()
 
 
 class _Feeder(threading.Thread):
-    """Streams the rows of one step out of the store into a pipe, or those that were read before."""
+    """Streams the rows of one step out of the store into a pipe."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, stream: Stream, fd: int, share: int, rows: Rows | None) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, stream: Stream, fd: int, share: int) -> None:
         super().__init__(daemon=True, name="query rows")
-        self._rows = rows
         self._con, self._stream, self._fd = con.cursor(), stream, fd
         self._guarded = Guarded(self._con, share or None)
         self.problem: duckdb.Error | KqlError | None = None
@@ -117,15 +112,15 @@ class _Feeder(threading.Thread):
     def run(self) -> None:
         try:
             with os.fdopen(self._fd, "wb", buffering=2**16) as file, self._guarded:
-                if self._rows is not None:
-                    _write(file, self._rows.types, self._rows.table.schema, self._rows.table.to_batches(ROWS_AT_ONCE))
-                    return
                 statement = self._stream.statement
                 # Not execute(): its reader holds all rows before the first is read.
                 found = self._con.sql(parsed(self._con, statement.sql), params=statement.parameters)
                 types = [(column[0], str(column[1])) for column in found.description]
+                file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
-                _write(file, types, reader.schema, reader)
+                with pa.ipc.new_stream(file, reader.schema) as writer:
+                    for batch in reader:
+                        writer.write_batch(batch)
         except duckdb.Error as problem:
             self.problem = KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
         except (OSError, pa.ArrowException):
@@ -142,13 +137,6 @@ class _Feeder(threading.Thread):
             log.warning("a query's rows are still being read from the store")
             return
         self._con.close()
-
-
-def _write(file: IO[bytes], types: list[tuple[str, str]], schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    file.write(json.dumps(types).encode() + b"\n")
-    with pa.ipc.new_stream(file, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
 
 
 class _Frames:
@@ -189,10 +177,10 @@ class Asked:
     """One statement behind the wall."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, cut: Cut, rows: Sequence[Rows] | None, *, max_rows: int | None,
-        max_bytes: int | None, deadline: float | None, timeout_s: float | None, stopped: threading.Event | None,
+        self, con: duckdb.DuckDBPyConnection, cut: Cut, *, max_rows: int | None, max_bytes: int | None,
+        deadline: float | None, timeout_s: float | None, stopped: threading.Event | None,
     ) -> None:  # fmt: skip
-        self._con, self._cut, self._rows = con, cut, rows
+        self._con, self._cut = con, cut
         self._max_rows, self._max_bytes = max_rows, max_bytes
         self._deadline, self._timeout_s, self._stopped = deadline, timeout_s, stopped
         self._memory = memory_budget()
@@ -227,9 +215,8 @@ class Asked:
         finally:
             for read, write in pipes:
                 os.close(read)
-                place = len(self._feeders)
-                rows = None if self._rows is None else self._rows[place]
-                self._feeders.append(_Feeder(self._con, self._cut.near[place], write, self._shares.near, rows))
+                stream = self._cut.near[len(self._feeders)]
+                self._feeders.append(_Feeder(self._con, stream, write, self._shares.near))
         its.close()
         for feeder in self._feeders:
             feeder.start()
@@ -261,7 +248,6 @@ class Asked:
                 self._pid = 0  # it exits by itself, and its number may be reused
                 self._problem_of_feeders()
                 found: dict[str, Any] = json.loads(payload)
-                FORKER.cpu_s += found["cpu_s"]
                 return found
             else:
                 self._problem_of_feeders()
@@ -341,12 +327,12 @@ def _kill_later(mine: socket.socket) -> None:
 
 
 def ask(
-    con: duckdb.DuckDBPyConnection, cut: Cut, rows: Sequence[Rows] | None = None, *, max_rows: int | None,
-    max_bytes: int | None, deadline: float | None, timeout_s: float | None, stopped: threading.Event | None = None,
+    con: duckdb.DuckDBPyConnection, cut: Cut, *, max_rows: int | None, max_bytes: int | None, deadline: float | None,
+    timeout_s: float | None, stopped: threading.Event | None = None,
 ) -> tuple[pa.Table, str | None]:  # fmt: skip
-    """The answer of a statement that was cut in two. ``rows``: those of its near steps, if they were read before."""
+    """The answer of a statement that was cut in two."""
     for stream in cut.near:
         give(con, stream.statement.sql)  # none, unless an engine's table of words changes
     return Asked(
-        con, cut, rows, max_rows=max_rows, max_bytes=max_bytes, deadline=deadline, timeout_s=timeout_s, stopped=stopped
+        con, cut, max_rows=max_rows, max_bytes=max_bytes, deadline=deadline, timeout_s=timeout_s, stopped=stopped
     ).answer()
