@@ -7,6 +7,7 @@ that.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -134,6 +135,19 @@ def bobs_job(start: str, end: str) -> dict[str, str]:
     return {SACCT: _TREE[SACCT].replace(before, row.format(start, end)), "controller/slurmctld.log": "".join(lines)}
 
 
+def write(root: Path, tree: Mapping[str, str]) -> None:
+    for name, text in tree.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
+def busy(mark: Callable[[int, int], str]) -> str:
+    """Enough events before and after, so that a tick reads only a part of the day. ``mark`` gives what the kernel writes
+    before a line of an hour and minute."""
+    return "".join(f"Feb 28 {h:02}:{m:02}:00 gx04 kernel: {mark(h, m)}mlx5_core 0000:c4:00.0 eth0: Link {how}\n"
+                   for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
+
+
 def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> dict[str, Any]:
     """The conclusions about the small cluster, with the files of ``tree`` in place of its own and these lines added.
 
@@ -149,9 +163,7 @@ def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tu
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
         known = {**_TREE, **tree}
-        for name, text in {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text, encoding="utf-8")
+        write(root, {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})})
         reader = Ingest(store, parser=line_parser())
         reader.run([root])
         if not live:
@@ -340,12 +352,7 @@ def test_who_was_there_becomes_known_hours_later(late: str) -> None:
         )
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
-        # Enough events before and after, so that a tick reads only a part of the day.
-        busy = "".join(f"Feb 28 {h:02}:{m:02}:00 gx04 kernel: [{3600 * h + 60 * m}.000100] mlx5_core 0000:c4:00.0 eth0: Link {how}\n"
-                       for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
-        for name, text in {**_TREE, **tree, "nodes/gx04/kmsg.log": busy}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text, encoding="utf-8")
+        write(root, {**_TREE, **tree, "nodes/gx04/kmsg.log": busy(lambda h, m: f"[{3600 * h + 60 * m}.000100] ")})
         reader = Ingest(store, parser=line_parser())
         reader.run([root])
         ticker = Ticker(store)
@@ -362,15 +369,11 @@ def test_who_was_there_becomes_known_hours_later(late: str) -> None:
 
 def test_the_first_line_with_an_uptime_arrives_after_ticks_that_knew_of_none() -> None:
     """Ticks remember that no line shows the kernel's clock, and ask no more; a line that shows it counts at once."""
-    busy = "".join(f"Feb 28 {h:02}:{m:02}:00 gx04 kernel: mlx5_core 0000:c4:00.0 eth0: Link {how}\n"
-                   for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
     tree = {name: re.sub(r"kernel: \[[0-9.]+\] ", "kernel: ", text) for name, text in {**_TREE, **HERS}.items()}
-    tree |= {SYSLOG: tree[SYSLOG] + BARE, "nodes/gx04/kern.txt": busy}
+    tree |= {SYSLOG: tree[SYSLOG] + BARE, "nodes/gx04/kern.txt": busy(lambda h, m: "")}
     with TemporaryDirectory() as folder, open_store(None) as store:
         root = Path(folder)
-        for name, text in tree.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text, encoding="utf-8")
+        write(root, tree)
         reader = Ingest(store, parser=line_parser())
         reader.run([root])
         ticker = Ticker(store)

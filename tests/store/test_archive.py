@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -105,10 +106,16 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@contextmanager
+def copied(store_folder: Path, folder: Path) -> Iterator[DuckStore]:
+    shutil.copytree(store_folder, folder, dirs_exist_ok=True)
+    with open_store(folder) as store:
+        yield store
+
+
 @pytest.fixture
 def filled(sealed: Path, tmp_path: Path) -> Iterator[DuckStore]:
-    shutil.copytree(sealed, tmp_path, dirs_exist_ok=True)
-    with open_store(tmp_path) as store:
+    with copied(sealed, tmp_path) as store:
         yield store
 
 
@@ -116,8 +123,7 @@ def filled(sealed: Path, tmp_path: Path) -> Iterator[DuckStore]:
 def archived(sealed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same store after the 27th was closed; each test has a copy."""
     folder = tmp_path_factory.mktemp("archived")
-    shutil.copytree(sealed, folder, dirs_exist_ok=True)
-    with pytest.MonkeyPatch.context() as patched, open_store(folder) as store:
+    with pytest.MonkeyPatch.context() as patched, copied(sealed, folder) as store:
         slice_small(patched)
         archive.close_days(store, TODAY, least=1)
     return folder
@@ -125,8 +131,7 @@ def archived(sealed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def closed(archived: Path, tmp_path: Path) -> Iterator[DuckStore]:
-    shutil.copytree(archived, tmp_path, dirs_exist_ok=True)
-    with open_store(tmp_path) as store:
+    with copied(archived, tmp_path) as store:
         yield store
 
 
