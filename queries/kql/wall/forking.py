@@ -165,7 +165,8 @@ def _answer(asker: socket.socket, streams: list[int], database: Any) -> None:
     except KqlError as error:
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
     else:
-        _send(asker, END, json.dumps(outcome).encode())
+        # What is left is the end of the process.
+        _send(asker, END, json.dumps(outcome | {"cpu_s": time.process_time()}).encode())
 
 
 def _limit(memory: int) -> None:
