@@ -104,11 +104,9 @@ def lay_out(st, hooks):
         lines += [f"{MGMT}{d['n']} {h} {hostname(st, h)}", f"{HSN}{d['n']} {h}-hsn"]
     write(f"{etc}/hosts", "\n".join(lines) + "\n")
     write(f"{etc}/resolv.conf", "")
-    write(
-        f"{etc}/passwd",
-        open("/etc/passwd").read() + "".join(f"{u}:x:{n}:{n}::/home/{u}:/bin/bash\n" for u, n in USERS.items()),
-    )
-    write(f"{etc}/group", open("/etc/group").read() + "".join(f"{u}:x:{n}:\n" for u, n in USERS.items()))
+    for name, form in (("passwd", "{u}:x:{n}:{n}::/home/{u}:/bin/bash\n"), ("group", "{u}:x:{n}:\n")):
+        own = [x for x in open(f"/etc/{name}") if x.split(":")[0] not in USERS]  # the machine may have an alice too
+        write(f"{etc}/{name}", "".join([*own, *(form.format(u=u, n=n) for u, n in USERS.items())]))
     for u, n in USERS.items():
         os.makedirs(f"{SHARED}/home/{u}")
         os.chown(f"{SHARED}/home/{u}", n, n)

@@ -22,7 +22,7 @@ MGMT, HSN = "10.77.0.", "10.78.0."
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 AS_SLURM = ["setpriv", "--reuid=slurm", "--regid=slurm", "--clear-groups"]
 AS_MUNGE = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
-USERS = {"alice": 20001, "bob": 20002}
+USERS = {"alice": 20001, "bob": 20002, "olga": 20003}
 START_UPTIME = 3 * 86400  # the uptime that a host reports at first
 
 
