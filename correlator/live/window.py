@@ -1,4 +1,5 @@
-"""Concludes anew about a time window only and merges the result into the conclusions before.
+"""Concludes anew about a time window only, and merges the result into the conclusions before
+(``correlator.live.merge``).
 
 What happened at one moment can change verdicts and incidents up to ``margin`` before it, and those look back as far as
 the longest causal window (``reach``). So a change at time t needs conclusions about [t - margin - reach, ...) from: the
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,6 @@ from correlator.edges.load import Rules
 from correlator.engine import Weighed, gather_world, measure, node_states
 from correlator.evidence.exposure import other_now
 from correlator.evidence.weigh import BaseRates
-from correlator.facts.jobs.kinds import COMM_ERROR
 from correlator.facts.links.detector import BY_NAME, may_end_at
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -41,19 +40,16 @@ from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
 from correlator.gather.standing import asks_again, disowned, in_doubt, speakers_of, unruled, without
-from correlator.incidents.incident import Incident, events_of
-from correlator.incidents.incidents import repeats_s
+from correlator.incidents.incident import events_of
 from correlator.live.arrivals import Change
-from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
-from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
-from correlator.model.append_only_list import AppendOnlyList
-from correlator.model.attributes import TIMEOUT
-from correlator.model.nouns import Edge, Event, Fact, Run
+from correlator.live.lookup import Spans
+from correlator.live.merge import Merge, longest_logged_timeout
+from correlator.live.state import LiveConclusions, index_of
+from correlator.model.nouns import Edge, Event, Run
 from correlator.site import windows
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
 from correlator.site.timeouts import narrow_slurmd_timeout
-from correlator.verdicts.verdict import Verdict
 from store.questions import job_rows
 
 if TYPE_CHECKING:
@@ -67,12 +63,6 @@ ENDS_WITH_S = 5.0
 
 #: A window longer than this belongs to facts that still last (a drain, a hanging run); those are carried, not searched.
 LONGEST_S = 6 * 3600.0
-
-
-def longest_logged_timeout(facts: Iterable[Fact]) -> float:
-    """The longest timeout that a program logged when it gave up, seconds."""
-    logged = [f.attrs.get(TIMEOUT) for f in facts if f.kind == COMM_ERROR.name]
-    return max((float(timeout or 0.0) for timeout in logged), default=0.0)
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
@@ -202,7 +192,8 @@ class Window:
         if (seen := self._seen(world, former)) is None:
             return None
         conclude(world)
-        facts, times = self._all_facts(world)
+        merge = Merge(before, self.change, self.border, self.reach, self.live)
+        facts, times = merge.facts(world)
         outages, downs = ([f for f in facts if f.kind == kind.name] for kind in (LINK_OUTAGE, NODE_DOWN))
         narrow_slurmd_timeout(world.site, outages, downs)
         if before.site is None or not _same_site(world, before):
@@ -210,18 +201,14 @@ class Window:
         weighed = Weighed(world, self.rules.edges, BaseRates(facts, seen.values(), world.first, self.rules.innocent))
         found = weighed.concluded()
         lately = Spans.of(found.stories)
-        if (first := self._first_restated(found, lately)) - self.reach < self.since:
+        if (first := merge.first_restated(found, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
-        found.seen, found.clocks, found.disowned, found.any_kernel_clock = (
-            seen,
-            off,
-            strangers,
-            self.kernel_clocks.any_clock,
-        )
-        merged, verdicts = self._merged(found, lately, facts, times, others, former)
+        found.seen, found.clocks = seen, off
+        found.disowned, found.any_kernel_clock = strangers, self.kernel_clocks.any_clock
+        merged, verdicts = merge.merged(found, lately, facts, times, others, former, self.lines)
         self.begin(merged)
-        return self._in_words(merged, weighed, verdicts)
+        return merge.in_words(merged, weighed, verdicts)
 
     def _joined_events(self, new: Sequence[Event], carried: list[Event]) -> list[Event]:
         """New and carried events in order, each once.
@@ -234,41 +221,6 @@ class Window:
         )
         names = {e.id for e in fresh}
         return event_rows.in_order(fresh, [e for e in carried if e.id not in names])
-
-    def _restated(self, lately: Spans) -> Any:
-        """Which incidents of the window replace the ones before; the others stay unchanged."""
-        return (lately.last(self.reach) >= self.border) | lately.among(self.live)
-
-    def _first_restated(self, found: Conclusions, lately: Spans) -> float:
-        """The earliest start of what is replaced, or weighed for it. ``lately`` is the extent in time of the incidents
-        found.
-
-        A cause may precede it by ``reach``: a window that begins later lacks causes and would blame what is left in it.
-        """
-        border, restated = self.border, self._restated(lately)
-        ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
-        moments = [float(lately.first[restated].min(initial=np.inf))]
-        moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
-        judged = ended.union(v.run.key for s in compress(found.stories, restated) for v in s.verdicts)
-        weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
-        moments += [m for s in compress(found.stories, restated) for m in self._complained(s.root)]
-        return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
-
-    def _complained(self, root: Fact) -> list[float]:
-        """When the devices failed whose later lines may be the root of an incident.
-
-        Without the earlier lines, it would become another incident.
-        """
-        if not repeats_s(root.kind):
-            return []
-        spans = self.index.spans
-        around = np.flatnonzero((spans.first <= root.start) & (spans.over >= root.start))
-        roots = (self.before.stories[n].root for n in around.tolist())
-        return [
-            r.start
-            for r in roots
-            if (r.kind, r.host, r.device) == (root.kind, root.host, root.device) and r.start <= root.start
-        ]
 
     def _unmuted(self) -> bool:
         """Does a verdict carry a doubt for lack of a node's log that is now collected?"""
@@ -447,109 +399,6 @@ class Window:
 
     def _nodes(self) -> frozenset[str]:
         return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.before.cluster)))
-
-    def _all_facts(self, world: World) -> tuple[list[Fact], Times]:
-        """All facts, in no order, and their extent in time."""
-        then, now = self.index.facts, Times.of(world.facts)
-        old, new = then.last < self.border, now.last >= self.border
-        return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
-
-    def _merged(
-        self, found: Conclusions, lately: Spans, facts: list[Fact], times: Times, others: list[Run], former: list[Run]
-    ) -> tuple[LiveConclusions, list[Verdict]]:
-        """Merges results before the border with new ones after it, and returns the verdicts whose documents are to be
-        written.
-
-        Replaced incidents have empty documents. ``others`` are the runs outside the window; ``former`` are those inside
-        it, as known before.
-        """
-        before, border, index = self.before, self.border, self.index
-        runs, numbers = _with_runs(index, others, former, found.runs)
-        again = self._restated(lately)
-        stays = ~index.spans.among(self.live.union(lately.names[again]))
-        spans = index.spans.only(stays) + lately.only(again)
-        stories = [*compress(before.stories, stays), *compress(found.stories, again)]
-        kept = int(stays.sum())
-        documents = [*compress(before.incidents, stays), *({} for _ in range(kept, len(stories)))]
-        order = _by_start(spans, kept)
-        if order is not None:
-            spans, stories, documents = (
-                spans.in_order(order),
-                [stories[n] for n in order],
-                [documents[n] for n in order],
-            )
-        places = [*range(kept, len(stories))] if order is None else np.flatnonzero(order >= kept).tolist()
-        gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
-        restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
-        verdicts, wanted, judged = self._verdicts(found, former, restated)
-        events, event_jobs, repeated = self._all_events(found.events)
-        logged_timeout = longest_logged_timeout(facts)
-        merged = LiveConclusions.of(
-            found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
-            looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
-            unstamped=before.unstamped | self.change.unstamped, lines=self.lines,
-            change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
-            memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
-            weighed=[], logged_timeout=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,
-        )  # fmt: skip
-        return merged, wanted
-
-    def _in_words(self, merged: LiveConclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> LiveConclusions:
-        """The conclusions with the documents of what is replaced."""
-        touched = merged.change.touched
-        assert touched is not None
-        fresh = weighed.incident_documents(merged.stories[n] for n in touched.incidents)
-        for place, document in zip(touched.incidents, fresh, strict=True):
-            merged.incidents[place] = document
-        merged.verdicts.update(weighed.verdict_documents(verdicts))
-        merged.roots = self.before.roots.but((d for d, _ in touched.gone.values()), fresh)
-        merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
-        open_incidents = self.before.memory.open_incidents.union(d["id"] for d in fresh)
-        merged.memory = replace(merged.memory, open_incidents=open_incidents)
-        return merged
-
-    def _verdicts(self, found: Conclusions, former: list[Run], restated: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
-        """The verdicts that stay, those that are replaced, and the runs whose verdict may change.
-
-        ``restated`` are the incidents concluded anew.
-        """
-        before, jobs = self.before.verdicts, self.change.jobs
-        anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
-        anew |= {v.run.key for s in restated for v in s.verdicts}
-        wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
-        anew |= {r.key for r in former} - {r.key for r in found.runs}
-        verdicts = dict(before)
-        for key in anew:
-            verdicts.pop(key, None)
-        return verdicts, wanted, anew.union(v.run.key for v in wanted)
-
-    def _all_events(self, found: Sequence[Event]) -> tuple[AppendOnlyList[Event], Any, Repeated]:
-        """All events and their part of the index."""
-        index, border = self.index, self.border
-        cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
-        fresh, known = found[start:], self.before.events
-        events = (known if isinstance(known, AppendOnlyList) else AppendOnlyList(known)).but(cut, fresh)
-        repeated = index.repeated.but(border, Repeated.of(fresh))
-        return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
-
-
-def _by_start(spans: Spans, kept: int) -> Any:
-    """The sorted order of incidents whose first ``kept`` and remaining ones are each sorted; None if nothing moves."""
-    start, names = spans.start, spans.names
-    if kept in (0, len(start)) or start[kept] > start[kept - 1]:
-        return None
-    first = int(np.searchsorted(start[:kept], start[kept]))
-    rest = list(zip(start[first:].tolist(), names[first:].tolist(), strict=True))
-    return np.array([*range(first), *(first + n for n in sorted(range(len(rest)), key=rest.__getitem__))])
-
-
-def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
-    """All runs by job and their part of the index."""
-    if former or (others and again and again[0].job_id <= others[-1].job_id):
-        runs = sorted([*others, *again], key=attrgetter("job_id"))
-        return runs, of_runs(runs)
-    jobs, ends = of_runs(again)
-    return [*others, *again], (np.concatenate([index.run_jobs, jobs]), np.concatenate([index.run_ends, ends]))
 
 
 def _piece_of(event: Event, whole: Event | None) -> bool:

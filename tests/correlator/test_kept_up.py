@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from correlator.incidents.lemons import Roots, counts
 from correlator.live.lookup import Spans
+from correlator.live.merge import _by_start
 from correlator.live.patch import _event
-from correlator.live.window import _by_start
 from tests.correlator.making import event
 
 NODES = st.sampled_from(["n1", "n2"])
