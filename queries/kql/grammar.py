@@ -59,6 +59,11 @@ def _text(pattern: str) -> P:
     return Token(pattern, lambda text, _span: text)
 
 
+def _end(bracket: str) -> P:
+    """A closing bracket; its token is the place behind it."""
+    return Token(re.escape(bracket), lambda _text, span: span.end)
+
+
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 _DIGITS, _QUOTES = "0123456789", "\"'`~@"
 
@@ -67,8 +72,8 @@ identifier = _token(rf"{NAME}|{BRACKETED}", lambda text, span: ast.Name(_plain_n
 wildcard = _token(
     r"\w*\*[\w*]*", lambda text, span: ast.Star(span=span) if text == "*" else ast.Wildcard(text, span=span)
 )
+end_of_list = _end(")")
 type_name = _token(r"[A-Za-z_]\w*", lambda text, span: _type(text, span))
-end_mark = _token(r"[)\]}]", lambda _text, span: span.end)
 
 expr: pp.Forward = Later()
 tabular: pp.Forward = Later()
@@ -95,6 +100,13 @@ def _number(text: str, span: Span) -> ast.Literal:
             raise KqlSyntaxError(f"{text[:MAX_DIGITS]} does not fit a long", span)
         return ast.Literal(value, "long", span=span)
     return ast.Literal(float(text), "real", span=span)
+
+
+def _timespan(text: str, span: Span) -> ast.Literal:
+    ticks = timespan_ticks(text)
+    if ticks is None:
+        raise KqlSyntaxError(f"{text[:MAX_DIGITS]} is out of range for a timespan", span)
+    return ast.Literal(ticks, "timespan", span=span)
 
 
 def _typed(text: str, span: Span) -> ast.Node:
@@ -135,15 +147,16 @@ def _convert(kind: str, raw: str) -> Any:
 
 
 string = _token(rf"{STRING}(?:\s*{STRING})*", _string)
-timespan = _token(TIMESPAN, lambda text, span: ast.Literal(timespan_ticks(text), "timespan", span=span))
+timespan = _token(TIMESPAN, lambda text, span: _timespan(text, span))
 number = _token(r"0[xX][0-9a-fA-F]+|\d+\.(?!\.)(?:\d+)?(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+(?![\w])", _number)
 boolean = _token(
     r"(?:true|false|True|False|TRUE|FALSE)\b(?!\s*\()",
     lambda text, span: ast.Literal(text.lower() == "true", "bool", span=span),
 )
 typed = _token(
-    r"(?:datetime|date|timespan|time|guid|boolean|bool|int|long|real|double|decimal)\s*\(\s*"
-    r"(?:\"[^\"()\n]*\"|'[^'()\n]*'|[-+]?[\w.:+\- /,~]*?)\s*\)",
+    # Possessive: a run of blanks could be divided among three parts, and each way was tried.
+    r"(?:datetime|date|timespan|time|guid|boolean|bool|int|long|real|double|decimal)\s*+\(\s*+"
+    r"(?:\"[^\"()\n]*+\"|'[^'()\n]*+'|[\w.:+\- /,~]*+)\s*+\)",
     _typed,
 )
 
@@ -151,12 +164,12 @@ typed = _token(
 json_value: pp.Forward = Later()
 _comma = _lit(",")
 json_array = _action(
-    _lit("[") + Maybe(json_value + Many(_comma + json_value)) + Maybe(_comma) + end_mark,
+    _lit("[") + Maybe(json_value + Many(_comma + json_value)) + Maybe(_comma) + _end("]"),
     lambda _loc, toks: _Holder([_unhold(v) for v in list(toks)[:-1]]),
 )
 json_pair = _action((string | name_text) + _lit(":") + json_value, lambda loc, toks: (_key(toks[0]), toks[1]))
 json_bag = _action(
-    _lit("{") + Maybe(json_pair + Many(_comma + json_pair)) + Maybe(_comma) + end_mark,
+    _lit("{") + Maybe(json_pair + Many(_comma + json_pair)) + Maybe(_comma) + _end("}"),
     lambda _loc, toks: _Holder({k: _unhold(v) for k, v in list(toks)[:-1]}),
 )
 
@@ -190,7 +203,7 @@ def _unhold(value: Any) -> Any:
 
 
 dynamic = _action(
-    Token(r"dynamic\s*\(") + json_value + end_mark,
+    Token(r"dynamic\s*\(") + json_value + end_of_list,
     lambda loc, toks: ast.Literal(_unhold(toks[0]), "dynamic", span=Span(loc, toks[1])),
 )
 
@@ -200,22 +213,22 @@ named_arg = _action(
     lambda loc, toks: ast.Named((_plain_name(toks[0].rstrip("= \t\r\n")),), toks[1], span=Span(loc, toks[1].span.end)),
 )
 typeof = _action(
-    Token(r"typeof\s*\(") + type_name + end_mark,
+    Token(r"typeof\s*\(") + type_name + end_of_list,
     lambda loc, toks: ast.TypeOf(toks[0], span=Span(loc, toks[1])),
 )
 star = _token(r"\*(?!\w)", lambda _text, span: ast.Star(span=span))
 _value_starts = _LETTERS + _DIGITS + _QUOTES + "$[(+-*"
 argument = ByFirst(("*", star), ("t", typeof), (_LETTERS + "$[", named_arg), (_value_starts, tabular))
 call = _action(
-    _text(rf"({NAME})\s*\(") + Maybe(argument + Many(_comma - argument)) + end_mark,
+    _text(rf"({NAME})\s*\(") + Maybe(argument + Many(_comma - argument)) + end_of_list,
     lambda loc, toks: ast.Call(toks[0][:-1].rstrip(), tuple(toks[1:-1]), span=Span(loc, toks[-1])),
 )
 parenthesis = _lit("(") + tabular + _lit(")")
 member = _action(
-    Token(r"\s*\.(?!\.)\s*") + (identifier | _action(_lit("[") + expr + end_mark, lambda _l, t: (t[0], t[1]))),
+    Token(r"\s*\.(?!\.)\s*") + (identifier | _action(_lit("[") + expr + _end("]"), lambda _l, t: (t[0], t[1]))),
     lambda loc, toks: ("index", *toks[0]) if isinstance(toks[0], tuple) else ("member", toks[0]),
 )
-index = _action(_lit("[") + expr + end_mark, lambda loc, toks: ("index", toks[0], toks[1]))
+index = _action(_lit("[") + expr + _end("]"), lambda loc, toks: ("index", toks[0], toks[1]))
 
 
 def _postfix(_loc: int, toks: pp.ParseResults) -> ast.Node:
@@ -285,11 +298,11 @@ def _unknown_operator(text: str, span: Span) -> None:
 
 
 items = _action(
-    _lit("(") + Maybe(tabular + Many(_comma + tabular)) + Maybe(_comma) + end_mark,
+    _lit("(") + Maybe(tabular + Many(_comma + tabular)) + Maybe(_comma) + end_of_list,
     lambda _loc, toks: ("items", tuple(toks[:-1]), toks[-1]),
 )
 bounds = _action(
-    _lit("(") + expr + _lit("..") + expr + end_mark, lambda loc, toks: ("bounds", toks[0], toks[1], toks[2])
+    _lit("(") + expr + _lit("..") + expr + end_of_list, lambda loc, toks: ("bounds", toks[0], toks[1], toks[2])
 )
 PRECEDENCE = {"or": 1, "and": 2, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
 

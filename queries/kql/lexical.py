@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +22,7 @@ _UNITS = {
 UNIT_TICKS = {word: TICKS_PER[unit] for unit, words in _UNITS.items() for word in words.split()}
 TIMESPAN = r"\d+(?:\.\d+)?(?:" + "|".join(sorted(UNIT_TICKS, key=len, reverse=True)) + r")\b"
 _SPAN_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)$")
-_CLOCK = re.compile(r"(-)?(?:(\d+)\.)?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?$")
+_CLOCK = re.compile(r"(-)?(?:(\d{1,9})\.)?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?$")
 _DATE = re.compile(
     r"(\d{4})-(\d{1,2})(?:-(\d{1,2}))?(?:[T ]\s*(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?)?\s*(Z|[+-]\d{2}:?\d{2})?$"
 )
@@ -64,25 +63,30 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def timespan_ticks(text: str) -> int | None:
-    """Ticks of `5m`, `1.5h`, `00:05:00`, `1.02:03:04.5`, or a bare number of days; None if it is none of these."""
+    """Ticks of `5m`, `1.5h`, `00:05:00`, `1.02:03:04.5`, or a bare number of days; None if it is none of these, or too
+    long for a timespan."""
     text = text.strip().strip("'\"").strip()
     sign = 1
     if text.startswith("-"):
         sign, text = -1, text[1:].strip()
     unit = _SPAN_PARTS.match(text)
     if unit and unit[2] in UNIT_TICKS:
-        ticks = float(unit[1]) * UNIT_TICKS[unit[2]]
-        return sign * round(ticks) if math.isfinite(ticks) else None
+        return _ticks(sign * float(unit[1]) * UNIT_TICKS[unit[2]])
     clock = _CLOCK.match(text)
     if clock:
         days, hours, minutes, seconds = (int(clock[i] or 0) for i in (2, 3, 4, 5))
         if hours > 23 or minutes > 59 or seconds > 59:
             return None
         fraction = int((clock[6] or "").ljust(7, "0")[:7])
-        return sign * ((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 10**7 + fraction)
+        return _ticks(sign * ((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 10**7 + fraction))
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        return sign * round(float(text) * TICKS_PER["d"])
+        return _ticks(sign * float(text) * TICKS_PER["d"])
     return None
+
+
+def _ticks(ticks: float) -> int | None:
+    """Whole ticks, if a timespan can be that long."""
+    return round(ticks) if -(2**63) <= ticks < 2**63 else None
 
 
 def parse_datetime(text: str) -> datetime | None:

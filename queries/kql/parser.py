@@ -24,6 +24,7 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 8_000))
 
 _KEPT: Kept[ast.Script] = Kept()
 _WORD = re.compile(rf"{STRING}|{UNCLOSED}|\w+|[^\w\s]")
+_OPENS = {")": "(", "]": "[", "}": "{"}
 _BRACKETS = rf"{STRING}|{UNCLOSED}|[(\[{{]|[)\]}}]"
 
 
@@ -100,7 +101,7 @@ def _unclosed(text: str, place: int) -> KqlError | None:
         if match[0] in ("(", "[", "{"):
             open_.append((match[0], match.start()))
         elif match[0] in (")", "]", "}"):
-            if open_:
+            if open_ and open_[-1][0] == _OPENS[match[0]]:
                 open_.pop()
         elif match["open"] and match.start() <= place:
             return KqlSyntaxError("the text that begins here has no end", Span(match.start(), match.start() + 1))

@@ -75,7 +75,12 @@ def group_names(pattern: str) -> dict[str, int]:
     return {name: place for place, name in enumerate(_openings(pattern), 1) if name}
 
 
+#: Escapes, quoted text and classes. Each part is matched in one way only, and one without an end up to the end: else the
+#: time would double with each backslash.
+_NO_GROUPS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)?", re.S)
+
+
 def _openings(pattern: str) -> list[str]:
     """The capture groups in order, each with its name or an empty text; escaped or bracketed parentheses open none."""
-    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", lambda m: " " * len(m[0]), pattern, flags=re.S)
+    bare = _NO_GROUPS.sub(lambda m: " " * len(m[0]), pattern)
     return [m[1] or "" for m in re.finditer(r"\((?:\?P?<(\w+)>|(?!\?))", bare)]

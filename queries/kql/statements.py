@@ -67,7 +67,7 @@ name_or_star = g.wildcard | g.identifier
 sort_key = _action(
     Maybe(Token(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])"))  # Kusto takes a name here and ignores it
     + g.expr
-    + Maybe(_token(r"(?:asc|desc|granny-asc|granny-desc)\b", lambda text, span: ("order", text == "asc")))
+    + Maybe(_token(r"(?:asc|desc)\b", lambda text, span: ("order", text == "asc")))
     + Maybe(_token(r"nulls\s+(?:first|last)\b", lambda text, span: ("nulls", text.endswith("first")))),
     lambda loc, toks: ast.SortKey(toks[0], dict(toks[1:]).get("order"), dict(toks[1:]).get("nulls"), span=toks[0].span),
 )
@@ -82,7 +82,7 @@ schema_column = _action(g.name_text + _lit(":") - g.type_name, lambda loc, toks:
 schema = _action(
     _lit("(")
     + Maybe(_listed(schema_column | _action(_lit("*") + pp.Empty(), lambda loc, toks: ("*", ""))))
-    + g.end_mark,
+    + g.end_of_list,
     lambda loc, toks: ast.Schema(tuple(toks[:-1]), span=Span(loc, toks[-1])),
 )
 
@@ -178,8 +178,7 @@ OPERATORS: dict[str, P] = {
     "project-rename": _role("columns", _listed(g.named_arg)),
     "project-reorder": _role("columns", _listed(_action(
         name_or_star + Maybe(_text(r"(?:asc|desc|granny-asc|granny-desc)\b")),
-        lambda loc, toks: ast.SortKey(toks[0], {"asc": True, "desc": False}.get(toks[1]) if len(toks) > 1 else None,
-                                      span=toks[0].span)))),
+        lambda loc, toks: ast.Reordered(toks[0], toks[1] if len(toks) > 1 else "", span=toks[0].span)))),
     "summarize": settings + ((Token(r"(?=by\s+[\w\['\"(])") + by_list)
     | (Maybe(_role("columns", named_list)) + Maybe(by_list))),
     "distinct": _role("columns", _listed(g.star | named)),
@@ -226,7 +225,7 @@ OPERATORS: dict[str, P] = {
     "assert-schema": _one("schema", schema),
     "project-by-names": _role("columns", _listed(g.expr)),
     # Nouns of the cluster, extensions of ours: operators/nouns.py.
-    **{name: _lit("(") + _role("args", Maybe(_listed(g.argument))) + g.end_mark.suppress()
+    **{name: _lit("(") + _role("args", Maybe(_listed(g.argument))) + g.end_of_list.suppress()
        for name in ("during_job", "within", "followed_by")},
 }  # fmt: skip
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
@@ -239,7 +238,7 @@ KNOWN_NOT_YET = ("graph-match", "make-graph", "graph-to-table", "graph-shortest-
 class _Dispatch(pp.Token):
     """The operator after a pipe, looked up by name so that an unknown one is reported with the nearest known one."""
 
-    _word = __import__("re").compile(r"[A-Za-z_][\w-]*")
+    _word = re.compile(r"[A-Za-z_][\w-]*")
 
     def _generateDefaultName(self) -> str:  # noqa: N802 - pyparsing's own hook
         return "operator"
@@ -276,11 +275,10 @@ def _source(word: str, name: str, body: P) -> P:
     return _action(Token(word) - body, lambda loc, toks: _operator(name, loc, toks))
 
 
-datatable_row = g.operand
 datatable = _source(
     r"datatable\s*(?=\()", "datatable",
-    _one("schema", schema) + settings + _lit("[") + _role("values", Maybe(_listed_loose := (
-        datatable_row + Many(_comma + datatable_row) + Maybe(_comma)))) + _lit("]"),
+    _one("schema", schema) + settings + _lit("[") + _role(
+        "values", Maybe(g.operand + Many(_comma + g.operand) + Maybe(_comma))) + _lit("]"),
 )  # fmt: skip
 range_source = _source(
     rf"range\s+(?={g.NAME}|\[)", "range",
@@ -289,7 +287,7 @@ range_source = _source(
 )  # fmt: skip
 print_source = _source(r"print\b(?!\s*=)", "print", _role("columns", named_list))
 union_source = _source(r"union\b(?=\s+[\w(*\[])", "union", OPERATORS["union"])
-search_source = _source(r"search\b(?=\s+[\w(*\"'])", "search", OPERATORS["search"])
+search_source = _source(r"search\b(?=\s+[\w(*\"'@])", "search", OPERATORS["search"])
 find_source = _source(r"find\b(?=\s+[\w(*\"'@])", "find", find_body)
 external = _action(_text(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
 
@@ -343,7 +341,8 @@ let_statement <<= _action(
     Token(r"let\s+") + g.identifier + _lit("=") - (function | g.tabular),
     lambda loc, toks: ast.Let(toks[0].name, toks[1], span=toks[0].span),
 )
-ignored = _token(r"(?:set\s+\w+(?:\s*=\s*[^;|]+)?|alias\s+[^;]+|restrict\s+[^;]+|pattern\s+[^;]+)(?=\s*(?:;|$))",
+# Possessive: blanks behind the sign could be divided among its parts, and each way was tried.
+ignored = _token(r"(?:set\s++\w++(?:\s*+=[^;|]++)?|(?:alias|restrict|pattern)\s++\w[^;]*+)(?=\s*(?:;|$))",
                  lambda text, span: _ignored(text, span))  # fmt: skip
 declare = _action(
     Token(r"declare\s+query_parameters\s*\(") - Maybe(_listed(parameter)) + _lit(")"),

@@ -192,6 +192,14 @@ class SortKey(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Reordered(Node):
+    """Columns of `project-reorder`, and the word for their order if one was given: asc, desc, granny-asc, granny-desc."""
+
+    value: Node
+    order: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Expand(Node):
     """One column of mv-expand or mv-apply."""
 

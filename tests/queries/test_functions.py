@@ -61,6 +61,11 @@ def rows(text: str) -> list[list[Any]]:
         ("bag_zip(dynamic(['a', 8, 'b']), dynamic([1, '2', 2.5]))", {"a": 1, "b": 2.5}),
         ("bag_zip(dynamic(['a', 3]), dynamic(7))", {"a": None}),
         ("bag_zip(dynamic('a'), dynamic([1]))", None),
+        # Timespans that are too long.
+        ("totimespan('10675200.00:00:00')", None),
+        (f"totimespan('{'9' * 5_000}.00:00:00')", None),
+        (f"totimespan('{'9' * 400}')", None),
+        ("totimespan('-10675199.00:00:00')", "-10675199.00:00:00"),
     ],
 )
 def test_function(call: str, value: Any) -> None:
@@ -94,6 +99,8 @@ def test_xxh64_is_the_published_one() -> None:
         ("print d = dynamic({'b': 1, 'a': 'x'}) | evaluate bag_unpack(d)", [["x", 1]]),
         ("find in (T) where Ms > 7 project Ms", [["T", 8]]),
         ("T | where * has 'a' | count", [[2]]),
+        ("let pattern = T; pattern | count", [[5]]),
+        ("print t = 'a(b' | parse kind=regex t with @'\\Qa(\\E(b)' Rest | project Rest", [[""]]),
     ],
 )  # fmt: skip
 def test_operator(text: str, answer: list[list[Any]]) -> None:

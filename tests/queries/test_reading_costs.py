@@ -73,3 +73,18 @@ def test_what_is_kept_of_texts_is_bounded() -> None:
     for n in range(3_000):
         kept.put(str(n), n)
     assert sum(kept.get(str(n)) is not None for n in range(3_000)) <= MOST_TEXTS and kept.characters < 5 * MOST_TEXTS
+
+
+@pytest.mark.parametrize(("kql", "said"), [
+    ("print datetime(" + " " * 90_000 + "x'", "is not closed"),
+    ("set a =" + " " * 90_000 + "| print 1", "did not expect"),
+    ("Logs | parse kind=regex Message with @'\\Q[" + "\\" * 90_000 + "' x", None),
+    ("print extract_all(@'\\Q[" + "\\" * 90_000 + "', 'x')", "capture group"),
+], ids=["blanks of a literal", "blanks of a setting", "backslashes of a parsed pattern", "backslashes of a pattern"])  # fmt: skip
+def test_blanks_and_backslashes_are_read_in_one_way_only(kql: str, said: str | None) -> None:
+    """Each way to divide them among the parts of an expression was tried: hours, in which no request was served."""
+    if said is None:
+        assert compile_script(kql, CATALOG)
+        return
+    with pytest.raises(KqlError, match=said):
+        compile_script(kql, CATALOG)

@@ -29,6 +29,10 @@ def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
     assert "^" * len("has_anny") in str(problem)
 
 
+def test_a_search_may_begin_with_a_verbatim_text() -> None:
+    assert validate(r"search @'C:\x'", CATALOG) == validate("search 'x'", CATALOG)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("Logs | make-graph Host --> Unit", NotImplementedYet), ("externaldata(a:string)['http://x']", CannotExpress)],
@@ -92,6 +96,11 @@ def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
         ("let x = (Logs | facet by Host); x", 17, "facet gives several tables", None),
         ("Logs | facet by Fields", 17, "cannot count the values of the dynamic 'Fields'", None),
         ("Events | evaluate sequence_detect(Time, 10m, Event == 'x', Host)", 46, "takes two timespans before", None),
+        ("print strlen('a']", 13, "this '(' is not closed", None),
+        ("print dynamic([1, 2))", 14, "did not expect '('", None),
+        ("Logs | sort by Host granny-asc", 21, "did not expect 'granny-asc'", None),
+        ("pattern p = (a:string); p('x')", 1, "the statement 'pattern' is not implemented yet", None),
+        ("print now() - 99999999999d", 15, "99999999999d is out of range for a timespan", None),
     ],
 )
 def test_what_stopped_the_reading_is_named(text: str, column: int, said: str, suggestion: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from queries.kql import syntax as ast
@@ -34,12 +33,6 @@ def _hole(capture: ast.Capture, kind: str, last: bool) -> str:
     return "(.*)" if last else "(.*?)"
 
 
-def _groups(text: str) -> int:
-    """The number of groups in a user's regular expression."""
-    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", "", text)
-    return len(re.findall(r"\((?!\?)|\(\?P?<\w", bare))
-
-
 def _pattern(node: ast.Operator, kind: str, flags: str) -> tuple[str, list[tuple[ast.Capture, int]]]:
     """One regular expression, and the holes with their group numbers."""
     pattern = f"(?{flags})" if flags else ""
@@ -52,7 +45,7 @@ def _pattern(node: ast.Operator, kind: str, flags: str) -> tuple[str, list[tuple
             text = str(item.value)
             if kind == "regex":
                 check_regex(constant(text, "string"), item.span)
-                group += _groups(text)
+                group += group_count(text)
             pattern += f"(?:{text})" if kind == "regex" else re2_escape(text)
         elif isinstance(item, ast.Star):
             pattern += ".*" if last or kind == "regex" else ".*?"

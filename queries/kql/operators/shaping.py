@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import re
 
 from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
@@ -120,15 +121,30 @@ def project_rename(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -
     return c.emit(stage, columns)
 
 
+def _by_letter(name: str) -> tuple[str, str]:
+    """Ignores case: Host between gpu and job, not before both."""
+    return name.casefold(), name.swapcase()
+
+
+def _by_number(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Compares the numbers in names by their values: a20 before a100."""
+    parts = re.split("([0-9]+)", name.casefold())
+    # Text and numbers alternate. Of two numbers without leading zeros the longer one is greater.
+    sizes = [
+        (0, part) if place % 2 == 0 else (len(part.lstrip("0")), part.lstrip("0")) for place, part in enumerate(parts)
+    ]
+    return sizes, name.swapcase()
+
+
 def project_reorder(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """These first, the rest after."""
     order: list[str] = []
     for part in node.nodes("columns"):
-        assert isinstance(part, ast.SortKey)
+        assert isinstance(part, ast.Reordered)
         found = _matching(stage, part.value)
-        if part.ascending is not None:
-            # In natural order, ignoring case: Host between gpu and job, not before both.
-            found = sorted(found, key=lambda n: (n.casefold(), n.swapcase()), reverse=not part.ascending)
+        if part.order:
+            by = _by_number if part.order.startswith("granny") else _by_letter
+            found = sorted(found, key=by, reverse=part.order.endswith("desc"))
         order += [n for n in found if n not in order]
     values = dict(everything(stage))
     return c.emit(stage, [(n, values[n]) for n in order] + [(n, v) for n, v in values.items() if n not in order])
