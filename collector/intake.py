@@ -14,7 +14,7 @@ import json
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -239,7 +239,7 @@ class Intake:
         if int(headers.get("content-length") or 0) > MAX_BODY:
             raise _too_large()
         self.spool.check_room()
-        body = await self._body(receive)
+        body = await self.body(_chunks(receive))
         client = scope.get("client")
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         if not headers.get("content-encoding") and (packed := packing_of(body)):
@@ -259,21 +259,25 @@ class Intake:
             batch = replace(batch, meta={**batch.meta, "limits": scope[LIMITS]})
         return await self.take(receiver, request, batch)
 
-    async def _body(self, receive: Receive) -> bytes:
+    async def body(self, chunks: AsyncIterator[bytes]) -> bytes:
         """A whole body. Raises ``Refused`` for one that is too large, ``SpoolFull`` while too many are in transit."""
         parts, size = [], 0
         try:
-            async for part in _chunks(receive):
+            async for part in chunks:
                 size += len(part)
-                self._arriving += len(part)
+                self.hold(len(part))
                 if size > MAX_BODY:
                     raise _too_large()
-                if self._arriving > MOST_ARRIVING:
-                    raise SpoolFull("too many senders are in the middle of their batches", 1.0)
                 parts.append(part)
         finally:
-            self._arriving -= size
+            self.hold(-size)
         return b"".join(parts)
+
+    def hold(self, change: int) -> None:
+        """Counts bytes of incomplete bodies. Raises ``SpoolFull`` while there are too many."""
+        self._arriving += change
+        if change > 0 and self._arriving > MOST_ARRIVING:
+            raise SpoolFull("too many senders are in the middle of their batches", 1.0)
 
     def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
         """Gives a batch without a key one derived from its content; repeated content is removed."""
@@ -342,7 +346,7 @@ def _too_large() -> Refused:
     return Refused(413, f"more than {MAX_BODY:,} bytes", "Send smaller batches.")
 
 
-async def _chunks(receive: Receive) -> Any:
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -396,6 +396,15 @@ class Intake(Protocol):
 
     def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
         """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
+        ...
+
+    async def body(self, chunks: AsyncIterator[bytes]) -> bytes:
+        """A whole body of at most ``MAX_BODY`` bytes. Raises ``Refused``, and ``SpoolFull`` as ``hold`` does."""
+        ...
+
+    def hold(self, change: int) -> None:
+        """Counts ``change`` more (or fewer) bytes that are held for incomplete bodies. Raises ``SpoolFull`` while all
+        senders together hold too many; these bytes count, too, until they are given back."""
         ...
 
     def report_blind(

@@ -6,6 +6,7 @@ carry their journal's sequence number (in ``__CURSOR``), so that those already s
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import struct
@@ -18,36 +19,73 @@ from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, R
 BATCH_BYTES = 1024 * 1024
 #: A larger entry is not a log entry (journald's own limit for a field is 64 MiB, its default line 48 KiB).
 MAX_ENTRY = 8 * 1024 * 1024
+#: As in systemd (``ENTRY_FIELD_COUNT_MAX``). A field of four bytes takes 200 in memory.
+MOST_FIELDS = 1024
+#: Unpacked data is read in pieces of this size, and other requests are answered in between.
+_PIECE = 64 * 1024
 _SIZE = struct.Struct("<Q")
 _CURSOR = re.compile(rb"s=([0-9a-f]+);i=([0-9a-f]+)")
 
 Fields = list[tuple[bytes, bytes]]
 
 
-def entry_end(data: bytes, at: int) -> tuple[int, Fields] | None:
-    """Where the entry at ``at`` ends, and its fields; None if it is incomplete. Raises ``Poison``."""
-    fields: Fields = []
-    while True:
-        end = data.find(b"\n", at)
-        if end < 0:
-            return None
-        line = data[at:end]
-        at = end + 1
-        if not line:
-            return at, fields
-        name, equals, value = line.partition(b"=")
-        if equals:
-            fields.append((name, value))
-            continue
-        if len(data) < at + _SIZE.size:
-            return None
-        (size,) = _SIZE.unpack_from(data, at)
-        if size > MAX_ENTRY:
-            raise Poison(f"a field {line[:40]!r} of {size:,} bytes: this is not the journal's export format")
-        if len(data) < at + _SIZE.size + size + 1:
-            return None
-        fields.append((line, data[at + _SIZE.size : at + _SIZE.size + size]))
-        at += _SIZE.size + size + 1
+class Entries:
+    """Cuts a stream into entries. Each byte is examined once, however small the pieces are in which it arrives."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._fields: Fields = []
+        #: Where the next field begins; before which place there is no line end of it; how much data it needs.
+        self._at = self._seen = self._wanted = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of the unfinished entry."""
+        return len(self._data)
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+
+    def next(self) -> tuple[bytes, Fields] | None:
+        """The next entry and its fields; None if it is incomplete. Raises ``Poison``."""
+        data = self._data
+        while len(data) >= self._wanted:
+            end = data.find(b"\n", max(self._at, self._seen))
+            if end < 0:
+                self._seen = len(data)
+                break
+            line, behind = bytes(data[self._at : end]), end + 1
+            if not line:
+                return self._taken(behind)
+            name, equals, value = line.partition(b"=")
+            if not equals:
+                self._seen, self._wanted = end, behind + _SIZE.size
+                if len(data) < self._wanted:
+                    break
+                begin, behind = self._wanted, self._wanted + _size(line, data, behind) + 1
+                self._wanted = behind
+                if len(data) < behind:
+                    break
+                value = bytes(data[begin : behind - 1])
+            if len(self._fields) == MOST_FIELDS:
+                raise Poison(f"an entry of more than {MOST_FIELDS:,} fields: this is not the journal's export format")
+            self._fields.append((name, value))
+            self._at = self._seen = behind
+        return None
+
+    def _taken(self, end: int) -> tuple[bytes, Fields]:
+        found = bytes(self._data[:end]), self._fields
+        del self._data[:end]
+        self._fields, self._at, self._seen, self._wanted = [], 0, 0, 0
+        return found
+
+
+def _size(name: bytes, data: bytearray, at: int) -> int:
+    """The length of the value of the field ``name``. Raises ``Poison``."""
+    (size,) = _SIZE.unpack_from(data, at)
+    if size > MAX_ENTRY:
+        raise Poison(f"a field {name[:40]!r} of {size:,} bytes: this is not the journal's export format")
+    return int(size)
 
 
 def number_of(fields: Fields) -> tuple[str, int] | None:
@@ -65,13 +103,18 @@ async def _upload(intake: Intake, scope: Any, headers: dict[str, str], chunks: A
     client = scope.get("client")
     spooling = _Spooling(intake, client[0] if client else None, scope.get("faultline.limits"))
     packed = headers.get("content-encoding")
-    if packed and packed != "identity":
-        whole = b"".join([chunk async for chunk in chunks])
-        await spooling.take(unpack(whole, packed))
-    else:
-        async for chunk in chunks:
-            await spooling.take(chunk)
-    await spooling.finish()
+    try:
+        if packed and packed != "identity":
+            plain = unpack(await intake.body(chunks), packed)
+            for at in range(0, len(plain), _PIECE):
+                await spooling.take(plain[at : at + _PIECE])
+                await asyncio.sleep(0)
+        else:
+            async for chunk in chunks:
+                await spooling.take(chunk)
+        await spooling.finish()
+    finally:
+        spooling.release()
     return Answer(202, b"OK.\n", "text/plain")
 
 
@@ -80,26 +123,38 @@ class _Spooling:
 
     def __init__(self, intake: Intake, peer: str | None, limits: dict[str, Any] | None) -> None:
         self._intake, self._peer, self._limits = intake, peer, limits
-        self._rest = b""
+        self._entries = Entries()
+        #: Bytes that the intake counts as held for this body.
+        self._held = 0
         self._batch: list[bytes] = []
         self._size = 0
         self._journal: str | None = None
         self._first = self._last = -1
 
     async def take(self, chunk: bytes) -> None:
-        data = self._rest + chunk
-        at = 0
+        self._entries.feed(chunk)
+        await self._read()
+        if self._entries.held > MAX_ENTRY:
+            raise Refused(400, f"an entry of more than {MAX_ENTRY:,} bytes")
+        self._hold(self._entries.held + self._size)
+
+    async def _read(self) -> None:
+        """Spools the entries that are complete."""
         try:
-            while (found := entry_end(data, at)) is not None:
-                end, fields = found
+            while (found := self._entries.next()) is not None:
+                data, fields = found
                 if fields:
-                    await self._entry(data[at:end], fields)
-                at = end
+                    await self._entry(data, fields)
         except Poison as error:
             raise Refused(400, str(error)) from error
-        self._rest = data[at:]
-        if len(self._rest) > MAX_ENTRY:
-            raise Refused(400, f"an entry of more than {MAX_ENTRY:,} bytes")
+
+    def _hold(self, size: int) -> None:
+        change, self._held = size - self._held, size
+        self._intake.hold(change)
+
+    def release(self) -> None:
+        """Gives back what is held, however the body ended."""
+        self._hold(0)
 
     async def _entry(self, data: bytes, fields: Fields) -> None:
         named = number_of(fields)
@@ -124,23 +179,21 @@ class _Spooling:
         await self._intake.put("journal", payload, meta)
 
     async def finish(self) -> None:
-        if self._rest.strip():
-            end = entry_end(self._rest + b"\n\n", 0)
-            if end is None or not end[1]:
-                raise Refused(400, "the body ends in the middle of an entry")
-            await self._entry(self._rest + b"\n", end[1])
+        self._entries.feed(b"\n\n")  # the last entry may lack its empty line
+        await self._read()
+        if self._entries.held:
+            raise Refused(400, "the body ends in the middle of an entry")
         await self._flush()
 
 
 def _entries(data: bytes) -> Iterator[Fields]:
-    at = 0
-    while at < len(data):
-        found = entry_end(data, at)
-        if found is None:
-            raise Poison(f"{len(data) - at} bytes behind the last entry")
-        at, fields = found
-        if fields:
-            yield fields
+    entries = Entries()
+    entries.feed(data)
+    while (found := entries.next()) is not None:
+        if found[1]:
+            yield found[1]
+    if entries.held:
+        raise Poison(f"{entries.held} bytes behind the last entry")
 
 
 def _decode(payload: Payload, into: Decoded) -> None:

@@ -26,7 +26,7 @@ from packing import snap, varint
 from receiver_requests import ask, lines, tables
 
 from collector import decoding
-from collector.intake import Intake
+from collector.intake import Intake, _chunks
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload, ndjson
 from collector.receivers.base import MAX_BODY, MOST_STREAMS, Decoded, Payload, Refused, micros, unpack, unsnap
 from collector.receivers.wrapped import Streams, Wrapped
@@ -315,7 +315,7 @@ def test_senders_that_stop_in_the_middle_hold_no_more_memory_than_there_is(
     monkeypatch.setattr("collector.intake.MOST_ARRIVING", 100)
 
     async def talk() -> tuple[int, int, int]:
-        halves = [asyncio.ensure_future(intake._body(_sender(b"x" * 60, asyncio.Event()))) for _ in range(2)]
+        halves = [asyncio.ensure_future(intake.body(_chunks(_sender(b"x" * 60, asyncio.Event())))) for _ in range(2)]
         done, waiting = await asyncio.wait(halves, timeout=1, return_when=asyncio.FIRST_COMPLETED)
         reported = [half.exception() for half in done]
         for half in waiting:
@@ -497,13 +497,13 @@ def entry(number: int, message: bytes = b"hello", journal: str = "aa11") -> byte
 def test_the_journal_survives_any_cut(cuts: list[int]) -> None:
     body = b"".join(entry(n, m) for n, m in enumerate((b"one", b"two\n\nlines\n", b"\xff\xfe", b"four")))
     places = sorted({0, len(body), *(c % len(body) for c in cuts)})
-    found, rest = [], b""
+    found, entries = [], journal_upload.Entries()
     for a, b in zip(places, places[1:]):  # noqa: B905, RUF007
-        rest += body[a:b]
-        while (whole := journal_upload.entry_end(rest, 0)) is not None:
-            found.append(dict(whole[1])[b"MESSAGE"])
-            rest = rest[whole[0] :]
-    assert found == [b"one", b"two\n\nlines\n", b"\xff\xfe", b"four"] and rest == b""
+        entries.feed(body[a:b])
+        while (whole := entries.next()) is not None:
+            found.append(whole)
+    assert [dict(fields)[b"MESSAGE"] for _, fields in found] == [b"one", b"two\n\nlines\n", b"\xff\xfe", b"four"]
+    assert b"".join(data for data, _ in found) == body and entries.held == 0
 
 
 def test_an_upload_is_rows_and_entries_are_distinguished_by_their_number(spool: Spool, intake: Intake) -> None:
