@@ -155,7 +155,7 @@ class Inbox:
         self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
         self._received: deque[tuple[tuple[int, ...], dict[str | None, NewRows]]] = deque()
         self._size = 0
-        #: Since this count no received rows were dropped; None until the first tick.
+        #: Since this count no received rows were dropped; None until the first mark.
         self._whole_from: tuple[int, ...] | None = None
         self._one_at_a_time = threading.Lock()
         #: Lines by cluster that were received or read already.
@@ -178,7 +178,12 @@ class Inbox:
             self._read_waiting()
 
     def mark(self) -> Received | None:
-        """The count of rows received so far; None while more are being committed."""
+        """The count of rows received so far; None while more are being committed.
+
+        Rows are collected from the first mark on: a tick takes the inbox to hold all rows after its mark.
+        """
+        if self._whole_from is None:
+            self._whole_from = self._rows
         rows = self._rows
         return None if self._store.is_notifying else rows
 

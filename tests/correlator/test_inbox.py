@@ -165,6 +165,19 @@ def test_only_what_is_all_is_taken(changes: Changes, whole: bool) -> None:
         assert listening.take(begun, listening.mark(), grew(4)) is None
 
 
+def test_rows_that_come_after_the_first_mark_are_collected() -> None:
+    """A line that was stored between a service's first mark and its first take was in no later tick's lines."""
+    rows = rows_of(CAPTURES[0])["logs"]
+    with open_store(None) as store:
+        listening = Inbox(store)
+        begun = listening.mark()
+        store.add({"logs": rows[:2]})
+        assert listening.take(None, begun, grew()) is None
+        store.add({"logs": rows[2:5]})
+        found = listening.take(begun, listening.mark(), grew(5))
+        assert found is not None and sum(new_rows.lines for new_rows in found.values()) == 5
+
+
 def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "MOST_ROWS", 5)
     rows = rows_of(CAPTURES[0])["logs"]
