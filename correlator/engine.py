@@ -6,7 +6,7 @@ replace the tables of ``model``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate, chain
@@ -58,7 +58,7 @@ from store.questions.source import ALL, Source
 from store.tables import EVENTS, FACTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 if TYPE_CHECKING:
-    from store.door import Asks, Door
+    from store.door import Asks, Door, Writer
 
 
 def correlate(
@@ -276,8 +276,12 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
-def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
-    """Replaces ``model`` by these conclusions. ``detected``: when each incident was first published, if known."""
+def write(
+    store: Door, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None,
+    also: Callable[[Writer], None] | None = None,
+) -> None:  # fmt: skip
+    """Replaces ``model`` by these conclusions. ``detected``: when each incident was first published, if known. ``also``
+    stores more in the same transaction."""
     date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
     tables = {
         EVENTS: pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
@@ -292,6 +296,8 @@ def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, date
     # They rarely change, and replacing them costs as much as a table.
     changed = {name: value for name, value in facts.items() if store.fact(name) != value}
     with store.write() as writer:
+        if also is not None:
+            also(writer)
         for table, rows in tables.items():
             writer.change(changes.all_rows(table))
             writer.insert(table, rows)

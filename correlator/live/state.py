@@ -57,6 +57,12 @@ class TickChange:
     touched: Touched | None = None
 
 
+def stored() -> TickChange:
+    """The change of conclusions that are stored as they are: none. If a later tick makes one of them final, nothing else
+    has to be compared or stored."""
+    return TickChange(border=float("inf"), states_differ=False)
+
+
 @dataclass
 class LiveConclusions(Conclusions):
     """Conclusions as a tick leaves them for the next one."""

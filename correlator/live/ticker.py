@@ -26,7 +26,7 @@ from correlator.live.changes import same_objects, settled
 from correlator.live.history import History, HistoryUpdate
 from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
-from correlator.live.state import LiveConclusions, TickChange, index_of
+from correlator.live.state import LiveConclusions, index_of, stored
 from correlator.live.window import Window, longest_window, untouched_until
 from correlator.site.interfaces import remember
 from store.changes import growth
@@ -135,7 +135,7 @@ class Ticker:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
             index_of(conclusions)  # after a full pass, so that no tick that is waited for has to
-            conclusions.change, conclusions.lines = TickChange(), None
+            conclusions.change, conclusions.lines = stored(), None
             conclusions.to_free.clear()
         self._to_free = [before] if partly else []
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
@@ -197,9 +197,8 @@ class Ticker:
             if whole:
                 storing.give_up()
                 update = history.note(changed, moment, before, offline)
-                with self.store.write() as writer:
-                    history.write(writer, update, moment)
-                write(self.store, found, ChainMap(update.detected, history.detected))
+                detected = ChainMap(update.detected, history.detected)
+                write(self.store, found, detected, lambda writer: history.write(writer, update, moment))
             else:
                 update = self._patch(changed, found, before, moment, offline, storing)
         history.remember(update)
@@ -238,7 +237,7 @@ class Ticker:
         self._to_free.clear()
 
     def _grew_only(self, new: Changes, received_rows: dict[str | None, NewRows] | None) -> bool:
-        """Were rows only added, none of them to what applies to all times (settings, cables, files of jobs)?
+        """Were rows only added, none of them to what applies to all times (``TIMELESS``)?
 
         Lines that were only moved are not new; only the inbox can tell them from new ones.
         """
@@ -279,7 +278,7 @@ class Ticker:
 
 
 def nothing_behind(known: LiveConclusions) -> Recalled:
-    """Is no event line later than the last known one, with no clock off?"""
+    """No line later than the last known event: there is none after a full pass, if no clock is off."""
     repeated = index_of(known).repeated
     last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
     return Recalled(last + BEHIND_S, [])

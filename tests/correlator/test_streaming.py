@@ -23,6 +23,7 @@ from correlator.live import arrivals as new_rows
 from correlator.live.history import History, resolve
 from correlator.live.state import LiveConclusions, TickChange, Touched
 from correlator.live.ticker import Ticker
+from correlator.model.append_only_list import AppendOnlyList
 from parsers.record import frame
 from store import open_store
 from store.duckdb.store import DuckStore
@@ -320,6 +321,46 @@ def test_a_verdict_is_provisional_until_the_longest_window_is_over() -> None:
         ticked = stored(store)
         correlate(store)
         assert stored(store) == ticked
+
+
+class Watched(AppendOnlyList[Any]):
+    """Counts the items of the slices that were read."""
+
+    read = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        self.read += len(found) if isinstance(place, slice) else 0
+        return found
+
+
+def test_a_verdict_becomes_final_without_a_look_at_all_events() -> None:
+    folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        store.add(rows_of(folder))
+        end = max(r["end"] for r in rows_of(folder)["jobs"].to_dicts() if r["end"])
+        ticker.tick(end + timedelta(seconds=1))
+        (known,) = ticker._known.values()
+        known.events = events = Watched(known.events)
+        assert ticker.tick(end + timedelta(hours=3)).final
+        assert len(events) > 30 and events.read == 0
+        ticked = stored(store)
+        correlate(store)
+        assert stored(store) == ticked
+
+
+def test_a_full_pass_that_could_not_be_stored_was_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        store.add(rows_of(next(c for c in CAPTURES if c.name == "mgmt_flap_long")))
+        with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+            patched.setattr("store.questions.changes.all_rows", lambda _: 1 / 0)
+            ticker.tick()
+        assert not store.rows("SELECT * FROM kept.versions") + store.rows("SELECT * FROM kept.detections")
+        assert ticker.tick().opened
+        versions = store.rows("SELECT version FROM kept.versions")
+        assert versions and {v["version"] for v in versions} == {1}
 
 
 def test_versions_of_a_verdict_are_kept() -> None:
