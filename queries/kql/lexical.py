@@ -11,6 +11,7 @@ STRING = r"""[hH]?(?:@"(?:[^"]|"")*"|@'(?:[^']|'')*'|"(?:\\.|[^"\\\n])*"|'(?:\\.
 UNCLOSED = r"""[hH]?(?:@"[\s\S]*|@'[\s\S]*|"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*|```[\s\S]*|~~~[\s\S]*)"""
 _STRING_OR_COMMENT = re.compile(rf"({STRING}|{UNCLOSED})|//[^\n]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
 TICKS_PER = {"tick": 1, "us": 10, "ms": 10**4, "s": 10**7, "m": 60 * 10**7, "h": 3600 * 10**7, "d": 86400 * 10**7}
@@ -52,7 +53,10 @@ def unquote(token: str) -> str:
         return token[3:-3]
     if token[0] == "@":
         return token[2:-1].replace(token[1] * 2, token[1])
-    return _ESCAPE.sub(_unescape, token[1:-1])
+    text = _ESCAPE.sub(_unescape, token[1:-1])
+    if _SURROGATE.search(text):  # two make a character, as in Kusto's UTF-16; a single one is none
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _unescape(match: re.Match[str]) -> str:

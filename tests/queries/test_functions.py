@@ -61,6 +61,9 @@ def rows(text: str) -> list[list[Any]]:
         ("bag_zip(dynamic(['a', 8, 'b']), dynamic([1, '2', 2.5]))", {"a": 1, "b": 2.5}),
         ("bag_zip(dynamic(['a', 3]), dynamic(7))", {"a": None}),
         ("bag_zip(dynamic('a'), dynamic([1]))", None),
+        # Characters as pairs of surrogates, and a single one.
+        (r"'\ud83d\ude00'", "\U0001f600"),
+        (r"'a\ud800b'", "a\ufffdb"),
         # Timespans that are too long.
         ("totimespan('10675200.00:00:00')", None),
         (f"totimespan('{'9' * 5_000}.00:00:00')", None),
@@ -100,6 +103,7 @@ def test_xxh64_is_the_published_one() -> None:
         ("find in (T) where Ms > 7 project Ms", [["T", 8]]),
         ("T | where * has 'a' | count", [[2]]),
         ("let pattern = T; pattern | count", [[5]]),
+        (r"print ['\ud800'] = 1 | extend n = ['\ufffd']", [[1, 1]]),
         ("print t = 'a(b' | parse kind=regex t with @'\\Qa(\\E(b)' Rest | project Rest", [[""]]),
     ],
 )  # fmt: skip
