@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,15 @@ TITLES = {
     503: "Not ready",
     504: "The query took too long",
 }
+
+
+class _Document(JSONResponse):
+    """A request may hold a single surrogate, which is no character, and the problem may repeat it."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
 
 
 class ProblemError(Exception):
@@ -47,7 +57,7 @@ class ProblemError(Exception):
         return body | self.extra
 
     def response(self, instance: str) -> JSONResponse:
-        return JSONResponse(self.document(instance), self.status, self.headers, media_type=MEDIA_TYPE)
+        return _Document(self.document(instance), self.status, self.headers, media_type=MEDIA_TYPE)
 
 
 def wants_page(request: HTTPConnection) -> bool:

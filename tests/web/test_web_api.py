@@ -131,6 +131,21 @@ def test_a_query_that_is_not_sent_as_json_is_told_so(client: TestClient) -> None
     assert client.post(f"{V1}/query", content="[", headers={"content-type": "application/json"}).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"query": "print ['\ud800']"}, 422),
+        ({"query": "print 1", "\ud800": 1}, 422),
+        ({"query": "print x", "parameters": {"\ud800": 1}}, 400),
+        ({"query": r"print ['\ud800'] = 1"}, 200),
+    ],
+)
+def test_half_a_character_is_no_error_of_ours(client: TestClient, body: dict[str, Any], status: int) -> None:
+    """The problem repeated the name, and could not be written as UTF-8."""
+    sent = client.post(f"{V1}/query", content=json.dumps(body), headers={"content-type": "application/json"})
+    assert sent.status_code == status
+
+
 def test_query_passes_limits_on_and_keeps_json_valid(client: TestClient) -> None:
     query = "declare query_parameters(n:long); range i from 1 to n step 1 | extend x = real(nan)"
     body: dict[str, Any] = {"query": query, "parameters": {"n": 9}, "max_rows": 2}
