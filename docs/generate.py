@@ -180,6 +180,7 @@ def main() -> int:
 
 
 def _write(folder: Path, pages: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
 

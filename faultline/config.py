@@ -145,6 +145,18 @@ class Notify(_Section):
     sources: bool = True
     options: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _options_in_their_table(cls, values: Any) -> Any:
+        """Names the mistake that Pydantic would only call an extra input: an option beside ``kind``."""
+        beside = sorted(set(values) - set(cls.model_fields)) if isinstance(values, dict) else []
+        if beside:
+            raise ValueError(
+                f"{beside[0]}: there is no such key; known are {', '.join(cls.model_fields)}. "
+                f"What the kind itself knows belongs in options = {{ ... }}"
+            )
+        return values
+
     @model_validator(mode="after")
     def _options_fit(self) -> Notify:
         known = notifiers()

@@ -36,6 +36,7 @@ from parsers.index import Found, PatternIndex, one_by_one
 from parsers.lines import Array, LineBuffer, codes, counted, each_once, joined, numbered, tally
 from parsers.patterns import Catalogue, load
 from parsers.record import FIRST_MOMENT, LAST_MOMENT, LOGS, Origin, empty
+from parsers.speakers import CLAIMS
 
 #: Longer than any line that a pattern targets: the rest of a line of megabytes is kept but not searched.
 SEARCHED = 16_384
@@ -152,8 +153,14 @@ class LineParser:
                 entry = best[0]
                 where = f" (text from {entry.reference})" if entry.reference else ""
                 file = "/".join(Path(entry.file).parts[-2:])
-                entities = self.parse([line], origin)["entities"][0] or "none"  # the header's too
-                out.append(f"event {entry.event}: pattern {entry.id} of {file}{where}; entities {entities}")
+                by = f" by {row['unit']}" if row["unit"] else ""
+                parsed = self.parse([line], origin).row(0, named=True)
+                entities = parsed["entities"] or "none"  # the header's too
+                out.append(f"event {parsed['event']}: pattern {entry.id} of {file}{where}; entities {entities}")
+                out += [
+                    f"it only claims {tag.removeprefix(CLAIMS)}: a line of {row['source']}{by} may not report that (parsers/speakers.toml)"
+                    for tag in parsed["tags"] or () if tag.startswith(CLAIMS)
+                ]  # fmt: skip
             break
         return out
 

@@ -172,7 +172,9 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
         raise ValueError(f"unknown key {unknown[0]!r}")
     event = table.get("event")
     if not isinstance(event, str) or not _EVENT.fullmatch(event):
-        raise ValueError(f"event {event!r} is not of the form family.name")
+        raise ValueError(
+            f"event {event!r} is not of the form family.name: a family of letters a-z, a name of a-z, 0-9, _ and dots"
+        )
     literals, regexes = _texts(table.get("literal")), _texts(table.get("regex"))
     if not literals or not all(literals):
         raise ValueError("no literal")

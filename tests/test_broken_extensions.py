@@ -115,8 +115,13 @@ TEMPLATE.KINDS, TEMPLATE.DETECTORS = (WIPE,), []
 def wipes(world):
     raise KeyError("gb")
 
+FILLED = Kind("scratch.filled", "storage", "Filled.", Wipe, cause=Cause("scratch.filled", "infra.storage", "{size:.0f} GB", "x"))
+
+def fills(world):
+    return [FILLED.fact(e.time, None, e.sigma, e.host, attrs={"size": "12 GB"}, events=(e,)) for e in world.events[:1]]
+
 DETECTING = types.ModuleType("detecting")
-DETECTING.KINDS, DETECTING.DETECTORS = (), [wipes]
+DETECTING.KINDS, DETECTING.DETECTORS = (FILLED,), [wipes, fills]
 
 def row(text, origin):
     a, b, c = text.split("|")
@@ -173,7 +178,9 @@ def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
     assert found["formats"][0] == "door" and len({*found["formats"][1:]} & {"door", "frames"}) == 0
     assert found["kinds"] == ["lines", "lines", "lines"]
     named = "detector wipes of kinds of facts detecting (harbour:DETECTING) of harbour-site raised KeyError: 'gb'"
-    assert found["doubts"] and all(any(named in doubt for doubt in doubts) for doubts in found["doubts"])
+    unfit = "detector fills of kinds of facts detecting (harbour:DETECTING) of harbour-site raised ValueError: Unknown format"
+    assert found["doubts"]
+    assert all(any(words in doubt for doubt in doubts) for doubts in found["doubts"] for words in (named, unfit))
     for words in (
         "format door (harbour:DOOR) of harbour-site raised ValueError: not enough values to unpack",
         "format door (harbour:DOOR) of harbour-site: no format says 'hostname', which is dropped; there is time,",
@@ -182,6 +189,7 @@ def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
         "document lists (harbour:LISTS) of harbour-site: recognises(c.txt) raised KeyError: 'c'",
         "template (harbour:TEMPLATE) of harbour-site: kind scratch.wiped: title '{gb} wiped' names {gb}; there is behind,",
         named,
+        unfit,
     ):
         assert done.stderr.count(words) == 1, (words, done.stderr[-3000:])
 

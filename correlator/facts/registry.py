@@ -183,11 +183,25 @@ def brief_of(fact: Fact) -> str:
     return fill(kind.brief, fact) if kind.brief else fact.kind
 
 
+def _try_texts(found: Sequence[Fact | Revision]) -> None:
+    """Fills every template of these facts. A template that does not fit the values must fail here, where it costs one
+    detector, and not in the sentences of a verdict, where it would stop the pass."""
+    for one in found:
+        fact = one.fact if isinstance(one, Revision) else one
+        for text in (
+            title_of(fact),
+            short_of(fact),
+            brief_of(fact),
+            *(t for a in cause_of(fact).advice for t in a if t),
+        ):
+            fill(text, fact)
+
+
 def conclude(world: World) -> list[Fact]:
     """Runs every detector; the result is sorted, so that it does not depend on detector internals.
 
-    An installed package's detector that raises is left out of this pass; the log and the doubts of every verdict name
-    it.
+    An installed package's detector that raises, or whose facts do not fit the templates of their kind, is left out of
+    this pass; the log and the doubts of every verdict name it.
     """
     world.declared = kinds()
     for detector in detectors():
@@ -196,7 +210,9 @@ def conclude(world: World) -> list[Fact]:
             world.conclude(detector(world))
             continue
         try:
-            world.conclude(detector(world))
+            found = list(detector(world))
+            _try_texts(found)
+            world.conclude(found)
         except Exception as error:
             name = getattr(detector, "__qualname__", repr(detector))
             why = f"detector {name} of {called} raised {extensions.described(error)}"

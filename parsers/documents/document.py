@@ -88,12 +88,14 @@ class Gathered:
 
     def add(self, table: str, row: Row, line: int | None = None) -> None:
         """Adds a row; missing values of ``cluster``, ``file``, ``line`` and ``source`` are filled in. Keys that are not
-        columns of the table are dropped, and :meth:`parsed` warns about them."""
+        columns of the table are dropped, and :meth:`parsed` warns about them. The labels of a metric may be a dict."""
         row.setdefault("file", self.origin.path)
         row.setdefault("line", line)
         row.setdefault("source", self.kind)
         if table == "links":
             row.setdefault("time", self.time)
+        if isinstance(labels := row.get("labels"), dict):
+            row["labels"] = json.dumps(labels, sort_keys=True)
         if row.get("cluster") is None:
             row["cluster"] = self.origin.cluster
         self.rows.setdefault(table, []).append(row)

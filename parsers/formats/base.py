@@ -164,6 +164,9 @@ def as_frame(rows: list[Row], origin: Origin) -> pl.DataFrame:
         ])  # fmt: skip
         if some and stamp is not None:
             part = timed(part if stamp == "iso" else part.drop("iso", strict=False), origin)
+        elif "time" in part.columns and "quality" not in part.columns:
+            # A reader that gives the moment itself, from a number of seconds for example, read it from the line.
+            part = part.with_columns(pl.when(pl.col("time").is_not_null()).then(pl.lit("line")).alias("quality"))
         if some or not parts:
             parts.append(conform(part))
     return pl.concat(parts)

@@ -251,6 +251,7 @@ WRONG = {
     "options.url: missing": {"kind": "webhook"},
     "options.url: 'ftp://x' is no": {"kind": "webhook", "options": {"url": "ftp://x"}},
     "options.colour: unknown": {"kind": "webhook", "options": {"url": "http://x", "colour": "red"}},
+    "url: there is no such key; known are kind, name, severity": {"kind": "webhook", "url": "http://x"},
     "options.to: must be a list": {"kind": "email", "options": {"to": "ops", "sender": "a@b"}},
     "options.port: must be a int": {"kind": "email", "options": {"to": ["a@b"], "sender": "a@b", "port": "25"}},
     "options.command: must be a list": {"kind": "command", "options": {"command": "page me"}},

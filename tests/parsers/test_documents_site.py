@@ -195,3 +195,11 @@ def test_a_table_that_does_not_exist_is_named_with_those_that_do() -> None:
     found.add("cables", {"host": "n1"})
     with pytest.raises(ValueError, match="there is no table 'cables', but logs, jobs, steps, "):
         found.parsed()
+
+
+def test_the_labels_of_a_metric_may_be_a_dict() -> None:
+    found = Gathered("harbour_list", Origin())
+    found.add("metrics", {"metric": "wear", "value": 3, "labels": {"model": "x", "firmware": "7"}})
+    found.add("metrics", {"metric": "wear", "value": 4, "labels": '{"model": "y"}'})
+    labels = found.parsed().rows("metrics")["labels"].to_list()
+    assert labels == ['{"firmware": "7", "model": "x"}', '{"model": "y"}']

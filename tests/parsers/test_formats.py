@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from parsers.engine import LineParser
 from parsers.entities import tidy
+from parsers.formats.base import as_frame
 from parsers.reasons import split_reason
 from parsers.record import Origin
 from parsers.xid import ACTIONS, described, sxids, tag_of, xids
@@ -191,3 +192,17 @@ def test_memory_kills_belong_to_their_job() -> None:
             source="kernel",
         )
         assert (found["event"], found["job_id"], found["entities"]["step_id"]) == ("kernel.oom_kill", 33, "0")
+
+
+def test_a_reader_of_lines_may_give_the_time_itself() -> None:
+    zone = timezone(timedelta(hours=1))
+    rows: list[dict[str, Any]] = [
+        {"i": 0, "time": datetime(2026, 2, 28, 17, tzinfo=zone)},
+        {"i": 1, "time": datetime(2026, 2, 28, 16)},
+        {"i": 2, "time": 1772294400000000},
+        {"i": 3, "time": datetime(2026, 2, 28, 16), "quality": "inferred"},
+        {"i": 4},
+    ]
+    each = [as_frame([one], ORIGIN).row(0, named=True) for one in rows]
+    assert [one["time"] for one in each] == [*[at(2026, 2, 28, 16)] * 4, None]
+    assert [one["quality"] for one in each] == ["line", "line", "line", "inferred", None]

@@ -101,3 +101,28 @@ def test_explain_says_when_a_pattern_is_for_lines_of_another_source(
     parser = LineParser(patterns.load([site(tmp_path, sources=sources)]))
     said = [text for text in parser.explain(line, Origin()) if "site-ups matches" in text]
     assert said == ([says] if says else [])
+
+
+@pytest.mark.parametrize("event", ["hall7.tripped", "Hall.tripped", "tripped", "hall.Tripped"])
+def test_a_name_of_an_event_that_does_not_fit_is_refused_with_the_letters_that_do(event: str, tmp_path: Path) -> None:
+    (problem,) = patterns.load([site(tmp_path, event=event)]).check()
+    assert f"event {event!r} is not of the form family.name: a family of letters a-z" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("program", "source", "claims"),
+    [
+        ("nvidia-persistenced", None, None),
+        ("pdud", None, "it only claims gpu.xid: a line of syslog by pdud may not report that"),
+        ("pdud", "job_stdout", "it only claims gpu.xid: a line of job_stdout may not report that"),
+    ],
+)
+def test_explain_says_when_the_writer_may_not_report_the_event(
+    program: str, source: str | None, claims: str | None
+) -> None:
+    line = f"2026-02-28T16:29:24Z n1 {program}: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.".encode()
+    parser = LineParser()
+    said = parser.explain(line, Origin(source=source))
+    assert [text.split(" (")[0] for text in said if "claims" in text] == ([claims] if claims else [])
+    event = parser.parse([line], Origin(source=source))["event"][0]
+    assert f"event {event}: pattern" in said[1] and (event == "other") == bool(claims)
