@@ -301,6 +301,8 @@ items = _action(
     _lit("(") + Maybe(tabular + Many(_comma + tabular)) + Maybe(_comma) + end_of_list,
     lambda _loc, toks: ("items", tuple(toks[:-1]), toks[-1]),
 )
+# A list in parentheses is tried once: as a value, too, each level of nesting would double the time.
+list_operand = ByFirst(("(", items), (_value_starts.replace("(", ""), operand))
 bounds = _action(
     _lit("(") + expr + _lit("..") + expr + end_of_list, lambda loc, toks: ("bounds", toks[0], toks[1], toks[2])
 )
@@ -355,7 +357,7 @@ expr <<= _action(
         ByFirst(
             ("=!<>+-*/%" + _LETTERS, binary_op - (operand)),
             ("!bB", between_op - bounds),
-            ("!ihIH", list_op + (items | operand)),
+            ("!ihIH", list_op + list_operand),
             ("!" + _LETTERS, unknown_op),
         )
     ),

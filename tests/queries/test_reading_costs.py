@@ -80,9 +80,10 @@ def test_what_is_kept_of_texts_is_bounded() -> None:
     ("set a =" + " " * 90_000 + "| print 1", "did not expect"),
     ("Logs | parse kind=regex Message with @'\\Q[" + "\\" * 90_000 + "' x", None),
     ("print extract_all(@'\\Q[" + "\\" * 90_000 + "', 'x')", "capture group"),
-], ids=["blanks of a literal", "blanks of a setting", "backslashes of a parsed pattern", "backslashes of a pattern"])  # fmt: skip
-def test_blanks_and_backslashes_are_read_in_one_way_only(kql: str, said: str | None) -> None:
-    """Each way to divide them among the parts of an expression was tried: hours, in which no request was served."""
+    ("print " + "a in (" * 58 + "1 x", "did not expect"),
+], ids=["blanks of a literal", "blanks of a setting", "backslashes of a parsed pattern", "backslashes of a pattern", "lists"])  # fmt: skip
+def test_a_text_is_read_in_one_way_only(kql: str, said: str | None) -> None:
+    """Each way to divide blanks among the parts of an expression was tried: hours, in which no request was served."""
     if said is None:
         assert compile_script(kql, CATALOG)
         return
