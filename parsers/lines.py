@@ -233,6 +233,13 @@ def _integers(values: Array) -> Array:
     return np.ascontiguousarray(values, np.int64)
 
 
+def _read_only(values: Array) -> Array:
+    """Like :func:`_integers`, and read-only, as a column's own numbers are; converted ones are not."""
+    made = _integers(values).view()
+    made.flags.writeable = False
+    return made
+
+
 def _viewed(views: Array, known: Array, nulls: int, shared: pa.Buffer) -> pl.Series:
     bits = pa.py_buffer(known) if nulls else None
     return _series(pa.Array.from_buffers(pa.string_view(), len(views), [bits, pa.py_buffer(views), shared], nulls))
@@ -401,7 +408,7 @@ def tally(
     """Aggregates the rows of each of ``count`` non-empty groups. ``last_time``, ``lag`` (received minus written, of the
     last row) and ``max_lag`` cover the ``timed`` rows, and are undefined if a group has none."""
     found = np.zeros(count, TALLY)
-    numbers = (_integers(received), _integers(written), _integers(sizes))
+    numbers = (_read_only(received), _read_only(written), _read_only(sizes))
     _tally(group, *numbers, timed, unparsed, means, boots, late, found)
     return found
 
