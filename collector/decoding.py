@@ -188,7 +188,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         spread = spread.with_columns(**values)
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
         spread = _with_fields(spread.with_columns(columns["fields"].alias("_fields"), columns["tags"].alias("_tags")))
-    spread = future.held_lines(spread, pl.lit(newest, pl.Datetime("us")), pl.col("received_time"))
+    spread = future.held_lines(spread, newest, pl.col("received_time"))
     spread = _by_channel(spread, rows["host"], columns["host"], group.origin.source)
     return spread.select([*rows.columns, "_transport"])
 
@@ -329,7 +329,7 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
     )
     means = _codes_that_fit(repeated["event"], lambda event: event not in (None, "other"))
     boots = _codes_that_fit(repeated["event"], lambda event: event == "kernel.boot")
-    ahead = rows.select(future.is_held().fill_null(False)).to_series().arg_true().to_numpy()
+    ahead = future.held(rows).to_numpy()
     found = tally(
         group, len(firsts), received.to_numpy(), written.fill_null(0).to_numpy(), timed,
         unparsed, means, boots, stored["raw"].str.len_bytes().to_numpy(), int(LATE_S * 1e6),

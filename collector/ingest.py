@@ -296,7 +296,7 @@ class Ingest:
 
     def rows(self, rows: pl.DataFrame) -> None:
         """Rows of a few files (collector.line_files.Sink)."""
-        self._ahead.update(rows.filter(future.is_held())["file"].to_list())
+        self._ahead.update(rows["file"].gather(future.held(rows)).to_list())
         self._pending["logs"].append(rows)
         self._rows += rows.height
 
@@ -329,8 +329,8 @@ class Ingest:
         parsed = documents.read(item.what.kind, data, origin)
         result.warnings += parsed.warnings
         result.lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        stated = parsed.rows("logs")
-        result.events, result.unparsed = _events(stated), _unparsed(stated)
+        if (stated := parsed.tables.get("logs")) is not None:
+            result.events, result.unparsed = _events(stated), _unparsed(stated)
         tables = future.held_tables(parsed.tables, self._latest, origin.reference or self._latest, None)
         self._queue(tables)
         return result
@@ -339,7 +339,7 @@ class Ingest:
         for name, data in tables.items():
             if data.height:
                 if name == "logs":
-                    self._ahead.update(data.filter(future.is_held())["file"].to_list())
+                    self._ahead.update(data["file"].gather(future.held(data)).to_list())
                 self._pending[name].append(logs_for_storage(data) if name == "logs" else data)
                 self._rows += data.height
 
@@ -416,11 +416,13 @@ def _artifact(item: _Found, origin: Origin, kept: _HeadTail) -> pl.DataFrame:
 
 
 def _events(logs: pl.DataFrame) -> int:
-    return logs.filter(pl.col("event") != "other").height if logs.height else 0
+    return int((logs["event"] != "other").sum())
 
 
 def _unparsed(logs: pl.DataFrame) -> int:
-    return logs.filter(pl.col("tags").list.contains("unparsed")).height if logs.height else 0
+    if logs["tags"].null_count() == logs.height:
+        return 0
+    return logs.filter(pl.col("tags").list.contains("unparsed")).height
 
 
 def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime, ...]:

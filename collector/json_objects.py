@@ -16,6 +16,9 @@ _NUMBER = r"0|-?[1-9]\d{0,14}|-?0\.(?:0|\d{0,3}[1-9]|[1-9]\d{0,4}[1-9])|-?[1-9]\
 #: nested, and no letter of a name comes before the quote.
 _MEMBER = rf'"[^"\\ !]+": (?:"[^"\\]*"|{_NUMBER}|true|false|null)'
 _FLAT = rf"^\{{{_MEMBER}(?:, {_MEMBER})*\}}$"
+#: An object of one member, and its name.
+_SINGLE = rf"^\{{{_MEMBER}\}}$"
+_NAME = r'^\{"([^"]*)"'
 #: Fewer objects are merged faster one by one.
 _FEW = 200
 
@@ -31,6 +34,23 @@ def merged(first: pl.Series, second: pl.Series) -> pl.Series:
 
 
 def _both(first: pl.Series, second: pl.Series) -> pl.Series:
+    if len(first) < _FEW:
+        return _one_by_one(first, second)
+    texts = _of_two_members(first, second)
+    rest = texts.is_null().arg_true()
+    return texts.scatter(rest, _of_more(first.gather(rest), second.gather(rest))) if len(rest) else texts
+
+
+def _of_two_members(first: pl.Series, second: pl.Series) -> pl.Series:
+    """Objects of one member each, with different names: the most frequent pair, an uptime and a record's number. Null for
+    all others."""
+    one, other = first.str.extract(_NAME), second.str.extract(_NAME)
+    is_single = first.str.contains(_SINGLE) & second.str.contains(_SINGLE) & (one != other)
+    before, after = first.zip_with(one < other, second), second.zip_with(one < other, first)
+    return (before.str.head(-1) + ", " + after.str.slice(1)).zip_with(is_single, pl.Series([None], dtype=pl.String))
+
+
+def _of_more(first: pl.Series, second: pl.Series) -> pl.Series:
     if len(first) < _FEW:
         return _one_by_one(first, second)
     texts, is_right = _as_texts(first, second)

@@ -371,5 +371,4 @@ def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
     if origin.latest is None or origin.received is not None:  # received over a network: collector/decoding.py
         return rows
-    us = pl.Datetime("us")
-    return future.held_lines(rows, pl.lit(origin.latest, us), pl.lit(None, us))
+    return future.held_lines(rows, origin.latest, pl.lit(None, pl.Datetime("us")))

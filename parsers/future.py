@@ -34,6 +34,15 @@ TAG = "future"
 
 #: How far after reading a timestamp may lie: one with an explicit zone, and one without.
 EXACT, UNZONED = timedelta(minutes=10), timedelta(hours=14, minutes=15)
+_US = pl.Datetime("us")
+_EPOCH = datetime(1970, 1, 1)
+
+
+def _any_after(times: pl.Series, limit: datetime, margin: timedelta) -> bool:
+    """Whether any of ``times`` is later than ``limit`` plus ``margin``. Without a query, which costs as much as reading a
+    small document; of numbers, because a document may state times outside the calendar."""
+    newest = times.cast(_US).cast(pl.Int64).max()
+    return isinstance(newest, int) and newest > (limit - _EPOCH + margin) // timedelta(microseconds=1)
 
 
 def _too_far(rows: pl.DataFrame, limit: pl.Expr) -> pl.Series:
@@ -52,10 +61,12 @@ def _too_far(rows: pl.DataFrame, limit: pl.Expr) -> pl.Series:
     return ahead & rows.select(far.fill_null(True).alias("far")).to_series()
 
 
-def held_lines(rows: pl.DataFrame, limit: pl.Expr, instead: pl.Expr) -> pl.DataFrame:
+def held_lines(rows: pl.DataFrame, limit: datetime, instead: pl.Expr) -> pl.DataFrame:
     """Rows of ``logs`` whose time is too far after ``limit``, the time of reading: they get ``instead``, and their
     timestamp moves to ``sender_time``."""
-    too_far = _too_far(rows, limit)
+    if not _any_after(rows["time"], limit, EXACT):
+        return rows
+    too_far = _too_far(rows, pl.lit(limit, _US))
     if not too_far.any():
         return rows
     ahead = pl.lit(too_far)
@@ -73,20 +84,21 @@ def held_tables(
 ) -> dict[str, pl.DataFrame]:
     """Tables that were read at ``read_at``: anything observed later than that is set to ``seen``. Lines with such a
     timestamp get ``instead`` as their time."""
-    us = pl.Datetime("us")
-    limit = pl.lit(read_at, us)
     held = {}
     for table, rows in tables.items():
         if table == "logs":
-            rows = held_lines(rows, limit, pl.lit(instead, us))
+            rows = held_lines(rows, read_at, pl.lit(instead, _US))
         for name in SEEN.get(table, ()):
-            ahead = (pl.col(name) > limit + AHEAD).fill_null(False)
-            if rows.height and rows.select(ahead.any()).item():
-                rows = rows.with_columns(pl.when(ahead).then(pl.lit(seen, us)).otherwise(name).alias(name))
+            if _any_after(rows[name], read_at, AHEAD):
+                ahead = pl.col(name) > pl.lit(read_at, _US) + AHEAD
+                rows = rows.with_columns(pl.when(ahead).then(pl.lit(seen, _US)).otherwise(name).alias(name))
         held[table] = rows
     return held
 
 
-def is_held() -> pl.Expr:
-    """Which rows of ``logs`` have a timestamp that is held back."""
-    return (pl.col("time_quality") == "received") & pl.col("tags").list.contains(TAG)
+def held(rows: pl.DataFrame) -> pl.Series:
+    """The indices of the rows of ``logs`` whose timestamp is held back."""
+    if rows["tags"].null_count() == rows.height:  # nearly always, and without a query
+        return pl.Series([], dtype=pl.UInt32)
+    is_held = (pl.col("time_quality") == "received") & pl.col("tags").list.contains(TAG)
+    return rows.select(is_held.fill_null(False)).to_series().arg_true()
