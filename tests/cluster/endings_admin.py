@@ -116,6 +116,22 @@ def job_asks_for_reboot(k):
     resume("gpu04")
 
 
+@ending(ResumeTimeout="25")
+def job_asks_for_reboot_in_vain(k):
+    """root submits a job that asks for a reboot of its node first (--reboot); the node answers all the time and never
+    boots."""
+    script = {"input": "#!/bin/bash\nsrun hostname\n", "capture_output": True}
+    r = c.inside(
+        "ctl", ["sbatch", "--parsable", "--reboot", "-w", "gpu04", "--no-requeue", "-o", "/home/%x-%j.out"], **script
+    )
+    a = int(r.stdout)
+    truth(k, a, "BOOT_FAIL", "0:0", "gpu04 did not boot within ResumeTimeout, as the job had asked", "node gpu04")
+    ended(k, a, limit=150)
+    ctl("scancel", str(a))
+    time.sleep(3)
+    resume("gpu04")
+
+
 @ending(
     SuspendProgram="/bin/true", ResumeProgram="/bin/true", SuspendTime="86400", SuspendTimeout="5", ResumeTimeout="25"
 )

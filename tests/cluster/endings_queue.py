@@ -239,6 +239,26 @@ def requeued_too_often(k):
     ended(k, a)
 
 
+@ending(SchedulerParameters=f"{BASE},max_batch_requeue=1")
+def launched_in_vain_everywhere(k):
+    """slurmd's spool is read-only on every node: the launch of a job fails, it is requeued, and held after its second try
+    (JobHoldMaxRequeue); root cancels it."""
+    nodes = c.load()["nodes"]
+    for h in nodes:
+        c.inside(h, ["mount", "-o", "remount,ro", "/var/spool/slurmd"], check=True)
+        k.inject("spool_read_only", host=h)
+    a = c.submit("srun hostname", "-N1", "--requeue", name="unlucky")
+    runs = "REQUEUED,REQUEUED,CANCELLED", "0:0,0:0,0:0"
+    truth(k, a, *runs, "slurmd's spool is read-only on every node", f"node {' '.join(nodes)}")
+    end = time.time() + 330
+    while time.time() < end and "JobHoldMaxRequeue" not in ctl("squeue", "-h", "-j", str(a), "-o", "%r"):
+        time.sleep(2)
+    for h in nodes:
+        c.inside(h, ["mount", "-o", "remount,rw", "/var/spool/slurmd"], check=True)
+    as_user(k, "scancel", None, "scancel", str(a), job=a)
+    ended(k, a)
+
+
 @ending()
 def suspended_and_resumed(k):
     """An administrator suspends two jobs for 12 s and resumes them: one ends well, one fails by its own exit code."""

@@ -9,9 +9,9 @@ from entangled import running
 from spaces import SHARED
 
 
-@ending(AccountingStorageEnforce="associations,limits,qos")
+@ending(AccountingStorageEnforce="associations,limits,qos", PriorityType="priority/multifactor", PriorityCalcPeriod="1")
 def budget_used_up(k):
-    """The processor minutes that a QOS may use (one) are used up while its job runs: Slurm ends it."""
+    """The processor minutes that a QOS may use (two) are used up while its job runs: Slurm ends it."""
     ctl("sacctmgr", "-i", "add", "qos", "small")
     ctl("sacctmgr", "-i", "modify", "qos", "small", "set", "grptresmins=cpu=2")
     ctl("sacctmgr", "-i", "modify", "account", "ml", "set", "qos=normal,small")
