@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 
+from collector.arriving import Arriving
 from collector.connections import Connections
 from collector.receivers import GROUP, all_receivers
 from collector.receivers.base import (
@@ -59,10 +60,6 @@ _TITLES = {
 }  # fmt: skip
 #: Retry-After for a sender after the disk refused a write, in seconds.
 BROKEN_RETRY_S = 5
-#: Limit in bytes of all incomplete bodies together: a thousand senders that stop midway hold no more.
-MOST_ARRIVING = 512 * 1024 * 1024
-
-
 #: How long a request that failed for lack of memory is reported, in seconds.
 NO_MEMORY_S = 30.0
 NO_MEMORY = "the service is out of memory"
@@ -107,8 +104,7 @@ class Intake:
         self.repeats = Repeats(spool)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[str] = Counter()
-        #: Bytes of incomplete bodies.
-        self._arriving = 0
+        self.arriving = Arriving()
         self.answer_s: dict[str, float] = defaultdict(float)
         self.routes: list[tuple[Receiver, Route, re.Pattern[str]]] = [
             (receiver, route, re.compile(route.pattern))
@@ -239,8 +235,8 @@ class Intake:
         if int(headers.get("content-length") or 0) > MAX_BODY:
             raise _too_large()
         self.spool.check_room()
-        body = await self.body(_chunks(receive))
         client = scope.get("client")
+        body = await self.body(_chunks(receive), client[0] if client else None)
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         if not headers.get("content-encoding") and (packed := packing_of(body)):
             headers = {**headers, "content-encoding": packed}  # a compressed file posted as it is
@@ -259,25 +255,17 @@ class Intake:
             batch = replace(batch, meta={**batch.meta, "limits": scope[LIMITS]})
         return await self.take(receiver, request, batch)
 
-    async def body(self, chunks: AsyncIterator[bytes]) -> bytes:
+    async def body(self, chunks: AsyncIterator[bytes], sender: str | None) -> bytes:
         """A whole body. Raises ``Refused`` for one that is too large, ``SpoolFull`` while too many are in transit."""
-        parts, size = [], 0
-        try:
+        parts: list[bytes] = []
+        with self.arriving.body(sender, parts.clear) as held:
             async for part in chunks:
-                size += len(part)
-                self.hold(len(part))
-                if size > MAX_BODY:
+                held.resize(held.size + len(part))
+                if held.size > MAX_BODY:
                     raise _too_large()
                 parts.append(part)
-        finally:
-            self.hold(-size)
-        return b"".join(parts)
-
-    def hold(self, change: int) -> None:
-        """Counts bytes of incomplete bodies. Raises ``SpoolFull`` while there are too many."""
-        self._arriving += change
-        if change > 0 and self._arriving > MOST_ARRIVING:
-            raise SpoolFull("too many senders are in the middle of their batches", 1.0)
+            held.check()
+            return b"".join(parts)
 
     def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
         """Gives a batch without a key one derived from its content; repeated content is removed."""

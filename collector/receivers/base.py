@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from collector.arriving import Arriving
     from collector.connections import Connections
     from collector.segment_file import Position
     from collector.spool import Spool
@@ -393,18 +394,15 @@ class Intake(Protocol):
     spool: Spool
     #: All TCP connections of the service, of HTTP and of listeners.
     connections: Connections
+    #: What is held for bodies that have not arrived completely.
+    arriving: Arriving
 
     def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
         """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
         ...
 
-    async def body(self, chunks: AsyncIterator[bytes]) -> bytes:
-        """A whole body of at most ``MAX_BODY`` bytes. Raises ``Refused``, and ``SpoolFull`` as ``hold`` does."""
-        ...
-
-    def hold(self, change: int) -> None:
-        """Counts ``change`` more (or fewer) bytes that are held for incomplete bodies. Raises ``SpoolFull`` while all
-        senders together hold too many; these bytes count, too, until they are given back."""
+    async def body(self, chunks: AsyncIterator[bytes], sender: str | None) -> bytes:
+        """A whole body of at most ``MAX_BODY`` bytes. Raises ``Refused``, and ``SpoolFull`` as ``arriving`` does."""
         ...
 
     def report_blind(

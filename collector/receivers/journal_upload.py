@@ -101,20 +101,21 @@ async def _upload(intake: Intake, scope: Any, headers: dict[str, str], chunks: A
     if kind and kind != "application/vnd.fdo.journal":
         raise Refused(415, f"Content-Type {kind[:60]!r}", "Send application/vnd.fdo.journal.")
     client = scope.get("client")
-    spooling = _Spooling(intake, client[0] if client else None, scope.get("faultline.limits"))
+    peer = client[0] if client else None
+    spooling = _Spooling(intake, peer, scope.get("faultline.limits"))
     packed = headers.get("content-encoding")
-    try:
-        if packed and packed != "identity":
-            plain = unpack(await intake.body(chunks), packed)
-            for at in range(0, len(plain), _PIECE):
-                await spooling.take(plain[at : at + _PIECE])
-                await asyncio.sleep(0)
-        else:
+    if packed and packed != "identity":
+        plain = unpack(await intake.body(chunks, peer), packed)
+        for at in range(0, len(plain), _PIECE):
+            await spooling.take(plain[at : at + _PIECE])
+            await asyncio.sleep(0)
+    else:
+        with intake.arriving.body(peer, spooling.forget) as held:
             async for chunk in chunks:
-                await spooling.take(chunk)
-        await spooling.finish()
-    finally:
-        spooling.release()
+                held.check()
+                held.resize(await spooling.take(chunk))
+            held.check()
+    await spooling.finish()
     return Answer(202, b"OK.\n", "text/plain")
 
 
@@ -124,19 +125,23 @@ class _Spooling:
     def __init__(self, intake: Intake, peer: str | None, limits: dict[str, Any] | None) -> None:
         self._intake, self._peer, self._limits = intake, peer, limits
         self._entries = Entries()
-        #: Bytes that the intake counts as held for this body.
-        self._held = 0
         self._batch: list[bytes] = []
         self._size = 0
         self._journal: str | None = None
         self._first = self._last = -1
 
-    async def take(self, chunk: bytes) -> None:
+    async def take(self, chunk: bytes) -> int:
+        """Spools what is complete. Returns how many bytes are left."""
         self._entries.feed(chunk)
         await self._read()
         if self._entries.held > MAX_ENTRY:
             raise Refused(400, f"an entry of more than {MAX_ENTRY:,} bytes")
-        self._hold(self._entries.held + self._size)
+        return self._entries.held + self._size
+
+    def forget(self) -> None:
+        """Drops what was not spooled."""
+        self._entries = Entries()
+        self._batch, self._size = [], 0
 
     async def _read(self) -> None:
         """Spools the entries that are complete."""
@@ -147,14 +152,6 @@ class _Spooling:
                     await self._entry(data, fields)
         except Poison as error:
             raise Refused(400, str(error)) from error
-
-    def _hold(self, size: int) -> None:
-        change, self._held = size - self._held, size
-        self._intake.hold(change)
-
-    def release(self) -> None:
-        """Gives back what is held, however the body ended."""
-        self._hold(0)
 
     async def _entry(self, data: bytes, fields: Fields) -> None:
         named = number_of(fields)

@@ -312,16 +312,18 @@ def test_a_body_of_nothing_but_streams_is_refused(encoding: str, stream: bytes) 
 def test_senders_that_stop_in_the_middle_hold_no_more_memory_than_there_is(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collector.intake.MOST_ARRIVING", 100)
+    monkeypatch.setattr("collector.arriving.MOST_ARRIVING", 100)
 
     async def talk() -> tuple[int, int, int]:
-        halves = [asyncio.ensure_future(intake.body(_chunks(_sender(b"x" * 60, asyncio.Event())))) for _ in range(2)]
+        halves = [
+            asyncio.ensure_future(intake.body(_chunks(_sender(b"x" * 60, asyncio.Event())), "a")) for _ in range(2)
+        ]
         done, waiting = await asyncio.wait(halves, timeout=1, return_when=asyncio.FIRST_COMPLETED)
         reported = [half.exception() for half in done]
         for half in waiting:
             half.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        return sum(isinstance(error, SpoolFull) for error in reported), len(waiting), intake._arriving
+        return sum(isinstance(error, SpoolFull) for error in reported), len(waiting), intake.arriving.size
 
     assert asyncio.run(talk()) == (1, 1, 0)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 from receiver_requests import ask
 
+from collector.arriving import Arriving
 from collector.intake import Intake
 from collector.receivers import journal_upload
+from collector.spool import SpoolFull
 
 
 @pytest.mark.parametrize("packed", ["gzip", "zstd"])
@@ -17,16 +21,38 @@ def test_a_packed_upload_is_no_larger_than_other_bodies(packed: str, intake: Int
     pieces = [b"\x1f" * (1 << 20)] * 17
     kind = "application/vnd.fdo.journal"
     assert ask(intake, "POST", "/upload", pieces, content_type=kind, content_encoding=packed).status == 413
-    assert intake._arriving == 0
+    assert intake.arriving.size == 0
 
 
 def test_uploads_that_stop_in_the_middle_count_as_arriving(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collector.intake.MOST_ARRIVING", 100)
+    monkeypatch.setattr("collector.arriving.MOST_ARRIVING", 100)
     kind = "application/vnd.fdo.journal"
     assert ask(intake, "POST", "/upload", [b"MESSAGE=" + b"x" * 120, b"\n\n"], content_type=kind).status == 429
-    assert intake._arriving == 0
+    assert intake.arriving.size == 0
     assert ask(intake, "POST", "/upload", [b"MESSAGE=" + b"x" * 20, b"\n\n"], content_type=kind).status == 202
-    assert intake._arriving == 0
+    assert intake.arriving.size == 0
+
+
+def test_a_sender_with_many_unfinished_bodies_keeps_nobody_else_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by attacking: 33 bodies that stopped in the middle, and every other batch got 429."""
+    monkeypatch.setattr("collector.arriving.MOST_ARRIVING", 100)
+    lost: list[object] = []
+    arriving = Arriving()
+    with ExitStack() as stack:
+        attackers = [stack.enter_context(arriving.body("10.0.0.6", partial(lost.append, n))) for n in range(4)]
+        for held, size in zip(attackers, (20, 40, 20, 15), strict=True):
+            held.resize(size)
+        other = stack.enter_context(arriving.body("10.0.0.7", partial(lost.append, "other")))
+        other.resize(30)
+        assert lost == [1] and arriving.size == 85 and not other.is_lost
+        with pytest.raises(SpoolFull):
+            attackers[1].resize(41)
+        assert arriving.size == 85
+        other.resize(44)
+        assert lost == [1] and not other.is_lost
+        with pytest.raises(SpoolFull):
+            other.resize(60)  # now it is the sender that holds most
+    assert lost == [1, "other"] and arriving.size == 0
 
 
 def test_an_unfinished_entry_is_not_read_again_for_every_byte_that_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
