@@ -20,7 +20,7 @@ _NAMED = re.compile(
     (?P<word>PASSWORDS?|PASSWRD|PASSWD|PASSPHRASE|PASSCODE|PASS|PSWD|PWD|[_-]PW|AUTHTOK|SECRET|TOKEN|JWT|CREDENTIALS?
         |SESSIONID|SESSID|SIGNATURE|SIG|AUTH|KEY)
     (?:[_-]?[0-9]{1,3}|[_-](?:base64|b64|data|default|dev|prod|raw|staging|test|value))?
-    (?P<between>\\{0,3}["']?[ \t]{0,20}(?::=|=>|[:=])[ \t]{0,20})
+    (?P<between>\\{0,3}(?:["']\]?)?[ \t]{0,20}(?::=|=>|[:=])[ \t]{0,20})
     (?:
         \\{1,3}["'](?P<escaped>[^"'\\\r\n\0]{1,2000})
         |[bfru]{0,2}"(?P<double>(?:[^"\\\r\n\0]|\\[^\r\n\0]){1,2000})
@@ -129,7 +129,8 @@ def _is_named_secret(found: re.Match[bytes]) -> bool:
         or not value.strip()
     ):
         return False
-    if kind == "plain" and _EXPRESSION.match(value):
+    # os.environ["HF_TOKEN"] = "..." is a secret, counts["token"] = total is none.
+    if kind == "plain" and (_EXPRESSION.match(value) or b"]" in found["between"]):
         return False
     colon = b":" in found["between"]
     prose = kind == "plain" and colon and _PROSE.match(value) and _GOES_ON.match(text, found.end())

@@ -171,6 +171,11 @@ _CONTEXTS = (
     _form(rb"\brequirepass[ \t]{1,20}(?P<s>[^\s]{1,500})"),
     _form(rb"\br[ow](?:write)?community6?[ \t]{1,20}(?P<s>[^\s]{1,200})"),
     _form(rb"\bsetenv[ \t]{1,4}\w{0,60}?(?:PASS|PASSWORD|PASSWD|TOKEN|SECRET|KEY|PWD)[ \t]{1,4}" + _ONE, flags=re.I),
+    # os.environ.setdefault("HF_TOKEN", "..."), os.putenv, monkeypatch.setenv, Sys.setenv
+    _form(
+        rb"(?:setdefault|putenv|setenv)\([\"']\w{0,60}?(?:PASS|PASSWORD|PASSWD|TOKEN|SECRET|[_-]KEY|APIKEY|PWD)[\"'][ \t]{0,4},[ \t]{0,4}"
+        rb"[bfru]{0,2}[\"'](?P<s>[^\"'\r\n]{1,500})[\"']", flags=re.I),
+    _form(rb"#[ \t]{0,8}define[ \t]{1,8}\w{0,60}?(?:PASS|PASSWORD|PASSWD|TOKEN|SECRET|API_?KEY)[ \t]{1,20}\"(?P<s>[^\"\r\n]{1,500})\"", flags=re.I),
     _form(rb"SharedAccessSignature=(?P<s>[^\s;\"']{8,500})"),
     _form(rb"TF_TOKEN_\w{1,100}=[\"']?(?P<s>[^\s\"']{6,500})"),
     _form(rb"Unseal Key \d{1,2}:[ \t]{1,4}(?P<s>[A-Za-z0-9+/=]{20,200})"),

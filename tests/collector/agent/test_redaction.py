@@ -119,6 +119,24 @@ def test_the_corpus_that_was_written_before_the_filter_was_read(measured: Measur
 @pytest.mark.parametrize(
     "text",
     [
+        'os.environ["WANDB_API_KEY"] = "%s"',
+        "os.environ['DB_PASS']='%s'",
+        'os.environ.setdefault("HF_TOKEN", "%s")',
+        "monkeypatch.setenv('SMTP_PASSWORD', '%s')",
+        '#define DB_PASSWORD "%s"',
+    ],
+)
+def test_a_name_in_brackets_or_as_an_argument_reveals_a_secret(text: str) -> None:
+    """Found by a third corpus of 111 forms: these are how a program in Python sets a secret itself."""
+    assert redact((text % "Xk3vQ9zLm2Rt8Yw1").encode()) == ((text % "[redacted]").encode(), 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'counts["token"] = total_of_tokens',
+        "embedded[token] = table.lookup",
+        'words.setdefault("key", "a value")',
         "curl -H 'Authorization: Bearer ${HF_TOKEN}' https://h/",
         "usage: tool [--password PASSWORD] [--api-key <key>]",
         "az login --identity -p",
