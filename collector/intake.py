@@ -24,6 +24,7 @@ import structlog
 
 from collector.arriving import Arriving
 from collector.connections import Connections
+from collector.large_bodies import LargeBodies
 from collector.receivers import GROUP, all_receivers
 from collector.receivers.base import (
     MAX_BODY,
@@ -77,7 +78,7 @@ class _Nameless(NamedTuple):
     """A batch without a key, until its sender has the answer."""
 
     digest: str
-    peer: str | None
+    request: Request
     parts: Callable[[], list[bytes]] | None
 
 
@@ -104,7 +105,7 @@ class Intake:
         self.repeats = Repeats(spool)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[str] = Counter()
-        self.arriving = Arriving()
+        self.arriving, self.large = Arriving(), LargeBodies()
         self.answer_s: dict[str, float] = defaultdict(float)
         self.routes: list[tuple[Receiver, Route, re.Pattern[str]]] = [
             (receiver, route, re.compile(route.pattern))
@@ -227,7 +228,7 @@ class Intake:
         hung_up = nameless is not None and await _hung_up(receive)
         await _reply(send, answer)
         if nameless is not None and answer.status < 400:
-            self._settle(nameless, hung_up)
+            await self._settle(nameless, hung_up)
 
     async def _whole(
         self, receiver: Receiver, route: Route, scope: Scope, headers: dict[str, str], receive: Receive
@@ -242,15 +243,15 @@ class Intake:
             headers = {**headers, "content-encoding": packed}  # a compressed file posted as it is
         request = Request(scope["method"], scope["path"], query, headers, body, client[0] if client else None)
         try:
-            batch = route.accept(request)
+            batch = await self.large.read(request, route.accept)
         except RecursionError as error:
             raise Refused(400, "the body is nested too deeply", "Send objects of fewer levels.") from error
-        except (Refused, MemoryError):
+        except (Refused, SpoolFull, MemoryError):
             raise
         except Exception as error:
             raise _failed(receiver, error) from error
         if batch.payload is not None and not batch.key:
-            batch, scope["faultline.nameless"] = self._named(request, batch)
+            batch, scope["faultline.nameless"] = await self._named(request, batch)
         if scope.get(LIMITS) is not None and batch.payload is not None:
             batch = replace(batch, meta={**batch.meta, "limits": scope[LIMITS]})
         return await self.take(receiver, request, batch)
@@ -267,24 +268,28 @@ class Intake:
             held.check()
             return b"".join(parts)
 
-    def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
+    async def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
         """Gives a batch without a key one derived from its content; repeated content is removed."""
         digest, key, known = self.repeats.key(request)
-        nameless = _Nameless(digest, request.peer, batch.parts)
+        nameless = _Nameless(digest, request, batch.parts)
         if known or batch.parts is None or not self.repeats.has_parts:
             return replace(batch, key=key), nameless
-        parts = batch.parts()
+        parts = await self._parts(request, batch.parts)
         kept = self.repeats.fresh(request.peer, parts)
         if len(kept) == len(parts):
             return replace(batch, key=key), nameless
         meta = {name: value for name, value in batch.meta.items() if name not in PACKING}
         return replace(batch, key=key, payload=b"".join(kept) or None, meta=meta), nameless
 
-    def _settle(self, nameless: _Nameless, hung_up: bool) -> None:
+    async def _settle(self, nameless: _Nameless, hung_up: bool) -> None:
         if not hung_up:
             self.repeats.answered(nameless.digest)
         elif nameless.parts is not None:
-            self.repeats.unanswered(nameless.peer, nameless.parts())
+            parts = await self._parts(nameless.request, nameless.parts)
+            self.repeats.unanswered(nameless.request.peer, parts)
+
+    async def _parts(self, request: Request, parts: Callable[[], list[bytes]]) -> list[bytes]:
+        return await self.large.read(request, lambda _: parts())
 
     async def take(self, receiver: Receiver, request: Request, batch: Batch) -> Answer:
         """Spools what a route accepted, and returns its answer when that is on disk."""

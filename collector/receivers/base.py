@@ -335,9 +335,13 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     peer: str | None = None
+    #: The unpacked body, if it is small.
+    unpacked: bytes | None = None
 
     def plain(self) -> bytes:
         """The body unpacked; raises ``Refused``."""
+        if self.unpacked is not None:
+            return self.unpacked
         return unpack(self.body, self.headers.get("content-encoding"))
 
     def packing(self, plain: bytes) -> dict[str, Any]:
@@ -373,7 +377,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Route:
-    """``pattern`` is a regular expression for the whole path. ``accept`` must be fast: it runs in the event loop.
+    """``pattern`` is a regular expression for the whole path. ``accept`` must be fast: it runs in the event loop, for a large
+    body in a thread.
 
     ``problem`` builds the protocol's own error body from the status, the message and the request's content type; None
     gives problem details.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,8 @@ _HEADER = (("x-elastic-product", "Elasticsearch"),)
 #: Actions of the bulk API and the status of each: nothing is ever updated or deleted.
 _ACTIONS = {"index": 201, "create": 201, "update": 400, "delete": 404}
 _KEPT = ("index", "create")
+#: The maximum number of documents of one request. Real ones have 100 bytes and more: 64 MiB of those are fewer.
+MOST_DOCUMENTS = 500_000
 
 
 class _Action(NamedTuple):
@@ -100,7 +103,9 @@ def _pairs(body: bytes, index: str) -> Iterator[tuple[_Action, bytes]]:
 def _bulk(request: Request) -> Batch:
     index = request.path.removeprefix("/elasticsearch").strip("/").rpartition("/")[0].partition("/")[0]
     body = request.plain()
-    actions = [action for action, _ in _pairs(body, index)]
+    actions = [action for action, _ in islice(_pairs(body, index), MOST_DOCUMENTS + 1)]
+    if len(actions) > MOST_DOCUMENTS:
+        raise Refused(413, f"more than {MOST_DOCUMENTS:,} documents", "Send smaller batches.")
     wanted = [action for action in actions if action.verb in ("index", "create")]
     failed = "true" if any(action.verb == "update" for action in actions) else "false"
     text = f'{{"took": 1, "errors": {failed}, "items": [{", ".join([action.item for action in actions])}]}}'

@@ -28,7 +28,7 @@ from collector.receivers.base import (
     Run,
     unsnap,
 )
-from collector.receivers.wrapped import Streams, Wrapped, loads, nanoseconds, source_named
+from collector.receivers.wrapped import Streams, Wrapped, document, loads, nanoseconds, source_named
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 _HOST = ("host", "hostname", "node", "node_name", "nodename", "instance")
@@ -62,7 +62,7 @@ def _check(body: bytes, as_json: bool) -> None:
     """Raises what :func:`_decode` raises for a body that is not a push request: parses the first stream of JSON, all
     labels of protobuf."""
     if as_json:
-        next(iter(_streams(body)), None)
+        next(iter(_streams(document(body))), None)
     else:
         for stream in PushRequest.FromString(unsnap(body)).streams:
             _labels(stream.labels)
@@ -76,7 +76,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
     to = _To(payload, into, Streams(), Wrapped(payload, into, "loki"))
     body = payload.unpacked()
     try:
-        for labels, entries in _streams(body) if payload.meta.get("form") == "json" else _messages(body):
+        for labels, entries in _streams(loads(body)) if payload.meta.get("form") == "json" else _messages(body):
             _stream(labels, entries, to)
         to.wrapped.done()
     except _NO_REQUEST as error:
@@ -146,9 +146,9 @@ def _first(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
     return next((labels[name] for name in names if labels.get(name)), None)
 
 
-def _streams(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
-    document = loads(body)
-    for stream in document["streams"]:
+def _streams(found: Any) -> Iterator[tuple[dict[str, str], list[Entry]]]:
+    """The streams of a JSON request."""
+    for stream in found["streams"]:
         labels = stream.get("stream")
         if not isinstance(labels, dict):
             labels = dict(_LABEL.findall(str(stream.get("labels", ""))))

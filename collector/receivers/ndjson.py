@@ -32,7 +32,7 @@ from collector.receivers.base import (
     micros,
     moment_of,
 )  # fmt: skip
-from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
+from collector.receivers.wrapped import HEAD_LINES, Streams, document, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wrappers
 from parsers import documents
 from parsers import journal_fields as journal
@@ -102,7 +102,7 @@ def _charset(content_type: str) -> str | None:
 def _check_json(body: bytes) -> None:
     """Checks a body of ``application/json``, which is one document; NDJSON under that name is common, too."""
     try:
-        json.loads(body)
+        document(body)
     except ValueError as error:
         first = body.lstrip().split(b"\n", 1)[0]
         try:

@@ -38,7 +38,7 @@ from collector.receivers.base import (
     answer_json,
     moment_of,
 )
-from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads, nanoseconds
+from collector.receivers.wrapped import Streams, Wrapped, document, is_wrapped, loads, nanoseconds
 from parsers.documents.prometheus import device_and_host
 from parsers.record import Parsed, frame
 
@@ -87,7 +87,7 @@ def _accept(signal: str, request: Request) -> Batch:
 
 def _check_json(signal: str, body: bytes) -> None:
     """Raises ``ValueError`` for a body that is not a request."""
-    found = loads(body)
+    found = document(body)
     if not isinstance(found, dict):
         raise ValueError("not an object")
     groups = found.get(_GROUPS[signal], None if found else [])

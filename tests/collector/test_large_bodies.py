@@ -1,0 +1,113 @@
+"""A body that takes long to read keeps nobody else waiting, and one that would take gigabytes is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from typing import Any
+
+import pytest
+from receiver_requests import ask
+
+from collector.intake import Intake
+from collector.large_bodies import MOST_AT_ONCE, LargeBodies
+from collector.receivers.base import Answer, Batch, Receiver, Request, Route
+from collector.spool import Spool, SpoolFull
+
+
+def request(body: bytes, sender: str = "10.0.0.6", **headers: str) -> Request:
+    return Request("POST", "/", {}, headers, body, sender)
+
+
+LARGE = gzip.compress(b"x" * (MOST_AT_ONCE + 1))
+
+
+@pytest.mark.parametrize("body", [b"x" * (MOST_AT_ONCE + 1), LARGE], ids=("plain", "packed"))
+def test_a_large_body_is_read_while_others_are_answered(body: bytes) -> None:
+    """Found by attacking: 120 kB that unpack to 60 MB stopped pages and receivers for ten seconds."""
+    bodies, answered = LargeBodies(), threading.Event()
+    headers = {"content-encoding": "gzip"} if body is LARGE else {}
+
+    def read_slowly(asked: Request) -> bool:
+        return answered.wait(20)
+
+    async def talk() -> tuple[bool, bytes]:
+        slow = asyncio.ensure_future(bodies.read(request(body, **headers), read_slowly))
+        await asyncio.sleep(0.05)
+        small = await bodies.read(request(gzip.compress(b"small"), **{"content-encoding": "gzip"}), Request.plain)
+        answered.set()
+        return await slow, small
+
+    assert asyncio.run(talk()) == (True, b"small")
+
+
+def test_one_sender_does_not_use_all_threads() -> None:
+    bodies, answered = LargeBodies(), threading.Event()
+
+    async def talk() -> tuple[list[bool], bytes]:
+        slow = [
+            asyncio.ensure_future(
+                bodies.read(request(LARGE, **{"content-encoding": "gzip"}), lambda _: answered.wait(20))
+            )
+            for _ in range(9)
+        ]
+        await asyncio.sleep(0.05)
+        other = await bodies.read(request(b"y" * (MOST_AT_ONCE + 1), "10.0.0.7"), lambda asked: asked.plain()[:1])
+        answered.set()
+        return await asyncio.gather(*slow), other
+
+    assert asyncio.run(talk()) == ([True] * 9, b"y")
+
+
+def test_what_waits_to_be_read_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.large_bodies.MOST_WAITING", 2 * MOST_AT_ONCE + 10)
+    bodies, large = LargeBodies(), b"x" * (MOST_AT_ONCE + 1)
+
+    async def talk() -> list[Any]:
+        return await asyncio.gather(
+            *(bodies.read(request(large), lambda _: 1) for _ in range(3)), return_exceptions=True
+        )
+
+    first, second, third = asyncio.run(talk())
+    assert (first, second) == (1, 1) and isinstance(third, SpoolFull)
+    assert asyncio.run(talk())[:2] == [1, 1]  # what was read no longer counts
+
+
+def test_a_receiver_reads_large_bodies_in_a_thread(spool: Spool) -> None:
+    threads: list[bool] = []
+
+    def accept(asked: Request) -> Batch:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return Batch(None, Answer(200, asked.plain()[:1]))
+
+    route = Route(("POST",), "/here", accept)
+    intake = Intake(spool, receivers=[Receiver("here", "a receiver", lambda payload, into: None, (route,))])
+    for body in (b"small", LARGE):
+        assert ask(intake, "POST", "/here", body).status == 200
+    assert threads == [True, False]
+
+
+MANY = {
+    "/loki/api/v1/push": b'{"streams":[{"stream":{},"values":[' + b'["1","a"],' * 60 + b'["1","a"]]}]}',
+    "/v1/logs": b'{"resourceLogs":[' + b"{}," * 120 + b"{}]}",
+    "/api/v1/ingest": b"[" + b"1," * 120 + b"1]",
+}
+
+
+@pytest.mark.parametrize("path", MANY)
+def test_more_values_than_lines_can_have_are_refused(
+    path: str, intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by attacking: a request of 120 kB took two gigabytes."""
+    assert ask(intake, "POST", path, MANY[path], content_type="application/json").status in (200, 204)
+    monkeypatch.setattr("collector.receivers.wrapped.MOST_VALUES", 100)
+    assert ask(intake, "POST", path, MANY[path], content_type="application/json").status == 413
+
+
+def test_more_documents_than_a_request_can_have_are_refused(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.receivers.elasticsearch.MOST_DOCUMENTS", 3)
+    pair = b'{"index":{"_index":"n"}}\n{"message":"a"}\n'
+    kind = "application/x-ndjson"
+    assert ask(intake, "POST", "/elasticsearch/_bulk", pair * 3, content_type=kind).status == 200
+    assert ask(intake, "POST", "/elasticsearch/_bulk", pair * 4, content_type=kind).status == 413
