@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -41,6 +43,7 @@ _KNOWN = frozenset((*_HOST, *_PATH, *_LEVEL))
 _NO_REQUEST = (DecodeError, ValueError, KeyError, TypeError, AttributeError, IndexError)
 #: Nanoseconds since 1970, the line, its own metadata.
 Entry = tuple[int, bytes, dict[str, str]]
+_NOTHING: dict[str, str] = {}
 
 
 def _accept(request: Request) -> Batch:
@@ -62,7 +65,8 @@ def _check(body: bytes, as_json: bool) -> None:
     """Raises what :func:`_decode` raises for a body that is not a push request: parses the first stream of JSON, all
     labels of protobuf."""
     if as_json:
-        next(iter(_streams(document(body))), None)
+        for _, entries in islice(_streams(document(body)), 1):
+            deque(entries, maxlen=0)
     else:
         for stream in PushRequest.FromString(unsnap(body)).streams:
             _labels(stream.labels)
@@ -92,7 +96,7 @@ class _To(NamedTuple):
     wrapped: Wrapped
 
 
-def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
+def _stream(labels: dict[str, str], entries: Iterable[Entry], to: _To) -> None:
     """Adds the entries of one stream, described once except for those with metadata of their own."""
     lines: list[bytes] = []
     times: list[int] = []
@@ -146,24 +150,21 @@ def _first(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
     return next((labels[name] for name in names if labels.get(name)), None)
 
 
-def _streams(found: Any) -> Iterator[tuple[dict[str, str], list[Entry]]]:
+def _streams(found: Any) -> Iterator[tuple[dict[str, str], Iterable[Entry]]]:
     """The streams of a JSON request."""
     for stream in found["streams"]:
         labels = stream.get("stream")
         if not isinstance(labels, dict):
             labels = dict(_LABEL.findall(str(stream.get("labels", ""))))
-        entries = [
-            (
-                nanoseconds(value[0]),
-                str(value[1]).encode("utf-8", "surrogatepass"),
-                {str(k): str(v) for k, v in value[2].items()} if len(value) > 2 else {},
-            )
-            for value in stream.get("values") or []
-        ]
-        yield {str(k): str(v) for k, v in labels.items()}, entries
+        yield {str(k): str(v) for k, v in labels.items()}, map(_entry, stream.get("values") or [])
 
 
-def _messages(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
+def _entry(value: list[Any]) -> Entry:
+    more = {str(k): str(v) for k, v in value[2].items()} if len(value) > 2 else _NOTHING
+    return nanoseconds(value[0]), str(value[1]).encode("utf-8", "surrogatepass"), more
+
+
+def _messages(body: bytes) -> Iterator[tuple[dict[str, str], Iterable[Entry]]]:
     """The streams of a protobuf request."""
     for stream in PushRequest.FromString(unsnap(body)).streams:
         entries = [(_moment(entry.timestamp), _text(entry.line), _metadata(entry.metadata)) for entry in stream.entries]

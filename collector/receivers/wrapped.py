@@ -39,7 +39,7 @@ _WORDS = {
 #: Lines of these sources belong to a job, whose ID is given beside them.
 JOB_OUTPUT = ("job_stdout", "job_stderr")
 #: The maximum number of values of one JSON body, by its commas. A line of OTLP has some 12.
-MOST_VALUES = 8_000_000
+MOST_VALUES = 4_000_000
 #: A stream is recognised by this many of its lines.
 HEAD_LINES = 20
 
@@ -304,7 +304,7 @@ def nanoseconds(value: Any) -> int:
 
 def document(body: bytes) -> Any:
     """A body that is one JSON document. Raises ``ValueError``, and ``Refused`` if it has more values than any batch of log
-    lines: 64 MiB of the smallest ones take gigabytes as objects."""
+    lines: 64 MiB of the smallest ones take two gigabytes as objects."""
     if body.count(b",") > MOST_VALUES:
         raise Refused(413, f"more than {MOST_VALUES:,} values", "Send smaller batches.")
     # Nothing of it is garbage, and looking for that takes four times as long as parsing.
