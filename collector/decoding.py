@@ -97,6 +97,7 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             own = Decoded()
             payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.stored)
             receivers[kind].decode(payload, own)
+            own.check()
             limits = Limits.of(job.meta)
             if limits is not None and (reason := limits.refused(own)) is not None:
                 raise Poison(reason)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 #: Limits of a body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
 MAX_BODY = 16 * 1024 * 1024
 MAX_UNPACKED = 64 * 1024 * 1024
+#: The maximum number of lines of one batch. A line takes 600 bytes in a worker, however short it is, and 64 MiB of log
+#: lines are fewer.
+MOST_LINES = 1_000_000
 #: Metadata of a packed payload: its ``Content-Encoding``, and its unpacked size in bytes.
 PACKING = ("encoding", "unpacked")
 #: Input per call of a decompressor: its unused input is copied, and a body may be a million streams.
@@ -286,6 +289,13 @@ class Decoded:
         group = self._group(_GroupKey(True, source, cluster, timezone, job_id, restarts))
         group.data.append(data)
         group.runs.append(run)
+
+    def check(self) -> None:
+        """Raises ``Poison`` if the lines are too many to be parsed."""
+        held = (run for group in self.groups.values() for run in group.runs)
+        count = sum(run.lines if isinstance(run, Run) else len(run) for run in held)
+        if count > MOST_LINES:
+            raise Poison(f"{count:,} lines in one batch; more than {MOST_LINES:,} are not parsed")
 
     def _group(self, key: _GroupKey) -> Lines:
         group = self.groups.get(key)

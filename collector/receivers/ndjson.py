@@ -19,6 +19,7 @@ from collector.columnar.moments import moments
 from collector.columnar.objects import Objects
 from collector.columnar.otlp_tables import KEY, KIND, TEXT, Array
 from collector.receivers.base import (
+    MOST_LINES,
     Batch,
     Decoded,
     Payload,
@@ -64,6 +65,8 @@ _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "in
 
 def _accept(request: Request) -> Batch:
     body = request.plain()
+    if body.count(b"\n") > MOST_LINES:
+        raise Refused(413, f"more than {MOST_LINES:,} lines", "Send smaller batches.")
     if archive := archive_of(body):
         raise Refused(415, f"the body is {archive}", "Send its files one by one, or ingest the unpacked folder.")
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()

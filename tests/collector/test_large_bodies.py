@@ -8,11 +8,14 @@ import threading
 from typing import Any
 
 import pytest
-from receiver_requests import ask
+from receiver_requests import PARSER, ask
 
+from collector import decoding
+from collector.decoding import Job
 from collector.intake import Intake
 from collector.large_bodies import MOST_AT_ONCE, LargeBodies
 from collector.receivers.base import Answer, Batch, Receiver, Request, Route
+from collector.segment_file import Position
 from collector.spool import Spool, SpoolFull
 
 
@@ -111,3 +114,21 @@ def test_more_documents_than_a_request_can_have_are_refused(intake: Intake, monk
     kind = "application/x-ndjson"
     assert ask(intake, "POST", "/elasticsearch/_bulk", pair * 3, content_type=kind).status == 200
     assert ask(intake, "POST", "/elasticsearch/_bulk", pair * 4, content_type=kind).status == 413
+
+
+def test_more_lines_than_a_worker_can_hold_are_refused_or_set_aside(
+    intake: Intake, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by attacking: 52 kB that unpack to six million lines took four gigabytes in a worker."""
+    monkeypatch.setattr("collector.receivers.base.MOST_LINES", 5)
+    monkeypatch.setattr("collector.receivers.ndjson.MOST_LINES", 5)
+    assert ask(intake, "POST", "/api/v1/ingest", b"a\n" * 5, content_type="text/plain").status == 200
+    assert ask(intake, "POST", "/api/v1/ingest", b"b\n" * 6, content_type="text/plain").status == 413
+    hidden = b'{"lines":"c\\nc\\nc\\nc\\nc\\nc\\n"}\n'
+    assert ask(intake, "POST", "/api/v1/ingest", hidden, content_type="application/x-ndjson").status == 200
+    jobs = [
+        Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta)
+        for r in spool.read(Position(0, 0), 1 << 40)
+    ]
+    outcome = decoding.work(jobs, PARSER)
+    assert outcome.lines == 5 and [(place, "6 lines" in why) for place, why in outcome.poison] == [(1, True)]
