@@ -131,4 +131,4 @@ def test_more_lines_than_a_worker_can_hold_are_refused_or_set_aside(
         for r in spool.read(Position(0, 0), 1 << 40)
     ]
     outcome = decoding.work(jobs, PARSER)
-    assert outcome.lines == 5 and [(place, "6 lines" in why) for place, why in outcome.poison] == [(1, True)]
+    assert outcome.lines == 5 and [(place, "lines in one batch" in why) for place, why in outcome.poison] == [(1, True)]
