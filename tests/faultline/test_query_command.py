@@ -52,6 +52,14 @@ def test_a_query_comes_through_a_pipe(data: Path) -> None:
     assert piped.stdout == b"a\n1\n"
 
 
+def test_a_query_in_a_process_of_its_own_leaves_nothing_on_stderr(data: Path) -> None:
+    """The forking process ends after the command: its stderr is the command's."""
+    command = [sys.executable, "-m", "faultline.entry", "query", "--data", str(data), "--format", "csv"]
+    text = b"print a = convert_length(1.0, 'Meter', 'Centimeter')"
+    done = subprocess.run(command, input=text, capture_output=True, cwd=ROOT, timeout=120)
+    assert (done.stdout, done.stderr) == (b"a\n100.0\n", b"")
+
+
 def test_several_statements_answer_in_order(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "two.kql"
     file.write_text("let n = 2; // shared\nprint a = n;\nprint b = n + 1;\n")
