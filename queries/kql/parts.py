@@ -15,7 +15,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from queries.kql.budget import look
 from queries.kql.dialect import Sql
-from queries.kql.functions.declaration import LINEAR, Function
+from queries.kql.functions.declaration import LINEAR, Cost, Function
 from queries.kql.wall.cutting import BoundSql, Step
 
 
@@ -89,4 +89,5 @@ class Parts:
 def said_of(sql: str, parameters: list[Any], called: frozenset[Function]) -> BoundSql:
     """SQL that calls these functions."""
     linear = all(function.cost is LINEAR for function in called)
-    return BoundSql(sql, parameters, linear, frozenset[str]().union(*(function.words for function in called)))
+    bounded = linear or all(function.cost is not Cost.WALL for function in called)
+    return BoundSql(sql, parameters, linear, frozenset[str]().union(*(function.words for function in called)), bounded)

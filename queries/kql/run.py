@@ -27,10 +27,12 @@ from queries.kql.kept import Kept
 from queries.kql.parsed import parsed
 from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
+from queries.kql.wall import few
 from queries.kql.wall.cutting import BoundSql, Cut
 from queries.kql.wall.guarding import Guarded
-from queries.kql.wall.memory import too_much
+from queries.kql.wall.memory import memory_budget, too_much
 from queries.kql.wall.remote_query import ask
+from queries.kql.wall.tables import registered
 
 # Copying a large answer takes a fifth longer; planning a second time takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
@@ -221,8 +223,17 @@ def _limited(values: list[Any], statement: str, max_rows: int) -> tuple[list[Any
 
 
 def _behind(con: duckdb.DuckDBPyConnection, cut: Cut, limits: Limits) -> tuple[Any, str | None]:
+    rows = few.read(con, cut)
+    if rows is not None and cut.is_far_small:
+        share = int(few.REST_SHARE * memory_budget())
+        with registered(con, rows, cut.far.sql) as statement, Guarded(con, share) as guarded:
+            try:
+                return _fetched(con, statement, cut.far.parameters, limits)
+            except duckdb.Error:
+                if not guarded.struck:
+                    raise
     return ask(
-        con, cut, max_rows=limits.max_rows, max_bytes=limits.max_bytes, deadline=limits.deadline,
+        con, cut, rows, max_rows=limits.max_rows, max_bytes=limits.max_bytes, deadline=limits.deadline,
         timeout_s=limits.timeout_s, stopped=limits.stopped,
     )  # fmt: skip
 
@@ -233,15 +244,21 @@ def _beside(
     """The answer of a statement that runs in this process, and where it was cut."""
     with Guarded(con) as guarded:
         try:
-            give(con, statement)
-            if limits.max_bytes is None:
-                table, cut_at = con.execute(parsed(con, statement), values).to_arrow_table(), None
-            else:
-                table, cut_at = _within(_reader(con, statement, values, limits), limits.max_bytes)
+            return _fetched(con, statement, values, limits)
         except duckdb.Error:
             if guarded.struck:
                 raise KqlRuntimeError(too_much(guarded.budget)) from None
             raise
+
+
+def _fetched(
+    con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], limits: Limits
+) -> tuple[Any, str | None]:
+    give(con, statement)
+    if limits.max_bytes is None:
+        table, cut_at = con.execute(parsed(con, statement), values).to_arrow_table(), None
+    else:
+        table, cut_at = _within(_reader(con, statement, values, limits), limits.max_bytes)
     assert table is not None  # a query has columns
     if limits.max_rows is not None and table.num_rows > limits.max_rows:
         return table.slice(0, limits.max_rows), "rows"

@@ -16,6 +16,7 @@ import pytest
 from queries.kql import Catalog, Column, KqlError, KqlRuntimeError, QueryTimeout, Table, run
 from queries.kql.compile import compile_script
 from queries.kql.wall import forking, guarding, remote_query
+from queries.kql.wall.children import KEPT, Child
 from queries.kql.wall.judging import cheap
 from queries.kql.wall.memory import Shares, memory_budget
 from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
@@ -169,11 +170,11 @@ def test_a_query_whose_time_is_over_before_it_is_watched_leaves_no_process(
     forker, wait = remote_query.FORKER._process.pid, remote_query.Asked._wait
     children = Path(f"/proc/{forker}/task/{forker}/children")
 
-    def later(self: remote_query.Asked, mine: socket.socket) -> Any:
+    def later(self: remote_query.Asked) -> Any:
         while not is_slow and not any(_worked_s(pid) > 0.1 for pid in children.read_text().split()):
             time.sleep(0.01)
         self._deadline = time.monotonic()
-        return wait(self, mine)
+        return wait(self)
 
     with monkeypatch.context() as patch:
         patch.setattr(remote_query.Asked, "_wait", later)
@@ -184,7 +185,9 @@ def test_a_query_whose_time_is_over_before_it_is_watched_leaves_no_process(
                 _ask(store, MINUTES, timeout_s=600)
         finally:
             os.kill(forker, signal.SIGCONT)
+    KEPT.clear()
     assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "it has forked both"
+    KEPT.clear()
     since = time.monotonic()
     while children.read_text().split():
         assert time.monotonic() - since < 30
@@ -197,7 +200,9 @@ def test_a_process_that_ends_before_it_read_its_question_is_an_error_of_the_quer
 ) -> None:
     """The kernel ends one without memory at any time. Closing a socket with unread data resets it."""
 
-    def began(self: remote_query.Asked, mine: socket.socket, its: socket.socket, folder: str) -> None:
+    def began(self: remote_query.Asked) -> None:
+        mine, its = socket.socketpair()
+        self._child = Child(mine, "", ())
         mine.sendall(b"part of a question that nobody reads")
         if is_known:
             its.sendall(forking.PID_FRAME.pack(forking.PID, 0))

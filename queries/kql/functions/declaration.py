@@ -40,6 +40,9 @@ class Cost(enum.Enum):
     """What a call may cost, by which the wall around queries decides where a statement runs."""
 
     LINEAR = "linear"  #: proportional to the arguments in time and answer: may run beside the store
+    #: Bounded if the rows are few, for instance because all values of a group are handled in one call, which nothing
+    #: interrupts: may run beside the store on few rows.
+    FEW_ROWS = "few rows"
     WALL = "wall"  #: anything else: in its own process, which is killed at its limits
 
 
@@ -117,7 +120,7 @@ class Function:
         for overload in overloads:
             if reason := _wrong(overload):
                 raise ValueError(f"{name}: {reason}")
-        if cost is LINEAR and any(isinstance(o, Body) for o in overloads):
+        if cost is not Cost.WALL and any(isinstance(o, Body) for o in overloads):
             raise ValueError(f"{name}: a body in Python may take any time; its cost is WALL")
         if kind is not Kind.SCALAR and bind is None:
             raise ValueError(f"{name}: a function of kind {kind.value} needs bind")

@@ -9,7 +9,7 @@ from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.calling import call
-from queries.kql.functions.declaration import Bind, Body, Function, Kind
+from queries.kql.functions.declaration import Bind, Body, Cost, Function, Kind
 from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, plain, sql
 
@@ -128,15 +128,20 @@ def _several(weighted: bool) -> Bind:
     return build
 
 
-def _aggregate(name: str, doc: str, bind: Bind) -> Function:
-    return Function(name, doc, bind=bind, kind=Kind.AGGREGATE)
+def _aggregate(name: str, doc: str, bind: Bind, cost: Cost = Cost.WALL) -> Function:
+    return Function(name, doc, bind=bind, cost=cost, kind=Kind.AGGREGATE)
 
 
 FUNCTIONS = (
     WEIGHTED_RANK,
-    _aggregate("percentile", "The value below or at which so many percent of the values are.", _one_percentile(False)),
+    _aggregate(
+        "percentile",
+        "The value below or at which so many percent of the values are.",
+        _one_percentile(False),
+        Cost.FEW_ROWS,
+    ),
     _aggregate("percentilew", "percentile() in which each value counts as often as its weight.", _one_percentile(True)),
-    _aggregate("percentiles", "Several percentiles, a column each.", _several(False)),
+    _aggregate("percentiles", "Several percentiles, a column each.", _several(False), Cost.FEW_ROWS),
     _aggregate("percentilesw", "Several weighted percentiles, a column each.", _several(True)),
     _aggregate("percentiles_array", "Several percentiles as an array.", _percentile_array(False)),
     _aggregate("percentilesw_array", "Several weighted percentiles as an array.", _percentile_array(True)),

@@ -11,7 +11,7 @@ from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
 from queries.kql.functions.arguments import arguments
 from queries.kql.functions.calling import call
-from queries.kql.functions.declaration import LINEAR, Body, Function, Template
+from queries.kql.functions.declaration import LINEAR, Body, Cost, Function, Template
 from queries.kql.operations import check_regex
 from queries.kql.regex import group_count, group_names
 from queries.kql.stages import Scope
@@ -209,11 +209,13 @@ FUNCTIONS = (
         "replace_regex",
         "The text with every match of a regular expression replaced.",
         Template("s x s", "string", "regexp_replace({0}, {1}, {2}, 'g')"),
+        cost=Cost.FEW_ROWS,
     ),
     Function(
         "replace",
         "replace_regex with the text as its last argument (deprecated).",
         Template("x s s", "string", "regexp_replace({2}, {0}, {1}, 'g')"),
+        cost=Cost.FEW_ROWS,
     ),
     Function(
         "regex_quote",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Protocol
 
 from queries.kql.budget import look
 from queries.kql.errors import KqlBindError
-from queries.kql.wall.judging import MOST_TEXT, cheap
+from queries.kql.wall.judging import MOST_TEXT, cheap, cheap_on_few_rows
 
 #: A reference to a step. What must not precede it is tested after the quote: a search for a fixed letter is many times
 #: as fast.
@@ -27,13 +28,14 @@ class BoundSql:
     """SQL and its parameters.
 
     ``linear``: every function that it calls is declared as ``Cost.LINEAR``; ``words``: the words that their templates
-    call.
+    call; ``bounded``: every function is declared as ``Cost.LINEAR`` or ``Cost.FEW_ROWS``.
     """
 
     sql: str
     parameters: list[Any]
     linear: bool = True
     words: frozenset[str] = frozenset()
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,16 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A statement cut in two: the streams beside the store, and the rest."""
+    """A statement cut in two: the streams beside the store, and the rest.
+
+    ``is_far_small``: the rest may run beside the store, too, if the streams have few rows. ``many`` is set once they had
+    more.
+    """
 
     near: tuple[Stream, ...]
     far: BoundSql
+    is_far_small: bool = False
+    many: Event = field(default_factory=Event, compare=False)
 
 
 Step = tuple[str, Any, bool]
@@ -120,7 +128,7 @@ def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Templat
     statements = {name: parts.alone(name) for name, _, _ in steps}
     texts = {name: one.sql for name, one in statements.items()}
     last = parts.last.sql
-    _, reads = reads_of(texts, {n for n, _, materialized in steps if materialized}, last)
+    most, reads = reads_of(texts, {n for n, _, materialized in steps if materialized}, last)
     from_store: set[str] = set()
     near: set[str] = set()
     for name, _, _ in steps:
@@ -152,11 +160,19 @@ def cut(steps: Sequence[Step], stored: set[str], parts: Parts, template: Templat
         for name, _, _ in steps
         if name in streams
     )
-    return Cut(made, parts.together(template(far), far))
+    rest = parts.together(template(far), far)
+    return Cut(made, rest, bool(made) and _is_small(rest, [name for name, _, _ in far], reads, most))
 
 
 def _cheap_alone(one: BoundSql) -> bool:
     return one.linear and cheap(one.sql, one.parameters, 1, one.words)
+
+
+def _is_small(rest: BoundSql, far: Sequence[str], reads: dict[str, list[str]], most: int) -> bool:
+    """May the rest run beside the store on few rows? ``most``: the number of steps that the engine sees."""
+    read = [n for name in far for n in reads[name]]
+    single = len(far) if len(read) == len(set(read)) else None
+    return rest.bounded and cheap_on_few_rows(rest.sql, rest.parameters, most, single, rest.words)
 
 
 def _below(name: str, reads: dict[str, list[str]]) -> set[str]:

@@ -2,7 +2,7 @@
 
 The waiting process has everything imported and an empty database open, because opening one takes longer than most
 statements. Neither runs a thread of its own, so that a fork is safe and takes milliseconds. Its child has a copy of that
-database in its own memory, runs one statement in it, and exits. It may be killed at any time: it holds nothing that
+database in its own memory, runs statements in it, one after the other, and exits. It may be killed at any time: it holds nothing that
 anything else needs.
 """
 
@@ -15,10 +15,12 @@ import json
 import os
 import pickle
 import resource
+import select
 import signal
 import socket
 import struct
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,11 @@ HEAD = struct.Struct("!cQ")
 DATA, END, ERROR = b"D", b"E", b"X"
 #: The first frame: its type and the number of the process.
 PID, PID_FRAME = b"P", struct.Struct("!cQ")
+#: The length of a question, before it.
+LENGTH = struct.Struct("!Q")
 MOST_FDS = 64
+#: A process that waits this long for its next statement ends, seconds.
+IDLE_S = 60.0
 #: Rows of an answer that are sent together: the row and byte budgets are checked after each batch.
 ROWS_AT_ONCE = 2_048
 _PDEATHSIG = 1
@@ -45,6 +51,7 @@ def serve(listening: socket.socket) -> None:
 
     from parsers import extensions
     from queries.kql.functions import python
+    from queries.kql.wall import tables  # noqa: F401
 
     extensions.be_quiet()
     python.prepare()
@@ -88,14 +95,14 @@ def _opened() -> Any:
 
 
 def _alone(fds: list[int], database: Any) -> None:
-    """One statement, from its request to the end of the process."""
+    """The statements of one process, and its end."""
     code = 1
     try:
         _die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with socket.socket(fileno=fds[0]) as asker:
             asker.sendall(PID_FRAME.pack(PID, os.getpid()))
-            _answer(asker, fds[1:], database)
+            _answers(asker, database)
         code = 0
     finally:
         os._exit(code)
@@ -110,12 +117,29 @@ def _send(asker: socket.socket, kind: bytes, payload: Any) -> None:
     asker.sendall(payload)
 
 
-def _question(asker: socket.socket) -> dict[str, Any]:
-    """Receives the request. The parent is trusted: it is the service."""
-    with asker.makefile("rb") as file:
-        (length,) = struct.unpack("!Q", file.read(8))
-        found: dict[str, Any] = pickle.loads(file.read(length))
-    return found
+def _question(asker: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Receives a statement and its streams; None if there is no other. The parent is trusted: it is the service."""
+    if not select.select([asker], [], [], IDLE_S)[0]:
+        return None
+    head, streams, _, _ = socket.recv_fds(asker, LENGTH.size, MOST_FDS)
+    if not head:
+        return None
+    with asker.makefile("rb", buffering=0) as file:
+        (length,) = LENGTH.unpack(head + _exactly(file, LENGTH.size - len(head)))
+        found: dict[str, Any] = pickle.loads(_exactly(file, length))
+    return found, streams
+
+
+def _exactly(file: Any, length: int) -> bytearray:
+    """This many bytes, and none of what comes after them."""
+    made = bytearray(length)
+    view, at = memoryview(made), 0
+    while at < length:
+        got = file.readinto(view[at:])
+        if not got:
+            raise EOFError
+        at += got
+    return made
 
 
 class _Frames:
@@ -145,17 +169,39 @@ class _Frames:
         return False
 
 
-def _answer(asker: socket.socket, streams: list[int], database: Any) -> None:
+def _answers(asker: socket.socket, database: Any) -> None:
+    """Answers until a statement fails or no other comes."""
+    before, used = _data(), 0.0
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    is_new = True
+    while (question := _question(asker)) is not None:
+        asked, streams = question
+        if is_new:
+            os.nice(asked["nice"])
+            resource.setrlimit(resource.RLIMIT_DATA, (before + asked["memory"],) * 2)
+        outcome = _answer(asker, asked, streams, database, is_new)
+        if outcome is None:
+            return
+        # What is left is the end of the process.
+        cpu_s, used = time.process_time() - used, time.process_time()
+        _send(asker, END, json.dumps(outcome | {"gained": _data() - before, "cpu_s": cpu_s}).encode())
+        is_new = False
+    if not is_new:
+        with suppress(OSError):
+            Path(asked["folder"]).rmdir()  # usually the service removes it
+
+
+def _answer(
+    asker: socket.socket, asked: dict[str, Any], streams: list[int], database: Any, is_new: bool
+) -> dict[str, Any] | None:
+    """Sends rows, or an error; returns the outcome, None after an error."""
     import duckdb
 
     from queries.kql.errors import KqlError, KqlRuntimeError
     from queries.kql.failures import engine_error
 
-    asked = _question(asker)
-    os.nice(asked["nice"])
-    _limit(asked["memory"])
     try:
-        outcome = _run(asker, asked, streams, database)
+        return _run(asker, asked, streams, database, is_new)
     except MemoryError:
         _send(asker, ERROR, json.dumps({"kind": "KqlRuntimeError", "message": asked["too_much"]}).encode())
     except duckdb.Error as problem:
@@ -165,71 +211,77 @@ def _answer(asker: socket.socket, streams: list[int], database: Any) -> None:
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
     except KqlError as error:
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
-    else:
-        # What is left is the end of the process.
-        _send(asker, END, json.dumps(outcome | {"cpu_s": time.process_time()}).encode())
+    return None
 
 
-def _limit(memory: int) -> None:
-    """The memory that the process may allocate beyond what it had when forked; the kernel refuses more."""
-    data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    most = data + memory
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def _data() -> int:
+    """Bytes that the process has allocated, as its limit counts them."""
+    return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
 
 
-def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int], database: Any) -> dict[str, Any]:
-    import pyarrow as pa
-
+def _run(
+    asker: socket.socket, asked: dict[str, Any], streams: list[int], database: Any, is_new: bool
+) -> dict[str, Any]:
     from queries.kql.functions.python import give
+    from queries.kql.wall.tables import registered
 
     began = time.monotonic()
-    con = database.cursor()  # a connection of its own: what is random starts anew in it
-    con.execute("SET memory_limit = ?", [f"{asked['engine'] // 2**20}MiB"])
-    con.execute("SET temp_directory = ?", [asked["folder"]])
-    con.execute("SET max_temp_directory_size = ?", [f"{asked['disk'] // 2**20}MiB"])
-    con.execute("SET threads = ?", [asked["threads"]])
-    for (name, once), fd in zip(asked["streams"], streams, strict=True):
-        _take(con, name, once, fd)
-    # The folder of temporary files is opened at first use, which would fail without external access.
-    con.execute("SET allowed_directories = ?", [[asked["folder"]]])
-    con.execute("SET enable_external_access = false")
-    con.execute("SET lock_configuration = true")
-    give(con, asked["sql"])
-    # Not con.execute(): its reader holds the whole answer before the first row is read.
-    reader = con.sql(asked["sql"], params=asked["parameters"]).to_arrow_reader(ROWS_AT_ONCE)
+    with (
+        database.cursor() as con,
+        ExitStack() as files,
+    ):  # of its own: its tables end with it, what is random starts anew
+        if is_new:
+            con.execute("SET memory_limit = ?", [f"{asked['engine'] // 2**20}MiB"])
+            con.execute("SET temp_directory = ?", [asked["folder"]])
+            con.execute("SET max_temp_directory_size = ?", [f"{asked['disk'] // 2**20}MiB"])
+            con.execute("SET threads = ?", [asked["threads"]])
+        for (name, once), fd in zip(asked["streams"], streams, strict=True):
+            _take(con, name, once, files.enter_context(os.fdopen(fd, "rb", buffering=2**16)))
+        if is_new:
+            # The folder of temporary files is opened at first use, which would fail without external access.
+            con.execute("SET allowed_directories = ?", [[asked["folder"]]])
+            con.execute("SET enable_external_access = false")
+            con.execute("SET lock_configuration = true")
+        give(con, asked["sql"])
+        with registered(con, asked["rows"], asked["sql"]) as statement:
+            # Not con.execute(): its reader holds the whole answer before the first row is read.
+            reader = con.sql(statement, params=asked["parameters"]).to_arrow_reader(ROWS_AT_ONCE)
+            truncated = _send_rows(asker, reader, asked["max_rows"], asked["max_bytes"])
+            reader.close()
+    return {"truncated": truncated, "seconds": time.monotonic() - began}
+
+
+def _send_rows(asker: socket.socket, reader: Any, max_rows: int | None, max_bytes: int | None) -> str | None:
+    """Sends the answer; returns where it was cut."""
+    import pyarrow as pa
+
     rows = size = 0
     truncated: str | None = None
     with pa.ipc.new_stream(pa.PythonFile(_Frames(asker), mode="w"), reader.schema) as writer:
         for batch in reader:
-            if asked["max_rows"] is not None and rows + batch.num_rows > asked["max_rows"]:
-                batch, truncated = batch.slice(0, asked["max_rows"] - rows), "rows"
+            if max_rows is not None and rows + batch.num_rows > max_rows:
+                batch, truncated = batch.slice(0, max_rows - rows), "rows"
             rows, size = rows + batch.num_rows, size + batch.nbytes
-            if asked["max_bytes"] is not None and size > asked["max_bytes"]:
+            if max_bytes is not None and size > max_bytes:
                 truncated = "bytes"
                 break
             writer.write_batch(batch)
             if truncated:
                 break
-    return {"truncated": truncated, "seconds": time.monotonic() - began}
+    return truncated
 
 
-def _take(con: Any, name: str, once: bool, fd: int) -> None:
+def _take(con: Any, name: str, once: bool, file: Any) -> None:
     """Registers the rows of a step that ran beside the store, under its name and with its types."""
     import pyarrow as pa
 
-    file = os.fdopen(fd, "rb", buffering=2**16)
+    from queries.kql.wall.tables import casts, quoted
+
     types = json.loads(file.readline())
     reader = pa.ipc.open_stream(file)
     con.register(f"in {name}", reader)
-    # Arrow has no type of its own for JSON.
-    columns = ", ".join(f"CAST({_quoted(column)} AS {kind}) AS {_quoted(column)}" for column, kind in types)
     made = "VIEW" if once else "TABLE"
-    con.execute(f'CREATE TEMP {made} {_quoted(name)} AS SELECT {columns} FROM "in {name}"')
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    con.execute(f'CREATE TEMP {made} {quoted(name)} AS SELECT {casts(types)} FROM "in {name}"')
 
 
 def main(fd: int) -> None:

@@ -36,6 +36,23 @@ _DEAR = re.compile(r"\b(?:LATERAL|RECURSIVE|ASOF|CROSS|unnest|lambda|GROUPING|EX
 #: Words of steps that keep rows until the last one was read; others pass each chunk on.
 _KEEPS = re.compile(r"\b(?:GROUP BY|ORDER BY|DISTINCT|JOIN|OVER|MATERIALIZED|UNION(?! ALL))\b", re.IGNORECASE)
 _JOIN = re.compile(r"\bJOIN\b", re.IGNORECASE)
+#: What makes lists of all values of a group, and texts of lists; and a slice of such a list.
+_OF_A_GROUP = frozenset(("list", "list_sort", "list_distinct", "to_json"))
+_GATHERS = re.compile(rf"\b(?:{'|'.join(sorted(_OF_A_GROUP))})\(")
+_SLICE = re.compile(r"\[1 : CAST\(\$\d+ AS BIGINT\)\]")
+_SELECT = re.compile(r"\bSELECT\b")
+#: The maximum number of lists of a statement: each is a copy of all rows' values.
+MOST_LISTS = 8
+#: At most so many SELECTs of a statement make texts of lists: each may double the length of what it quotes.
+MOST_LISTING = 2
+#: What could repeat a long text for each row.
+_REPEATS = re.compile(r"\b(?:JOIN|UNION|OVER)\b(?<!row_number\(\) OVER)", re.IGNORECASE)
+#: One of these does not multiply rows; other joins do.
+_ASOF = re.compile(r"\bASOF JOIN\b")
+#: What keeps all numbers of a group, or replaces text: also allowed on few rows.
+_ON_FEW = frozenset(("quantile_disc", "regexp_replace"))
+_REPLACE = re.compile(r"\bregexp_replace\(")
+_BOUND = re.compile(r"\s*CAST\(\$(\d+) AS VARCHAR\)$")
 #: A longer statement takes the engine long to parse and plan, and nothing interrupts that.
 MOST_TEXT = 30_000
 #: The maximum number of text concatenations: each may double its argument, and lines are up to 4 MiB long.
@@ -81,6 +98,41 @@ def cheap(sql: str, parameters: Sequence[Any], reads: int = 1, words: frozenset[
     if _DEAR.search(bare) or not _small_joins(bare, parameters) or len(_JOIN.findall(bare)) > MOST_JOINS:
         return False
     return _REGEX.search(bare) is None or _small_patterns(bare, parameters)
+
+
+def cheap_on_few_rows(
+    sql: str, parameters: Sequence[Any], reads: int, steps: int | None, words: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a statement of ours may run beside the store, on rows whose number and bytes are bounded.
+
+    It may replace text, keep the numbers of a group, and have one ASOF JOIN. Or it may gather the values of a group,
+    because there are few; then nothing in it may make texts longer, or repeat the gathered ones for each row: no join,
+    no window, no subquery, no step that is read twice. ``reads``: as for ``cheap``; ``steps``: how many it has, None if
+    one is read twice.
+    """
+    bare = _KEY.sub("$1", _QUOTED.sub("''", sql))
+    if not _short_replacements(bare, parameters):
+        return False
+    words = words | _ON_FEW
+    if not _GATHERS.search(bare):
+        return cheap(_ASOF.sub("JOIN", sql, 1), parameters, reads, words)
+    if "||" in bare or _REPLACE.search(bare):
+        return False
+    selects = _SELECT.split(bare)[1:]
+    if steps is None or len(selects) != steps + 1 or _REPEATS.search(bare):
+        return False
+    if bare.count("list(") > MOST_LISTS or sum("to_json(" in part for part in selects) > MOST_LISTING:
+        return False
+    return cheap(_SLICE.sub("", sql), parameters, reads, words | _OF_A_GROUP)
+
+
+def _short_replacements(bare: str, parameters: Sequence[Any]) -> bool:
+    """Is at most one text replaced, by a bound letter that does not repeat what it replaces?"""
+    found = [_BOUND.match(_argument(bare, one.end(), 2)) for one in _REPLACE.finditer(bare)]
+    if not found or len(found) > 1:
+        return not found
+    text = found[0] and parameters[int(found[0][1]) - 1]
+    return isinstance(text, str) and len(text) <= 1 and "\\" not in text
 
 
 def _small_joins(bare: str, parameters: Sequence[Any]) -> bool:
