@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event, Lock
 from typing import Any
 
@@ -24,8 +24,8 @@ from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
 from queries.kql.kept import Kept
+from queries.kql.moment import Moment, at
 from queries.kql.parsed import parsed
-from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
 from queries.kql.wall import few
 from queries.kql.wall.cutting import BoundSql, Cut
@@ -129,12 +129,25 @@ class _Probe:
     def __call__(self, one: Compiled) -> list[tuple[Any, ...]]:
         self.asked = True
         harden(self.con)
-        found = _execute(self.con, one, self.text, self.limits.for_a_probe()).table
+        found = _execute(self.con, _later(one, timedelta()), self.text, self.limits.for_a_probe()).table
         return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
 
 
-#: Compiled texts that depend only on themselves and their parameters: dashboards and rules repeat.
-_KEPT: Kept[list[Compiled]] = Kept()
+#: Compiled texts that depend only on themselves, their parameters and the moment, at which they were compiled:
+#: dashboards and rules repeat.
+_KEPT: Kept[tuple[list[Compiled], datetime]] = Kept()
+
+
+def _later(one: Compiled, by: timedelta) -> Compiled:
+    """A statement when the query's moment is that much later."""
+
+    def moved(part: BoundSql) -> BoundSql:
+        return replace(part, parameters=[at(value, by) for value in part.parameters])
+
+    cut = one.cut and replace(
+        one.cut, near=tuple(replace(s, statement=moved(s.statement)) for s in one.cut.near), far=moved(one.cut.far)
+    )
+    return replace(one, parameters=[at(value, by) for value in one.parameters], cut=cut)
 
 
 def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
@@ -165,15 +178,17 @@ def run(
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
     pruner, probe = Pruner(con), _Probe(con, text, limits)
     key = _key(text, parameters) if catalog is CATALOG else None
-    moment = Moment(now)
+    moment = Moment(now, may_move=True)
     try:
-        compiled = _KEPT.get(key)
+        kept = _KEPT.get(key)
+        compiled = kept and _at(kept, moment)
         if compiled is None:
-            compiled = compile_script(
+            made = compile_script(
                 text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe, budget=limits.budget()
             )
             if not (probe.asked or moment.asked or pruner.asked):
-                _KEPT.put(key, compiled)
+                _KEPT.put(key, (made, moment.at))
+            compiled = [_later(one, timedelta()) for one in made]
         harden(con)
         results = _executed(con, compiled, text, limits)
     finally:
@@ -181,6 +196,15 @@ def run(
     results[-1].others = results[:-1]
     results[-1].pruned = tuple(pruner.report)
     return results[-1]
+
+
+def _at(kept: tuple[list[Compiled], datetime], moment: Moment) -> list[Compiled] | None:
+    """Statements that were kept, at another moment; None if it is too far away for a date that they name."""
+    made, when = kept
+    try:
+        return [_later(one, moment.at - when) for one in made]
+    except OverflowError:
+        return None
 
 
 def _executed(con: duckdb.DuckDBPyConnection, compiled: list[Compiled], text: str, limits: Limits) -> list[Result]:

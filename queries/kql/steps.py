@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -13,26 +13,13 @@ from queries.kql import syntax as ast
 from queries.kql.catalog import Catalog
 from queries.kql.dialect import Sql, quoted
 from queries.kql.errors import KqlBindError
+from queries.kql.moment import Moment
 from queries.kql.stages import ORDER, Scope, Stage, StageColumn, named_columns, relation
 from queries.kql.unread import Narrowable
 from queries.kql.values import Value
 
 MAX_STAGES = 500
 IN_SUBQUERY = "$in"  # the hidden column with the position of a row within its subquery
-
-
-class Moment:
-    """R9: now() is one moment for the whole query; ``asked`` is true if the query depends on it."""
-
-    def __init__(self, at: datetime | None = None) -> None:
-        at = at or datetime.now(UTC)
-        self._at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
-        self.asked = False
-
-    def read(self) -> datetime:
-        """Naive, in UTC."""
-        self.asked = True
-        return self._at
 
 
 class Builder:
