@@ -28,6 +28,7 @@ from queries.kql.functions.declaration import Function as DeclaredFunction
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.registry import registry
 from queries.kql.hints import ELSEWHERE, INSTEAD
+from queries.kql.moment import Moment
 from queries.kql.official import CANNOT, FUNCTIONS
 from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
@@ -37,7 +38,7 @@ from queries.kql.parameters import check_given, kind_of
 from queries.kql.parser import parse
 from queries.kql.parts import Part, Parts, said_of
 from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
-from queries.kql.steps import Builder, Moment
+from queries.kql.steps import Builder
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
