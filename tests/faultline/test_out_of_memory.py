@@ -43,14 +43,14 @@ def send(client: TestClient) -> Any:
 
 def test_no_memory_for_a_batch_is_reported_everywhere_and_passes(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     client, receiving, is_out = TestClient(parts.front, base_url="http://localhost"), parts.receiving, threading.Event()
-    real = intake.Intake._body
+    real = intake.Intake.body
 
-    async def body(self: intake.Intake, receive: Any) -> bytes:
+    async def body(self: intake.Intake, *arguments: Any) -> bytes:
         if is_out.is_set():
             raise MemoryError
-        return await real(self, receive)
+        return await real(self, *arguments)
 
-    monkeypatch.setattr(intake.Intake, "_body", body)
+    monkeypatch.setattr(intake.Intake, "body", body)
     watch = Watch(receiving, lambda: parts.service)
     assert send(client).status_code == 200 and receiving.trouble() is None
     is_out.set()
