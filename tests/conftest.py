@@ -116,6 +116,16 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """A file whose tests unfreeze (a service's conclusions freeze everything) leaves all modules to the collector: each
+    full collection after it took half a second of CPU. So they are frozen again, without the file's own garbage."""
+    yield
+    if nextitem is not None and nextitem.path != item.path and not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _own_umask() -> Iterator[None]:
     """A command that writes a store makes its files private from then on; the next test represents another process."""
