@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
+from correlator.facts.configuration import took_from
 from correlator.facts.gpus import bus
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -63,7 +64,9 @@ def _same_run_or_node(world: World, cause: Fact, effect: Fact) -> bool:
     run = run_of(world, effect)
     if run is None:
         return False
-    return cause.run == str(run.job_id) if cause.run else cause.host in run.nodes
+    if cause.run:
+        return cause.run == str(run.job_id)
+    return not {cause.host, *cause.attrs.get(HOSTS, ())}.isdisjoint(run.nodes)
 
 
 def _device(world: World, cause: Fact, effect: Fact) -> bool:
@@ -128,6 +131,12 @@ def _stated_by_run(world: World, cause: Fact, effect: Fact) -> bool:
     return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get(RUNS, ()))
 
 
+def _taken_away(world: World, cause: Fact, effect: Fact) -> bool:
+    """Slurm's configuration no longer has a node, or the partition, of the run."""
+    run = run_of(world, effect)
+    return run is not None and took_from(cause, run)
+
+
 def _whole_cluster(world: World, cause: Fact, effect: Fact) -> bool:
     return True
 
@@ -188,6 +197,7 @@ SCOPES: dict[str, Scope] = {
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
     "controller's own link": _link_of_controller, "went down together": _fell_with,
     "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _stated_by_run, "fell silent together": _fell_silent_with,
+    "node or partition of the run": _taken_away,
 }  # fmt: skip
 
 

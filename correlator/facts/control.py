@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from correlator.facts.nodes.detector import is_order, ups_of
 from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME, NodeReboot
 from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, hosts_of, merge_near
-from correlator.model.attributes import BOOT, INFERRED, REASON
+from correlator.model.attributes import BOOT, HOSTS, INFERRED, REASON
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact, Revision, in_order
 
@@ -24,9 +25,10 @@ class AskedEnd(TypedDict):
 
 
 class HookFailure(TypedDict):
-    """``which``: prolog or epilog."""
+    """``which``: prolog or epilog; ``hosts``: all nodes that were tried, if it failed on each of them."""
 
     which: str
+    hosts: NotRequired[list[str]]
 
 
 class NodeDrain(TypedDict):
@@ -40,13 +42,19 @@ USER_CANCEL = Kind("user.cancel", "slurmctld", "Somebody cancelled a job or sent
 SCHED_PREEMPT = Kind("sched.preempt", "slurmctld", "Slurm preempted a job.", AskedEnd)
 TIME_LIMIT = Kind("time.limit", "slurmctld", "Slurm ended a job at a time limit.", AskedEnd)
 
+_PROLOG = Cause(
+    "slurm.prolog_failure", "infra.scheduler", "the prolog failed on {host}", "a node failed its check before the job began",
+    (("Run the prolog by hand on {host}.", None), RESUME), unharmed="degraded",
+)  # fmt: skip
+_PROLOG_EVERYWHERE = replace(
+    _PROLOG, title="the prolog failed on every node that was tried ({nodes})", plain="the cluster's check before jobs failed on every node that was tried",
+    short="the prolog failed everywhere",
+    advice=(("Run the prolog by hand on one of {nodes}, and see what all nodes share that it needs: its script, a server, a mount. Then put them back into service.", None),),
+)  # fmt: skip
+
 PROLOG_FAILURE = Kind(
     "prolog.failure", "slurmd", "The prolog failed on a node.", HookFailure,
-    brief="prolog failed",
-    cause=Cause(
-        "slurm.prolog_failure", "infra.scheduler", "the prolog failed on {host}", "a node failed its check before the job began",
-        (("Run the prolog by hand on {host}.", None), RESUME), unharmed="degraded",
-    ),
+    brief="prolog failed", cause=_PROLOG, variant=lambda fact: _PROLOG_EVERYWHERE if fact.attrs.get(HOSTS) else None,
 )  # fmt: skip
 
 EPILOG_FAILURE = Kind(
@@ -139,6 +147,31 @@ def _from_controller(fact: Fact) -> bool:
     """Is the fact's host only the writer (slurmctld), not a node named in the line?"""
     event = fact.events[0]
     return event.source == "slurmctld" and not event.entities.get("nodes")
+
+
+#: A job whose prolog failed is tried on other nodes within this: it is requeued for two minutes. A tick looks 900 s back.
+NEXT_TRY_S = 600.0
+
+
+def common_failures(world: World) -> list[Revision]:
+    """Prologs that failed on one node after another, while no node began a job: none of the nodes is at fault."""
+    failures = [f for f in world.facts_of(PROLOG_FAILURE.name) if f.host and not _from_controller(f)]
+    failures.sort(key=_start)
+    begun = [e.time for e in world.kinds("slurm.step_start") if e.source == "slurmd" and "batch job" in e.message]
+    found: list[Revision] = []
+    for fact in failures:
+        since = bisect_left(failures, fact.start - NEXT_TRY_S, key=_start)
+        near = failures[since : bisect_right(failures, fact.start + NEXT_TRY_S, key=_start)]
+        hosts = sorted({f.host for f in near if f.host})
+        first, last = near[0].start - SAME_FAILURE_S, near[-1].start + SAME_FAILURE_S
+        if len(hosts) > 1 and not any(first <= time <= last for time in begun):
+            attrs: HookFailure = {**PROLOG_FAILURE.attrs_of(fact), "hosts": hosts}
+            found.append(Revision(fact, replace(fact, host=None, attrs=PROLOG_FAILURE.as_attrs(attrs))))
+    return found
+
+
+def _start(fact: Fact) -> float:
+    return fact.start
 
 
 #: ``scontrol update`` writes the reason, then the state; a health check's script may take two calls.
@@ -243,4 +276,4 @@ def kill_failures(world: World) -> list[Fact]:
 KINDS = (
     USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT, PROLOG_FAILURE, EPILOG_FAILURE, NODE_DRAIN, CONTROLLER_RESTART, KILL_FAILURE,
 )  # fmt: skip
-DETECTORS = [cancellations, hook_failures, drains, planned_reboots, controller_restarts, kill_failures]
+DETECTORS = [cancellations, hook_failures, common_failures, drains, planned_reboots, controller_restarts, kill_failures]

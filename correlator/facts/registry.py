@@ -13,9 +13,11 @@ from functools import cache
 from typing import Any, TypeVar
 
 from correlator.facts import (
+    configuration,
     control,
     cooling,
     gpus,
+    memory_guards,
     munge,
     output_hardware,
     silent_nodes,
@@ -35,7 +37,7 @@ from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
-    links, munge, nodes, slurmd, control, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
+    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
 )  # fmt: skip
 
 register(kind for subject in BUILT_IN for kind in subject.KINDS)

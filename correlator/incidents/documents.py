@@ -16,6 +16,7 @@ from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivo
 from correlator.incidents.incidents import survivors
 from correlator.model.attributes import CODE, HOSTS, INFERRED
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.cancellations import not_by_its_user
 from correlator.verdicts.verdict import Verdict
 
 _HEADLINE = {
@@ -36,6 +37,10 @@ _ADVICE = {
 
 #: Replaces the advice for ``app.error`` if no line of the output shows an error.
 _UNPRINTED = "No line of its output that was collected tells why. Look at what the program wrote elsewhere, and at its exit code."
+
+#: Replace headline and advice for a run that somebody else than its user cancelled.
+_NOT_BY_YOU = "Your job was cancelled, and not by you."
+_ASK_THEM = "Ask the operators of the cluster why it was cancelled."
 
 _CHANGE = {
     "app": "A fault of a node, link or GPU of this run that its logs did not show until now.",
@@ -144,12 +149,18 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
         "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
-        "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
+        "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _headline(verdict),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
         "change_my_mind": " ".join(
             [cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
         ), **sentences.run_summary(verdict.run),
     }  # fmt: skip
+
+
+def _headline(verdict: Verdict) -> str:
+    if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
+        return _NOT_BY_YOU
+    return _HEADLINE.get(verdict.category, "")
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
@@ -164,6 +175,8 @@ def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]
     text = _ADVICE.get(verdict.category)
     if verdict.category == "app.error" and not verdict.own:
         text = _UNPRINTED
+    if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
+        text = _ASK_THEM
     return [{"text": text, "command": None}] if text else []
 
 

@@ -11,9 +11,9 @@ from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW, STALLED
 from correlator.facts.storage import DISK_FULL
 from correlator.facts.world import World
-from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
-from correlator.model.attributes import BY_CONTROLLER, LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
+from correlator.model.attributes import LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.cancellations import ROOT, cancelled, given_up, named, requester
 
 #: What people and Slurm do on purpose.
 _ASKED = frozenset(kind.name for kind in (USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT))
@@ -27,13 +27,12 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         return "sched.preempt", 0.98, "Slurm preempted it", lines
     if end.kind == RUN_CANCELLED.name:
         failed_launch = [c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name)]
-        who = run.row.get("cancelled_by")
-        if (failed_launch or given_up(world, run)) and str(who or "0") in ("0", "root", "slurm"):
+        who = requester(run, orders)
+        if (failed_launch or given_up(world, run)) and (who or "0") in (*ROOT, "slurm"):
             return None
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
-        sure, doubt = _sure_of_root(world, run, orders) if str(who) in ("0", "root") else (0.97, "")
-        return "user.cancel", sure, f"cancelled by {_name_of(run, who)}{doubt}", lines
+        return cancelled(world, run, who, orders)
     if end.kind == RUN_OOM.name:
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
     if end.kind == RUN_FAILED.name and end.attrs[MEMORY]:
@@ -43,32 +42,9 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
     if end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, orders)):
         ago = end.start - asked[-1].start
-        why = f"{_name_of(run, asked[-1].attrs[UID])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
+        why = f"{named(run, str(asked[-1].attrs[UID])).split(',')[0]} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
     return _timed_out(run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
-
-
-#: slurmd cancels a run, as root, if its launch fails on its node, and slurmctld logs it like an administrator's scancel
-#: (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
-LAUNCHES_WITHIN_S = 60.0
-ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.9, 0.55
-
-
-def _sure_of_root(world: World, run: Run, orders: list[Fact]) -> tuple[float, str]:
-    """The probability that a person cancelled a run as root, and what else it may have been."""
-    if may_not_have_been_launched(world, run):
-        return (
-            ROOT_OR_SLURMD_SURE,
-            ": an administrator, or a slurmd that could not launch it and whose log was not collected",
-        )
-    return (0.97 if any(f.attrs[BY_CONTROLLER] for f in orders if f.kind == USER_CANCEL.name) else ROOT_SURE), ""
-
-
-def may_not_have_been_launched(world: World, run: Run) -> bool:
-    """Was the run very short, on a node whose slurmd's log is missing?"""
-    lasted = run.end - run.start if run.end is not None and run.start is not None else 0.0
-    logging_nodes = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
-    return lasted <= LAUNCHES_WITHIN_S and len(logging_nodes) < max(1, len(run.nodes))
 
 
 def _timed_out(
@@ -117,15 +93,6 @@ def _short_of_limit(run: Run, lines: list[Event]) -> str:
     )
 
 
-def _name_of(run: Run, uid: object) -> str:
-    """The user who requested something of Slurm about a run, by name."""
-    if uid in (None, ""):
-        return "somebody"
-    if str(uid) == str(run.row.get("uid")):
-        return str(run.row.get("user"))
-    return "root" if str(uid) == "0" else f"uid {uid}"
-
-
 #: Signals that are sent on purpose: hang-up, interrupt, quit, kill, the two user-defined ones, terminate. Programs
 #: raise the others themselves.
 SENT_SIGNALS = frozenset({1, 2, 3, 9, 10, 12, 15})
@@ -150,14 +117,6 @@ def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
 
 def _as_number(text: object) -> int:
     return int(text) if isinstance(text, int) or (isinstance(text, str) and text.isdigit()) else 0
-
-
-def given_up(world: World, run: Run) -> list[Event]:
-    """slurmd's lines about a failed launch after which it cancelled the run itself, as root; the last line says so."""
-    lines = [e for e in world.by_job.get(run.job_id, ()) if e.source in ("slurmd", "slurmstepd") and e.kind == "slurm.node_error"
-             and run.start is not None and run.start - 5 <= e.time <= (run.end or e.time) + 5]  # fmt: skip
-    given_up = [e for e in lines if LAUNCH_GIVEN_UP in e.message]
-    return [*(e for e in lines if e.time <= given_up[0].time and e not in given_up), *given_up] if given_up else []
 
 
 #: The user's session ended, or the host or its network failed: a launch from a laptop leaves no trace of that.

@@ -12,13 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from correlator.edges.conditions.common import killed_at_once
 from correlator.evidence.calibration import SUREST, calibrated
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs, weight_of
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.memory_guards import GUARD_KILL, WRITTEN_SURE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, is_unreported
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.silent_nodes import SWITCH_SILENT
@@ -41,9 +41,11 @@ from correlator.model.attributes import (
 from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
+from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, given_up, may_not_have_been_launched
 from correlator.verdicts.het_jobs import taken_along
-from correlator.verdicts.intended_ends import ROOT_OR_SLURMD_SURE, deliberate, given_up, may_not_have_been_launched
+from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits
+from correlator.verdicts.own_ends import own_end
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 
@@ -207,6 +209,8 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
+    if root.kind == GUARD_KILL.name:
+        verdict.at_most = min(verdict.at_most, WRITTEN_SURE)
     if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
         verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
         verdict.doubts.append(
@@ -479,17 +483,8 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     if words["peers"]:
         reason = "its output says only that its peers or the network were lost"
         return Own("unknown", NETWORK_WORDS, reason, words["peers"][:5], 0.9)
-    code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
-    if killed_at_once(end):
-        reason = "all its tasks were killed by a signal at once; who sent it (its user, its own script, an administrator), nothing that was collected tells"
-        return Own("unknown", OWN_EXIT, reason, words["aftermath"][:5], KILLED_SURE)
-    how = f"signal {signal}" if signal else f"exit code {code}"
-    return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
-
-
-#: slurmctld does not log who sends a signal that is no cancellation (``scancel -s KILL``); lack of memory would be
-#: logged.
-KILLED_SURE = 0.9
+    category, reason, lines, sure = own_end(world, run, end)
+    return Own(category, OWN_EXIT, reason, lines, sure)
 
 
 #: slurmctld's line for a requested requeue, and that of the slurmstepds; for its own requeues it logs the reason (slurm

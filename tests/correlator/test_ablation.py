@@ -219,6 +219,13 @@ CASES = [
                                 *node_fail(100)], [one(100, "NODE_FAIL")]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E58", lambda: world(out(5, "job.exit_error", "OSError: [Errno 30] Read-only file system: '/local/1/x.pt'"), [one(7, nodes=("n1",))]),
          REPORTED),
+    Case("E45C", lambda: world([event("slurm.config_removed", 0, "ctl", "error: Invalid partition (urgent) for JobId=1", source="slurmctld", job_id=1,
+                                      partition="urgent")], [one(0, "NODE_FAIL", nodes=("n1",))]), ("infra.scheduler", "config.removed", "ctl")),
+    Case("E36G", lambda: world([
+        event("sys.memory_low", -1, "n1", "mem avail:   131 of  3950 MiB ( 3.32%)", source="syslog", avail_mib="131", total_mib="3950"),
+        event("sys.guard_kill", -1, "n1", "sending SIGKILL to process 42 uid 1000", source="syslog", uid=1000, process="a.out", rss_mib="402"),
+        event("slurm.job_failed", -1, "n1", "get_exit_code task 0 died by signal: 9", source="slurmd", job_id=1, signal=9)],
+        [one(0, nodes=("n1",), exit_code=137)]), ("infra.node", "memory.guard", "n1")),
 ]  # fmt: skip
 
 #: Edges that take blame away: with them job 1 is ``expected``, without them an innocent cause is blamed.

@@ -76,7 +76,7 @@ def test_a_launch_that_slurmd_gives_up_is_cancelled_by_slurmd(tmp_path: Path, gi
     found = told(tmp_path, slurmctld=CANCELLED, slurmd=LAUNCH + given_up, sacct=SACCT + BY_ROOT)
     verdict = found["verdicts"]["9"]
     assert verdict["category"] == category, verdict["summary"]
-    assert ("gpu03" in verdict["summary"]) is (category == "infra.node")
+    assert "slurmd of gpu03" in verdict["summary"]  # its failed launch is evidence either way
 
 
 @pytest.mark.parametrize(

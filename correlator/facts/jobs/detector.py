@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from correlator.facts.configuration import reconfigured
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import (
     BATCH_LOST,
@@ -464,6 +465,8 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     The run's end names a node, or accounting reports that one failed. In the second case there must be only one node,
     or something that sets nodes DOWN must have happened on a few of them or on the switch of all.
     """
+    if reconfigured(world, run, moment):
+        return []  # slurmctld says why: the nodes were not lost
     gone = [
         f for f in world.facts_of(BATCH_LOST.name) if f.run == str(run.job_id) and abs(f.start - moment) <= END_SLACK_S
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from correlator.facts.links.kinds import LINK_OUTAGE
@@ -57,6 +57,7 @@ def node_downs(world: World) -> list[Fact]:
             else:
                 attrs: NodeDown = {"said_by": event.source, "unresumed": unresumed}
                 facts.append(NODE_DOWN.fact(event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
+    facts += _powered_down(world, reasons)
     facts += _downs_from_states(world, facts)
     ups = ups_of(world)
     return _dedupe(replace(fact, end=_next(ups.get(fact.host or "", []), fact.start)) for fact in facts)
@@ -81,6 +82,31 @@ def _given(reasons: Iterable[Event], time: float, attrs: AdminDown) -> AdminDown
     split = split_reason(reason)
     attrs["reason"], attrs["component"], attrs["owner"] = reason, split.get("component", ""), split["owner"]
     return attrs
+
+
+#: slurmctld's line about a node that somebody told it to power down; power saving has lines of its own, and takes no
+#: node from a job (slurm src/slurmctld/node_mgr.c update_node, power_save.c).
+_POWER_DOWN = re.compile(r"^(?:update_node: )?(?:powering down node \S|node \S+ state set to POWER(?:ED|ING)?_DOWN)")
+_LOST_NODE = re.compile(r"\bKilling .* on failed node |\bdue to failure of node ")
+
+
+def _powered_down(world: World, reasons: Mapping[str, Iterable[Event]]) -> list[Fact]:
+    """``admin.down`` of nodes that somebody had powered down under their jobs (``state=power_down_force``)."""
+    lost: dict[str, list[float]] = defaultdict(list)
+    for event in world.kinds("slurm.job_node_fail", "slurm.job_requeue"):
+        if event.source == "slurmctld" and _LOST_NODE.search(event.message):
+            for host in hosts_of(event):
+                lost[host].append(event.time)
+    facts = []
+    for event in world.by_kind.get("slurm.node_power", ()):
+        if event.source != "slurmctld" or not _POWER_DOWN.search(event.message):
+            continue
+        for host in hosts_of(event):
+            if any(abs(time - event.time) <= SAME_UPDATE_S for time in lost.get(host, ())):
+                attrs: AdminDown = {"said_by": event.source, "unresumed": None, "powered": True}
+                given = _given(reasons.get(host, ()), event.time, attrs)
+                facts.append(ADMIN_DOWN.fact(event.time, None, event.sigma, host, attrs=given, events=(event,)))
+    return facts
 
 
 def ups_of(world: World) -> dict[str, list[float]]:

@@ -27,7 +27,10 @@ class NodeDown(TypedDict):
 
 
 class AdminDown(TypedDict):
-    """A node that was set DOWN; ``component`` and ``owner`` are what the reason names, ``who`` gave it."""
+    """A node that was set DOWN; ``component`` and ``owner`` are what the reason names, ``who`` gave it.
+
+    ``powered``: somebody had it powered down.
+    """
 
     said_by: str | None
     unresumed: NotRequired[str | None]
@@ -36,6 +39,7 @@ class AdminDown(TypedDict):
     owner: NotRequired[str]
     who: NotRequired[str]
     polled: NotRequired[float]
+    powered: NotRequired[bool]
 
 
 class NodeReboot(TypedDict):
@@ -67,6 +71,7 @@ class NodeDead(TypedDict):
 OWNER: Attr[str] = attr("owner")
 SAID_BY: Attr[str | None] = attr("said_by")
 WHO: Attr[str] = attr("who")
+POWERED: Attr[bool] = attr("powered")
 
 
 RESUME = ("When it is mended, put the node back into service.", "scontrol update nodename={host} state=resume")
@@ -121,12 +126,20 @@ _ADMIN = Cause(
 )  # fmt: skip
 
 
+_POWERED_ADVICE = (
+    ("Ask who had {host} powered down; state=power_down_asap waits until its jobs are over.", None),
+)  # fmt: skip
+
+
 def _set_down_by(fact: Fact) -> Cause | None:
-    if not fact.attrs.get(REASON):
-        return None
+    reason = " ({reason})" if fact.attrs.get(REASON) else ""
     checked = fact.attrs.get(OWNER) not in (None, "admin")
     who = "a health check" if checked else fact.attrs.get(WHO) or "somebody"
-    return replace(_ADMIN, title=f"{literal(who)} set {{host}} DOWN ({{reason}})")
+    if fact.attrs.get(POWERED):
+        return replace(
+            _ADMIN, title=f"{literal(who)} had {{host}} powered down under its jobs{reason}", advice=_POWERED_ADVICE
+        )
+    return replace(_ADMIN, title=f"{literal(who)} set {{host}} DOWN{reason}") if reason else None
 
 
 ADMIN_DOWN = Kind(

@@ -1,0 +1,151 @@
+"""Who cancelled a run: its user, somebody else, or Slurm itself as root."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from correlator.facts.control import CONTROLLER_RESTART, USER_CANCEL
+from correlator.facts.world import World
+from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
+from correlator.model.attributes import BY_CONTROLLER, UID
+from correlator.model.nouns import Event, Fact, Run
+
+#: slurmd cancels a run, as root, if its launch fails on its node, and slurmctld logs it like an administrator's scancel
+#: (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
+LAUNCHES_WITHIN_S = 60.0
+KNOWN_SURE, ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.97, 0.9, 0.55
+#: It is known that no person asked for it, and not what slurmctld did.
+BY_SLURMCTLD_SURE = 0.6
+
+ROOT = frozenset({"0", "root"})
+
+
+def requester(run: Run, orders: Iterable[Fact]) -> str:
+    """Who cancelled the run, by accounting or by slurmctld's log; empty if neither says it."""
+    asked = [f.attrs[UID] for f in orders if f.kind == USER_CANCEL.name and f.attrs[UID] is not None]
+    who = run.row.get("cancelled_by")
+    return str(who if who not in (None, "") else asked[-1] if asked else "")
+
+
+def is_own(run: Run, who: str) -> bool:
+    """Is this the user of the run, by number or name?"""
+    return who in {str(own) for name in ("uid", "user") if (own := run.row.get(name)) not in (None, "")}
+
+
+def not_by_its_user(run: Run) -> bool:
+    """Does accounting name somebody else than the run's user?"""
+    who = requester(run, ())
+    known = any(run.row.get(name) not in (None, "") for name in ("uid", "user"))
+    return bool(who) and known and not is_own(run, who)
+
+
+def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str, float, str, list[Event]]:
+    """Category, confidence, reason and evidence."""
+    lines = [e for f in orders for e in f.events]
+    if who not in ROOT or is_own(run, who):
+        return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}", lines
+    if forgotten := _by_slurmctld(world, run, orders):
+        reason, evidence = forgotten
+        return "unknown", BY_SLURMCTLD_SURE, reason, [*evidence, *lines]
+    if troubles := _before(world, run, orders):
+        last = troubles[-1]
+        reason = f"cancelled by root, an administrator or slurmd itself, after slurmd of {last.host} had logged: {_short(last)}"
+        return "user.cancel", ROOT_OR_SLURMD_SURE, reason, [*troubles[-5:], *lines]
+    sure, doubt = sure_of_root(world, run, orders)
+    return "user.cancel", sure, f"cancelled by root, an administrator{doubt}", lines
+
+
+def named(run: Run, who: str) -> str:
+    """The user who requested something of Slurm about a run. Slurm lets its own user, operators and administrators do
+    that, and the coordinators of its account."""
+    if not who:
+        return "somebody"
+    if is_own(run, who):
+        user = run.row.get("user")
+        return f"its user {user}" if user else "its user"
+    if who in ROOT:
+        return "root, an administrator"
+    known = run.row.get("uid") not in (None, "") or run.row.get("user") not in (None, "")
+    whose = ", who is not its user: an operator, or a coordinator of its account" if known else ""
+    return f"{'uid ' if who.isdigit() else ''}{who}{whose}"
+
+
+def sure_of_root(world: World, run: Run, orders: Iterable[Fact]) -> tuple[float, str]:
+    """The probability that a person cancelled a run as root, and what else it may have been."""
+    if may_not_have_been_launched(world, run):
+        return ROOT_OR_SLURMD_SURE, ", or a slurmd that could not launch it and whose log was not collected"
+    return (KNOWN_SURE if _requested(orders) else ROOT_SURE), ""
+
+
+def _requested(orders: Iterable[Fact]) -> bool:
+    return any(f.attrs[BY_CONTROLLER] for f in orders if f.kind == USER_CANCEL.name)
+
+
+def may_not_have_been_launched(world: World, run: Run) -> bool:
+    """Was the run very short, on a node whose slurmd's log is missing?"""
+    logging_nodes = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
+    return _lasted(run) <= LAUNCHES_WITHIN_S and len(logging_nodes) < max(1, len(run.nodes))
+
+
+def _lasted(run: Run) -> float:
+    return run.end - run.start if run.end is not None and run.start is not None else 0.0
+
+
+#: A restarted slurmctld finds within this that a node runs a job that it does not know: nodes register at once.
+REGISTERED_WITHIN_S = 120.0
+
+#: slurmctld's line about a job on a node that it has no record of (slurm src/slurmctld/job_mgr.c).
+_ORPHAN = re.compile(r"\bOrphan (?:JobId=|StepId=|job )")
+
+
+def _by_slurmctld(world: World, run: Run, orders: Iterable[Fact]) -> tuple[str, list[Event]] | None:
+    """slurmctld ended the run itself: nobody had asked for it, and it had restarted or did not know the job."""
+    own = [e for e in world.by_job.get(run.job_id, ()) if e.source == "slurmctld"]
+    if not own or _requested(orders) or run.start is None or run.end is None:
+        return None
+    until = run.end + REGISTERED_WITHIN_S
+    if orphans := [e for e in own if _ORPHAN.search(e.message) and run.start - 5.0 <= e.time <= until]:
+        return (
+            f"slurmctld had no record of it any more when its node reported it, and ended it: {_short(orphans[0])}",
+            orphans[:5],
+        )
+    restarts = [
+        f for f in world.facts_of(CONTROLLER_RESTART.name)
+        if max(run.start, run.end - REGISTERED_WITHIN_S) - 5.0 <= f.start <= until
+    ]  # fmt: skip
+    if not restarts:
+        return None
+    reason = "it was cancelled as root, and slurmctld, which restarted at that time, logged no request for it: slurmctld may have ended it itself"
+    return reason, [e for f in restarts for e in f.events][:5]
+
+
+#: slurmd's lines about launches, which often name no job.
+_LAUNCH = re.compile(r"slurmstepd|stepd_connect|launch|batch script|cred_state|prolog|job_manager", re.IGNORECASE)
+
+
+def _before(world: World, run: Run, orders: Iterable[Fact]) -> list[Event]:
+    """What slurmds of its nodes logged about a failed launch, or a slurmstepd that died, before the run was cancelled."""
+    if run.start is None or run.end is None:
+        return []
+    asked = min([f.start for f in orders if f.kind == USER_CANCEL.name], default=run.end)
+    since = max(run.start - 5.0, asked - LAUNCHES_WITHIN_S)
+    short = _lasted(run) <= LAUNCHES_WITHIN_S
+    found = [
+        e for host in dict.fromkeys(run.nodes) for e in world.by_host.get(host, ())
+        if since <= e.time <= asked and e.kind == "slurm.node_error" and e.source in ("slurmd", "slurmstepd")
+        and (e.job_id == run.job_id or (short and e.job_id is None)) and _LAUNCH.search(e.message)
+    ]  # fmt: skip
+    return sorted(found, key=lambda e: (e.time, e.id))
+
+
+def given_up(world: World, run: Run) -> list[Event]:
+    """slurmd's lines about a failed launch after which it cancelled the run itself, as root; the last line says so."""
+    lines = [e for e in world.by_job.get(run.job_id, ()) if e.source in ("slurmd", "slurmstepd") and e.kind == "slurm.node_error"
+             and run.start is not None and run.start - 5 <= e.time <= (run.end or e.time) + 5]  # fmt: skip
+    given_up = [e for e in lines if LAUNCH_GIVEN_UP in e.message]
+    return [*(e for e in lines if e.time <= given_up[0].time and e not in given_up), *given_up] if given_up else []
+
+
+def _short(event: Event) -> str:
+    return event.message if len(event.message) <= 120 else event.message[:117] + "..."

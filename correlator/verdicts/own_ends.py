@@ -1,0 +1,49 @@
+"""The words for a run that only returned a code or died by a signal, if nothing else explains its end."""
+
+from __future__ import annotations
+
+from correlator.edges.conditions.common import killed_at_once
+from correlator.edges.conditions.guards import MOST
+from correlator.facts.jobs.deaths import exit_code_of, killed_tasks, tasks_on, was_killed
+from correlator.facts.memory_guards import held_by, kills_of, says
+from correlator.facts.world import World
+from correlator.model.attributes import WORDS
+from correlator.model.nouns import Event, Fact, Run
+from parsers.hostlist import fold
+
+#: slurmctld does not log who sends a signal that is no cancellation (``scancel -s KILL``); lack of memory would be
+#: logged.
+AT_ONCE_SURE = 0.9
+#: One process that was killed: a watchdog, a person, or a script that ends its own children.
+KILLED_SURE = 0.6
+RETURNED_SURE = 0.9
+
+
+def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], float]:
+    """Category, reason, evidence and confidence."""
+    lines: list[Event] = end.attrs[WORDS]["aftermath"]
+    if (guarded := _by_guard(world, run, end)) is not None:
+        return guarded
+    if killed_at_once(end):
+        reason = "all its tasks were killed by a signal at once; who sent it (its user, its own script, an administrator), nothing that was collected tells"
+        return "unknown", reason, lines[:5], AT_ONCE_SURE
+    if was_killed(world, run, end):
+        mute = world.mute(run)
+        kernel = f", or by the kernel of {fold(mute)}, whose log was not collected" if mute else ""
+        reason = f"it was killed by signal 9: by itself, or by somebody outside of Slurm (a person, an agent of its node){kernel}; no line tells by whom"
+        return "unknown", reason, [*killed_tasks(world, run), *lines][:5], KILLED_SURE
+    signal = run.row.get("exit_signal")
+    how = f"signal {signal}" if signal else exit_code_of(run, end)
+    return "app.error", f"it ended by itself with {how}", lines[:5], RETURNED_SURE
+
+
+def _by_guard(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], float] | None:
+    """A memory guard of its node killed it, and nothing shows that others had used up the memory."""
+    kills = kills_of(world, run, killed_tasks(world, run)) if was_killed(world, run, end) else []
+    if not kills:
+        return None
+    kill = kills[-1]
+    held = held_by(kill, tasks_on(kill.host or "", end))
+    if held is not None and held >= MOST:
+        return "app.oom", f"{says(kill)}, most of it by the job itself", list(kill.events), KILLED_SURE
+    return "unknown", f"{says(kill)}; by whom, nothing that was collected tells", list(kill.events), KILLED_SURE
