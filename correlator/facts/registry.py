@@ -26,6 +26,7 @@ from correlator.facts import (
     storage,
     unnamed_causes,
 )
+from correlator.facts.environment import detector as environment
 from correlator.facts.jobs import detector as jobs
 from correlator.facts.links import detector as links
 from correlator.facts.nodes import detector as nodes
@@ -37,7 +38,7 @@ from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
-    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
+    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, environment, silent_nodes, slow_runs,
 )  # fmt: skip
 
 register(kind for subject in BUILT_IN for kind in subject.KINDS)

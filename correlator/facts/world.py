@@ -41,6 +41,7 @@ class World:
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
     ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
     ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
+    ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
     ``believed``: the controllers, if determined from more than these events.
     ``declared``: all kinds of facts, by name.
     ``left_out``: sentences that name the detectors that failed in this pass.
@@ -66,6 +67,7 @@ class World:
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     earlier_runs: Sequence[Run] = ()
     runs_since: float = float("-inf")
+    past: Callable[[float], tuple[Sequence[Run], Sequence[Fact]]] = lambda since: ((), ())
     inventory: Inventory | None = None
     believed: Controllers | None = None
     declared: Mapping[str, Kind[Any]] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from correlator.edges.load import Rules
 from correlator.engine import Weighed, gather_world, measure, node_states
 from correlator.evidence.exposure import other_now
 from correlator.evidence.weigh import BaseRates
+from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.links.detector import BY_NAME, may_end_at
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -45,7 +46,7 @@ from correlator.live.arrivals import Change
 from correlator.live.lookup import Spans
 from correlator.live.merge import Merge, longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
-from correlator.model.nouns import Edge, Event, Run
+from correlator.model.nouns import Edge, Event, Fact, Run
 from correlator.site import windows
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
@@ -187,6 +188,7 @@ class Window:
             return None
         world.reporting_hosts |= self.change.reporting_hosts
         world.earlier_runs, world.runs_since = others, self.since
+        world.past = self._past
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
         if (seen := self._seen(world, former)) is None:
@@ -209,6 +211,13 @@ class Window:
         merged, verdicts = merge.merged(found, lately, facts, times, others, former, self.lines)
         self.begin(merged)
         return merge.in_words(merged, weighed, verdicts)
+
+    def _past(self, low: float) -> tuple[list[Run], list[Fact]]:
+        """The runs that ended from ``low`` to the beginning of the window, and the facts about their failures."""
+        ends, starts = self.index.run_ends, self.index.facts.start
+        runs = list(compress(self.before.runs, (ends >= low) & (ends < self.since)))
+        around = (starts >= low - ENDS_WITH_S) & (starts < self.since + ENDS_WITH_S)
+        return runs, [f for f in compress(self.before.facts, around) if f.kind == RUN_FAILED.name]
 
     def _joined_events(self, new: Sequence[Event], carried: list[Event]) -> list[Event]:
         """New and carried events in order, each once.

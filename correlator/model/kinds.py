@@ -44,8 +44,9 @@ CATEGORIES = (
 #: A sentence of advice and, where one helps, a command.
 Advice = tuple[str, str | None]
 
-#: Which lines in a run's output support a cause: about a GPU, about storage, about lost peers.
-Words = Literal["", "gpu", "storage", "peers"]
+#: Which lines in a run's output support a cause: about a GPU, about storage, about lost peers; any: its last error was
+#: compared already.
+Words = Literal["", "gpu", "storage", "peers", "any"]
 
 
 class NoAttrs(TypedDict):

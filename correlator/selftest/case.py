@@ -30,6 +30,7 @@ class Job:
     state: str
     exit_code: int | None = None
     signal: int | None = None
+    user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -38,7 +38,7 @@ LOGGED_TIMEOUT = "PrintedTimeout"
 
 _KNOWN = {*SETTINGS, *JOB_SETTINGS, LOGGED_TIMEOUT}
 _KEYS = ("settings", "lag", "lines", "jobs", "links", "holds", "why")
-_JOB_KEYS = ("id", "nodes", "start", "end", "state", "exit_code", "signal", "env")
+_JOB_KEYS = ("id", "nodes", "start", "end", "state", "exit_code", "signal", "user", "env")
 _LINK_KEYS = ("host", "device", "switch", "port", "plane")
 
 _LINE = re.compile(r"(?P<at>\S+) (?P<place>\S+) (?P<source>[A-Za-z][\w.-]*)(?:\[(?P<pid>\d+)\])?: (?P<text>.*\S.*)")
@@ -207,7 +207,7 @@ def _job(table: object) -> Job:
             raise ValueError(f"job {keys['id']}: {name} must be a whole number, not {keys[name]!r}")
     return Job(
         keys["id"], str(keys["nodes"]), windows.duration(keys["start"]), windows.duration(keys["end"]),
-        str(keys["state"]), keys.get("exit_code"), keys.get("signal"), {n: str(v) for n, v in env.items()},
+        str(keys["state"]), keys.get("exit_code"), keys.get("signal"), keys.get("user"), {n: str(v) for n, v in env.items()},
     )  # fmt: skip
 
 

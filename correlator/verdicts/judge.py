@@ -33,6 +33,7 @@ from correlator.model.attributes import (
     NAMELESS,
     POLLED,
     ROLE,
+    SURE,
     TREE_ONLY,
     UNRESUMED,
     UNSAID,
@@ -197,6 +198,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Adds the doubts about a cause, and limits the confidence accordingly."""
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
+    verdict.at_most = min(verdict.at_most, root.attrs.get(SURE, 1.0))
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
@@ -344,7 +346,9 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
         factor = 1.0
         cause = cause_of(chain.root)
         speaks_for = cause.words
-        if cause.reported:
+        if speaks_for == "any":
+            pass  # its detector compared the run's last error with those of others
+        elif cause.reported:
             factor = (
                 OWN_WORDS_AGAINST
                 if words["own"] and min(map(_place, words["own"])) < min(map(_place, chain.root.events))

@@ -83,7 +83,9 @@ def set_down_by_check(at: float, reason: str) -> list[Any]:
 
 
 #: A run's output alone accuses no machine of a hardware fault: the edge decides whether it is mentioned at all.
-REPORTED, OF_OUTPUT = ("unknown", None, None), ("E56", "E57", "E58")
+UNKNOWN_USER = "KeyError: 'getpwuid(): uid not found: 20001'"
+
+REPORTED, OF_OUTPUT = ("unknown", None, None), ("E56", "E57", "E58", "E81")
 
 CASES = [
     Case("E03", lambda: world([*down(0, "n1", "eth0", 900), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
@@ -226,6 +228,10 @@ CASES = [
         event("sys.guard_kill", -1, "n1", "sending SIGKILL to process 42 uid 1000", source="syslog", uid=1000, process="a.out", rss_mib="402"),
         event("slurm.job_failed", -1, "n1", "get_exit_code task 0 died by signal: 9", source="slurmd", job_id=1, signal=9)],
         [one(0, nodes=("n1",), exit_code=137)]), ("infra.node", "memory.guard", "n1")),
+    Case("E80", lambda: world([*out(-1, "job.exit_error", UNKNOWN_USER), *out(0, "job.exit_error", UNKNOWN_USER, job=2)],
+                              [run(1, ["n1"], -9, 0, user="a"), run(2, ["n1"], -9, 1, user="b"), run(3, ["n2"], -9, 1, "COMPLETED", user="a")]),
+         ("infra.node", "node.environment", "n1")),
+    Case("E81", lambda: world(out(-1, "job.exit_error", UNKNOWN_USER), [run(1, ["n1"], -9, 0, user="a")]), REPORTED),
 ]  # fmt: skip
 
 #: Edges that take blame away: with them job 1 is ``expected``, without them an innocent cause is blamed.

@@ -12,6 +12,7 @@ from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import (
     BATCH_LOST,
     COMM_ERROR,
+    ENVIRONMENT_ERROR,
     LAUNCH_FAILURE,
     RUN_CANCELLED,
     RUN_FAILED,
@@ -243,8 +244,8 @@ def ends(world: World) -> list[Fact]:
         memory, ago = _out_of_memory(lines, run, moment, words, _killed_for_memory(world, run, moment, lines))
         attrs: RunEnd = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
-            "memory": memory, "memory_ago": ago,
-            "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
+            "memory": memory, "memory_ago": ago, "environment": [e for e in lines if e.source in _OUTPUT and e.kind == ENVIRONMENT_ERROR],
+            "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in _OUTPUT and e.kind != ENVIRONMENT_ERROR], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
         closing = [e for e in lines if e.kind in ("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed", "slurm.job_end",

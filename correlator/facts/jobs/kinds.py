@@ -28,7 +28,8 @@ class RunEnd(TypedDict):
 
     ``words``: its output's error lines by whom they blame (own, peers, gpu, storage, aftermath). ``launch``: lines
     about tasks that were not started. ``memory``: the evidence that memory ended it, ``memory_ago`` seconds before the
-    end. ``blamed_code``: Xids that NVIDIA attributes to the application. ``output``: all lines of its output.
+    end. ``blamed_code``: Xids that NVIDIA attributes to the application. ``output``: all lines of its output, except
+    ``environment``: errors that count only beside those of other runs.
     """
 
     failed_nodes: list[str]
@@ -38,10 +39,14 @@ class RunEnd(TypedDict):
     memory_ago: float
     blamed_code: list[Fact]
     output: list[Event]
+    environment: list[Event]
     signal: Any
     exit_code: Any
     cancelled_by: Any
 
+
+#: An error of a node's environment that no other event of the catalogue is.
+ENVIRONMENT_ERROR = "job.environment_error"
 
 COMM_ERROR = Kind("job.comm_error", "job", "A rank of a run lost its peers.", CommError, brief="ranks lost their peers")
 

@@ -1,0 +1,290 @@
+"""Nodes on which programs fail for want of what every node gives to programs: users, mounts, names, devices, processes.
+
+No log of the node need tell of it. If jobs of several users fail alike on one node, and their jobs elsewhere do not,
+the node's environment is the cause, with the odds of ``odds.py``. What one user's jobs alone show is only told: they
+may have made a mistake, and they write their own output. What jobs of several users show on several nodes alike is no
+node's fault.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from correlator.facts.environment.ended import TELLING, Ended, Failure, Numbers
+from correlator.facts.environment.kinds import (
+    ENVIRONMENT_TOLD,
+    NODE_ENVIRONMENT,
+    NodeEnvironment,
+    ToldEnvironment,
+)
+from correlator.facts.environment.odds import Witness, odds_of
+from correlator.facts.environment.symptoms import signature_of
+from correlator.facts.jobs.kinds import RUN_FAILED
+from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT
+from correlator.facts.world import World
+from correlator.model.attributes import OUTPUT, RUNS
+from correlator.model.nouns import Fact, Run, in_order
+
+#: Jobs elsewhere count if they ended within a day before the first failure.
+DAY_S = 86_400.0
+
+#: Failures on the node within an hour before count, and failures elsewhere since then show that it is no single node.
+NEAR_S = 3600.0
+
+#: What comes later than this after a failure changes nothing about it; a tick looks 900 s back.
+AHEAD_S = 600.0
+
+#: Failures that are at most ``AHEAD_S`` apart are one fact, but not for longer than half an hour: a node that fails
+#: for days must not make one incident that every tick concludes anew.
+SLOT_S = 1800.0
+
+#: Jobs that began this much before the first job that failed count as begun with it.
+BEGAN_S = 60.0
+
+#: Of the jobs on the node that ended since, nearly all must have failed alike.
+NEARLY_ALL = 0.75
+
+#: A job that failed without an error in its output must have ended in less than this share of what its user's jobs
+#: last, of which so many must be known.
+EARLY, KNOWN = 0.5, 3
+
+#: One user's jobs suggest that a node is broken if at least so many failed there, all of them, and so many elsewhere
+#: did not.
+TWICE, OFTEN = 2, 3
+
+
+def environments(world: World) -> list[Fact]:
+    """``node.environment`` per node and half hour, ``environment.told`` per run."""
+    fresh = _failures(world.facts_of(RUN_FAILED.name), world.run)
+    if not fresh:
+        return []
+    runs, failures = _with_past(world, fresh)
+    ended = cache(lambda: Ended(runs, {f.run.key: f.signature.key for f in failures}))
+    alike: defaultdict[tuple[str, str], list[Failure]] = defaultdict(list)
+    for failure in sorted(failures, key=lambda f: (f.end, f.run.key)):
+        if failure.user:
+            alike[failure.signature.key].append(failure)
+    facts = [
+        fact for same in alike.values() for group in _groups(same)
+        if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(ended, group)) is not None
+    ]  # fmt: skip
+    reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
+    told = (_told(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
+    return [*facts, *(fact for fact in told if fact is not None)]
+
+
+def _failures(ends: Iterable[Fact], runs: Mapping[str, Run]) -> list[Failure]:
+    """The failed runs among ``runs`` that have a signature."""
+    found = []
+    for end in ends:
+        run = runs.get(end.run or "")
+        if run is None or run.end is None or run.state not in TELLING:
+            continue
+        if (signature := signature_of(end)) is not None:
+            found.append(Failure(run, signature, _where(run, end)))
+    return found
+
+
+def _where(run: Run, end: Fact) -> str | None:
+    """The only node of a run; of several, the one whose task ended first by srun's output."""
+    if len(run.nodes) == 1:
+        return run.nodes[0]
+    tasks = [e for e in end.attrs[OUTPUT] if "task" in e.entities and e.entities.get("nodes")]
+    first = min(tasks, key=lambda e: (e.file or "", e.line or 0), default=None)
+    nodes = list(first.entities["nodes"]) if first else []
+    return str(nodes[0]) if len(nodes) == 1 and nodes[0] in run.nodes else None
+
+
+def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[Failure]]:
+    """All runs and failures of the day before the first failure, including those before the window of a tick."""
+    first = min(f.end for f in fresh)
+    past_runs, past_ends = world.past(first - DAY_S - NEAR_S - 2 * SLOT_S)
+    if not past_runs:
+        return world.runs, list(fresh)
+    further = {run.key: run for run in past_runs if run.job_id not in world.runs_of_job}
+    # Of earlier failures, those of other users on other nodes count only for an hour.
+    hosts = {f.host for f in fresh}
+    users = {f.user for f in fresh}.union(
+        str(run.row.get("user") or "") for run in further.values()
+        if (run.end or 0.0) >= first - NEAR_S - 2 * SLOT_S and not hosts.isdisjoint(run.nodes)
+    )  # fmt: skip
+    near = first - 2 * NEAR_S - 2 * SLOT_S
+    asked = {
+        key: run for key, run in further.items()
+        if (run.end or 0.0) >= near or run.row.get("user") in users or not hosts.isdisjoint(run.nodes)
+    }  # fmt: skip
+    return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked)]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Failures with one signature on one node, in order of time, and the users that failed so there near them."""
+
+    failures: Sequence[Failure]
+    users: set[str]
+
+    @property
+    def first(self) -> Failure:
+        return self.failures[0]
+
+    @property
+    def last(self) -> Failure:
+        return self.failures[-1]
+
+
+def _groups(alike: Sequence[Failure]) -> Iterable[_Group]:
+    """Failures with one signature by node and half hour, without gaps."""
+    by_host: defaultdict[str, list[Failure]] = defaultdict(list)
+    for failure in alike:
+        if failure.host is not None:
+            by_host[failure.host].append(failure)
+    for _, failures in sorted(by_host.items()):
+        ends = np.array([f.end for f in failures])
+        slots = [_slot(failure.end, ends) for failure in failures]
+        begun = 0
+        for place in range(1, len(failures) + 1):
+            if place < len(failures) and slots[place] == slots[begun] and ends[place] - ends[place - 1] <= AHEAD_S:
+                continue
+            near = (ends >= ends[begun] - NEAR_S) & (ends <= ends[place - 1] + AHEAD_S)
+            yield _Group(failures[begun:place], {failures[n].user for n in np.flatnonzero(near)})
+            begun = place
+
+
+def _slot(end: float, ends: np.ndarray[Any, np.dtype[np.float64]]) -> int:
+    """The half hour of a failure. Failures soon after a full half hour belong to those just before it."""
+    slot = int(end // SLOT_S)
+    begun = slot * SLOT_S
+    follows = end - begun <= AHEAD_S and np.any((ends >= begun - AHEAD_S) & (ends < begun))
+    return slot - 1 if follows else slot
+
+
+def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
+    """The node's environment as the cause of these failures; None if the odds are against it."""
+    first, last = group.first, group.last
+    host, signature, symptom = str(first.host), first.signature, first.signature.symptom
+    if len(group.users) < 2:
+        return None
+    ended, key = asked(), first.signature.key
+    if signature.event is None and not _early(ended, group):
+        return None
+    here = ended.on(host, first.end - NEAR_S, last.end + AHEAD_S)
+    alike = here[ended.failed_so[here] == ended.numbers[key]]
+    onset, began = ended.ends[alike[0]], ended.starts[alike[0]]
+    so, later = np.isin(here, alike), (ended.ends[here] >= onset) & (ended.starts[here] >= began - BEGAN_S)
+    here = here[so | later]
+    if len(alike) < NEARLY_ALL * len(here):
+        return None
+    away = {user: _away(ended, user, host, onset, last.end) for user in sorted(ended.users_of(here))}
+    near = ended.elsewhere(ended.all(onset - NEAR_S, last.end + AHEAD_S), host)
+    if not len(near) and not any(len(places) for places in away.values()):
+        return None  # nothing shows that it is this node and not all of them
+    witnesses = [_witness(ended, here, user, places, key) for user, places in away.items()]
+    odds = odds_of(witnesses, symptom.own, ended.alike(near, key) / (len(near) + 2.0))
+    sure = odds / (1.0 + odds)
+    if sure < 0.5:
+        return None
+    theirs = np.concatenate([away[user] for user in sorted(group.users) if user in away])
+    counts = (
+        f"{len(alike)} of {len(here)} jobs of {len(group.users)} users on {host} failed with the same "
+        f"{'error' if signature.event else 'exit code'} {_within(ended.ends[alike[-1]] - onset)}; {_others(ended, theirs, near, key)}"
+    )
+    attrs: NodeEnvironment = {
+        "symptom": symptom.name, "fault": signature.fault(host), "look": symptom.look, "counts": counts,
+        "runs": sorted(f.run.key for f in group.failures), "sure": round(min(sure, symptom.surest), 4),
+    }  # fmt: skip
+    lines = in_order(f.signature.event for f in group.failures if f.signature.event)
+    # Two things may break at once: each is an incident of its own.
+    device = signature.thing or symptom.name
+    return NODE_ENVIRONMENT.fact(first.end, last.end, 0.5, host, device, attrs=attrs, events=lines)
+
+
+def _away(ended: Ended, user: str, host: str, first: float, last: float) -> Numbers:
+    return ended.elsewhere(ended.of(user, first - DAY_S, last + AHEAD_S), host)
+
+
+def _witness(ended: Ended, here: Numbers, user: str, away: Numbers, key: tuple[str, str]) -> Witness:
+    mine = np.array([place for place in here if str(ended.runs[place].row["user"]) == user], np.int64)
+    alike = ended.alike(mine, key)
+    return Witness(alike, int(ended.well[mine].sum()), len(away), ended.alike(away, key))
+
+
+def _others(ended: Ended, theirs: Numbers, near: Numbers, key: tuple[str, str]) -> str:
+    """What became of the same users' jobs elsewhere, or of all jobs elsewhere."""
+    places = theirs if len(theirs) else near
+    spared = len(places) - ended.alike(places, key)
+    return f"{spared} of {len(places)}{'' if len(theirs) else ' of other users'} elsewhere did not"
+
+
+def _early(ended: Ended, group: _Group) -> bool:
+    """Did all of them end early for jobs of their users?"""
+    for failure in group.failures:
+        away = _away(ended, failure.user, str(failure.host), group.first.end, group.last.end)
+        well = away[ended.well[away]]
+        lasted = failure.end - (failure.run.start if failure.run.start is not None else failure.end)
+        if len(well) < KNOWN or lasted > EARLY * float(np.median(ended.ends[well] - ended.starts[well])):
+            return False
+    return True
+
+
+def _within(seconds: float) -> str:
+    if seconds < 1.0:
+        return "at the same moment"
+    return f"within {seconds:.0f} s" if seconds < 120.0 else f"within {seconds / 60.0:.0f} min"
+
+
+def _reported(world: World) -> set[str]:
+    """The runs whose output tells of broken hardware: that says more."""
+    found = {fact.run for fact in world.facts_of(GPU_IN_OUTPUT.name, DISK_IN_OUTPUT.name) if fact.run}
+    return found.union(*(fact.attrs[RUNS] for fact in world.facts_of(STORAGE_IN_OUTPUT.name)))
+
+
+def _told(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure) -> Fact | None:
+    """What a run's own output tells about its node, or about all nodes; None if it may as well be its own mistake."""
+    signature = failure.signature
+    if signature.event is None:
+        return None
+    near = [f for f in alike if abs(f.end - failure.end) <= AHEAD_S]
+    hosts, users = {f.host for f in near if f.host}, {f.user for f in near}
+    place = str(failure.host)
+    symptom = signature.symptom
+    if (symptom.shared or symptom.strong) and len(hosts) > 1 and len(users) > 1:
+        place = "several nodes"
+        counts = f"the same error on {len(hosts)} nodes for {len(users)} users"
+    elif failure.host is not None and failure.user and (symptom.strong or symptom.of_node):
+        counts = _of_one(ended(), failure)
+    else:
+        return None
+    if not counts:
+        return None
+    attrs: ToldEnvironment = {
+        "symptom": symptom.name,
+        "fault": signature.fault(place),
+        "counts": counts,
+    }
+    return ENVIRONMENT_TOLD.fact(
+        failure.end, None, 0.5, failure.host, run=failure.run.key, attrs=attrs, events=(signature.event,)
+    )
+
+
+def _of_one(ended: Ended, failure: Failure) -> str:
+    """What the jobs of one user show; empty if it is not worth a doubt."""
+    symptom, key, host = failure.signature.symptom, failure.signature.key, str(failure.host)
+    mine = ended.of(failure.user, failure.end - DAY_S, failure.end + AHEAD_S)
+    away = ended.elsewhere(mine, host)
+    here = np.setdiff1d(mine, away, assume_unique=True)
+    failed, failed_away = ended.alike(here, key), ended.alike(away, key)
+    only_here = symptom.of_node and TWICE <= failed == len(here) and len(away) >= OFTEN
+    if failed_away or not (symptom.strong or only_here):
+        return ""
+    text = f"{failed} of {len(here)} jobs of its user on {host} failed so"
+    return f"{text}, {failed_away} of {len(away)} elsewhere" if len(away) else text
+
+
+KINDS = (NODE_ENVIRONMENT, ENVIRONMENT_TOLD)
+DETECTORS = [environments]

@@ -1,0 +1,67 @@
+"""The kinds of facts about a node's environment, and their attributes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypedDict
+
+from correlator.model.attrs import Attr, attr
+from correlator.model.kinds import Cause, Kind
+from correlator.model.nouns import Fact
+
+
+class NodeEnvironment(TypedDict):
+    """``symptom``: what all programs met (symptoms.py). ``fault``: what that means for the node; ``look``: where to look.
+
+    ``counts``: how many jobs failed alike there and elsewhere. ``runs`` failed by it. ``sure``: 0..1, from the odds.
+    """
+
+    symptom: str
+    fault: str
+    look: str
+    counts: str
+    runs: list[str]
+    sure: float
+
+
+class ToldEnvironment(TypedDict):
+    """``symptom``, ``fault`` and ``counts`` as for ``node.environment``, as far as one user's jobs show them."""
+
+    symptom: str
+    fault: str
+    counts: str
+
+
+FAULT: Attr[str] = attr("fault")
+COUNTS: Attr[str] = attr("counts")
+
+NODE_ENVIRONMENT = Kind(
+    "node.environment", "node", "Jobs of several users failed alike on one node, and not elsewhere.", NodeEnvironment,
+    brief="jobs of several users fail alike",
+    cause=Cause(
+        "node.environment", "infra.node", "{fault}: {counts}", "something that programs need is broken on its node",
+        (
+            ("Look at {look} on {host}. Drain it until programs of different users run there again.",
+             "scontrol update nodename={host} state=drain reason='environment: {symptom}'"),
+        ),
+        short="{fault}", words="any", family="software",
+        doubt="No line of the node itself tells of it: the errors of different users' jobs do",
+        disproof="The same error of these users' jobs on other nodes, or a job that did the same there and ended well.",
+    ),
+)  # fmt: skip
+
+_TOLD = Cause(
+    "node.environment", "infra.node", "{fault}, as the run's own output says", "something on its node is broken, as its output says",
+    (("Try the same on {host} as another user.", None),),
+    short="{fault}", reported="its node's environment is broken", words="any", family="software",
+)  # fmt: skip
+
+
+def _as_it_says(fact: Fact) -> Cause:
+    return replace(_TOLD, reported=f"{fact.attrs[FAULT]} ({fact.attrs[COUNTS]})")
+
+
+ENVIRONMENT_TOLD = Kind(
+    "environment.told", "job", "A run's output reports that its node's environment is broken, and one user's jobs alone show it.",
+    ToldEnvironment, brief="its node's environment, as its run says", cause=_TOLD, variant=_as_it_says,
+)  # fmt: skip

@@ -1,0 +1,195 @@
+"""What the last error of a run's output shows about the environment of its node.
+
+A *symptom* is an error that the node's environment causes: the messages are those of glibc's errno texts, Python, the
+shell, coreutils, the dynamic linker, NVIDIA's driver and the licence managers. All of them can be a program's own
+mistake as well; ``own`` says how often. A symptom has a *thing*: the file system, library or command that was missing.
+Two runs failed alike if both are equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from correlator.facts.jobs.detector import words_of
+from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
+from correlator.model.attributes import ENVIRONMENT, EXIT_CODE, MEMORY, OUTPUT, SIGNAL
+from correlator.model.nouns import Event, Fact
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A class of errors.
+
+    ``own``: of runs that end by a mistake of their own, the share that shows it (estimates, for a user without a
+    history). ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
+    ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
+    ``shared``: what all nodes share fails in this way as well. ``surest``: the highest confidence.
+    """
+
+    name: str
+    own: float
+    fault: str
+    look: str
+    strong: bool = False
+    of_node: bool = False
+    shared: bool = False
+    surest: float = 0.75
+
+
+class Signature(NamedTuple):
+    """How a run failed. ``thing`` may be empty; ``event`` is the line, None for an exit code alone."""
+
+    symptom: Symptom
+    thing: str
+    event: Event | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.symptom.name, self.thing)
+
+    def fault(self, host: str) -> str:
+        return self.symptom.fault.format(host=host, thing=self.thing or "a file system")
+
+
+_USERS = Symptom(
+    "users", 0.003, "{host} does not know its users", "the user database (sssd, nslcd, nsswitch.conf)",
+    strong=True, of_node=True, surest=0.9,
+)  # fmt: skip
+_DRIVER = Symptom(
+    "driver", 0.003, "the GPU driver's library and kernel module of {host} do not fit", "the GPU driver (a reboot after its update)",
+    strong=True, of_node=True, surest=0.9,
+)  # fmt: skip
+_STALE = Symptom(
+    "stale", 0.005, "{thing} of {host} is stale", "the mounts", strong=True, of_node=True, shared=True, surest=0.9
+)
+_READ_ONLY = Symptom(
+    "read-only", 0.02, "{thing} of {host} is read-only", "the mounts and the disks", strong=True, of_node=True,
+    shared=True, surest=0.85,
+)  # fmt: skip
+_IO = Symptom(
+    "io", 0.005, "{thing} of {host} fails with input/output errors", "the disks and mounts",
+    strong=True, of_node=True, shared=True, surest=0.9,
+)  # fmt: skip
+_DEVICE = Symptom(
+    "device",
+    0.02,
+    "devices are missing on {host} ({thing})",
+    "the devices and their drivers",
+    of_node=True,
+    surest=0.85,
+)
+_GPU = Symptom("gpu", 0.03, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True)
+_FULL = Symptom(
+    "full", 0.02, "{thing} of {host} is full", "what fills the disk", of_node=True, shared=True, surest=0.85
+)
+_SHM = Symptom(
+    "shm", 0.02, "the shared memory of {host} is full", "what is left in /dev/shm", of_node=True, surest=0.85
+)
+_FORK = Symptom(
+    "processes", 0.02, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",
+    of_node=True,
+)  # fmt: skip
+_NAMES = Symptom(
+    "names", 0.03, "{host} resolves no names", "the resolver (resolv.conf, nscd, systemd-resolved)", of_node=True,
+    shared=True, surest=0.85,
+)  # fmt: skip
+_CLOCK = Symptom("clock", 0.01, "the clock of {host} is wrong", "the clock (chronyd)", of_node=True, surest=0.85)
+_LIBRARY = Symptom(
+    "library", 0.05, "the library {thing} is missing on {host}", "the site's software tree and its mounts"
+)
+_MODULE = Symptom("module", 0.06, "the module {thing} is missing on {host}", "the site's software tree and its mounts")
+_COMMAND = Symptom(
+    "command", 0.06, "the command {thing} is missing on {host}", "the site's software tree and its mounts"
+)
+_PATH = Symptom("path", 0.06, "files under {thing} are missing on {host}", "the mounts")
+_PORT = Symptom("port", 0.05, "a port is taken on {host}", "processes that an earlier job left there")
+_LICENCE = Symptom("licence", 0.03, "a licence server does not answer", "the way to the licence server", shared=True)
+_EXIT = Symptom("exit", 0.15, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
+
+_ENOENT = r"(?:no such file or directory|errno 2\b|no such device(?: or address)?|errno (?:6|19)\b)"
+_DEVICES = r"/dev/(?:nvidia|infiniband/|dri/|kfd\b|hfi1|xpmem|gdrdrv|fuse\b)"
+
+#: In the order in which they are tried: an error about /dev/nvidia0 is about the device, not about a path.
+_PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
+    (symptom, re.compile(text, re.IGNORECASE))
+    for symptom, text in (
+        (_USERS, r"getpwuid\(\): uid not found|\bi have no name!|cannot find name for user id \d|\bno user exists for uid \d|\byou don't exist, go away"),
+        (_DRIVER, r"driver/library version mismatch|api mismatch: (?:the client|this) |unsupported display driver / cuda driver combination|cuda_?error_?system_?driver_?mismatch"),
+        (_DEVICE, rf"{_ENOENT}.*?(?P<thing>{_DEVICES})|(?P<thing_>{_DEVICES})\S*.*?{_ENOENT}"),
+        (_GPU, r"\bno devices were found|no cuda-capable device|no cuda gpus are available|"
+               r"\bcuda unknown error|found no nvidia driver|couldn't communicate with the nvidia driver|failed to initialize nvml"),
+        (_STALE, r"stale (?:nfs )?file handle|\bestale\b|errno 116\b"),
+        (_READ_ONLY, r"read-only file ?system|\berofs\b|errno 30\b"),
+        (_SHM, r"/dev/shm\b.*no space left|no space left.*/dev/shm\b|insufficient shared memory|\bout of shared memory|error while creating shared memory segment"),
+        (_FULL, r"no space left on device|\benospc\b|errno 28\b"),
+        (_IO, r"input/output error|\beio\b|errno 5\b"),
+        (_FORK, r"\bfork\b.*(?:resource temporarily unavailable|cannot allocate memory)|blockingioerror: \[errno 11\]|"
+                r"can't start new thread|pthread_create.*(?:fail|eagain|resource temporarily)|thread creation failed"),
+        (_NAMES, r"temporary failure in name resolution|name or service not known|could not resolve host|\beai_again\b"),
+        (_CLOCK, r"certificate is not yet valid|clock skew too great"),
+        (_LICENCE, r"licen[cs]e server|licen[cs]e checkout failed|flex(?:net|lm)\b.*error"),
+        (_LIBRARY, r"error while loading shared libraries: (?P<thing>[^\s:]+)"),
+        (_MODULE, r"no module named '?(?P<thing>\w+)|following module\(s\) are unknown: \"?(?P<thing_>[\w./+-]+)|unable to locate a modulefile for '(?P<thing__>[^']+)"),
+        (_COMMAND, r"(?P<thing>[\w./+-]+): command not found"),
+        (_PORT, r"address already in use|errno 98\b|\beaddrinuse\b"),
+        (_PATH, r"no such file or directory|errno 2\]|permission denied|errno 13\]"),
+    )
+)  # fmt: skip
+
+#: Symptoms about a file system, whose thing is the place of the path in the line.
+_OF_PATHS = frozenset({_STALE, _READ_ONLY, _FULL, _IO, _PATH})
+_A_PATH = re.compile(r"(?<![\w.:/])(/[\w.+@-]+(?:/[\w.+@%=-]+)*)")
+
+#: Events that are a run's errors; others (steps, progress, notes about its end) do not say how it failed.
+_ERRORS = frozenset({
+    "job.exit_error", ENVIRONMENT_ERROR, "job.cuda_error", "job.bus_error", "job.launch_error", "job.segfault",
+    "job.mpi_error", "job.nccl_error", "job.nccl_timeout", "job.container_error", "job.oom",
+})  # fmt: skip
+
+
+def symptom_of(text: str) -> tuple[Symptom, str] | None:
+    """What an error shows about the environment, and the thing that it is about; None if it shows nothing."""
+    for symptom, pattern in _PATTERNS:
+        if found := pattern.search(text):
+            named = next((value for value in found.groupdict().values() if value), "")
+            if symptom not in _OF_PATHS:
+                return symptom, named.rstrip("/")
+            thing = _place_of(text)
+            # A relative path, or one in a user's own words, says nothing about the node.
+            return None if symptom is _PATH and not thing else (symptom, thing)
+    return None
+
+
+def _place_of(text: str) -> str:
+    """The file system of the last path in a line: ``/home`` of ``/home/a/x``, ``/tmp``, ``/opt/conda``."""
+    paths = [found[1] for found in _A_PATH.finditer(text) if not found[1].startswith(("/usr/bin/", "/bin/"))]
+    if not paths:
+        return ""
+    parts = paths[-1].split("/")
+    deep = 3 if parts[1] in ("opt", "usr", "mnt", "var", "dev", "lustre", "gpfs") else 2
+    return "/".join(parts[:deep])
+
+
+def signature_of(end: Fact) -> Signature | None:
+    """How a run failed, by the last error of its output, else by its exit code; None if by something else.
+
+    ``end`` is its ``run.failed``.
+    """
+    if end.attrs[MEMORY]:
+        return None
+    last = _last_error([*end.attrs[OUTPUT], *end.attrs[ENVIRONMENT]])
+    if last is not None:
+        found = symptom_of(last.message)
+        return None if found is None else Signature(*found, last)
+    code, signal = end.attrs.get(EXIT_CODE), end.attrs.get(SIGNAL)
+    if not code and not signal:
+        return None
+    return Signature(_EXIT, f"signal {signal}" if signal else f"exit code {code}", None)
+
+
+def _last_error(output: Iterable[Event]) -> Event | None:
+    errors = [e for e in output if e.kind in _ERRORS and words_of(e) != "aftermath"]
+    return max(errors, key=lambda e: (e.time, e.line or 0), default=None)

@@ -1,0 +1,259 @@
+"""Nodes on which several users' jobs fail alike: blamed if their jobs elsewhere do not, and never on one user's word."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from correlator.engine import conclude_cluster
+from correlator.facts.environment.odds import Witness, odds_of
+from correlator.facts.environment.symptoms import symptom_of
+from correlator.facts.world import World
+from correlator.live.ticker import Ticker
+from correlator.verdicts.verdict import Verdict
+from parsers.record import frame
+from store import open_store
+from tests.correlator.making import event, facts, run, world
+from tests.correlator.situations import judged, said
+
+NO_USER = "KeyError: 'getpwuid(): uid not found: 2000{n}'"
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+STALE = "/usr/bin/bash: line 1: /home/{user}/result: Stale file handle"
+FULL = "/usr/bin/dd: error writing '/tmp/scratch.{n}': No space left on device"
+SHM = "/usr/bin/dd: error writing '/dev/shm/x.{n}': No space left on device"
+NO_DEVICE = "FileNotFoundError: [Errno 2] No such file or directory: '/dev/nvidia0'"
+NO_PATH = "/usr/bin/cat: /home/{user}/data/x: No such file or directory"
+OWN_KEY = "KeyError: 'train_loss'"
+LICENCE = "License checkout failed: cannot connect to license server lic01 (-15,10:111)"
+
+
+@dataclass(frozen=True)
+class Job:
+    """``error`` None: it ended well; empty: it failed without a word."""
+
+    user: str
+    node: str
+    error: str | None = None
+    end: float = 0.0
+    lasted: float = 10.0
+    name: str = "train"
+
+
+def situation(*jobs: Job) -> World:
+    runs, lines = [], []
+    for number, job in enumerate(jobs, 1):
+        failed = job.error is not None
+        runs.append(run(
+            number, [job.node], job.end - job.lasted, job.end, "FAILED" if failed else "COMPLETED", user=job.user,
+            name=job.name, exit_code=int(failed),
+        ))  # fmt: skip
+        if job.error:
+            kind = "job.exit_error" if "Error: " in job.error else "job.environment_error"
+            text = job.error.format(n=number, user=job.user)
+            lines.append(event(kind, job.end - 1, None, text, source="job_stderr", job_id=number))
+    return world(lines, runs)
+
+
+def verdict(where: World, job: int = 1) -> Verdict:
+    return judged(where)[str(job)]
+
+
+@pytest.mark.parametrize("error", [NO_USER, MISMATCH, STALE, FULL, SHM, NO_DEVICE])
+def test_two_users_fail_alike_on_one_node_and_not_elsewhere(error: str) -> None:
+    where = situation(Job("alice", "n3", error), Job("bob", "n3", error, 2.0), Job("alice", "n1"))
+    for job in (1, 2):
+        found = verdict(where, job)
+        assert said(found) == ("infra.node", "node.environment", "n3")
+        assert 0.5 < found.confidence <= 0.9
+    (fact,) = facts(where, "node.environment")
+    assert fact.attrs["counts"] == (
+        "2 of 2 jobs of 2 users on n3 failed with the same error within 2 s; 1 of 1 elsewhere did not"
+    )
+
+
+def test_more_users_and_jobs_elsewhere_make_it_surer() -> None:
+    few = situation(Job("alice", "n3", FULL), Job("bob", "n3", FULL, 2.0), Job("alice", "n1"))
+    elsewhere = [Job(user, f"n{n}", end=-60.0 * n) for user in ("alice", "bob", "carol") for n in (4, 5, 6)]
+    many = situation(Job("alice", "n3", FULL), Job("bob", "n3", FULL, 2.0), Job("carol", "n3", FULL, 60.0), *elsewhere)
+    assert verdict(few).confidence < verdict(many).confidence
+
+
+#: What is no node's fault, and why.
+DECOYS = {
+    "one user, many jobs": [Job("alice", "n3", FULL, float(n)) for n in range(9)] + [Job("alice", "n1"), Job("bob", "n2")],
+    "different mistakes": [Job("alice", "n3", OWN_KEY), Job("bob", "n3", "ZeroDivisionError: x", 2.0), Job("alice", "n1")],
+    "the same common mistake": [Job("alice", "n3", OWN_KEY), Job("bob", "n3", OWN_KEY, 2.0), Job("alice", "n1")],
+    "a module of their own": [
+        *(Job(u, "n3", "ModuleNotFoundError: No module named 'mylib'", 1.0) for u in ("alice", "bob")), Job("alice", "n1"),
+    ],
+    "a path of their own, elsewhere too": [
+        Job("alice", "n3", NO_PATH), Job("bob", "n3", NO_PATH), Job("alice", "n1", NO_PATH),
+    ],
+    "others on the node are well": [
+        Job("alice", "n3", FULL), Job("bob", "n3", FULL, 2.0), Job("alice", "n1"),
+        *(Job(user, "n3", end=5.0 + n) for n, user in enumerate(("carol", "dave", "erin"))),
+    ],
+    "nothing ran elsewhere": [Job("alice", "n3", NO_PATH), Job("bob", "n3", NO_PATH)],
+    "exit codes without history": [Job("alice", "n3", ""), Job("bob", "n3", ""), Job("alice", "n1")],
+    "everywhere": [Job(user, f"n{n}", NO_USER, float(n)) for n in range(1, 5) for user in ("alice", "bob")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECOYS)
+def test_no_node_is_blamed(name: str) -> None:
+    where = situation(*DECOYS[name])
+    assert not facts(where, "node.environment")
+    assert not any(v.category.startswith("infra.") for v in judged(where).values())
+
+
+def test_own_mistakes_stay_the_programs() -> None:
+    for name in ("different mistakes", "the same common mistake", "a path of their own, elsewhere too"):
+        assert verdict(situation(*DECOYS[name])).category == "app.error"
+
+
+def test_jobs_that_failed_without_a_word_need_a_history() -> None:
+    """Two users' jobs end with the same code in a second, where each ran well for an hour elsewhere, many times."""
+    history = [
+        Job(user, f"n{1 + n % 2}", end=-4000.0 * n, lasted=3600.0) for user in ("alice", "bob") for n in range(1, 19)
+    ]
+    quick = [Job("alice", "n3", "", 0.0, 2.0), Job("bob", "n3", "", 4.0, 2.0)]
+    assert said(verdict(situation(*quick, *history))) == ("infra.node", "node.environment", "n3")
+    slow = [Job("alice", "n3", "", 0.0, 3000.0), Job("bob", "n3", "", 4.0, 3000.0)]
+    assert said(verdict(situation(*slow, *history)))[0] == "app.error"
+
+
+def test_one_user_alone_names_the_node_as_a_doubt_only() -> None:
+    told = verdict(situation(Job("alice", "n3", NO_USER), Job("alice", "n1")))
+    assert said(told) == ("unknown", None, None) and told.confidence <= 0.5
+    assert "n3 does not know its users (1 of 1 jobs of its user on n3 failed so, 0 of 1 elsewhere)" in told.reason
+
+
+def test_an_array_that_fails_on_one_node_only() -> None:
+    tasks = [Job("alice", f"n{n}", NO_DEVICE if n == 3 else None) for n in (1, 1, 2, 2, 3, 3, 4, 4)]
+    found = verdict(situation(*tasks), 5)
+    assert said(found) == ("unknown", None, None)
+    assert "2 of 2 jobs of its user on n3 failed so, 0 of 6 elsewhere" in found.reason
+
+
+def test_what_all_nodes_share_is_no_nodes_fault() -> None:
+    where = situation(Job("alice", "n1", LICENCE), Job("bob", "n2", LICENCE), Job("alice", "n3", LICENCE))
+    for job in (1, 2, 3):
+        found = verdict(where, job)
+        assert said(found) == ("unknown", None, None)
+        assert "the same error on 3 nodes for 2 users" in found.reason
+
+
+def test_a_user_alone_does_not_make_the_odds() -> None:
+    """However well their jobs elsewhere go, and whatever they print here: another user must fail by more than chance."""
+    liar = Witness(alike=50, well=0, elsewhere=1000, alike_elsewhere=0)
+    assert odds_of([liar], 0.003, 0.0) == 0.0
+    assert odds_of([liar, Witness(0, 3, 0, 0)], 0.003, 0.0) == 0.0
+    assert odds_of([liar, Witness(1, 0, 0, 0)], 0.06, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    (NO_USER, "users"), ("whoami: cannot find name for user ID 20001", "users"), (MISMATCH, "driver"), (SHM, "shm"),
+    ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.", "shm"),
+    (FULL, "full"), ("OSError: [Errno 30] Read-only file system: '/tmp/x'", "read-only"), (NO_DEVICE, "device"),
+    ("OSError: [Errno 116] Stale file handle: '/home/a/x'", "stale"), ("OSError: [Errno 5] Input/output error: '/scratch/x'", "io"),
+    ("bash: fork: retry: Resource temporarily unavailable", "processes"), ("BlockingIOError: [Errno 11] Resource temporarily unavailable", "processes"),
+    ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "names"), ("No devices were found", "gpu"),
+    ("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment", "gpu"),
+    ("./a.out: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory", "library"),
+    ("slurm_script: line 9: module: command not found", "command"), ("OSError: [Errno 98] Address already in use", "port"),
+    ("KeyError: 'train_loss'", None), ("ValueError: shapes (3,4) and (5,6) not aligned", None), ("ZeroDivisionError: division by zero", None),
+    ("FileNotFoundError: [Errno 2] No such file or directory: 'data/x.bin'", None),
+])  # fmt: skip
+def test_the_symptom_of_an_error(text: str, name: str | None) -> None:
+    found = symptom_of(text)
+    assert (found[0].name if found else None) == name
+
+
+# -- ticks ---------------------------------------------------------------------------------------------------------------
+DAY = datetime(2026, 2, 6, 8, tzinfo=UTC).replace(tzinfo=None)
+
+
+def rows(at: float, number: int, job: Job) -> dict[str, list[dict[str, Any]]]:
+    """The rows about a job that ends ``at`` seconds after the day's beginning."""
+    end = DAY + timedelta(seconds=at)
+    state = "COMPLETED" if job.error is None else "FAILED"
+    told = {
+        "jobs": [{
+            "cluster": "c", "job_id": number, "user": job.user, "name": job.name, "state": state, "exit_code": int(job.error is not None),
+            "submit": end - timedelta(seconds=job.lasted + 1), "start": end - timedelta(seconds=job.lasted), "end": end,
+            "node_list": job.node, "nodes": [job.node], "source": "sacct", "file": "sacct", "line": number,
+        }],
+        "logs": [{
+            "cluster": "c", "time": end, "host": "ctl", "source": "slurmctld", "file": "slurmctld.log", "line": number,
+            "event": "slurm.job_end", "job_id": number, "message": f"_job_complete: JobId={number} done", "time_quality": "exact",
+        }],
+    }  # fmt: skip
+    if job.error:
+        told["logs"].append({
+            "cluster": "c", "time": end - timedelta(seconds=1), "host": job.node, "source": "job_stderr", "file": f"{number}.err", "line": 1,
+            "event": "job.exit_error", "job_id": number, "message": job.error.format(n=number, user=job.user), "time_quality": "exact",
+        })  # fmt: skip
+    return told
+
+
+def failing_for_hours() -> list[tuple[float, Job]]:
+    """A node fails the jobs of one user, then of others, for hours; the same users' jobs elsewhere end well."""
+    told: list[tuple[float, Job]] = [(600.0 * n, Job("alice", f"n{n % 3 + 1}")) for n in range(60)]
+    told += [(20_000.0 + 700.0 * n, Job(("alice", "alice", "bob", "carol")[n % 4], "n4", NO_USER)) for n in range(16)]
+    told += [(20_350.0 + 3000.0 * n, Job("dave", "n4")) for n in range(3)]
+    told += [(24_000.0 + 40.0 * n, Job(("erin", "fred")[n % 2], f"n{n % 3 + 1}", STALE)) for n in range(5)]
+    return told
+
+
+def at_random(seed: int) -> list[tuple[float, Job]]:
+    rng = random.Random(seed)
+    told, at = [], 0.0
+    for _ in range(70):
+        at += rng.choice((5.0, 60.0, 60.0, 400.0, 590.0, 610.0, 900.0, 1500.0))
+        node = rng.choice(("n1", "n2", "n3", "n4", "n4", "n4"))
+        errors = (
+            (NO_USER, NO_USER, NO_USER, NO_USER, STALE, "", None)
+            if node == "n4"
+            else (None, None, None, None, None, STALE, OWN_KEY)
+        )
+        told.append(
+            (
+                at,
+                Job(
+                    rng.choice(("alice", "bob", "carol", "dave")),
+                    node,
+                    rng.choice(errors),
+                    lasted=rng.choice((5.0, 700.0)),
+                ),
+            )
+        )
+    return told
+
+
+@pytest.mark.parametrize(
+    "told", [failing_for_hours(), *(at_random(seed) for seed in range(3))], ids=["hours", "0", "1", "2"]
+)
+def test_every_tick_says_what_a_full_pass_says(told: list[tuple[float, Job]]) -> None:
+    told.sort(key=lambda one: one[0])
+    partly, blamed, late = 0, 0, {}
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        for number, (at, job) in enumerate(told, 1):
+            some = rows(at, number, job)
+            if number % 5 == 0:  # its output comes after the next job's end
+                some, late = {**some, "logs": some["logs"][:1]}, {"logs": some["logs"][1:]}
+            elif late:
+                some["logs"] += late.pop("logs")
+            store.add({name: frame(name, one) for name, one in some.items()})
+            if number < 30:
+                continue
+            partly += not ticker.tick().full
+            now, whole = ticker._known["c"], conclude_cluster(store, "c", ticker._rules)
+            assert {k: {**v, "final": True} for k, v in now.verdicts.items()} == whole.verdicts, at
+            assert [i["id"] for i in now.incidents] == [i["id"] for i in whole.incidents], at
+            blamed = sum(v["category"] == "infra.node" for v in whole.verdicts.values())
+    assert partly > 20 and blamed > 1
