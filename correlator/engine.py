@@ -29,7 +29,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
 from correlator.gather import events as event_rows
-from correlator.gather import kernel_lines, telemetry
+from correlator.gather import kernel_copies, kernel_lines, telemetry
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import read_senders
 from correlator.gather.runs_fast import Fields
@@ -199,6 +199,8 @@ def gather_world(
         slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
         legs=telemetry.bonds(store, cluster),
         kernel_clocks=kernel_clocks or kernel_lines.Asked(store, cluster),
+        line_copies=kernel_copies.Asked(store, cluster),
+        gpu_minors=telemetry.gpu_minors(store, cluster),
         clocks=off.offsets,
         accounting_time=off.zones.accounting_time,
         reporting_hosts=before.reporting_hosts if before else telemetry.reporting_hosts(store, cluster),
@@ -236,7 +238,7 @@ class Weighed:
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
             weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, reporting_hosts=world.reporting_hosts,
             controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
-            looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, to_free=[self],
+            looks=[*world.looks, *self.weigher.exposed.looks], uncovered=self.weigher.exposed.uncovered, to_free=[self],
         )  # fmt: skip
 
     def incident_documents(self, stories: Iterable[Incident]) -> list[dict[str, Any]]:

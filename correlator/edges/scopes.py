@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from correlator.facts.configuration import took_from
+from correlator.facts.gpu_holders import not_held
 from correlator.facts.gpus import bus
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -70,14 +71,14 @@ def _same_run_or_node(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _device(world: World, cause: Fact, effect: Fact) -> bool:
-    """The GPU belonged to the run: by telemetry or process ids; else because the whole node was the run's."""
+    """The run may have held the GPU (facts/gpu_holders.py)."""
     run = run_of(world, effect)
-    if run is None or cause.host not in run.nodes:
-        return False
-    owner = world.gpu_owner(cause.host or "", cause.device or "", cause.start)
-    if owner is not None:
-        return owner == run.job_id
-    return True
+    return run is not None and cause.host in run.nodes and not_held(world, run, cause) is None
+
+
+def _not_its_device(world: World, cause: Fact, effect: Fact) -> str | None:
+    run = run_of(world, effect)
+    return not_held(world, run, cause) if run is not None and cause.host in run.nodes else None
 
 
 def _same_bus(world: World, cause: Fact, effect: Fact) -> bool:
@@ -145,6 +146,9 @@ def _nodes(world: World, effect: Fact) -> Iterable[str]:
     run = run_of(world, effect)
     return run.nodes if run else ()
 
+
+#: Scopes that can tell why a near cause is outside: such a cause is shown as a rejected rival.
+OUTSIDE: dict[str, Callable[[World, Fact, Fact], str | None]] = {"device in allocation": _not_its_device}
 
 #: Scopes that hold for causes on certain hosts only, and those hosts: other facts need not be examined.
 HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {

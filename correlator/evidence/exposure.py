@@ -124,6 +124,7 @@ def _what(run: Run | None, late: float) -> tuple[object, ...]:
         run.nodes,
         run.start,
         run.row.get("user"),
+        run.gpus,
         (run.end, run.state) if run.end is not None and run.end <= late else None,
     )
 

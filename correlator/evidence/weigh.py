@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from correlator.edges.conditions.common import conditions, derived_values, name_of
-from correlator.edges.scopes import HOSTS_OF, scopes
+from correlator.edges.scopes import HOSTS_OF, OUTSIDE, scopes
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.exposure import Exposed
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -188,9 +188,9 @@ class Weigher:
                 hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
             for kind in kinds:
                 for cause in self._candidates(edge, kind, effect, (low, high), hosts.get(edge.scope)):
-                    if cause is effect or not self._scopes[edge.scope](self.world, cause, effect):
+                    if cause is effect:
                         continue
-                    result = self._try(edge, cause, effect, (low, high), settled)
+                    result = self._in_scope(edge, cause, effect, (low, high), settled)
                     if isinstance(result, Hop):
                         hops.append(result)
                     elif result is not None:
@@ -229,6 +229,17 @@ class Weigher:
             and not self._too_late(edge, cause, effect, low)
             and all(self._conditions[name](self.world, cause, effect) is None for name in edge.requires)
         )
+
+    def _in_scope(
+        self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
+    ) -> Hop | Rejection | None:
+        """``_try``, if the scope holds. If it can tell why it does not, a cause that would fit otherwise is rejected."""
+        if self._scopes[edge.scope](self.world, cause, effect):
+            return self._try(edge, cause, effect, window, settled)
+        why = OUTSIDE[edge.scope](self.world, cause, effect) if edge.scope in OUTSIDE else None
+        if why is None or not isinstance(self._try(edge, cause, effect, window, settled), Hop):
+            return None
+        return Rejection(edge, cause, effect, why)
 
     def _try(
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool

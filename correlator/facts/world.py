@@ -6,11 +6,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from correlator.clocks.clocks import AccountingTime, Offset
-from correlator.gather import kernel_lines
+from correlator.gather import kernel_copies, kernel_lines
+from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import Throttled, XidSeen
@@ -40,6 +42,8 @@ class World:
     ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
     ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
+    ``line_copies``: what other files show about such lines (gather/kernel_copies.py).
+    ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs that nvidia-smi listed.
     ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
     ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
     ``believed``: the controllers, if determined from more than these events.
@@ -65,6 +69,8 @@ class World:
     booted: list[tuple[float, str]] = field(default_factory=list)
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
+    line_copies: kernel_copies.Copies | None = None
+    gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
     earlier_runs: Sequence[Run] = ()
     runs_since: float = float("-inf")
     past: Callable[[float], tuple[Sequence[Run], Sequence[Fact]]] = lambda since: ((), ())
@@ -86,8 +92,14 @@ class World:
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
         self.admitted = admitted(ruled, self.runs)
         #: For events in the kernel's name, by id: the evidence against their being its own, if there is any.
-        self.kernel_standing = kernel_lines.standing(self.admitted, self.kernel_clocks)
-        if refuted := {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}:
+        self.kernel_standing, words = kernel_copies.standing(self.admitted, self.kernel_clocks, self.line_copies)
+        #: The events in the kernel's name that another file shows not to be its own, by the host that they name, and why.
+        self.not_of_kernel: dict[str, list[tuple[Event, str]]] = defaultdict(list)
+        refuted = {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}.union(words)
+        if refuted:
+            for event in self.admitted:
+                if event.host and event.id in words:
+                    self.not_of_kernel[event.host].append((event, words[event.id]))
             self.admitted = [e for e in self.admitted if e.id not in refuted]
         by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
         for event in self.admitted:
@@ -106,6 +118,10 @@ class World:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
+        #: Questions that facts and edges asked about other runs: if later rows change an answer, a tick judges again.
+        self.looks: list[CountedBefore] = []
+        self._counted_since: float | None = None
+        self._counted_by_runs = False
         #: The hosts that run slurmctld, by its own lines and slurm.conf.
         from_slurmctld = [e for e in self.admitted if e.source == "slurmctld"]
         self.controllers = self.believed.hosts | {e.host for e in from_slurmctld if e.host}
@@ -188,6 +204,26 @@ class World:
         spans = self.gpu_jobs.get((host, bus_of(device)), ())
         near = [(abs(time - seen), job) for seen, job in spans if abs(time - seen) <= 900.0 and job in running]
         return min(near)[1] if near else None
+
+    def gpus_are_counted(self, time: float) -> bool:
+        """Does accounting count the GPUs of runs: by slurm.conf, or for a run that began before ``time``?"""
+        if self._counted_since is None:
+            runs = chain(self.runs, self.earlier_runs)
+            by_settings = counted_by_settings(self.inventory.settings if self.inventory else ())
+            self._counted_since = (
+                min((r.start for r in runs if r.start is not None and r.gpus), default=float("inf"))
+                if by_settings is None
+                else float("-inf")
+                if by_settings
+                else float("inf")
+            )
+            self._counted_by_runs = by_settings is None
+        if not self._counted_by_runs:
+            return self._counted_since < time
+        look = CountedBefore(time)
+        if look not in self.looks:
+            self.looks.append(look)
+        return self._counted_since < time
 
     def runs_at(self, host: str, time: float, slack: float = 1.0) -> list[Run]:
         """Runs that had ``host`` at ``time``."""

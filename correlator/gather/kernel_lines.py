@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from store.door import Asks
 
 REFUTED, ODD, UNCONFIRMED, STAMPED, BARE = "refuted", "odd", "unconfirmed", "stamped", "bare"
+#: What other files show (gather/kernel_copies.py).
+OF_USER, DENIED, LACKING = "of a user", "denied", "lacking"
 
 #: The evidence that a line is the kernel's, best first.
 RING, FACILITY, NAME = "", "facility", "name"
@@ -107,13 +109,17 @@ def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapp
     return ()
 
 
-def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
-    """Event id -> the evidence against its being the kernel's, for events with any."""
+def in_name_of_kernel(events: Iterable[Event]) -> list[Event]:
     # There may be very many of them: one expression each tests what most need no more than.
-    of_kernel = [e for e in events if e.source == "kernel" or e.known_by]
+    return [e for e in events if e.source == "kernel" or e.known_by]
+
+
+def unsupported(of_kernel: Iterable[Event]) -> list[Event]:
+    """The events in the kernel's name that others can have written, and that no line with better evidence supports."""
+    of_kernel = list(of_kernel)
     doubtful = [e for e in of_kernel if e.known_by]
     if not doubtful:  # the usual case, if the kernel's ring is collected
-        return {}
+        return []
     # Only better evidence supports a line: the ring, and for a line with the name only also the facility.
     best = {e.known_by for e in of_kernel if e.source == "kernel"}
     supporting = ({RING, FACILITY} if NAME in {e.known_by for e in doubtful} else {RING}) & best
@@ -122,6 +128,13 @@ def standing(events: Iterable[Event], clocks: Clocks) -> dict[str, str]:
         for event in [e for e in of_kernel if e.source == "kernel" and e.known_by in supporting]:
             reported[(event.host, event.kind, event.device)].append(event)
         doubtful = [e for e in doubtful if not _supported(e, reported)]
+    return doubtful
+
+
+def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
+    """Event id -> the evidence against its being the kernel's, for ``unsupported`` events with any."""
+    if not doubtful:
+        return {}
     hosts = {e.host for e in doubtful if e.host}
     by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     if hosts:
@@ -159,13 +172,16 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     at = _written(event)
     before = [r for r in rows if r["first"] < at - MINUTE_S]
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
+    missing = any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before)
     if uptime is None:
         # Writing lines without an uptime for a while must not make that a habit: the earlier habit counts, for a day.
         bare = min([at, *(r["first"] for r in rows if not r["of_ring"] and r["boot"] is None)])
         habit = [r for r in stamped if r["first"] < bare]
         kept = habit and at - max(min(r["last"], at) for r in habit) <= HABIT_KEPT_S
-        return REFUTED if kept and sum(r["lines"] for r in habit) >= HABIT_LINES else BARE
-    if any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before):
+        if kept and sum(r["lines"] for r in habit) >= HABIT_LINES:
+            return REFUTED
+        return UNCONFIRMED if missing else BARE
+    if missing:
         return UNCONFIRMED
     boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S
     others = [r for r in stamped if abs(r["boot"] + 0.5 - boot) > 1.5]

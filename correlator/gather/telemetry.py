@@ -148,6 +148,19 @@ def bonds(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[fl
     return legs
 
 
+def gpu_minors(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[float, str, int]]]:
+    """``minors(host)``: (time, PCI address, number of the device file) of the GPUs that nvidia-smi listed."""
+    known: dict[str, list[tuple[float, str, int]]] = {}
+
+    def minors(host: str) -> Sequence[tuple[float, str, int]]:
+        if host not in known:
+            rows = store.ask(samples.gpu_minors(cluster, host))
+            known[host] = [(r["t"], r["pci"], r["minor"]) for r in rows]
+        return known[host]
+
+    return minors
+
+
 #: Answers of Slurm with a node's BootTime, which slurmd computes from its uptime in whole seconds.
 _BOOT_SOURCES = ("scontrol_node", "slurmrestd")
 

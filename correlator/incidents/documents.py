@@ -147,7 +147,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "evidence": [sentences.event_row(e, role) for e, role in evidence],
         "rivals": sentences.rival_rows(world, weigher, [verdict], root),
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.accounting_time.words(), *world.left_out])),
+        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *sentences.denials(verdict), *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _headline(verdict),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,

@@ -280,9 +280,32 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
                     else "; ".join(against) or "another explanation carries more"
                 )
                 rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
+        for one in verdict.denied:
+            claim = _claimed(one.event), one.event.host, one.event.device
+            rows.setdefault(claim, {"cause": claim[0], "host": claim[1], "device": claim[2], "rejected": one.why})
         for row in _absent(world, verdict, root):
             rows.setdefault((row["cause"], row["host"], row["device"]), row)
     return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
+
+
+def _claimed(event: Event) -> str:
+    """What a line claims: "gpu.xid (0000:41:00 of gpu03, 18:58:03.791 UTC)"."""
+    where = f"{event.device} of {event.host}" if event.device else event.host
+    return f"{event.kind} ({where}, {clock(event.time)})"
+
+
+#: At most this many claims are named among the doubts.
+DENIALS = 3
+
+
+def denials(verdict: Verdict) -> list[str]:
+    """The claims about the run's nodes that count for nothing, because the kernel did not make them."""
+    named = [
+        f"A line in the kernel's name in {one.event.file or 'a log'} claims {_claimed(one.event)} and does not count: {one.why}"
+        for one in verdict.denied[:DENIALS]
+    ]
+    further = len(verdict.denied) - len(named)
+    return [*named, f"{further} further lines in the kernel's name do not count either"] if further else named
 
 
 def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:
@@ -453,6 +476,7 @@ def run_summary(run: Run) -> dict[str, Any]:
 __all__ = [
     "advice",
     "chain_rows",
+    "denials",
     "doubts",
     "event_row",
     "gpu_hours",

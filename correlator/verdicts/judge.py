@@ -45,7 +45,7 @@ from correlator.site.interfaces import UNKNOWN
 from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, given_up, may_not_have_been_launched
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
-from correlator.verdicts.kernel_words import Claims, Limits
+from correlator.verdicts.kernel_words import Claims, Limits, denied
 from correlator.verdicts.own_ends import own_end
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
@@ -64,6 +64,8 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
     limits = Limits(world, weigher.exposed.looks)
     verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
+    for verdict in verdicts:
+        verdict.denied = denied(world, verdict.run, verdict.end)
     if world.het_components:
         taken_along(world, verdicts)
     if not raw:

@@ -18,14 +18,14 @@ from correlator.evidence.exposure import Seen
 from correlator.evidence.presence import Presence, users_there
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
-from correlator.gather.kernel_lines import BARE, NAME, ODD, STAMPED, UNCONFIRMED
+from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
-from correlator.verdicts.verdict import Unproven
+from correlator.verdicts.verdict import Denied, Unproven
 
 #: The highest confidence, by the evidence about the lines; the best line counts.
-SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5}
+SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5}
 #: The same for lines known by their name only, if other users could have written them.
 SHARED_SURE = 0.5
 #: Telemetry's samples and the kernel's lines of one fault are at most this far from one another (seconds).
@@ -35,6 +35,7 @@ _WHY = {
     BARE: "they carry no uptime that could be compared",
     UNCONFIRMED: "the kernel's own buffer of that time was collected and does not hold them",
     ODD: "their uptime fits no boot that earlier lines of this kernel show: a forger, or a clock that was set",
+    LACKING: "the node's own syslog of that time was collected and holds neither them nor earlier lines of this kernel",
 }
 _OTHERS = "; others' jobs ran there then, each could have written them"
 
@@ -160,6 +161,25 @@ class Limits:
             self._looks.append(look)
         there = users_there(self.world, lines.host, lines.named_at)
         return bool(there) and len(there.union(user for run in runs if (user := run.row.get("user")))) > 1
+
+
+#: A line that is not the kernel's is named in the verdicts on runs that ended within this after it, or just before.
+DENIED_S, DENIED_AFTER_S = 900.0, 5.0
+
+
+#: Lines of other layers accuse nothing that could have ended a run.
+_ACCUSING = ("gpu", "link", "storage", "kernel")
+
+
+def denied(world: World, run: Run, end: Fact) -> list[Denied]:
+    """What lines that are not the kernel's claim about the devices of a run's nodes before its end."""
+    if not world.not_of_kernel:
+        return []
+    found = [
+        Denied(event, why) for host in sorted(set(run.nodes)) for event, why in world.not_of_kernel.get(host, ())
+        if event.layer in _ACCUSING and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: (one.event.time, one.event.id))
 
 
 def _surest(standing: Iterable[str]) -> str | None:

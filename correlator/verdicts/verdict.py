@@ -39,12 +39,20 @@ class Unproven(NamedTuple):
         return "The node's journalctl -k or dmesg shows whether its kernel wrote them"
 
 
+class Denied(NamedTuple):
+    """A line in the kernel's name that is not the kernel's; ``why``, for people."""
+
+    event: Event
+    why: str
+
+
 @dataclass
 class Verdict:
     """``category`` and, for infrastructure, the chain and its root.
 
     ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
-    run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit).
+    run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit). ``denied``: lines in
+    the name of the kernel of one of its nodes that are not the kernel's.
     """
 
     run: Run
@@ -59,6 +67,7 @@ class Verdict:
     doubts: list[str] = field(default_factory=list)
     at_most: float = 1.0
     explained: bool = False
+    denied: list[Denied] = field(default_factory=list)
 
     @property
     def root(self) -> Fact | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Over,
     Select,
     and_,
+    bindparam,
     case,
     cast,
     func,
@@ -25,6 +27,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from store.functions import among, const, epoch, first_by, in_order, json_text, last_by, one_of, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
+from store.tables import METRICS, TEXT
 
 _FALSE: ColumnElement[bool] = literal_column("false")
 
@@ -52,6 +55,25 @@ def _jobs_of_gpus(rows: Rows) -> Select[Any]:
         select(epoch(metrics.time).label("t"), metrics.host, json_text(metrics.labels, "$.pci_bus_id").label("pci"), job.label("job"))
         .distinct()
         .where(same(metrics.cluster, CLUSTER), metrics.labels.like(const("%hpc_job%")), metrics.time.is_not(None))
+    )  # fmt: skip
+
+
+def gpu_minors(cluster: str | None, host: str) -> Select[Any]:
+    """The numbers of the device files of a host's GPUs, as nvidia-smi listed them: ``t`` (epoch seconds), ``pci``, ``minor``."""
+    return _gpu_minors().params(cluster=cluster, host=host)
+
+
+@cache
+def _gpu_minors() -> Select[Any]:
+    metrics = METRICS.c
+    pci = json_text(metrics.labels, "$.pci_bus_id")
+    return in_order(
+        select(epoch(metrics.time).label("t"), pci.label("pci"), cast(metrics.value, Integer).label("minor"))
+        .distinct()
+        .where(
+            metrics.metric == const("nvidia_smi_minor_number"), metrics.host == bindparam("host", type_=TEXT),
+            same(metrics.cluster, CLUSTER), metrics.time.is_not(None), pci.is_not(None),
+        )
     )  # fmt: skip
 
 

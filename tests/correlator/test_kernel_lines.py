@@ -174,6 +174,7 @@ def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tu
         for name, text in files.items():
             # The lines of the hour before, which show the habit, arrive in one piece.
             for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
                 with (root / name).open("a", encoding="utf-8") as file:
                     file.write(line)
                 reader.run([root])

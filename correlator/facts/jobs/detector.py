@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from correlator.facts.configuration import reconfigured
+from correlator.facts.gpu_holders import had_none, not_held
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import (
     BATCH_LOST,
@@ -235,7 +236,9 @@ def ends(world: World) -> list[Fact]:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
                 words["own"].append(event)
             elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
-                words[words_of(event)].append(event)
+                said = words_of(event)
+                # A program that asked for no GPU is told that there is none: nothing broke.
+                words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
         failed = _failed_nodes(world, run, lines, moment)
         if kind is RUN_NODE_FAIL:
             unseen = _unseen_downs(world, run, moment, failed, facts)
@@ -350,7 +353,7 @@ def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
     return [
         f for f in world.facts_of(XID.name)
         if f.attrs.get(FAMILY) == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
-        and world.gpu_owner(f.host or "", f.device or "", f.start) in (None, run.job_id)
+        and not_held(world, run, f) is None
     ]  # fmt: skip
 
 

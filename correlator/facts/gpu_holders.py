@@ -1,0 +1,58 @@
+"""Which runs held a GPU: a fault of one that a run did not hold did not end it.
+
+Telemetry that labels GPUs with jobs decides it. Otherwise accounting shows that a run had no GPU at all, or root's hook
+the numbers of those it had (``SLURM_JOB_GPUS``). A run of which only a count is known may have held any GPU of its nodes.
+
+Slurm numbers GPUs by their order in gres.conf: that of their device files, or of their addresses (AutoDetect). On some
+boards the two differ (slurm src/interfaces/gres.c, gres_common_epilog_set_env). So a GPU is another run's only if neither
+of its two numbers is among those of the run.
+"""
+
+from __future__ import annotations
+
+import re
+
+from correlator.facts.world import World, bus_of
+from correlator.model.nouns import Fact, Run
+
+_NUMBERS = re.compile(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*")
+
+
+def not_held(world: World, run: Run, fault: Fact) -> str | None:
+    """Why a run cannot have held the GPU that failed, for people; None if it may have."""
+    host, device = fault.host or "", fault.device or ""
+    owner = world.gpu_owner(host, device, fault.start)
+    if owner is not None:
+        return None if owner == run.job_id else f"telemetry shows job {owner} on this GPU"
+    if had_none(world, run, fault.start):
+        return f"job {run.key} had no GPU, as accounting tells"
+    held = run.row.get("gpu_index")
+    if not held or len(run.nodes) != 1 or not _NUMBERS.fullmatch(held):  # a hook's list is that of one node
+        return None
+    numbers = _numbers_of(world, host, device, fault.start)
+    if not numbers or not numbers.isdisjoint(_listed(held)):
+        return None
+    return f"job {run.key} had the GPUs {held} of {host}, and this is {min(numbers)}"
+
+
+def had_none(world: World, run: Run, time: float) -> bool:
+    """Did a run have no GPU, by accounting that counted them before ``time``?"""
+    return run.row.get("gpus") == 0 and not run.row.get("gpu_index") and world.gpus_are_counted(time)
+
+
+def _numbers_of(world: World, host: str, device: str, time: float) -> set[int]:
+    """The numbers that Slurm may have for a GPU, as nvidia-smi listed those of the host; empty if it did not."""
+    if ":" not in device:
+        return set()
+    minors = {bus_of(pci): minor for at, pci, minor in sorted(world.gpu_minors(host)) if at <= time}
+    bus = bus_of(device)
+    return {minors[bus], sorted(minors).index(bus)} if bus in minors else set()
+
+
+def _listed(text: str) -> set[int]:
+    """``0,2-3`` -> 0, 2, 3."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found

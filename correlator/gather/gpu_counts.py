@@ -1,0 +1,43 @@
+"""Whether accounting counts the GPUs of runs: only then a run without any has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from correlator.model.nouns import Run
+
+#: Shares of a GPU that jobs get without a GPU in their count (gres.conf(5)).
+_SHARES = ("shard", "mps")
+
+
+def counted_by_settings(settings: Iterable[Mapping[str, Any]]) -> bool | None:
+    """Does slurm.conf have GPUs counted (``AccountingStorageTRES=gres/gpu``)? None: it does not tell.
+
+    Where jobs also get shares of GPUs, a run without a whole one need not be one without.
+    """
+    found = {
+        str(row["name"]).lower(): str(row["value"]).lower()
+        for row in sorted(settings, key=lambda r: (str(r["name"]), str(r["value"])))
+        if row["scope"] == "cluster"
+    }
+    given = found.get("grestypes", "").replace(" ", "").split(",")
+    tracked = found.get("accountingstoragetres", "").replace(" ", "").split(",")
+    if any(share in given for share in _SHARES):
+        return False
+    return True if "gres/gpu" in tracked else None
+
+
+@dataclass(frozen=True)
+class CountedBefore:
+    """The question whether accounting had counted GPUs of a run that began before ``at``."""
+
+    at: float
+    #: Logs of hosts count for nothing here.
+    unlogged: ClassVar[frozenset[str]] = frozenset()
+
+    def sees(self, run: Run | None) -> tuple[object, ...]:
+        """The properties of a run that count here; runs with equal properties are equivalent."""
+        counts = run is not None and run.start is not None and run.start < self.at and run.gpus > 0
+        return ("counted",) if counts else ()

@@ -1,0 +1,154 @@
+"""A fault of a GPU that a run did not hold did not end it.
+
+erin's job 45 fails on gx02 by its exit code, five seconds after a GPU of that node fell off the bus.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from correlator.live.ticker import Ticker
+from store import open_store
+from tests.correlator.attacked import _TREE
+from tests.correlator.rows import answer
+from tests.correlator.test_kernel_lines import (
+    FITTING,
+    KERN,
+    SACCT,
+    WITH_UPTIMES,
+    bobs_job,
+    busy,
+    concluded,
+    of_erin,
+    write,
+)
+from tests.line_parser import line_parser
+
+CONF = "slurm.conf"
+FELL_OFF = {KERN: WITH_UPTIMES + FITTING}
+NO_GPU = "had no GPU"
+HOOK = "nodes/gx02/15.prolog.gx02.45.env"
+
+
+def counted(tree: dict[str, str] | None = None, **gpus: int) -> dict[str, str]:
+    """The tree with the GPUs of jobs in accounting, by user; a job of anybody else has none."""
+    header, *rows = {**_TREE, **(tree or {})}[SACCT].splitlines()
+    lines = [header + "|AllocTRES"]
+    for row in rows:
+        count = gpus.get(row.split("|")[2], 0)
+        lines.append(row + "|billing=1,cpu=1,mem=200M,node=1" + (f",gres/gpu={count}" if count else ""))
+    return {**(tree or {}), SACCT: "\n".join(lines) + "\n"}
+
+
+def configured(text: str) -> dict[str, str]:
+    return {CONF: _TREE[CONF] + text}
+
+
+COUNTED = configured("AccountingStorageTRES=gres/gpu,gres/gpu:h100\nGresTypes=gpu\n")
+
+
+def held(numbers: str, minor: int) -> dict[str, str]:
+    """Root's hook gave job 45 these GPUs; nvidia-smi lists four, of which 3B is the second by its address, and its number."""
+    env = f"SLURM_JOB_ID=45\nSLURM_JOB_USER=erin\nSLURM_JOB_GPUS={numbers}\nSLURM_JOB_NODELIST=gx02\nSLURM_SCRIPT_CONTEXT=prolog_slurmd\n"
+    others = iter(n for n in range(4) if n != minor)
+    gpus = "".join(
+        f"GPU 00000000:{bus}:00.0\n    Product Name                          : NVIDIA H100\n    Minor Number                          : {minor if bus == '3B' else next(others)}\n"
+        for bus in ("1A", "3B", "5C", "7D")
+    )  # fmt: skip
+    head = "\n==============NVSMI LOG==============\n\nTimestamp                                 : Sat Feb 28 09:30:00 2026\n"
+    listed = f"{head}Driver Version                            : 550.54.15\n\nAttached GPUs                             : 4\n{gpus}"
+    return {HOOK: env, "nodes/gx02/nvidia-smi.txt": listed}
+
+
+class Case(NamedTuple):
+    tree: dict[str, str]
+    #: Why the GPU is no cause; empty: it is one.
+    why: str
+
+
+CASES = {
+    "no GPU, by slurm.conf's count": Case(counted(COUNTED), NO_GPU),
+    "no GPU, where another's are counted": Case(counted(bob=4), NO_GPU),
+    "one GPU": Case(counted(COUNTED, erin=1), ""),
+    "accounting counts no GPU of anybody": Case(counted(), ""),
+    "accounting counts no GPU before that": Case(counted(bobs_job("10:20:30", "10:40:00"), bob=4), ""),
+    "jobs also get shares of GPUs": Case(
+        counted(configured("AccountingStorageTRES=gres/gpu\nGresTypes=gpu,shard\n"), bob=4), ""
+    ),
+    "accounting tells nothing of resources": Case(COUNTED, ""),
+    "a GPU of another job": Case({**counted(COUNTED, erin=3), **held("0,2-3", 1)}, "had the GPUs 0,2-3"),
+    "its own GPU": Case({**counted(COUNTED, erin=2), **held("0-1", 1)}, ""),
+    "its own GPU by its address": Case({**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
+    "its own GPU by its device file": Case({**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
+    "its GPUs, but nobody knows which this one is": Case({**counted(COUNTED, erin=1), HOOK: held("0", 1)[HOOK]}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whose_gpu_it_was(name: str) -> None:
+    case = CASES[name]
+    found = concluded(FELL_OFF, tree=case.tree)
+    verdict = of_erin(found)
+    if not case.why:
+        assert (verdict["category"], verdict["root_cause"]["host"]) == ("infra.gpu", "gx02"), verdict
+        return
+    assert not verdict["category"].startswith("infra."), verdict
+    (rival,) = (r for r in verdict["rivals"] if r["host"] == "gx02")
+    assert case.why in rival["rejected"] and rival["cause"].startswith("gpu.xid (0000:3b:00")
+    (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
+    assert incident["severity"] == "benign" and not incident["jobs"], "the GPU failed, and hurt no job"
+
+
+def test_the_programs_own_xid_needs_its_gpu_too() -> None:
+    """Xid 31 is the program's fault: only that of a program with a GPU."""
+    line = {KERN: WITH_UPTIMES + FITTING.replace("79, pid=1, name=python, GPU has fallen off the bus.", "31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS")}  # fmt: skip
+    with_gpu, without = (of_erin(concluded(line, tree=counted(COUNTED, erin=n))) for n in (1, 0))
+    assert "Xid" in with_gpu["summary"] and "Xid" not in without["summary"]
+
+
+def test_what_befalls_the_whole_node_hurts_runs_without_gpus() -> None:
+    """The GPU falls off the bus, and the machine with it: erin's job, which had no GPU, ends with its node."""
+    tree = counted(COUNTED)
+    tree[SACCT] = tree[SACCT].replace("|erin|1005|train|FAILED|1:0|", "|erin|1005|train|NODE_FAIL|0:0|")
+    reset = FITTING.replace("10:19:55", "10:18:30").replace("[8395.", "[8310.")
+    booted = "Feb 28 10:19:40 gx02 kernel: [0.000000] Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP\n"
+    lost = "[2026-02-28T10:20:00.100] error: Nodes gx02 not responding, setting DOWN\n[2026-02-28T10:20:00.101] Killing JobId=45 on failed node gx02\n"
+    found = concluded({KERN: WITH_UPTIMES + reset + booted, "controller/slurmctld.log": lost}, tree=tree)
+    verdict: dict[str, Any] = of_erin(found)
+    assert verdict["category"].startswith("infra.") and verdict["root_cause"]["host"] == "gx02", verdict
+
+
+def test_accounting_that_counts_gpus_becomes_known_later() -> None:
+    """Ticks judge erin's job while nobody's GPUs are known, and again when accounting gives bob's."""
+    tree = {**counted(), KERN: WITH_UPTIMES + FITTING}
+    tree[SACCT] = "".join(row for row in tree[SACCT].splitlines(keepends=True) if not row.startswith("42|"))
+    later = counted(bob=4)[SACCT].splitlines()
+    row = next(line for line in later if line.startswith("42|"))
+    with TemporaryDirectory() as folder, open_store(None) as store:
+        root = Path(folder)
+        write(root, {**_TREE, **tree, "nodes/gx04/kmsg.log": busy(lambda h, m: f"[{3600 * h + 60 * m}.000100] ")})
+        reader = Ingest(store, parser=line_parser())
+        reader.run([root])
+        ticker = Ticker(store)
+        ticker.tick()
+        assert of_erin(result(store))["category"] == "infra.gpu"
+        (root / "accounting/later.txt").write_text(f"{later[0]}\n{row}\n", encoding="utf-8")
+        reader.run([root])
+        assert not ticker.tick().full, "this test is about a tick that looks at a part"
+        ticked = answer(store)
+        assert not of_erin(result(store))["category"].startswith("infra.")
+        correlate(store)
+        assert ticked == answer(store)
+
+
+@pytest.mark.parametrize(("count", "category"), [(0, "app.error"), (1, "unknown")])
+def test_a_program_that_asked_for_no_gpu_finds_none(count: int, category: str) -> None:
+    """With a GPU, the same words tell of one that broke."""
+    told = {"jobs/45/stderr": "2026-02-28 10:19:58,000 - ERROR - CUDA error: no CUDA-capable device is detected\n"}
+    assert of_erin(concluded(told, tree=counted(COUNTED, erin=count)))["category"] == category

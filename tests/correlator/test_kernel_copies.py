@@ -1,0 +1,176 @@
+"""What other files show about a line in the kernel's name: a copy with the facility of a program, or the silence of the
+node's own files."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from correlator.gather.kernel_copies import is_own
+from tests.correlator.test_kernel_lines import (
+    BARE,
+    HERS,
+    QUIET,
+    RING,
+    RING_ALIVE,
+    SYSLOG,
+    WITHOUT,
+    XID,
+    bsd,
+    concluded,
+    of_erin,
+)
+
+CENTRAL = "nodes/ctl/central.log"
+#: gx02's own syslog goes on around 10:19:55.
+ALIVE = bsd("10:15:00", "systemd[1]: Started Session 3 of user root.") + bsd(
+    "10:22:00", "systemd[1]: Started Session 4 of user root."
+)
+DENIED, OF_USER = "gx02's own syslog was collected over that minute and does not have the line", "a user wrote it"
+
+
+def central(clock: str, text: str, priority: str = "kern.err", program: str = "kernel") -> str:
+    """A line of gx02 in the file of a log host that keeps facilities."""
+    stamp = f"2026-02-28T{clock}+00:00"
+    return f"{stamp} {stamp} gx02 {priority} {program} {text}\n"
+
+
+SENT = central("10:19:55", XID)
+#: A line of this kernel that passed through both.
+PASSED = {CENTRAL: central("09:59:00", QUIET), SYSLOG: bsd("09:59:00", f"kernel: {QUIET}")}
+
+
+def both(*some: dict[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for files in some:
+        for name, text in files.items():
+            found[name] = found.get(name, "") + text
+    return found
+
+
+class Case(NamedTuple):
+    """``blamed``: the lowest and the highest confidence with which the GPU is blamed, None if it is not; ``why``: what the
+    verdict says of the line."""
+
+    files: dict[str, str]
+    blamed: tuple[float, float] | None
+    why: str = ""
+
+
+CASES = {
+    "only the log host's file was collected then": Case({CENTRAL: SENT}, (0.9, 1.0)),
+    "the node's own file goes on without it": Case({SYSLOG: ALIVE, CENTRAL: SENT}, None, DENIED),
+    "others of this kernel passed through both": Case(both(PASSED, {SYSLOG: ALIVE, CENTRAL: SENT}), None, DENIED),
+    "the node's own file has it": Case({SYSLOG: ALIVE + bsd("10:19:55", f"kernel: {XID}"), CENTRAL: SENT}, (0.9, 1.0)),
+    "the node's own file has it by a clock that was set": Case(
+        {SYSLOG: ALIVE + bsd("10:16:30", f"kernel: {XID}"), CENTRAL: SENT}, (0.9, 1.0)
+    ),
+    "the node's own file got no other line of this kernel either": Case(
+        {SYSLOG: ALIVE, CENTRAL: central("09:59:00", QUIET) + SENT}, (0.5, 0.5), "nor earlier"
+    ),
+    "a less important one that it did not get": Case(
+        both(PASSED, {SYSLOG: ALIVE, CENTRAL: central("09:58:00", "audit: x", "kern.debug") + SENT}), None, DENIED
+    ),
+    "only a less important one that it did not get": Case(
+        {SYSLOG: ALIVE, CENTRAL: central("09:58:00", "audit: x", "kern.debug") + SENT}, None, DENIED
+    ),
+    "the node's own file begins long before": Case(
+        {SYSLOG: bsd("10:22:00", "systemd[1]: Started Session 4."), CENTRAL: SENT}, (0.9, 1.0)
+    ),
+    "the node booted before its own file went on": Case(
+        {SYSLOG: ALIVE + bsd("10:21:30", "kernel: Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP"), CENTRAL: SENT},
+        (0.5, 1.0),
+    ),
+    "an own file that holds no lines of the kernel": Case(
+        {"nodes/gx02/cron.log": ALIVE, CENTRAL: SENT}, (0.9, 1.0)
+    ),
+    "the kernel's ring was collected": Case({RING: RING_ALIVE, CENTRAL: SENT}, (0.5, 0.5), "does not hold"),
+    "another node's file": Case({"nodes/gx04/syslog": ALIVE.replace("gx02", "gx04"), CENTRAL: SENT}, (0.9, 1.0)),
+    "a copy of a log host in a folder named after the node": Case(
+        {"nodes/ctl/remote/gx02/syslog": ALIVE, CENTRAL: SENT}, (0.9, 1.0)
+    ),
+    "a copy that names a user": Case(
+        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "user.err")}, None, OF_USER
+    ),
+    "a copy that names a daemon": Case(
+        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "local3.err")}, None, OF_USER
+    ),
+    "a user who repeats the kernel's line": Case(
+        {SYSLOG: WITHOUT + BARE + BARE, CENTRAL: central("10:19:55", XID, "user.err")}, (0.7, 0.7)
+    ),
+    "a user who said it before": Case(
+        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:18:55", XID, "user.err")}, (0.7, 0.7)
+    ),
+    "a copy by a user and one by the kernel": Case(
+        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "user.err") + SENT}, (0.9, 1.0)
+    ),
+    "a copy that names another device": Case(
+        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID.replace("3b", "4c"), "user.err")}, (0.7, 0.7)
+    ),
+}  # fmt: skip
+#: Cases that ``make test`` gives to ticks too: a line that does not count, and one that a later line makes less sure.
+BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"}
+
+
+@pytest.mark.parametrize(
+    ("name", "live"),
+    [
+        pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}", marks=marks)
+        for name in CASES
+        for live in (False, True)
+        for marks in [pytest.mark.long if live and name not in BY_TICKS else ()]
+    ],
+)
+def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
+    case = CASES[name]
+    found = concluded(case.files, live)
+    verdict = of_erin(found)
+    stated = " ".join(verdict["doubts"])
+    if case.blamed is None:
+        assert not verdict["category"].startswith("infra."), verdict
+        assert not any("gx02" in i["hosts"] for i in found["incidents"])
+        assert case.why in stated
+        (rival,) = (r for r in verdict["rivals"] if case.why in r["rejected"])
+        assert rival["host"] == "gx02" and rival["cause"].startswith("gpu.xid (0000:3b:00 of gx02, 10:19:55")
+        return
+    low, high = case.blamed
+    assert verdict["category"] == "infra.gpu" and low <= verdict["confidence"] <= high, verdict
+    assert case.why in stated and DENIED not in stated and OF_USER not in stated
+
+
+def test_a_file_that_ends_before_shows_no_silence() -> None:
+    tree = {**HERS, SYSLOG: bsd("10:15:00", "systemd[1]: Started Session 3 of user root.")}
+    verdict = of_erin(concluded({CENTRAL: SENT}, tree=tree))
+    assert verdict["category"] == "infra.gpu" and verdict["confidence"] > 0.9
+    tree[SYSLOG] += bsd("10:29:00", "systemd[1]: Started Session 4 of user root.")
+    assert not of_erin(concluded({CENTRAL: SENT}, tree=tree))["category"].startswith("infra.")
+
+
+def test_an_unproven_line_is_not_made_surer_by_other_users_copies() -> None:
+    """Whatever was sent in the node's name, alone or with other lines, no run gets a better verdict than without it."""
+    forged = "".join(central(f"10:0{n}:00", f"usb 1-{n}: new device") for n in range(5)) + SENT
+    found = concluded({SYSLOG: ALIVE, CENTRAL: forged})
+    assert of_erin(found)["confidence"] <= 0.5 or not of_erin(found)["category"].startswith("infra.")
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        ("nodes/gx02/syslog", True),
+        ("hosts/gx02/var/log/messages", True),
+        ("tree/hosts/GX02.cluster.example/kern.log", True),
+        ("gx02:/var/log/syslog", True),
+        ("gx02.cluster.example:/var/log/syslog", True),
+        ("hosts/ctl/central.log", False),
+        ("ctl:/var/log/remote/gx02/syslog", False),
+        ("gx02/syslog", False),
+        ("hosts/gx020/syslog", False),
+        ("syslog:gx02", False),
+        ("syslog:gx02:/dev/log", False),
+        ("hosts/gx02", False),
+        (None, False),
+    ],
+)
+def test_whose_file_it_is(file: str | None, own: bool) -> None:
+    assert is_own(file, "gx02") is own
