@@ -28,6 +28,7 @@ from correlator.facts import (
 )
 from correlator.facts.environment import detector as environment
 from correlator.facts.jobs import detector as jobs
+from correlator.facts.launches import detector as launches
 from correlator.facts.links import detector as links
 from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
@@ -38,7 +39,7 @@ from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
-    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, environment, silent_nodes, slow_runs,
+    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
 )  # fmt: skip
 
 register(kind for subject in BUILT_IN for kind in subject.KINDS)

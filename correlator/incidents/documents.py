@@ -149,18 +149,12 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
         "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *sentences.denials(verdict), *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
-        "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _headline(verdict),
+        "headline": _headline(verdict),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
         "change_my_mind": " ".join(
             [cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
         ), **sentences.run_summary(verdict.run),
     }  # fmt: skip
-
-
-def _headline(verdict: Verdict) -> str:
-    if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
-        return _NOT_BY_YOU
-    return _HEADLINE.get(verdict.category, "")
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
@@ -169,11 +163,23 @@ def _minds_changed(verdict: Verdict) -> list[str]:
     return sentences.mind_changed_by(best.hops) if best else []
 
 
+def _headline(verdict: Verdict) -> str:
+    root = verdict.root if verdict.category.startswith("infra.") else None
+    if verdict.unstarted:
+        whose = f" Your job died because {cause_of(root).plain}, not because of your code." if root else ""
+        return f"Your program never started: {verdict.unstarted}.{whose}"
+    if root:
+        return f"Your job died because {cause_of(root).plain}, not because of your code."
+    if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
+        return _NOT_BY_YOU
+    return _HEADLINE.get(verdict.category, "")
+
+
 def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]:
     if incident:
         return sentences.advice(incident)
-    text = _ADVICE.get(verdict.category)
-    if verdict.category == "app.error" and not verdict.own:
+    text = verdict.advice or _ADVICE.get(verdict.category)
+    if not verdict.advice and verdict.category == "app.error" and not verdict.own:
         text = _UNPRINTED
     if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
         text = _ASK_THEM
@@ -192,7 +198,8 @@ def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
         middle = f"; Slurm set {down.host} DOWN" if down else ""
         if down and not verdict.root.attrs.get(INFERRED) and down.start > verdict.root.start:
             middle += f" {down.start - verdict.root.start:.1f} s later"
-        return f"{broke}{middle}; job {run.key} ended {run.state}."
+        never = f": its program never started, {verdict.unstarted}" if verdict.unstarted else ""
+        return f"{broke}{middle}; job {run.key} ended {run.state}{never}."
     return f"Job {run.key} ended {run.state}: {verdict.reason or 'no cause found'}."
 
 

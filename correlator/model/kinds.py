@@ -85,6 +85,8 @@ class Cause:
     needs_effect: bool = False
     #: Is it something that jobs use up, or wait for?
     exhausted: bool = False
+    #: Does its node go on taking jobs? Then one that is submitted again must avoid it.
+    avoid: bool = False
     #: The lines in a run's output that support it.
     words: Words = ""
     #: What a run reports, for facts that are known from a run's output only.

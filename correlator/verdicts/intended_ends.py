@@ -7,6 +7,7 @@ from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL
 from correlator.facts.jobs.detector import KILLED_S
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
+from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
 from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW, STALLED
 from correlator.facts.storage import DISK_FULL
@@ -26,7 +27,9 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
     if end.kind == RUN_PREEMPTED.name:
         return "sched.preempt", 0.98, "Slurm preempted it", lines
     if end.kind == RUN_CANCELLED.name:
-        failed_launch = [c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name)]
+        failed_launch = [
+            c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name) or _given_up_by_node(c)
+        ]
         who = requester(run, orders)
         if (failed_launch or given_up(world, run)) and (who or "0") in (*ROOT, "slurm"):
             return None
@@ -45,6 +48,11 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         why = f"{named(run, str(asked[-1].attrs[UID])).split(',')[0]} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
     return _timed_out(run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
+
+
+def _given_up_by_node(chain: Chain) -> bool:
+    """Was the run ended because its node could not launch it?"""
+    return any(hop.effect.kind == LAUNCH_GIVEN_UP_FACT.name for hop in chain.hops)
 
 
 def _timed_out(

@@ -17,6 +17,7 @@ from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs, weight_of
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.launches.detector import questions
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL, WRITTEN_SURE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, is_unreported
@@ -24,6 +25,7 @@ from correlator.facts.registry import cause_of, roots
 from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
 from correlator.model.attributes import (
+    ALONE,
     BLAMED_CODE,
     CODE,
     FAR_END_ONLY,
@@ -42,7 +44,8 @@ from correlator.model.attributes import (
 from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
-from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, given_up, may_not_have_been_launched
+from correlator.verdicts import never_started
+from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, may_not_have_been_launched
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits, denied
@@ -57,6 +60,8 @@ OWN_EXIT = 0.6  # it only returned an exit code
 NETWORK_WORDS = 0.15  # it logged only that peers or network failed: seldom its own fault, rarely proof of ours
 TIME_LIMIT = 0.8  # it ran until its time limit
 CANCELLED = 0.5  # it was ended, and no line shows by whom
+#: The same for runs that were not started, by the category of their explanation.
+_WEIGHTS = {"app.error": OWN_WORDS, "unknown": NETWORK_WORDS}
 
 
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
@@ -85,6 +90,7 @@ def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Ver
     Otherwise the verdict is the one without these lines.
     """
     found = weigher.evidence(end)
+    weigher.exposed.looks += questions(world, end)
     verdict = _explained(world, weigher, limits, end, found)
     claims = limits.of_end(end, verdict.run, found.chains)
     _doubt_own(verdict, claims)
@@ -100,6 +106,7 @@ def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Ver
             # Shown to people among the rivals.
             rest.others += [chain for chain in found.chains if id(chain.root) in without]
             verdict = rest
+    never_started.tell(world, verdict)
     return verdict
 
 
@@ -220,6 +227,8 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
         )
+    if root.attrs.get(ALONE):
+        verdict.at_most = min(verdict.at_most, ALONE_SURE)
     if root.attrs.get(NAMELESS):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(cause.nameless)
@@ -419,6 +428,8 @@ BOOTED_AFTER_SURE = 0.8
 ROLELESS_SURE = 0.85
 #: It is certain that many nodes were hit by one cause; which of the things that they share it was is unknown.
 NAMELESS_SURE = 0.9
+#: What only one user's runs show may be that user's own doing.
+ALONE_SURE = 0.6
 #: The factor on the confidence of an explanation, if only the state of the run was collected.
 UNSEEN_SURE = 0.6
 #: The share of an own explanation that is lost if no node's log could contradict it.
@@ -452,9 +463,9 @@ class Own:
 
 def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     """The run's own explanation, against any infrastructure cause."""
-    if end.kind == RUN_CANCELLED.name and (lines := given_up(world, run)):
-        reason = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
-        return Own("infra.node", LEAK, reason, lines[:5], 0.6, explains=True)
+    if unstarted := never_started.explained(world, run, end):
+        weight = _WEIGHTS.get(unstarted.category, LEAK)
+        return Own(unstarted.category, weight, unstarted.reason, unstarted.events, unstarted.sure, explains=True)
     if end.kind == RUN_NODE_FAIL.name:
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
     asked = [e for e in end.events if _ASKED.search(e.message)]
@@ -482,6 +493,8 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         code = faults[0].attrs.get(CODE)
         reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
         return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95, explains=True)
+    if reason := never_started.without_gpus(world, run, words["gpu"]):
+        return Own("app.error", OWN_WORDS, reason, words["gpu"][:5], 0.97, explains=True)
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
         if words[kind] and not _peers_before(words, kind):
             reason = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"

@@ -53,6 +53,7 @@ class Verdict:
     ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
     run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit). ``denied``: lines in
     the name of the kernel of one of its nodes that are not the kernel's.
+    ``unstarted``: what kept its program from starting; empty if it started. ``advice`` replaces the category's.
     """
 
     run: Run
@@ -68,6 +69,8 @@ class Verdict:
     at_most: float = 1.0
     explained: bool = False
     denied: list[Denied] = field(default_factory=list)
+    unstarted: str = ""
+    advice: str = ""
 
     @property
     def root(self) -> Fact | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -53,6 +53,48 @@ def _stalled(lines: list[Any], nodes: tuple[str, ...] = ("n1", "n2"), **more: An
     """Job 1 reports every minute until a minute before T0, and is ended by its time limit two hours later."""
     reported = [(T0 - 1980 + 60.0 * i, 2.0) for i in range(33)]
     return world(lines, [run(1, nodes, -2000, 7000, "TIMEOUT")], progress={(1, 0): reported}, **more)
+
+
+def _by_daemon(
+    at: float, text: str, host: str = "n1", job: int = 1, kind: str = "slurm.node_error", **more: Any
+) -> Any:
+    """A line in the own file of a node's slurmd or of slurmctld."""
+    source = "slurmctld" if host == "ctl" else "slurmd"
+    return replace(event(kind, at, host, text, source=source, job_id=job, **more), own=True)
+
+
+def _stale() -> World:
+    """The homes of two users are stale on n1."""
+    lines = [
+        _by_daemon(job, f"error: Could not open stdout file /home/{user}/x: Stale file handle", job=job)
+        for job, user in ((1, "ada"), (2, "bob"))
+    ]
+    return world(lines, [run(job, ["n1"], 0, job, user=user, exit_signal=53) for job, user in ((1, "ada"), (2, "bob"))])
+
+
+GIVEN_UP = "Could not launch job 1 and not able to requeue it, cancelling job"
+
+
+def _given_up(*lines: Any, at: float = 1) -> World:
+    return world([*lines, _by_daemon(at, GIVEN_UP)], [run(1, ["n1"], 0, at, "CANCELLED", cancelled_by="0")])
+
+
+def _timed_out(at: float) -> Any:
+    text = "error: slurm_receive_msgs: [[n1]:6818] failed: Socket timed out on send/recv operation"
+    return event("slurm.comm_error", at, "ctl", text, source="slurmctld", nodes=["n1"])
+
+
+def _spool() -> World:
+    return _given_up(_by_daemon(0.5, "error: batch script setup failed for job 1 on n1: Read-only file system"))
+
+
+def _controller_ends() -> World:
+    missing = "error: Batch JobId=1 missing from batch node n1 (not found BatchStartTime after startup)"
+    lines = [
+        _by_daemon(10, "slurmctld version 24.05 started", "ctl", kind="slurm.daemon_start"),
+        _by_daemon(60, missing, "ctl", kind="slurm.job_node_fail", nodes=["n1"]),
+    ]
+    return world(lines, [run(1, ["n1"], 0, 60, "NODE_FAIL")])
 
 
 def panicked(at: float) -> Any:
@@ -232,6 +274,12 @@ CASES = [
                               [run(1, ["n1"], -9, 0, user="a"), run(2, ["n1"], -9, 1, user="b"), run(3, ["n2"], -9, 1, "COMPLETED", user="a")]),
          ("infra.node", "node.environment", "n1")),
     Case("E81", lambda: world(out(-1, "job.exit_error", UNKNOWN_USER), [run(1, ["n1"], -9, 0, user="a")]), REPORTED),
+    *(Case(edge, _stale, ("infra.node", "mount.failure", "n1")) for edge in ("E70", "E71")),
+    *(Case(edge, _spool, ("infra.node", "spool.failure", "n1")) for edge in ("E72", "E73")),
+    Case("E74", lambda: _given_up(_timed_out(10), at=120), ("infra.node", "node.deaf", "n1")),
+    Case("E75", _controller_ends, ("infra.scheduler", "launch.lost", "ctl")),
+    Case("E76", lambda: world([_timed_out(2), *unlaunched(5, "Socket timed out on send/recv operation")], [run(1, ["n1", "n2"], -20, 5)]),
+         ("infra.node", "node.deaf", "n1")),
 ]  # fmt: skip
 
 #: Edges that take blame away: with them job 1 is ``expected``, without them an innocent cause is blamed.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from correlator.edges.conditions import guards, links, storage
+from correlator.edges.conditions import guards, launches, links, storage
 from correlator.edges.conditions.links import name_of as name_of
 from correlator.facts.jobs.detector import END_SLACK_S, file_lost, logged_timeout, of_run
 from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
@@ -544,6 +544,7 @@ CONDITIONS: dict[str, Condition] = {
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
     "away all along": _away_all_along, "silent until it booted": _silent_till_boot,
     "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": links.its_share,
+    "away at the launch": launches.away,
     "link carries the storage": storage.carries, "away while it waited": storage.away_while_waiting,
     "killed by the guard": guards.killed_it, "others held the memory": guards.others_held_most,
 }  # fmt: skip
