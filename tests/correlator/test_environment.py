@@ -116,13 +116,15 @@ def test_own_mistakes_stay_the_programs() -> None:
 
 
 def test_jobs_that_failed_without_a_word_need_a_history() -> None:
-    """Two users' jobs end with the same code in a second, where each ran well for an hour elsewhere, many times."""
+    """Three users' jobs end with the same code in a second, where each ran well for an hour elsewhere, many times."""
     history = [
-        Job(user, f"n{1 + n % 2}", end=-4000.0 * n, lasted=3600.0) for user in ("alice", "bob") for n in range(1, 19)
+        Job(user, f"n{1 + n % 2}", end=-4000.0 * n, lasted=3600.0)
+        for user in ("alice", "bob", "carol")
+        for n in range(1, 19)
     ]
-    quick = [Job("alice", "n3", "", 0.0, 2.0), Job("bob", "n3", "", 4.0, 2.0)]
+    quick = [Job(user, "n3", "", 0.0, 2.0) for user in ("alice", "bob", "carol")]
     assert said(verdict(situation(*quick, *history))) == ("infra.node", "node.environment", "n3")
-    slow = [Job("alice", "n3", "", 0.0, 3000.0), Job("bob", "n3", "", 4.0, 3000.0)]
+    slow = [Job(user, "n3", "", 0.0, 3000.0) for user in ("alice", "bob", "carol")]
     assert said(verdict(situation(*slow, *history)))[0] == "app.error"
 
 
@@ -150,9 +152,9 @@ def test_what_all_nodes_share_is_no_nodes_fault() -> None:
 def test_a_user_alone_does_not_make_the_odds() -> None:
     """However well their jobs elsewhere go, and whatever they print here: another user must fail by more than chance."""
     liar = Witness(alike=50, well=0, elsewhere=1000, alike_elsewhere=0)
-    assert odds_of([liar], 0.003, 0.0) == 0.0
-    assert odds_of([liar, Witness(0, 3, 0, 0)], 0.003, 0.0) == 0.0
-    assert odds_of([liar, Witness(1, 0, 0, 0)], 0.06, 0.0) == 0.0
+    assert odds_of([liar], 0.0005, 0.0) == 0.0
+    assert odds_of([liar, Witness(0, 3, 0, 0)], 0.0005, 0.0) == 0.0
+    assert odds_of([liar, Witness(1, 0, 0, 0)], 0.04, 0.0) == 0.0
 
 
 @pytest.mark.parametrize(("text", "name"), [

@@ -3,7 +3,7 @@
 Each user is one witness, however many jobs they sent: jobs of one user share their mistakes. The likelihood ratio of a
 witness compares two explanations of "all of their jobs here failed alike". If the node is broken, nearly all do. If
 not, the user's own rate decides: how often their jobs elsewhere failed so, as a Beta distribution whose prior is worth
-``PRIOR_RUNS`` jobs with the symptom's own rate, and at least the rate of all other jobs elsewhere.
+``PRIOR_RUNS`` jobs with the rate of the symptom or of all jobs elsewhere, and at least the latter.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The odds that the environment of a node breaks within half an hour: once in a month.
-PRIOR_ODDS = 0.5 / 720.0
+#: The odds that the environment of a node breaks within half an hour: twice in a year. With more, the coincidences of a
+#: day on a hundred nodes outnumber the faults.
+PRIOR_ODDS = 1e-4
 
 #: The probability that a job on a broken node fails by it, and that a job there ends well all the same: not every
 #: program needs what is broken.
 HIT, SPARED = 0.95, 0.3
 
 #: The number of jobs that the own rate of a symptom is worth.
-PRIOR_RUNS = 2.0
+PRIOR_RUNS = 10.0
 
 #: No witness counts more than this, and no more jobs that ended well than these.
 MOST_OF_ONE, MOST_SPARED = 500.0, 4
 
 #: Without any one of the users, the odds must still be this: a user alone, who can print what they like, must not make
 #: them.
-WITHOUT_ONE = 0.02
+WITHOUT_ONE = 0.005
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def ratio_of(witness: Witness, own: float, site: float) -> float:
     spared = SPARED ** min(witness.well, MOST_SPARED)
     if not witness.alike:
         return spared
-    rate = (witness.alike_elsewhere + PRIOR_RUNS * own) / (witness.elsewhere + PRIOR_RUNS)
+    rate = (witness.alike_elsewhere + PRIOR_RUNS * max(own, site)) / (witness.elsewhere + PRIOR_RUNS)
     return min(MOST_OF_ONE, HIT * spared / max(rate, site))
 
 

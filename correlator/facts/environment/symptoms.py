@@ -23,8 +23,7 @@ from correlator.model.nouns import Event, Fact
 class Symptom:
     """A class of errors.
 
-    ``own``: of runs that end by a mistake of their own, the share that shows it (estimates, for a user without a
-    history). ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
+    ``own``: the share of all runs that show it by a mistake of their own (estimates, for a user without a history). ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
     ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
     ``shared``: what all nodes share fails in this way as well. ``surest``: the highest confidence.
     """
@@ -55,59 +54,59 @@ class Signature(NamedTuple):
 
 
 _USERS = Symptom(
-    "users", 0.003, "{host} does not know its users", "the user database (sssd, nslcd, nsswitch.conf)",
+    "users", 0.0005, "{host} does not know its users", "the user database (sssd, nslcd, nsswitch.conf)",
     strong=True, of_node=True, surest=0.9,
 )  # fmt: skip
 _DRIVER = Symptom(
-    "driver", 0.003, "the GPU driver's library and kernel module of {host} do not fit", "the GPU driver (a reboot after its update)",
+    "driver", 0.0005, "the GPU driver's library and kernel module of {host} do not fit", "the GPU driver (a reboot after its update)",
     strong=True, of_node=True, surest=0.9,
 )  # fmt: skip
 _STALE = Symptom(
-    "stale", 0.005, "{thing} of {host} is stale", "the mounts", strong=True, of_node=True, shared=True, surest=0.9
+    "stale", 0.001, "{thing} of {host} is stale", "the mounts", strong=True, of_node=True, shared=True, surest=0.9
 )
 _READ_ONLY = Symptom(
-    "read-only", 0.02, "{thing} of {host} is read-only", "the mounts and the disks", strong=True, of_node=True,
+    "read-only", 0.002, "{thing} of {host} is read-only", "the mounts and the disks", strong=True, of_node=True,
     shared=True, surest=0.85,
 )  # fmt: skip
 _IO = Symptom(
-    "io", 0.005, "{thing} of {host} fails with input/output errors", "the disks and mounts",
+    "io", 0.001, "{thing} of {host} fails with input/output errors", "the disks and mounts",
     strong=True, of_node=True, shared=True, surest=0.9,
 )  # fmt: skip
 _DEVICE = Symptom(
     "device",
-    0.02,
+    0.002,
     "devices are missing on {host} ({thing})",
     "the devices and their drivers",
     of_node=True,
     surest=0.85,
 )
-_GPU = Symptom("gpu", 0.03, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True)
+_GPU = Symptom("gpu", 0.01, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True)
 _FULL = Symptom(
-    "full", 0.02, "{thing} of {host} is full", "what fills the disk", of_node=True, shared=True, surest=0.85
+    "full", 0.005, "{thing} of {host} is full", "what fills the disk", of_node=True, shared=True, surest=0.85
 )
 _SHM = Symptom(
-    "shm", 0.02, "the shared memory of {host} is full", "what is left in /dev/shm", of_node=True, surest=0.85
+    "shm", 0.004, "the shared memory of {host} is full", "what is left in /dev/shm", of_node=True, surest=0.85
 )
 _FORK = Symptom(
-    "processes", 0.02, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",
+    "processes", 0.003, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",
     of_node=True,
 )  # fmt: skip
 _NAMES = Symptom(
-    "names", 0.03, "{host} resolves no names", "the resolver (resolv.conf, nscd, systemd-resolved)", of_node=True,
+    "names", 0.005, "{host} resolves no names", "the resolver (resolv.conf, nscd, systemd-resolved)", of_node=True,
     shared=True, surest=0.85,
 )  # fmt: skip
-_CLOCK = Symptom("clock", 0.01, "the clock of {host} is wrong", "the clock (chronyd)", of_node=True, surest=0.85)
+_CLOCK = Symptom("clock", 0.001, "the clock of {host} is wrong", "the clock (chronyd)", of_node=True, surest=0.85)
 _LIBRARY = Symptom(
-    "library", 0.05, "the library {thing} is missing on {host}", "the site's software tree and its mounts"
+    "library", 0.01, "the library {thing} is missing on {host}", "the site's software tree and its mounts"
 )
-_MODULE = Symptom("module", 0.06, "the module {thing} is missing on {host}", "the site's software tree and its mounts")
+_MODULE = Symptom("module", 0.03, "the module {thing} is missing on {host}", "the site's software tree and its mounts")
 _COMMAND = Symptom(
-    "command", 0.06, "the command {thing} is missing on {host}", "the site's software tree and its mounts"
+    "command", 0.02, "the command {thing} is missing on {host}", "the site's software tree and its mounts"
 )
-_PATH = Symptom("path", 0.06, "files under {thing} are missing on {host}", "the mounts")
-_PORT = Symptom("port", 0.05, "a port is taken on {host}", "processes that an earlier job left there")
-_LICENCE = Symptom("licence", 0.03, "a licence server does not answer", "the way to the licence server", shared=True)
-_EXIT = Symptom("exit", 0.15, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
+_PATH = Symptom("path", 0.04, "files under {thing} are missing on {host}", "the mounts")
+_PORT = Symptom("port", 0.01, "a port is taken on {host}", "processes that an earlier job left there")
+_LICENCE = Symptom("licence", 0.01, "a licence server does not answer", "the way to the licence server", shared=True)
+_EXIT = Symptom("exit", 0.08, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
 
 _ENOENT = r"(?:no such file or directory|errno 2\b|no such device(?: or address)?|errno (?:6|19)\b)"
 _DEVICES = r"/dev/(?:nvidia|infiniband/|dri/|kfd\b|hfi1|xpmem|gdrdrv|fuse\b)"
