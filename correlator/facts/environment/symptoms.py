@@ -23,7 +23,8 @@ from correlator.model.nouns import Event, Fact
 class Symptom:
     """A class of errors.
 
-    ``own``: the share of all runs that show it by a mistake of their own (estimates, for a user without a history). ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
+    ``own``: the share of all runs that show it by a mistake of their own (estimates, for a user without a history).
+    ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
     ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
     ``shared``: what all nodes share fails in this way as well. ``surest``: the highest confidence.
     """
