@@ -29,7 +29,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
 from correlator.gather import events as event_rows
-from correlator.gather import kernel_copies, kernel_lines, telemetry
+from correlator.gather import kernel_copies, kernel_lines, of_timeouts, telemetry
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import read_senders
 from correlator.gather.runs_fast import Fields
@@ -198,6 +198,8 @@ def gather_world(
         booted=measured.booted,
         slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
         legs=telemetry.bonds(store, cluster),
+        outputs=of_timeouts.outputs(store, cluster, off.zones),
+        new_limits=of_timeouts.new_limits(store, cluster, speakers_of(believed or Controllers(frozenset())), off.zones),
         kernel_clocks=kernel_clocks or kernel_lines.Asked(store, cluster),
         line_copies=kernel_copies.Asked(store, cluster),
         gpu_minors=telemetry.gpu_minors(store, cluster),

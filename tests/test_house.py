@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 ALONE = ("collector/hooks.py", "collector/agent/")
 MAX_LINES = 600
 #: Files beside the detectors that are not detectors: what they share, and their registry.
-SHARED_BY_DETECTORS = {"world", "registry", "power_saving", "link_tracks", "gpu_holders"}
+SHARED_BY_DETECTORS = {"world", "registry", "power_saving", "link_tracks", "gpu_holders", "standstills"}
 
 
 def sources() -> list[Path]:

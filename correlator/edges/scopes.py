@@ -105,6 +105,7 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     return (
         not place
         or not file_system
+        or all(e.kind == "storage.nfs_error" for e in cause.events)  # a server's name does not name its mounts
         or f"/{file_system}/" in f"{place}/"
         or not place.startswith(("/lustre", "/scratch", "/gpfs"))
     )

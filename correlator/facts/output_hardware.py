@@ -31,14 +31,18 @@ class GpuInOutput(TypedDict):
 
 
 class StorageInOutput(TypedDict):
-    """``runs`` that reported it; ``nameless``: they reported only timeouts."""
+    """``runs`` that reported it; ``nameless``: they reported only timeouts; ``users`` and ``nodes``: how many."""
 
     runs: list[str]
     nameless: bool
+    users: int
+    nodes: int
 
 
 #: Attributes that are read in this file only.
 EVENT: Attr[str | None] = attr("event")
+USERS: Attr[int] = attr("users")
+NODES: Attr[int] = attr("nodes")
 
 
 _GPU_FAILED = Cause(
@@ -68,15 +72,30 @@ DISK_IN_OUTPUT = Kind(
     ),
 )  # fmt: skip
 
+_STORAGE_FAILED = Cause(
+    "storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",
+    (("Check the servers of {device}, and the clients' kernel logs.", None),),
+    short="{device} failed", reported="a shared file system failed",
+    nameless="No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
+)  # fmt: skip
+
+#: Without any one of so many users, at least two others still report it: no user alone can make it up. What two users
+#: report counts as little as one's own output may.
+SEVERAL_USERS, SEVERAL_SURE, TWO_SURE = 3, 0.75, 0.5
+
+
+def _as_users_say(fact: Fact) -> Cause | None:
+    users = fact.attrs.get(USERS) or 0
+    if users < 2:
+        return None
+    sure = SEVERAL_SURE if users >= SEVERAL_USERS else TWO_SURE
+    doubt = f"Only the output of jobs tells of it, of {users} users on several nodes; no log of a client or server does"
+    return replace(_STORAGE_FAILED, reported="", words="storage", surest=sure, doubt=doubt)
+
+
 STORAGE_IN_OUTPUT = Kind(
     "storage.told", "job", "The output of runs reports that a shared file system failed, and no log reports it.", StorageInOutput,
-    brief="storage failed, as its runs say",
-    cause=Cause(
-        "storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",
-        (("Check the servers of {device}, and the clients' kernel logs.", None),),
-        short="{device} failed", reported="a shared file system failed",
-        nameless="No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
-    ),
+    brief="storage failed, as its runs say", cause=_STORAGE_FAILED, variant=_as_users_say,
 )  # fmt: skip
 
 #: Messages of CUDA, NVML and NVRM about a broken GPU, and their name in the contract's taxonomy. An "unspecified launch
@@ -200,15 +219,32 @@ def storage(world: World) -> list[Fact]:
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
                     # Per user: a user's output is no evidence about another user's run.
                     shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
-    for (name, _), reports in sorted(shared.items()):
+    by_name: defaultdict[str, list[tuple[Event, Run]]] = defaultdict(list)
+    for (name, _), reports in shared.items():
+        by_name[name] += reports
+    for name, reports in sorted(by_name.items()):
         if any(_names_storage(f, name) for f in world.facts_of(STORAGE_OUTAGE.name)):
             continue
-        runs_of = {event.id: run for event, run in reports}
-        for burst in bursts(sorted((e for e, _ in reports), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
-            fact = _lost_together(name, burst, runs_of)
-            if fact is not None and not _reported_by_clients(world, fact):
-                facts.append(fact)
+        found = _lost_by_users(name, reports)
+        known = {key for fact in found for key in fact.attrs[RUNS]}
+        for user in sorted({user for one, user in shared if one == name}):
+            rest = [(event, run) for event, run in shared[name, user] if run.key not in known]
+            found += _lost_by(name, rest)
+        facts += [fact for fact in found if not _reported_by_clients(world, fact)]
     return facts
+
+
+def _lost_by(name: str, reports: list[tuple[Event, Run]]) -> list[Fact]:
+    """Outages of a file system by the output of runs that count together."""
+    runs_of = {event.id: run for event, run in reports}
+    groups = bursts(sorted((e for e, _ in reports), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S)
+    return [fact for burst in groups if (fact := _lost_together(name, burst, runs_of)) is not None]
+
+
+def _lost_by_users(name: str, reports: list[tuple[Event, Run]]) -> list[Fact]:
+    """Outages that runs of several users report, on several nodes: what they share is the file system."""
+    named = [(event, run) for event, run in reports if run.row.get("user")]
+    return [fact for fact in _lost_by(name, named) if fact.attrs[USERS] > 1 and fact.attrs[NODES] >= MANY_NODES]
 
 
 def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fact | None:
@@ -220,7 +256,12 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
         return None
     if not many:
         burst = plain
-    attrs: StorageInOutput = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
+    told = {runs_of[e.id].key: runs_of[e.id] for e in burst}
+    attrs: StorageInOutput = {
+        "runs": sorted(told), "nameless": not plain,
+        "users": len({user for run in told.values() if (user := run.row.get("user"))}),
+        "nodes": len({node for run in told.values() for node in run.nodes}),
+    }  # fmt: skip
     return STORAGE_IN_OUTPUT.fact(burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 
 

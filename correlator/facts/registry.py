@@ -24,6 +24,8 @@ from correlator.facts import (
     slow_runs,
     slurmd,
     storage,
+    storage_hangs,
+    time_limits,
     unnamed_causes,
 )
 from correlator.facts.environment import detector as environment
@@ -40,6 +42,7 @@ from parsers import extensions
 #: In the order in which they build on each other.
 BUILT_IN = (
     links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
+    storage_hangs, time_limits,
 )  # fmt: skip
 
 register(kind for subject in BUILT_IN for kind in subject.KINDS)

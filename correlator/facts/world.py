@@ -13,13 +13,15 @@ from typing import Any
 from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
+from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
-from correlator.model.measurements import Throttled, XidSeen
+from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
 from correlator.site.senders import senders
 from correlator.site.site import Inventory, Site
+from parsers.job_states import same_end
 
 
 def bus_of(device: str) -> str:
@@ -41,6 +43,8 @@ class World:
     ``booted`` holds (BootTime, host) of nodes for which Slurm had reported another BootTime before.
     ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
+    ``outputs(jobs)`` and ``new_limits(jobs)``: when jobs wrote output, and changes of their time limits; asked only about
+    runs that reached one.
     ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
     ``line_copies``: what other files show about such lines (gather/kernel_copies.py).
     ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs that nvidia-smi listed.
@@ -68,6 +72,8 @@ class World:
     slurmd_starts: Callable[[str], Sequence[tuple[float, float]]] = lambda host: ()
     booted: list[tuple[float, str]] = field(default_factory=list)
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
+    outputs: Outputs = lambda jobs: {}
+    new_limits: NewLimits = lambda jobs: {}
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     line_copies: kernel_copies.Copies | None = None
     gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
@@ -117,6 +123,8 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
+        self._outputs: Mapping[int, Output] | None = None
+        self._new_limits: Mapping[int, list[NewLimit]] | None = None
         self._states: dict[str, list[dict[str, object]]] | None = None
         #: Questions that facts and edges asked about other runs: if later rows change an answer, a tick judges again.
         self.looks: list[CountedBefore] = []
@@ -141,6 +149,21 @@ class World:
                 t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in times
             )  # fmt: skip
         return self._spoke[host]
+
+    def output_of(self, run: Run) -> Output:
+        """When a run that reached its time limit wrote output; the times may be of other runs of its job."""
+        if self._outputs is None:
+            self._outputs = self.outputs(self._timed_out())
+        return self._outputs.get(run.job_id, Output())
+
+    def new_limits_of(self, run: Run) -> list[NewLimit]:
+        """The changes of its time limit during a run that reached it, in order."""
+        if self._new_limits is None:
+            self._new_limits = self.new_limits(self._timed_out())
+        return [new for new in self._new_limits.get(run.job_id, ()) if run.covers(new.time)]
+
+    def _timed_out(self) -> frozenset[int]:
+        return frozenset(r.job_id for r in self.runs if r.start is not None and same_end(r.state) == "TIMEOUT")
 
     def states_of(self, host: str) -> Sequence[dict[str, object]]:
         """Slurm's answers about a node, in time order."""

@@ -1,4 +1,4 @@
-"""Telemetry about GPUs, as values."""
+"""Measurements as values: telemetry about GPUs, and what is asked about runs that reached their time limit."""
 
 from __future__ import annotations
 
@@ -30,3 +30,25 @@ class XidSeen:
     code: int
     before: float
     seen: float
+
+
+@dataclass(frozen=True)
+class Output:
+    """When the programs of a job wrote to its output (epoch seconds, ascending; the last line of each minute).
+
+    ``stamps`` are of lines with a time. Lines without one had been read by the times in ``read_by``: they are not
+    younger. ``undated``: a file ends with lines of which nothing gives the time.
+    """
+
+    stamps: tuple[float, ...] = ()
+    read_by: tuple[float, ...] = ()
+    undated: bool = False
+
+
+@dataclass(frozen=True)
+class NewLimit:
+    """A job's time limit was set to ``seconds`` at ``time``; ``uid`` asked for it, None if no line says who."""
+
+    time: float
+    seconds: float
+    uid: str | None

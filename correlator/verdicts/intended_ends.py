@@ -10,7 +10,9 @@ from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
 from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW, STALLED
+from correlator.facts.standstills import silence, stopped_together
 from correlator.facts.storage import DISK_FULL
+from correlator.facts.time_limits import change_of, is_own, limit_words, name_of
 from correlator.facts.world import World
 from correlator.model.attributes import LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
 from correlator.model.nouns import Event, Fact, Run
@@ -47,7 +49,7 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         ago = end.start - asked[-1].start
         why = f"{named(run, str(asked[-1].attrs[UID])).split(',')[0]} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
-    return _timed_out(run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
+    return _timed_out(world, run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
 
 
 def _given_up_by_node(chain: Chain) -> bool:
@@ -56,7 +58,7 @@ def _given_up_by_node(chain: Chain) -> bool:
 
 
 def _timed_out(
-    run: Run, end: Fact, chains: list[Chain], lines: list[Event]
+    world: World, run: Run, end: Fact, chains: list[Chain], lines: list[Event]
 ) -> tuple[str, float, str, list[Event]] | None:
     """What a TIMEOUT rests on, if no chain leads to the infrastructure."""
     if inactive := [e for e in lines if "inactivity" in e.message.lower()]:
@@ -77,7 +79,44 @@ def _timed_out(
     if hung := [e for e in end.attrs[WORDS]["peers"] if RETRIED.search(e.message)]:
         why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
-    return "app.timeout", 0.93, "it reached its time limit", lines
+    if silent := _silent(world, run):
+        return "app.timeout", STALLED_SURE, silent, lines
+    sure, changed = _changed_limit(world, run)
+    return "app.timeout", sure, f"it reached its time limit{changed}", lines
+
+
+def _silent(world: World, run: Run) -> str:
+    """How long a run's output had been silent when it reached its time limit, in words; empty if it wrote on."""
+    since = silence(world, run)
+    if since is None or run.end is None:
+        return ""
+    stopped = f"its output stopped {(run.end - since) / 60.0:.0f} min before its time limit"
+    if others := stopped_together(world, run, since):
+        users = len({str(other.row["user"]) for other in others})
+        return (
+            f"{stopped}, as did that of {len(others)} run{'s' if len(others) > 1 else ''} of {users} other user{'s' if users > 1 else ''} on other nodes "
+            "in the same minutes: something that they share may have held all of them up, and nothing that was collected tells what"
+        )
+    return f"{stopped}; whether it hung, somebody stopped it or its output waits in a buffer, nothing that was collected tells"
+
+
+def _changed_limit(world: World, run: Run) -> tuple[float, str]:
+    """The confidence that a run's own limit ended it, and who had changed that limit, in words."""
+    change = change_of(world, run)
+    if change is None or (change.before is not None and change.seconds >= change.before and not change.shortened(run)):
+        return LIMIT_SURE, ""
+    who, into = name_of(run, change.uid), change.time - (run.start or change.time)
+    told = f", which {who} had set to {limit_words(change.seconds)} {into:.0f} s into the run"
+    if is_own(run, change.uid):
+        return LIMIT_SURE, told
+    known = "" if change.before is not None else "; what it had been before, nothing that was collected tells"
+    return CHANGED_SURE, f"{told}{known}"
+
+
+#: A run that reached its time limit had mostly asked for too little time.
+LIMIT_SURE = 0.93
+#: The same if somebody else had changed the limit, perhaps to a shorter one.
+CHANGED_SURE = 0.6
 
 
 #: Slurm checks for exceeded time limits once a minute, and never ends a run before its own.

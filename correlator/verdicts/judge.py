@@ -21,8 +21,10 @@ from correlator.facts.launches.detector import questions
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL, WRITTEN_SURE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, is_unreported
+from correlator.facts.output_hardware import STORAGE_IN_OUTPUT
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.silent_nodes import SWITCH_SILENT
+from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World
 from correlator.model.attributes import (
     ALONE,
@@ -51,6 +53,7 @@ from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits, denied
 from correlator.verdicts.own_ends import own_end
 from correlator.verdicts.verdict import Verdict
+from correlator.verdicts.waits import doubt_wait
 from parsers.hostlist import fold
 
 #: Leaks of the noisy-OR, by how a run ended and what its output shows: the weight of causes outside its chains, whose
@@ -208,6 +211,14 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
     verdict.at_most = min(verdict.at_most, root.attrs.get(SURE, 1.0))
+    if root.kind == STORAGE_IN_OUTPUT.name:
+        verdict.at_most = min(verdict.at_most, cause.surest)
+    if (
+        verdict.chain
+        and verdict.chain.hops[-1].cause.kind == STORAGE_OUTAGE.name
+        and verdict.end.kind == RUN_TIMEOUT.name
+    ):
+        doubt_wait(world, verdict, verdict.chain.hops[-1].cause)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:

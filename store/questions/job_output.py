@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, FromClause, Select, and_, func, literal_column, select, try_cast
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    FromClause,
+    Select,
+    and_,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+    try_cast,
+)
 
-from store.functions import PLACE, const, epoch, group_of, matches, one_of, row_place, same
+from store.functions import PLACE, among, const, epoch, group_of, matches, one_of, row_place, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.tables import ARTIFACTS, JOBS, LINES
 
@@ -77,6 +89,52 @@ def _seconds_a_step(message: ColumnElement[Any], form: Pace) -> ColumnElement[An
     number: ColumnElement[float] = try_cast(func.nullif(group_of(message, form.pattern), const("")), Double())
     factor: ColumnElement[float] = literal_column(repr(form.factor), Double())
     return factor / func.nullif(number, const(0), type_=Double()) if form.inverse else number * factor
+
+
+#: Lines that Slurm's own programs write into a job's output.
+_BY_SLURM = r"^\s*(?:srun|salloc|slurmstepd[\w.-]*): "
+_MINUTE_S = 60.0
+
+
+def _own_lines(jobs: Collection[int], cluster: str | None) -> ColumnElement[bool]:
+    """Lines that programs of some jobs wrote."""
+    lines = LINES.c
+    return and_(
+        among(lines.job_id, jobs), one_of(lines.source, ("job_stdout", "job_stderr")), same(lines.cluster, cluster),
+        not_(matches(func.coalesce(lines.message, const("")), _BY_SLURM)),
+    )  # fmt: skip
+
+
+#: The latest moment at which a line can have been written: its own time, else when it was read or received.
+_KNOWN = func.coalesce(LINES.c.time, LINES.c.sender_time, LINES.c.received_time)
+
+
+def written(cluster: str | None, jobs: Collection[int]) -> Select[Any]:
+    """When the programs of some jobs wrote to their output: ``job_id``, whether the lines are ``stamped``, and ``t``
+    (epoch seconds), the last of each minute. Lines without a time of their own count when they had been read."""
+    lines, moment = LINES.c, epoch(_KNOWN)
+    stamped = and_(lines.time.is_not(None), lines.time_quality.is_distinct_from(const("received"))).label("stamped")
+    minute = func.floor(moment / const(_MINUTE_S)).label("minute")
+    return (
+        select(lines.job_id, stamped, minute, func.max(moment).label("t"))
+        .where(_own_lines(jobs, cluster), _KNOWN.is_not(None))
+        .group_by(lines.job_id, stamped, minute)
+        .order_by(lines.job_id, minute, stamped)
+    )
+
+
+def undated_tails(cluster: str | None, jobs: Collection[int]) -> Select[Any]:
+    """``job_id`` of those jobs of whose output a file ends with lines that nothing dates."""
+    lines = LINES.c
+    last, last_dated = func.max(lines.line), func.max(lines.line).filter(_KNOWN.is_not(None))
+    files = (
+        select(lines.job_id, last.label("last"), last_dated.label("dated"))
+        .where(_own_lines(jobs, cluster))
+        .group_by(lines.job_id, lines.file)
+        .subquery("files")
+    )
+    undated = or_(files.c.dated.is_(None), files.c.dated < files.c.last)
+    return select(files.c.job_id).distinct().where(undated)
 
 
 def new_outputs(new: ColumnElement[bool], since: datetime) -> Select[Any]:

@@ -38,6 +38,14 @@ def hanging_run(day: Any) -> None:
     day._lifecycle(901, nodes, AT - 600, AT + 9_000, "TIMEOUT")
 
 
+def waiting_run(day: Any) -> None:
+    """A file server stops answering, the run waits for it in silence, and is ended by its time limit hours later."""
+    nodes = benchmark().NODES[30:32]
+    day.say(AT + 30, nodes[0], "kernel", "storage.nfs_error", "nfs: server nas1 not responding, still trying", nfs_server="nas1")  # fmt: skip
+    day._lifecycle(901, nodes, AT - 600, AT + 8_000, "TIMEOUT")
+    day.say(AT + 8_900, nodes[0], "kernel", "storage.recovered", "nfs: server nas1 OK", nfs_server="nas1")
+
+
 def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, steps: Iterable[float]) -> Iterator[bool]:
     """A day of which the service knows everything but the fault; each of ``steps`` then delivers part of it.
 
@@ -70,7 +78,7 @@ def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, ste
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("break_it", [unanswered_munge, hanging_run])
+@pytest.mark.parametrize("break_it", [unanswered_munge, hanging_run, waiting_run])
 def test_every_tick_after_a_fault_says_what_a_full_pass_says_then(break_it: Callable[[Any], None]) -> None:
     partly = 0
     with open_store(None) as store:

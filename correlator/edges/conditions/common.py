@@ -547,6 +547,7 @@ CONDITIONS: dict[str, Condition] = {
     "away at the launch": launches.away,
     "link carries the storage": storage.carries, "away while it waited": storage.away_while_waiting,
     "killed by the guard": guards.killed_it, "others held the memory": guards.others_held_most,
+    "stood still from then on": storage.stood_still,
 }  # fmt: skip
 
 

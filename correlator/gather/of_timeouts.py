@@ -1,0 +1,76 @@
+"""What is asked only about runs that reached their time limit: when they wrote output, and who had set the limit.
+
+There are few such runs. All of a pass are asked about at once, when the first one is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from correlator.clocks.clocks import Zones
+from correlator.model.measurements import NewLimit, Output
+from store.questions import job_output, time_limits
+from store.questions.authority import Speakers
+
+if TYPE_CHECKING:
+    from store.door import Asks
+
+#: By job.
+Outputs = Callable[[Collection[int]], Mapping[int, Output]]
+NewLimits = Callable[[Collection[int]], Mapping[int, list[NewLimit]]]
+
+
+def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
+    """``outputs(jobs)``: when programs of these jobs wrote to their output, in true time."""
+
+    def of(jobs: Collection[int]) -> dict[int, Output]:
+        asked = sorted(jobs)
+        stamps: defaultdict[int, list[float]] = defaultdict(list)
+        read_by: defaultdict[int, list[float]] = defaultdict(list)
+        for row in store.ask(job_output.written(cluster, asked)):
+            job, moment = row["job_id"], row["t"]
+            if row["stamped"]:
+                stamps[job].append(moment - zones.ahead_in_output(job, moment) if zones.offsets else moment)
+            else:
+                read_by[job].append(moment)
+        undated = {row["job_id"] for row in store.ask(job_output.undated_tails(cluster, asked))}
+        return {
+            job: Output(tuple(sorted(stamps[job])), tuple(sorted(read_by[job])), job in undated)
+            for job in sorted({*stamps, *read_by, *undated})
+        }
+
+    return of
+
+
+_SET = re.compile(r"update_job: setting time_limit to (?P<minutes>\d+) for ")
+_ASKED = re.compile(r"_slurm_rpc_update_job: complete .*\buid=(?P<uid>\d+)")
+
+#: slurmctld logs what it changes, then who asked, in one call (seconds).
+ONE_CALL_S = 2.0
+
+
+def new_limits(store: Asks, cluster: str | None, speakers: Speakers, zones: Zones) -> NewLimits:
+    """``new_limits(jobs)``: the changes of these jobs' time limits that slurmctld logs, in order."""
+
+    def of(jobs: Collection[int]) -> dict[int, list[NewLimit]]:
+        found: defaultdict[int, list[NewLimit]] = defaultdict(list)
+        asked: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
+        for row in store.ask(time_limits.updates(cluster, sorted(jobs), speakers)):
+            job, moment, message = row["job_id"], row["t"] - zones.log_ahead, row["message"]
+            if match := _SET.search(message):
+                found[job].append(NewLimit(moment, 60.0 * int(match["minutes"]), None))
+            elif match := _ASKED.search(message):
+                asked[job].append((moment, match["uid"]))
+        return {job: [_with_uid(new, asked[job]) for new in known] for job, known in found.items()}
+
+    return of
+
+
+def _with_uid(new: NewLimit, asked: list[tuple[float, str]]) -> NewLimit:
+    """The change with who asked for it; two lines of one call may carry one timestamp, in either order."""
+    near = [(abs(moment - new.time), uid) for moment, uid in asked if abs(moment - new.time) <= ONE_CALL_S]
+    return replace(new, uid=min(near)[1]) if near else new
