@@ -504,8 +504,6 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         code = faults[0].attrs.get(CODE)
         reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
         return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95, explains=True)
-    if reason := never_started.without_gpus(world, run, words["gpu"]):
-        return Own("app.error", OWN_WORDS, reason, words["gpu"][:5], 0.97, explains=True)
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
         if words[kind] and not _peers_before(words, kind):
             reason = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"

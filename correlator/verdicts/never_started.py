@@ -23,7 +23,7 @@ from correlator.facts.launches.detector import (
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP, LAUNCH_UNOPENED
 from correlator.facts.output_hardware import file_system
 from correlator.facts.world import World
-from correlator.model.attributes import OPENED, OUTPUT, PATH, SIGNAL, STARTED, WHY, WORDS
+from correlator.model.attributes import OPENED, OUTPUT, PATH, SIGNAL, STARTED, WHY
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import given_up
 from correlator.verdicts.verdict import Verdict
@@ -172,8 +172,6 @@ def tell(world: World, verdict: Verdict) -> None:
     run, end = verdict.run, verdict.end
     if verdict.category == "user.cancel":
         return
-    if verdict.chain is None and without_gpus(world, run, end.attrs[WORDS]["gpu"]):
-        verdict.advice = "Ask for GPUs (--gpus, --gres), then submit again. The same command would fail again."
     fact = _unopened(world, run, end) if end.kind in (RUN_FAILED.name, RUN_REQUEUED.name) else None
     if fact is not None and _subject(end) == "its program":
         verdict.unstarted = could_not(fact)
@@ -216,20 +214,3 @@ def _tell_folder(world: World, verdict: Verdict) -> None:
     if found:
         first = min(found, key=lambda f: f.key[1:])
         verdict.doubts.append(f"{could_not(first)}: what it looked for there by a relative path was missing")
-
-
-#: CUDA's, PyTorch's and HIP's texts for a process that is given no device.
-_NO_DEVICE = re.compile(
-    r"no CUDA-capable device|No CUDA GPUs are available|Found no NVIDIA driver|No HIP GPUs are available|(?:cuda|hip)ErrorNoDevice",
-    re.IGNORECASE,
-)
-
-
-def without_gpus(world: World, run: Run, words: list[Event]) -> str:
-    """Why a program found no GPU, if its job has none: Slurm gives a job only what it asks for. Empty if that is not
-    known: a site may not account GPUs."""
-    settings = world.inventory.settings if world.inventory else ()
-    accounted = any(r["name"] == "AccountingStorageTRES" and "gres/gpu" in str(r["value"]) for r in settings)
-    if not accounted or run.row.get("gpus") != 0 or not words or not all(_NO_DEVICE.search(e.message) for e in words):
-        return ""
-    return f"it had asked for no GPU, and its program found none: {words[0].message}"
