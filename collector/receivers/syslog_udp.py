@@ -81,26 +81,27 @@ class DatagramListener:
         self._timer = self._loop.call_later(REPORT_EVERY_S, self._watch)
         self._report()
 
-    def _report(self) -> None:
-        """Reports a blind period for losses since the last report. If the spool refuses it, the next look reports
-        it."""
+    def _report(self) -> asyncio.Future[Position] | None:
+        """Reports a blind period for losses since the last report; the future completes when it is on disk. If the
+        spool refuses it, the next look reports it."""
         known, now = self.lost, time.time()
         drops = self._dropped - self._reported_drops
         count, size, start = self._waiting + drops, self._waiting_bytes, self._since or self._looked
         if not count:
             self._looked = now
-            return
+            return None
         reason = (
             "UDP datagrams dropped in the kernel: its receive buffer was full" if drops
             else "no room in the spool: UDP datagrams refused"
         )  # fmt: skip
         done = self.gatherer.intake.report_blind("", "syslog", str(self), start, now, reason, count, size or None)
         if done is None:
-            return
+            return None
         log.warning("UDP datagrams were lost", listener=str(self), count=count, since_start=known, reason=reason)
         self._reported_drops, self._looked = self._dropped, now
         self._waiting, self._waiting_bytes, self._since = 0, 0, 0.0
         done.add_done_callback(lambda future: self._not_kept(future, count, size, start))
+        return done
 
     def _not_kept(self, future: asyncio.Future[Position], count: int, size: int, start: float) -> None:
         """The disk refused the report: its datagrams are reported with the next one."""
@@ -111,8 +112,10 @@ class DatagramListener:
         self._timer.cancel()
         self._readable()
         self._loop.remove_reader(self.sock.fileno())
-        self._report()
+        last = self._report()
         await self.gatherer.drain()
+        if last is not None:  # the loop may end with this listener
+            await asyncio.wait([last])
         self.sock.close()
 
 

@@ -50,6 +50,13 @@ def run(
     return subprocess.run(_command(kind, event), env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
 
 
+def dropped(spool: Path) -> int:
+    """How many hooks reported that they gave up: a machine that gives one no CPU for a second loses it. One whose second ended
+    just after its file was complete reports it all the same."""
+    path = spool / hooks.DROPPED
+    return path.stat().st_size if path.exists() else 0
+
+
 def harmless(done: subprocess.CompletedProcess[bytes]) -> bool:
     """What Slurm must see, whatever happened."""
     return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -141,8 +148,12 @@ def test_the_users_token_is_left_out(kind: str, tmp_path: Path) -> None:
 
 def test_a_huge_environment_is_cut(kind: str, tmp_path: Path) -> None:
     huge = {f"SLURM_X{number}": "x" * 100_000 for number in range(18)} | SITE_ENV
-    assert harmless(run(kind, tmp_path / "spool", huge))
-    (path,) = (tmp_path / "spool").iterdir()
+    for _ in range(100):  # a machine that gives a hook no CPU for a second loses it, and reports it
+        assert harmless(run(kind, tmp_path / "spool", huge))
+        others = list((tmp_path / "spool").glob("*.hook"))
+        if others:
+            break
+    (path,) = others
     assert path.stat().st_size <= hooks.MAX_FILE
     env = read_spool(path.read_bytes())
     assert int(env["FAULTLINE_TRUNCATED"]) >= 1
@@ -196,9 +207,7 @@ def test_two_hundred_in_a_rush(kind: str, tmp_path: Path) -> None:
     assert all(map(harmless, done))
     jobs = sorted(int(env["SLURM_JOB_ID"]) for env in spooled(tmp_path / "s"))
     others = {path.name for path in (tmp_path / "s").iterdir() if path.suffix != ".hook"}
-    # A machine that gives a hook no CPU for a second loses it, and reports it.
-    lost = (tmp_path / "s" / hooks.DROPPED).stat().st_size if hooks.DROPPED in others else 0
-    assert len(set(jobs)) == len(jobs) == 200 - lost and lost < 100
+    assert len(set(jobs)) == len(jobs) and 200 - dropped(tmp_path / "s") <= len(jobs) and len(jobs) > 100
     assert others <= {hooks.DROPPED}
 
 
@@ -262,7 +271,7 @@ def test_how_long_a_job_waits(kind: str, tmp_path: Path) -> None:
         run(kind, tmp_path)
         times.append(time.perf_counter() - begin)
     print(f"{kind}: median of 20: {statistics.median(times) * 1000:.1f} ms")
-    assert len(spooled(tmp_path)) == 20
+    assert len(spooled(tmp_path)) >= 20 - dropped(tmp_path)
 
 
 def test_nothing_is_imported_that_costs(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_nothing_of_a_statement_is_left_for_the_next(store: duckdb.DuckDBPyConne
         _inside(store, "SELECT * FROM read_text('/etc/hostname')")
 
 
-@pytest.mark.parametrize(("name", "most"), [("SMALL", -1), ("SHORT_S", -1.0)])
+@pytest.mark.parametrize(("name", "most"), [("SMALL", -(2**40)), ("SHORT_S", -1.0)])
 def test_a_process_that_came_near_its_limits_is_not_kept(
     store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, name: str, most: float
 ) -> None:
