@@ -1,0 +1,100 @@
+"""Verdicts on the captures of tests/captures/endings beside the truth that was written before each run.
+
+    python benchmarks/endings.py [NAME...] [--runs FILE]
+
+One line a group: how many runs were judged how. Half of the captures (``is_held_out``) are not to be looked into by who
+changes the correlator; their line is the one that counts. ``--runs`` writes one line a run, columns apart by tabs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+sys.path[0] = str(HERE)
+CAPTURES = HERE / "tests" / "captures" / "endings"
+#: Who is to blame, if no machine is.
+_PEOPLE = ("user program", "user submission", "user", "nobody")
+#: Below this, a verdict blames nobody.
+_BLAMES = 0.5
+
+
+def main() -> int:
+    """Judges and prints; 2 where no capture has such a name."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--runs", type=Path, help="a file for one line a run")
+    args = parser.parse_args()
+    places = [p.parent for p in sorted(CAPTURES.glob("*/truth.json")) if not args.names or p.parent.name in args.names]
+    if not places:
+        print(f"no such capture in {CAPTURES}", file=sys.stderr)
+        return 2
+    counts = {False: Counter[str](), True: Counter[str]()}
+    lines = []
+    for place in places:
+        for outcome, *rest in judged(place):
+            counts[is_held_out(place.name)][outcome] += 1
+            lines.append("\t".join(map(str, (outcome, place.name, *rest))))
+    if args.runs:
+        args.runs.write_text("\n".join(lines) + "\n", "utf-8")
+    for held_out, outcomes in counts.items():
+        print("held out:" if held_out else "looked at:", ", ".join(f"{n} {name}" for name, n in outcomes.most_common()))
+    return 0
+
+
+def is_held_out(name: str) -> bool:
+    """Chosen by the name's digest, not by anybody."""
+    return hashlib.sha1(name.encode()).digest()[0] % 2 == 1
+
+
+def judged(place: Path) -> Iterator[tuple[str, str, str, str, str, float, str, str]]:
+    """Outcome, job, state, who is to blame, category, confidence, the root's host and the summary of each run."""
+    from collector.ingest import Ingest
+    from correlator.engine import correlate, result
+    from store import open_store
+
+    with open_store(None) as store:
+        Ingest(store).run([place])
+        correlate(store)
+        verdicts = result(store)["verdicts"]
+    for job in json.loads((place / "truth.json").read_text())["jobs"]:
+        keys = [key for key in verdicts if key.split("#")[0] == str(job["id"])]
+        if not keys:
+            yield "without a verdict", str(job["id"]), "", job["blame"], "", 0.0, "", ""
+        for key in keys:
+            verdict = verdicts[key]
+            host = (verdict.get("root_cause") or {}).get("host") or ""
+            yield (
+                outcome_of(job, verdict, host), key, verdict["state"], job["blame"], verdict["category"],
+                verdict["confidence"], host, verdict["summary"],
+            )  # fmt: skip
+
+
+def outcome_of(job: dict[str, Any], verdict: dict[str, Any], host: str) -> str:
+    """The verdict beside the truth, in words."""
+    category, blame = verdict["category"], job["blame"]
+    if category == "unknown":
+        return "unknown"
+    if not category.startswith("infra"):
+        people = blame in _PEOPLE or (blame == "administrator" and "cancel" in (category + verdict["summary"]).lower())
+        return "right" if people else "wrong, nobody blamed"
+    if blame in _PEOPLE:
+        return "blamed for nothing" if verdict["confidence"] >= _BLAMES else "right, but for a doubt"
+    if host in job["not_to_blame"] and verdict["confidence"] >= _BLAMES:
+        return "the wrong node"
+    if blame == "storage":
+        return "right" if category == "infra.storage" else "another cause"
+    if blame.startswith(("node", "network")):
+        return "right" if host in blame.split()[1:] else "right, no node named"
+    return "right" if category == "infra.scheduler" else "another cause"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
