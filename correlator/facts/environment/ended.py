@@ -11,11 +11,12 @@ import numpy as np
 
 from correlator.facts.environment.symptoms import Signature
 from correlator.model.nouns import Run
+from parsers.job_states import SUCCEEDED
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 #: How runs end that tell whether their environment was whole; a cancelled run tells nothing.
-TELLING = frozenset({"COMPLETED", "FAILED"})
+TELLING = SUCCEEDED | {"FAILED"}
 
 _NONE = np.zeros(0, np.int64)
 
