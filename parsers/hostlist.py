@@ -46,6 +46,20 @@ def expand(text: str) -> tuple[str, ...]:
         return (text,)
 
 
+#: Users write output: a list of numbers in it may be of any size.
+MOST_NUMBERS = 4096
+_NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def numbers(text: str) -> set[int]:
+    """``0,2-3`` -> 0, 2, 3. A range has at most ``MOST_NUMBERS``; parts that are no numbers are left out."""
+    found: set[int] = set()
+    for match in filter(None, map(_NUMBERS.fullmatch, text.split(","))):
+        first = int(match[1])
+        found.update(range(first, min(int(match[2] or first), first + MOST_NUMBERS - 1) + 1))
+    return found
+
+
 def fold(hosts: Iterable[str]) -> str:
     """Hosts -> one compact list ("gpu[01-03]"); names ClusterShell cannot fold are joined with commas."""
     names = [name for name in hosts if name]

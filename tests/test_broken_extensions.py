@@ -120,8 +120,13 @@ FILLED = Kind("scratch.filled", "storage", "Filled.", Wipe, cause=Cause("scratch
 def fills(world):
     return [FILLED.fact(e.time, None, e.sigma, e.host, attrs={"size": "12 GB"}, events=(e,)) for e in world.events[:1]]
 
+BRACED = Kind("scratch.braced", "storage", "Braces.", Wipe, cause=Cause("scratch.braced", "infra.storage", "{size} GB", "x"))
+
+def braces(world):
+    return [BRACED.fact(e.time, None, e.sigma, e.host, attrs={"size": "{12}"}, events=(e,)) for e in world.events[:1]]
+
 DETECTING = types.ModuleType("detecting")
-DETECTING.KINDS, DETECTING.DETECTORS = (FILLED,), [wipes, fills]
+DETECTING.KINDS, DETECTING.DETECTORS = (FILLED, BRACED), [wipes, fills, braces]
 
 def row(text, origin):
     a, b, c = text.split("|")
@@ -181,6 +186,7 @@ def test_what_raises_while_it_is_used_is_named_and_nothing_else_stops(
     unfit = "detector fills of kinds of facts detecting (harbour:DETECTING) of harbour-site raised ValueError: Unknown format"
     assert found["doubts"]
     assert all(any(words in doubt for doubt in doubts) for doubts in found["doubts"] for words in (named, unfit))
+    assert "braces" not in done.stderr  # what a value contains is no template
     for words in (
         "format door (harbour:DOOR) of harbour-site raised ValueError: not enough values to unpack",
         "format door (harbour:DOOR) of harbour-site: no format says 'hostname', which is dropped; there is time,",

@@ -16,6 +16,7 @@ from statistics import median
 
 from correlator.model.nouns import Event
 from correlator.site.cabling import Cabling, Place
+from parsers.documents.fields import number
 
 #: Smaller differences are explained by launch delays and whole seconds.
 NOTICEABLE_S = 5.0
@@ -141,7 +142,7 @@ _COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start"
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
     """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of the offset."""
     for event in events:
-        seconds = _number(event.entities.get("offset_s"))
+        seconds = number(event.entities.get("offset_s"))
         if seconds is None or abs(seconds) < NOTICEABLE_S:
             continue
         stepped = "step" in event.message or "reset" in event.message
@@ -439,10 +440,3 @@ def _late_alike(lags: list[tuple[float, float]]) -> Iterable[list[tuple[float, f
     for run in runs:
         if len(run) >= LIVE_LINES and run[-1][0] - run[0][0] >= LIVE_S:
             yield run
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(str(value))
-    except (TypeError, ValueError):
-        return None

@@ -1,6 +1,6 @@
 """Changes of Slurm's configuration that end runs: nodes and partitions that are no longer in it.
 
-slurmctld reads its configuration when it starts or is told to, and ends each run whose node or partition is gone, as
+slurmctld reads its configuration when it starts or is asked to, and ends each run whose node or partition is gone, as
 NODE_FAIL. The nodes are as well as before: an administrator took them, or the partition, away.
 """
 

@@ -14,7 +14,7 @@ from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, hosts_of, merge_near
 from correlator.model.attributes import BOOT, HOSTS, INFERRED, REASON
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
-from correlator.model.nouns import Event, Fact, Revision, in_order
+from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 
 
 class AskedEnd(TypedDict):
@@ -89,6 +89,11 @@ KILL_FAILURE = Kind("kill.failure", "slurmd", "Processes of a job could not be k
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
 )
+
+
+def is_own(run: Run, who: str | None) -> bool:
+    """Did the user of the run ask for it? ``who``: a number or a name, as Slurm logs it."""
+    return who in {str(own) for name in ("uid", "user") if (own := run.row.get(name)) not in (None, "")}
 
 
 def cancellations(world: World) -> list[Fact]:

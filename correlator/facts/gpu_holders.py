@@ -14,6 +14,7 @@ import re
 
 from correlator.facts.world import World, bus_of
 from correlator.model.nouns import Fact, Run
+from parsers.hostlist import numbers as numbers_in
 
 _NUMBERS = re.compile(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*")
 
@@ -30,7 +31,7 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
     if not held or len(run.nodes) != 1 or not _NUMBERS.fullmatch(held):  # a hook's list is that of one node
         return None
     numbers = _numbers_of(world, host, device, fault.start)
-    if not numbers or not numbers.isdisjoint(_listed(held)):
+    if not numbers or not numbers.isdisjoint(numbers_in(held)):
         return None
     return f"job {run.key} had the GPUs {held} of {host}, and this is {min(numbers)}"
 
@@ -47,12 +48,3 @@ def _numbers_of(world: World, host: str, device: str, time: float) -> set[int]:
     minors = {bus_of(pci): minor for at, pci, minor in sorted(world.gpu_minors(host)) if at <= time}
     bus = bus_of(device)
     return {minors[bus], sorted(minors).index(bus)} if bus in minors else set()
-
-
-def _listed(text: str) -> set[int]:
-    """``0,2-3`` -> 0, 2, 3."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found

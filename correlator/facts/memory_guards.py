@@ -16,6 +16,7 @@ from correlator.facts.world import World
 from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Event, Fact, Run
+from parsers.documents.fields import integer, number
 
 
 class GuardKill(TypedDict):
@@ -58,7 +59,7 @@ SAME_ALARM_S = 10.0
 
 #: systemd-oomd kills whole control groups; slurmstepd's have the job's number.
 _OOMD = re.compile(r"^Killed (?P<group>/\S+) due to memory (?:used|pressure)\b")
-_GROUP_OF_JOB = re.compile(r"/job_(\d+)(?:/|$)")
+_GROUP_OF_JOB = re.compile(r"/job_(\d{1,10})(?:/|$)")
 
 
 def guard_kills(world: World) -> list[Fact]:
@@ -80,8 +81,8 @@ def _by_earlyoom(kill: Event, lows: Sequence[Event]) -> Fact:
     near = [e for e in lows if e.host == kill.host and 0.0 <= kill.time - e.time <= SAME_ALARM_S]
     used = _used(near[-1]) if near else None
     attrs: GuardKill = {
-        "guard": "earlyoom", "process": str(kill.entities.get("process") or "a process"), "of_uid": _whole(kill.entities.get("uid")), "of_job": None,
-        "rss_mib": _number(kill.entities.get("rss_mib")), "used_mib": used,
+        "guard": "earlyoom", "process": str(kill.entities.get("process") or "a process"), "of_uid": integer(kill.entities.get("uid")), "of_job": None,
+        "rss_mib": number(kill.entities.get("rss_mib")), "used_mib": used,
     }  # fmt: skip
     return _fact(kill, attrs, (*near[-1:], kill))
 
@@ -91,19 +92,8 @@ def _fact(event: Event, attrs: GuardKill, events: tuple[Event, ...]) -> Fact:
 
 
 def _used(low: Event) -> float | None:
-    total, left = _number(low.entities.get("total_mib")), _number(low.entities.get("avail_mib"))
+    total, left = number(low.entities.get("total_mib")), number(low.entities.get("avail_mib"))
     return total - left if total is not None and left is not None else None
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(str(value))
-    except ValueError:
-        return None
-
-
-def _whole(value: object) -> int | None:
-    return int(str(value)) if str(value).isdigit() else None
 
 
 #: slurmstepd logs the death of a task at once; the guard logs its kill before or after it.
@@ -130,6 +120,10 @@ def _is_of(kill: Fact, run: Run) -> bool:
 
 def _any_within(times: Sequence[float], moment: float) -> bool:
     return bisect_right(times, moment + DIES_WITHIN_S) > bisect_left(times, moment - DIES_WITHIN_S)
+
+
+#: A run that held this share of the memory in use, or more, used it up itself.
+MOST = 0.5
 
 
 def held_by(kill: Fact, tasks: int) -> float | None:

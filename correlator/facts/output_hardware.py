@@ -181,6 +181,11 @@ def where(world: World, run: Run) -> str | None:
     if len(run.nodes) == 1:
         return run.nodes[0]
     tasks = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.source in _OUTPUT and "task" in e.entities]
+    return node_of_first(run, tasks)
+
+
+def node_of_first(run: Run, tasks: Iterable[Event]) -> str | None:
+    """The node that the first of srun's lines about tasks names; None if it names none, or several."""
     first = min(tasks, key=lambda e: (e.file or "", e.line or 0), default=None)
     nodes = list(first.entities.get("nodes") or []) if first else []
     return str(nodes[0]) if len(nodes) == 1 and nodes[0] in run.nodes else None
@@ -256,11 +261,11 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
         return None
     if not many:
         burst = plain
-    told = {runs_of[e.id].key: runs_of[e.id] for e in burst}
+    by_run = {runs_of[e.id].key: runs_of[e.id] for e in burst}
     attrs: StorageInOutput = {
-        "runs": sorted(told), "nameless": not plain,
-        "users": len({user for run in told.values() if (user := run.row.get("user"))}),
-        "nodes": len({node for run in told.values() for node in run.nodes}),
+        "runs": sorted(by_run), "nameless": not plain,
+        "users": len({user for run in by_run.values() if (user := run.row.get("user"))}),
+        "nodes": len({node for run in by_run.values() for node in run.nodes}),
     }  # fmt: skip
     return STORAGE_IN_OUTPUT.fact(burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 

@@ -195,12 +195,9 @@ def _try_texts(found: Sequence[Fact | Revision]) -> None:
     detector, and not in the sentences of a verdict, where it would stop the pass."""
     for one in found:
         fact = one.fact if isinstance(one, Revision) else one
-        for text in (
-            title_of(fact),
-            short_of(fact),
-            brief_of(fact),
-            *(t for a in cause_of(fact).advice for t in a if t),
-        ):
+        for words_of in (title_of, short_of, brief_of):
+            words_of(fact)
+        for text in (text for advice in cause_of(fact).advice for text in advice if text):
             fill(text, fact)
 
 

@@ -9,9 +9,11 @@ import re
 from dataclasses import dataclass
 from typing import TypedDict
 
+from correlator.facts.control import is_own
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact, Run
+from parsers.documents.fields import duration_s
 from parsers.job_states import same_end
 
 
@@ -50,9 +52,6 @@ _ALONE = re.compile(
     r"|spread-job|use-min-nodes|no-kill|contiguous|reboot|test-only|immediate|unbuffered|label|pty)"
 )
 _LIMIT = re.compile(r"(?:-t=?|--time=)(?P<limit>\d[\d:-]*)")
-_TIME = re.compile(
-    r"(?:(?P<days>\d+)-(?P<hours>\d+)(?::(?P<minutes>\d+))?(?::(?P<seconds>\d+))?|(?P<clock>\d+(?::\d+){0,2}))"
-)
 
 
 @dataclass(frozen=True)
@@ -91,30 +90,13 @@ def _asked_for(run: Run) -> float | None:
     words = iter(str(run.row.get("submit_line") or "").split()[1:])
     for word in words:
         if match := _LIMIT.fullmatch(word):
-            return limit_s(match["limit"])
+            return duration_s(match["limit"])
         if not word.startswith("-"):
             return None
         value = None if _ALONE.fullmatch(word) else next(words, None)
         if word in ("-t", "--time"):
-            return limit_s(value or "")
+            return duration_s(value)
     return None
-
-
-def limit_s(text: str) -> float | None:
-    """A time limit as users write it: minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S`` (sbatch(1))."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    if match["clock"]:
-        parts = [int(part) for part in match["clock"].split(":")]
-        return float(parts[0] * 60 if len(parts) == 1 else parts[0] * 60 + parts[1] if len(parts) == 2 else parts[0] * 3600 + parts[1] * 60 + parts[2])  # fmt: skip
-    hours = int(match["days"]) * 24 + int(match["hours"])
-    return float(hours * 3600 + int(match["minutes"] or 0) * 60 + int(match["seconds"] or 0))
-
-
-def is_own(run: Run, uid: str | None) -> bool:
-    """Did the run's own user ask for it?"""
-    return uid is not None and uid == str(run.row.get("uid"))
 
 
 def _is_others(run: Run, uid: str | None) -> bool:

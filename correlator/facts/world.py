@@ -231,20 +231,15 @@ class World:
     def gpus_are_counted(self, time: float) -> bool:
         """Does accounting count the GPUs of runs: by slurm.conf, or for a run that began before ``time``?"""
         if self._counted_since is None:
-            runs = chain(self.runs, self.earlier_runs)
             by_settings = counted_by_settings(self.inventory.settings if self.inventory else ())
-            self._counted_since = (
-                min((r.start for r in runs if r.start is not None and r.gpus), default=float("inf"))
-                if by_settings is None
-                else float("-inf")
-                if by_settings
-                else float("inf")
-            )
             self._counted_by_runs = by_settings is None
-        if not self._counted_by_runs:
-            return self._counted_since < time
-        look = CountedBefore(time)
-        if look not in self.looks:
+            if by_settings is None:
+                runs = chain(self.runs, self.earlier_runs)
+                starts = (r.start for r in runs if r.start is not None and r.gpus)
+                self._counted_since = min(starts, default=float("inf"))
+            else:
+                self._counted_since = float("-inf" if by_settings else "inf")
+        if self._counted_by_runs and (look := CountedBefore(time)) not in self.looks:
             self.looks.append(look)
         return self._counted_since < time
 

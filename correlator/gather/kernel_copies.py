@@ -22,8 +22,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from correlator.gather import kernel_lines
-from correlator.gather.kernel_lines import COPY_S, DENIED, LACKING, NAME, OF_USER, REFUTED, UNCONFIRMED
-from correlator.model.moments import moment_of
+from correlator.gather.kernel_lines import (
+    COPY_S,
+    DENIED,
+    LACKING,
+    NAME,
+    OF_USER,
+    REFUTED,
+    UNCONFIRMED,
+    moments,
+    written,
+)
 from correlator.model.nouns import Event
 from store.questions import kernel_copies as questions
 from store.questions.authority import RELAYED
@@ -51,7 +60,7 @@ _FATAL = (
     "disk.",
     "pcie.",
 )
-#: Files that a syslog daemon fills with the kernel's lines unless it is told otherwise (Debian, Red Hat, SUSE).
+#: Files that a syslog daemon fills with the kernel's lines unless it is configured otherwise (Debian, Red Hat, SUSE).
 _GENERAL = re.compile(r"(?:syslog|messages|kern(?:el)?(?:\.log)?)(?:$|[.-])")
 #: The folders of a tree that are named after hosts (parsers/recognise.py).
 _HOST_FOLDERS = frozenset({"hosts", "nodes"})
@@ -83,13 +92,13 @@ class Asked:
         self.store, self.cluster = store, cluster
 
     def of_programs(self, hosts: Collection[str], since: float, until: float) -> Rows:
-        return self.store.ask(questions.of_programs(self.cluster, sorted(hosts), *_moments(since, until)))
+        return self.store.ask(questions.of_programs(self.cluster, sorted(hosts), *moments(since, until)))
 
     def named(self, hosts: Collection[str], events: Collection[str], since: float, until: float) -> Rows:
-        return self.store.ask(questions.named(self.cluster, sorted(hosts), sorted(events), *_moments(since, until)))
+        return self.store.ask(questions.named(self.cluster, sorted(hosts), sorted(events), *moments(since, until)))
 
     def files_of(self, hosts: Collection[str], since: float, until: float) -> Rows:
-        return self.store.ask(questions.files_of(self.cluster, sorted(hosts), *_moments(since, until)))
+        return self.store.ask(questions.files_of(self.cluster, sorted(hosts), *moments(since, until)))
 
     def spans(self, files: Collection[str], places: Collection[tuple[str, int]]) -> Rows:
         return self.store.ask(questions.spans(self.cluster, sorted(files), sorted(places)))
@@ -98,7 +107,7 @@ class Asked:
         return self.store.ask(questions.held(self.cluster, sorted(files), sorted(messages)))
 
     def passed(self, hosts: Collection[str], files: Collection[str], since: float, until: float) -> Rows:
-        return self.store.ask(questions.passed(self.cluster, sorted(hosts), sorted(files), *_moments(since, until)))
+        return self.store.ask(questions.passed(self.cluster, sorted(hosts), sorted(files), *moments(since, until)))
 
 
 class Disproof(NamedTuple):
@@ -151,19 +160,14 @@ def is_own(file: str | None, host: str) -> bool:
     return owner is not None and _short(owner) == _short(host)
 
 
+def _in_own_file(event: Event) -> bool:
+    """Is the event's line in a file of the host that it names?"""
+    host = event.host or ""
+    return bool(host) and any(is_own(file, host) for file in (event.file, *(file for file, _ in event.also)))
+
+
 def _short(host: str) -> str:
     return host.lower().split(".")[0]
-
-
-def _moments(since: float, until: float) -> tuple[Any, Any]:
-    first, last = moment_of(since), moment_of(until)
-    assert first is not None and last is not None
-    return first, last
-
-
-def _written(event: Event) -> float:
-    """The moment that its timestamp showed."""
-    return event.time + event.clock_offset
 
 
 # ------------------------------------------------------------------------------------------------- the copy of a user's
@@ -173,7 +177,7 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
     if not named:
         return {}
     hosts = {e.host for e in named if e.host}
-    since = min(map(_written, named)) - _NEAR_S
+    since = min(map(written, named)) - _NEAR_S
     until = max(e.last + e.clock_offset for e in named) + _NEAR_S
     by_text: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in copies.of_programs(hosts, since, until):
@@ -186,7 +190,7 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
         lines[(row["host"], row["event"])].append(row)
     found = {}
     for event in asked:
-        low, high = _written(event) - _NEAR_S, event.last + event.clock_offset + _NEAR_S
+        low, high = written(event) - _NEAR_S, event.last + event.clock_offset + _NEAR_S
         ours = [row for row in lines[(event.host or "", event.kind)] if low <= row["t"] <= high]
         copy = _all_copied(ours, by_text)
         if copy is not None:
@@ -231,14 +235,14 @@ def _is_copy(line: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
 def _unheld(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Copies) -> dict[str, Disproof]:
     strange = [
         e for e in doubtful if e.host and not e.kind.startswith(_FATAL)
-        and not any(is_own(file, e.host) for file in (e.file, *(file for file, _ in e.also)))
+        and not _in_own_file(e)
     ]  # fmt: skip
     general = _general_files(strange, copies) if strange else {}
     strange = [e for e in strange if e.host in general]
     if not strange:
         return {}
     files = {file for of_host in general.values() for file in of_host}
-    places = {(e.host, _quarter(_written(e)) + n) for e in strange if e.host for n in (-1, 0, 1)}
+    places = {(e.host, _quarter(written(e)) + n) for e in strange if e.host for n in (-1, 0, 1)}
     spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for row in copies.spans(files, places):
         spans[(row["host"], row["file"])].append((row["first"], row["last"]))
@@ -247,7 +251,7 @@ def _unheld(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Copie
     covering = {
         e.id: file for e in strange
         if (file := _covering(e, general[e.host or ""], spans, boots.get(e.host or "", ()))) is not None
-        and not _near(reported.get((e.host, e.kind, e.device), ()), _written(e))
+        and not _near(reported.get((e.host, e.kind, e.device), ()), written(e))
     }  # fmt: skip
     strange = [e for e in strange if e.id in covering]
     if not strange:
@@ -255,7 +259,7 @@ def _unheld(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Copie
     texts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in copies.held(files, {e.message for e in strange}):
         texts[(row["host"], row["message"])].append(row["t"])
-    strange = [e for e in strange if not _near(texts.get((e.host or "", e.message), ()), _written(e))]
+    strange = [e for e in strange if not _near(texts.get((e.host or "", e.message), ()), written(e))]
     return _by_habit(strange, covering, files, copies) if strange else {}
 
 
@@ -263,13 +267,13 @@ def _by_habit(
     strange: Sequence[Event], covering: Mapping[str, str], files: Collection[str], copies: Copies
 ) -> dict[str, Disproof]:
     """How much the silence of the files in ``covering`` counts, by what else of these kernels they hold."""
-    since = (min(_day(_written(e)) for e in strange) - HABIT_DAYS) * questions.DAY_S
+    since = (min(_day(written(e)) for e in strange) - HABIT_DAYS) * questions.DAY_S
     habits: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in copies.passed({e.host for e in strange if e.host}, files, since, max(map(_written, strange))):
+    for row in copies.passed({e.host for e in strange if e.host}, files, since, max(map(written, strange))):
         habits[row["host"]].append(row)
     found = {}
     for event in strange:
-        at, rank = _written(event), _rank(event.severity)
+        at, rank = written(event), _rank(event.severity)
         before = [row for row in habits[event.host or ""] if _day(at) - HABIT_DAYS <= row["day"] <= _day(at)]
         # One that mattered less passed: so must this one. One that mattered more did not: then this one need not.
         both = any(_was(row["both"], at) and _compared(row, rank) >= 0 for row in before)
@@ -294,8 +298,8 @@ def _compared(row: Mapping[str, Any], rank: int | None) -> int:
 
 
 def _general_files(strange: Sequence[Event], copies: Copies) -> dict[str, list[str]]:
-    """The own files of each host that get the kernel's lines unless a syslog daemon is told otherwise."""
-    since, until = min(map(_written, strange)) - BEFORE_S, max(map(_written, strange)) + AFTER_S
+    """The own files of each host that get the kernel's lines unless a syslog daemon is configured otherwise."""
+    since, until = min(map(written, strange)) - BEFORE_S, max(map(written, strange)) + AFTER_S
     found: dict[str, list[str]] = defaultdict(list)
     for row in copies.files_of({e.host for e in strange if e.host}, since, until):
         if is_own(row["file"], row["host"]) and _GENERAL.match(row["file"].rsplit("/", 1)[-1]):
@@ -310,7 +314,7 @@ def _covering(
     boots: Sequence[float],
 ) -> str | None:
     """The own file of the host that must have the event's line; None if there is none."""
-    at, found = _written(event), []
+    at, found = written(event), []
     for file in sorted(files):
         ours = spans.get((event.host or "", file), ())
         before = max((min(last, at) for first, last in ours if first < at), default=None)
@@ -331,8 +335,8 @@ def _reported(of_kernel: Iterable[Event]) -> dict[tuple[str | None, str, str | N
     """When the own files of hosts report what: by host, kind and device, ascending."""
     found: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
     for event in of_kernel:
-        if event.host and any(is_own(file, event.host) for file in (event.file, *(file for file, _ in event.also))):
-            found[(event.host, event.kind, event.device)].append(_written(event))
+        if _in_own_file(event):
+            found[(event.host, event.kind, event.device)].append(written(event))
     return {key: sorted(times) for key, times in found.items()}
 
 
@@ -340,7 +344,7 @@ def _boots(of_kernel: Iterable[Event]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for event in of_kernel:
         if event.kind == "kernel.boot" and event.host:
-            found[event.host].append(_written(event))
+            found[event.host].append(written(event))
     return found
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -95,13 +96,19 @@ class Asked:
         self.store, self.cluster, self.any_clock = store, cluster, any_clock
 
     def __call__(self, hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
-        first, last = moment_of(since), moment_of(until)
-        assert first is not None and last is not None
+        first, last = moments(since, until)
         if self.any_clock is None:
             self.any_clock = bool(self.store.ask(kernel_lines.any_clock(self.cluster)))
         if not self.any_clock or not self.store.ask(kernel_lines.any_clock_in(self.cluster, first, last)):
             return ()  # lines without uptimes are evidence only beside lines with one
         return self.store.ask(kernel_lines.clocks(self.cluster, sorted(hosts), first, last))
+
+
+def moments(since: float, until: float) -> tuple[datetime, datetime]:
+    """A range of time for queries."""
+    first, last = moment_of(since), moment_of(until)
+    assert first is not None and last is not None
+    return first, last
 
 
 def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapping[str, Any]]:
@@ -138,8 +145,8 @@ def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
     hosts = {e.host for e in doubtful if e.host}
     by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     if hosts:
-        written = [e.time + e.clock_offset for e in doubtful]
-        for row in clocks(hosts, min(written) - HABIT_S, max(written) + AHEAD_S):
+        times = [written(e) for e in doubtful]
+        for row in clocks(hosts, min(times) - HABIT_S, max(times) + AHEAD_S):
             by_host[row["host"]].append(row)
     if not by_host:  # without the clocks of its host, the facility of a line is sufficient
         return {e.id: _by_uptime(e.entities.get("uptime_s")) for e in doubtful if e.known_by != FACILITY}
@@ -154,7 +161,7 @@ def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None
     return any(abs(o.time - event.time) <= COPY_S and o.known_by < event.known_by for o in others)
 
 
-def _written(event: Event) -> float:
+def written(event: Event) -> float:
     """The moment that its timestamp showed."""
     return event.time + event.clock_offset
 
@@ -169,7 +176,7 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     uptime = event.entities.get("uptime_s")
     if not rows:
         return _by_uptime(uptime)
-    at = _written(event)
+    at = written(event)
     before = [r for r in rows if r["first"] < at - MINUTE_S]
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
     missing = any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before)

@@ -46,7 +46,7 @@ def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
     return of
 
 
-_SET = re.compile(r"update_job: setting time_limit to (?P<minutes>\d+) for ")
+_SET = re.compile(r"update_job: setting time_limit to (?P<minutes>\d{1,10}) for ")
 _ASKED = re.compile(r"_slurm_rpc_update_job: complete .*\buid=(?P<uid>\d+)")
 
 #: slurmctld logs what it changes, then who asked, in one call (seconds).

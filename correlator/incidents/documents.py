@@ -165,11 +165,11 @@ def _minds_changed(verdict: Verdict) -> list[str]:
 
 def _headline(verdict: Verdict) -> str:
     root = verdict.root if verdict.category.startswith("infra.") else None
+    blame = f"Your job died because {cause_of(root).plain}, not because of your code." if root else ""
     if verdict.unstarted:
-        whose = f" Your job died because {cause_of(root).plain}, not because of your code." if root else ""
-        return f"Your program never started: {verdict.unstarted}.{whose}"
-    if root:
-        return f"Your job died because {cause_of(root).plain}, not because of your code."
+        return f"Your program never started: {verdict.unstarted}. {blame}".rstrip()
+    if blame:
+        return blame
     if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
         return _NOT_BY_YOU
     return _HEADLINE.get(verdict.category, "")

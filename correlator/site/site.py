@@ -13,6 +13,7 @@ from correlator.site.cabling import Cabling, Place, cabling
 from correlator.site.interfaces import FABRIC, UNKNOWN, Interfaces, interfaces
 from correlator.site.senders import controllers
 from correlator.site.windows import Value
+from parsers.documents.fields import number
 from parsers.slurm_durations import seconds
 
 #: Settings that windows use: (default, plausible range) in seconds. The range is used if no configuration was given:
@@ -126,9 +127,9 @@ class Site:
     def _with_environment(self, own: Mapping[str, str]) -> dict[str, Value]:
         values = dict(self.settings)
         for name, (default, (low, high)) in JOB_SETTINGS.items():
-            number = _number(own.get(name))
-            if number is not None:
-                values[name] = Value(number, number, True, "job environment")
+            given = number(own.get(name))
+            if given is not None:
+                values[name] = Value(given, given, True, "job environment")
             elif own:  # the environment is known and does not set it: the library's default applies
                 values[name] = Value(default, default, True, "library default")
             else:
@@ -146,7 +147,7 @@ class Site:
     def planes_of(self, run_key: str | None) -> int:
         """The number of independent fabric planes of a run's transport, by its environment; 1 if it does not set it."""
         own = self.job_settings.get(run_key or "", {})
-        numbers = [_number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
+        numbers = [number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
         return int(max([n for n in numbers if n], default=1))
 
     def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
@@ -165,13 +166,6 @@ class Site:
                 how = value.origin if value.origin != "not known" else "assumed"
                 parts.append(f"{name} not known ({bounds}, {how})")
         return ", ".join(parts)
-
-
-def _number(text: object) -> float | None:
-    try:
-        return float(str(text))
-    except (TypeError, ValueError):
-        return None
 
 
 def read_settings(rows: Iterable[Mapping[str, Any]], overrides: Mapping[str, object] | None = None) -> dict[str, Value]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from correlator.facts.control import CONTROLLER_RESTART, USER_CANCEL
+from correlator.facts.control import CONTROLLER_RESTART, USER_CANCEL, is_own
 from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
 from correlator.model.attributes import BY_CONTROLLER, UID
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.verdict import quoted
 
 #: slurmd cancels a run, as root, if its launch fails on its node, and slurmctld logs it like an administrator's scancel
 #: (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
@@ -26,11 +27,6 @@ def requester(run: Run, orders: Iterable[Fact]) -> str:
     asked = [f.attrs[UID] for f in orders if f.kind == USER_CANCEL.name and f.attrs[UID] is not None]
     who = run.row.get("cancelled_by")
     return str(who if who not in (None, "") else asked[-1] if asked else "")
-
-
-def is_own(run: Run, who: str) -> bool:
-    """Is this the user of the run, by number or name?"""
-    return who in {str(own) for name in ("uid", "user") if (own := run.row.get(name)) not in (None, "")}
 
 
 def not_by_its_user(run: Run) -> bool:
@@ -50,7 +46,7 @@ def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str
         return "unknown", BY_SLURMCTLD_SURE, reason, [*evidence, *lines]
     if troubles := _before(world, run, orders):
         last = troubles[-1]
-        reason = f"cancelled by root, an administrator or slurmd itself, after slurmd of {last.host} had logged: {_short(last)}"
+        reason = f"cancelled by root, an administrator or slurmd itself, after slurmd of {last.host} had logged: {quoted(last)}"
         return "user.cancel", ROOT_OR_SLURMD_SURE, reason, [*troubles[-5:], *lines]
     sure, doubt = sure_of_root(world, run, orders)
     return "user.cancel", sure, f"cancelled by root, an administrator{doubt}", lines
@@ -107,7 +103,7 @@ def _by_slurmctld(world: World, run: Run, orders: Iterable[Fact]) -> tuple[str, 
     until = run.end + REGISTERED_WITHIN_S
     if orphans := [e for e in own if _ORPHAN.search(e.message) and run.start - 5.0 <= e.time <= until]:
         return (
-            f"slurmctld had no record of it any more when its node reported it, and ended it: {_short(orphans[0])}",
+            f"slurmctld had no record of it any more when its node reported it, and ended it: {quoted(orphans[0])}",
             orphans[:5],
         )
     restarts = [
@@ -145,7 +141,3 @@ def given_up(world: World, run: Run) -> list[Event]:
              and run.start is not None and run.start - 5 <= e.time <= (run.end or e.time) + 5]  # fmt: skip
     given_up = [e for e in lines if LAUNCH_GIVEN_UP in e.message]
     return [*(e for e in lines if e.time <= given_up[0].time and e not in given_up), *given_up] if given_up else []
-
-
-def _short(event: Event) -> str:
-    return event.message if len(event.message) <= 120 else event.message[:117] + "..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from correlator.edges.conditions.common import RETRIED
 from correlator.evidence.chains import Chain
-from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL
+from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.jobs.detector import KILLED_S
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
@@ -12,11 +12,12 @@ from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW, STALLED
 from correlator.facts.standstills import silence, stopped_together
 from correlator.facts.storage import DISK_FULL
-from correlator.facts.time_limits import change_of, is_own, limit_words, name_of
+from correlator.facts.time_limits import change_of, limit_words, name_of
 from correlator.facts.world import World
 from correlator.model.attributes import LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import ROOT, cancelled, given_up, named, requester
+from parsers.documents.fields import integer
 
 #: What people and Slurm do on purpose.
 _ASKED = frozenset(kind.name for kind in (USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT))
@@ -106,11 +107,11 @@ def _changed_limit(world: World, run: Run) -> tuple[float, str]:
     if change is None or (change.before is not None and change.seconds >= change.before and not change.shortened(run)):
         return LIMIT_SURE, ""
     who, into = name_of(run, change.uid), change.time - (run.start or change.time)
-    told = f", which {who} had set to {limit_words(change.seconds)} {into:.0f} s into the run"
+    changed = f", which {who} had set to {limit_words(change.seconds)} {into:.0f} s into the run"
     if is_own(run, change.uid):
-        return LIMIT_SURE, told
+        return LIMIT_SURE, changed
     known = "" if change.before is not None else "; what it had been before, nothing that was collected tells"
-    return CHANGED_SURE, f"{told}{known}"
+    return CHANGED_SURE, f"{changed}{known}"
 
 
 #: A run that reached its time limit had mostly asked for too little time.
@@ -150,7 +151,7 @@ SIGNALLED_SURE = 0.9
 
 def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
     """The requests for a signal before a run that ended by one: ``scancel --signal`` leaves it FAILED, not CANCELLED."""
-    code, signal = _as_number(run.row.get("exit_code")), _as_number(run.row.get("exit_signal"))
+    code, signal = integer(run.row.get("exit_code")) or 0, integer(run.row.get("exit_signal")) or 0
     # A shell's exit code is 128 plus the signal; sacct shows its lower seven bits only. Programs themselves end with 1
     # to 3.
     if signal not in SENT_SIGNALS and code - 128 not in SENT_SIGNALS and code not in SENT_SIGNALS - {1, 2, 3}:
@@ -160,10 +161,6 @@ def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
         for f in orders
         if f.kind == USER_CANCEL.name and f.attrs[UID] is not None and -1 <= end.start - f.start <= HEEDED_S
     ]
-
-
-def _as_number(text: object) -> int:
-    return int(text) if isinstance(text, int) or (isinstance(text, str) and text.isdigit()) else 0
 
 
 #: The user's session ended, or the host or its network failed: a launch from a laptop leaves no trace of that.

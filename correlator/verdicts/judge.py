@@ -19,7 +19,7 @@ from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.launches.detector import questions
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.memory_guards import GUARD_KILL, WRITTEN_SURE
+from correlator.facts.memory_guards import GUARD_KILL
 from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, is_unreported
 from correlator.facts.output_hardware import STORAGE_IN_OUTPUT
 from correlator.facts.registry import cause_of, roots
@@ -52,7 +52,7 @@ from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits, denied
 from correlator.verdicts.own_ends import own_end
-from correlator.verdicts.verdict import Verdict
+from correlator.verdicts.verdict import Verdict, quoted
 from correlator.verdicts.waits import doubt_wait
 from parsers.hostlist import fold
 
@@ -211,7 +211,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     cause = cause_of(root)
     verdict.confidence = min(verdict.confidence, cause.surest)
     verdict.at_most = min(verdict.at_most, root.attrs.get(SURE, 1.0))
-    if root.kind == STORAGE_IN_OUTPUT.name:
+    if root.kind in (STORAGE_IN_OUTPUT.name, GUARD_KILL.name):  # users may have written all of its lines
         verdict.at_most = min(verdict.at_most, cause.surest)
     if (
         verdict.chain
@@ -231,8 +231,6 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
-    if root.kind == GUARD_KILL.name:
-        verdict.at_most = min(verdict.at_most, WRITTEN_SURE)
     if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
         verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
         verdict.doubts.append(
@@ -493,11 +491,11 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs[WORDS]
     if words["own"] and not _peers_first(words):
-        reason = f"its own output says: {_short(words['own'])}"
+        reason = f"its own output says: {quoted(words['own'][0])}"
         return Own("app.error", OWN_WORDS, reason, words["own"][:5], 0.97, explains=True)
     launch: list[Event] = end.attrs[LAUNCH]
     if launch:
-        reason = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
+        reason = f"Slurm could not start its tasks, and nothing tells why: {quoted(launch[0])}"
         return Own("unknown", NETWORK_WORDS, reason, launch[:5], 0.6)
     faults = end.attrs[BLAMED_CODE]
     if faults:
@@ -506,7 +504,7 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95, explains=True)
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
         if words[kind] and not _peers_before(words, kind):
-            reason = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"
+            reason = f"its output says that {what}, and no log of the nodes tells of it: {quoted(words[kind][0])}"
             return Own("unknown", NETWORK_WORDS, reason, words[kind][:5], 0.6)
     if words["peers"]:
         reason = "its output says only that its peers or the network were lost"
@@ -533,8 +531,3 @@ def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:
 
 def _place(event: Event) -> tuple[float, int]:
     return (event.time, event.line or 0)
-
-
-def _short(events: list[Event]) -> str:
-    text = events[0].message
-    return text if len(text) <= 120 else text[:117] + "..."

@@ -17,6 +17,7 @@ from correlator.facts.launches.detector import (
     LOST,
     READ_ONLY,
     SAME_FAILURE_S,
+    UNCONFIRMED,
     is_io_setup,
     who,
 )
@@ -43,8 +44,7 @@ ALIKE_SURE, OWN_SURE, FORBIDDEN_SURE, MISSING_SURE = 0.92, 0.93, 0.8, 0.72
 #: Nothing tells whose fault it was.
 UNKNOWN_SURE = 0.6
 
-_CONFIRM = "Could not confirm batch launch"
-_GAVE_UP = re.compile(r"Could not launch job|Could not confirm batch launch")
+_GAVE_UP = re.compile(rf"Could not launch job|{UNCONFIRMED}")
 _QUOTA = re.compile(r"^Disk quota exceeded$")
 _SPACE = re.compile(r"^No space left on device$")
 _OPTION = {FILES["in"]: "--input", FILES["out"]: "--output", FILES["err"]: "--error"}
@@ -92,7 +92,7 @@ def _not_launched(run: Run, lines: list[Event], how: str) -> Unstarted | None:
         return None
     text = next((e.message for e in lines if not _GAVE_UP.search(e.message)), lines[-1].message)
     host = next((e.host for e in lines if e.source != "slurmctld"), run.nodes[0] if run.nodes else None)
-    if all(_GAVE_UP.search(e.message) for e in lines) and any(_CONFIRM in e.message for e in lines):
+    if all(_GAVE_UP.search(e.message) for e in lines) and any(UNCONFIRMED in e.message for e in lines):
         reason = f"slurmctld no longer waited when slurmd of {host} was to launch it, and it was {how}: {text}"
         return Unstarted("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
     return Unstarted(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from correlator.edges.conditions.common import killed_at_once
-from correlator.edges.conditions.guards import MOST
-from correlator.facts.jobs.deaths import exit_code_of, killed_tasks, tasks_on, was_killed
-from correlator.facts.memory_guards import held_by, kills_of, says
+from correlator.facts.jobs.deaths import exit_code_of, killed_at_once, killed_tasks, tasks_on, was_killed
+from correlator.facts.memory_guards import MOST, held_by, kills_of, says
 from correlator.facts.world import World
 from correlator.model.attributes import WORDS
 from correlator.model.nouns import Event, Fact, Run

@@ -9,6 +9,11 @@ from correlator.evidence.chains import Chain, Rejection
 from correlator.model.nouns import Event, Fact, Run
 
 
+def quoted(event: Event) -> str:
+    """The text of a line for a sentence, cut where it is long."""
+    return event.message if len(event.message) <= 120 else event.message[:117] + "..."
+
+
 class Unproven(NamedTuple):
     """What is missing in the evidence of a cause.
 

@@ -11,7 +11,7 @@ from parsers.zones import UTC_ZONE, find, utc_of
 
 _EMPTY = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "invalid"})
 _EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?")
-_DURATION = re.compile(r"(?:(?P<d>\d+)-)?(?:(?P<h>\d+):)?(?:(?P<m>\d+):)?(?P<s>\d+)(?:\.\d+)?")
+_DURATION = re.compile(r"(?:(?P<d>\d{1,10})-)?(?:(?P<h>\d{1,10}):)?(?:(?P<m>\d{1,10}):)?(?P<s>\d{1,10})(?:\.\d+)?")
 _JOB_ID = re.compile(
     r"(?P<base>\d+)(?:_(?:(?P<task>\d+)|(?P<pending>\[[^\]]*\])))?(?:\+(?P<offset>\d+))?(?:\.(?P<step>[\w+]+))?"
 )
@@ -155,6 +155,14 @@ def integer(text: object) -> int | None:
         return text
     value = str(text).strip()
     return int(value) if value.lstrip("-").isdigit() and len(value) < 19 else None
+
+
+def number(text: object) -> float | None:
+    """A number, or None."""
+    try:
+        return float(str(text))
+    except ValueError:
+        return None
 
 
 def other_names(node: str, **names: str | None) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -46,7 +46,7 @@ def files_of(cluster: str | None, hosts: Collection[str], since: datetime, until
     )  # fmt: skip
 
 
-def spans(cluster: str | None, files: Collection[str], places: Iterable[tuple[str, int]]) -> Select[Any]:
+def spans(cluster: str | None, files: Collection[str], places: Collection[tuple[str, int]]) -> Select[Any]:
     """The lines of some files: ``host``, ``file``, and of each minute the ``first`` and ``last`` (epoch seconds).
 
     ``places``: the hosts and quarters of an hour since 1970 that are wanted.
@@ -104,11 +104,11 @@ def _not_of_ring() -> ColumnElement[bool]:
     return not_(one_of(func.coalesce(LINES.c.format, const("")), OF_RING))
 
 
-def _in_places(places: Iterable[tuple[str, int]]) -> ColumnElement[bool]:
+def _in_places(places: Collection[tuple[str, int]]) -> ColumnElement[bool]:
     quarter = cast(func.floor(epoch(LINES.c.time) / const(QUARTER_S)), NUMBER)
     named = [f"{host}{_SEPARATOR}{number}" for host, number in places]
     return and_(
-        among(LINES.c.host, sorted({host.partition(_SEPARATOR)[0] for host in named})),
+        among(LINES.c.host, sorted({host for host, _ in places})),
         among(func.concat(LINES.c.host, const(_SEPARATOR), quarter), named),
     )
 

@@ -30,6 +30,7 @@ DIES = "-0.1s gpu01 slurmd: [{0}.0] get_exit_code task 0 died by signal: 9"
 LOW = "-0.5s gpu01 earlyoom: mem avail:   131 of  3950 MiB ( 3.32%), swap free:    0 of    0 MiB ( 0.00%)"
 GUARD = '-0.3s gpu01 earlyoom: sending SIGKILL to process 4242 uid 1000 "python": badness 888, VmRSS {} MiB'
 TASKS = "-0.05s {0} stderr: srun: error: gpu01: tasks 0-{}: Killed"
+LONG = 5000 * "1"
 
 
 def cancelled(by: str | None, **more: Any) -> tuple[dict[str, Any]]:
@@ -104,6 +105,14 @@ SITUATIONS = [
           (("app.oom", None, None),)),
     heard("a guard kills it and tells no numbers", [SLURMD, GUARD.format(402), DIES], killed(137), (UNKNOWN,), at_most=0.8),
     heard("a guard kills a process of another user", [SLURMD, LOW, GUARD.format(402).replace("uid 1000", "uid 1001"), DIES], killed(137), (UNKNOWN,)),
+    # Anybody on a node can write such lines, with numbers of any length.
+    heard("a guard names a user by 5000 digits", [SLURMD, LOW, GUARD.format(402).replace("uid 1000", f"uid {LONG}"), DIES], killed(137), (UNKNOWN,)),
+    heard("another guard names a job by 5000 digits", [
+        SLURMD, f"-0.3s gpu01 systemd-oomd: Killed /slurm/job_{LONG}/step_0 due to memory used (9) / total (9)", DIES], killed(137), (UNKNOWN,)),
+    heard("a line in the kernel's name names a job by 5000 digits", [
+        SLURMD, f"-0.3s gpu01 kernel: Tasks in /slurm/uid_7/job_{LONG}/step_0 are going to be killed due to memory.oom.group set", DIES], killed(137), (UNKNOWN,)),
+    heard("a program names a task by 5000 digits", [SLURMD, LOW, GUARD.format(402), DIES, TASKS.replace("0-{}", LONG)], killed(137),
+          (("infra.node", "node.memory_pressure", "gpu01"),), at_most=0.5),
     heard("a guard killed something a minute before", [SLURMD, LOW.replace("-0.5s", "-60.5s"), GUARD.format(402).replace("-0.3s", "-60s"), DIES],
           killed(137), (UNKNOWN,), not_told=("node.memory_pressure",)),
     heard("a guard kills something as the program fails by itself", [SLURMD, LOW, GUARD.format(402), "-0.1s {0} stderr: KeyError: 'x'"], killed(1),

@@ -57,6 +57,8 @@ def by_root(at: str = "0s", end: str = "0s", state: str = "CANCELLED") -> dict[s
 
 
 ADA, BOB = "/home/ada/x.out", "/home/bob/x.out"
+#: Operators are shown a command with the name of the file system.
+COMMAND = "/$(reboot)"
 ELSEWHERE = launched("5s", "gpu02", 2, 1003)
 ROOT_KILLS = "{} ctl slurmctld: _slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={{0}} uid 0"
 TIMED_OUT = (
@@ -106,6 +108,12 @@ SITUATIONS = [
         "two users submit from a folder that only the login host has",
         [*unopened("0s", "gpu01", 0, "/tmp/a/x", ABSENT), *unopened("3s", "gpu01", 1, "/tmp/b/x", ABSENT), ELSEWHERE],
         (setup_failed("ada", work_dir="/tmp/a"), setup_failed("bob", "3s", work_dir="/tmp/b"), fine("cyd")),
+        (("app.error|unknown", None, None), ("app.error|unknown", None, None), None),
+    ),
+    heard(
+        "two users make up a folder whose name is a command",
+        [*unopened("0s", "gpu01", 0, f"{COMMAND}/x", ABSENT), *unopened("3s", "gpu01", 1, f"{COMMAND}/y", ABSENT), ELSEWHERE],
+        (setup_failed("ada", work_dir=COMMAND), setup_failed("bob", "3s", work_dir=COMMAND), fine("cyd", work_dir=COMMAND)),
         (("app.error|unknown", None, None), ("app.error|unknown", None, None), None),
     ),
     heard(

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from correlator.clocks.clocks import Zones
-from correlator.facts.time_limits import LIMIT_SHORTENED, change_of, limit_s
+from correlator.facts.time_limits import LIMIT_SHORTENED, change_of
 from correlator.gather.of_timeouts import outputs
 from correlator.model.measurements import NewLimit
 from parsers.record import frame
@@ -221,14 +221,6 @@ def test_runs_of_several_users_that_stop_together_are_a_doubt_and_no_blame() -> 
     assert wrong(reported, concluded([reported])["together"][0], verdicts) == []
     assert "that of 1 run of 1 other user on other nodes" in verdicts[0]["summary"]
     assert "other user" not in verdicts[2]["summary"]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("10", 600), ("10:30", 630), ("1:00:00", 3600), ("1-0", 86400), ("1-12:30", 131400), ("2-0:0:5", 172805), ("x", None), ("", None)],
-)  # fmt: skip
-def test_how_users_write_a_time_limit(text: str, seconds: float | None) -> None:
-    assert limit_s(text) == seconds
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,7 @@ def test_job_ids(text: str, raw: str | None, expected: tuple[object, ...]) -> No
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("1-00:00:00", 86400), ("00:10:00", 600), ("10:00", 600), ("10", 600), ("1-12", 129600), ("1-12:30", 131400),
+     ("10:30", 630), ("1:00:00", 3600), ("1-0", 86400), ("2-0:0:5", 172805), ("x", None), (5000 * "9", None),
      ("UNLIMITED", None), ("Partition_Limit", None), ("", None)],
 )  # fmt: skip
 def test_durations(text: str, seconds: int | None) -> None:

@@ -7,7 +7,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.hostlist import expand, fold
+from parsers.hostlist import expand, fold, numbers
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,18 @@ from parsers.hostlist import expand, fold
 def test_expand(text: str, hosts: tuple[str, ...]) -> None:
     assert set(expand(text)) == set(hosts)
     assert len(expand(text)) == len(hosts)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0,2-3", {0, 2, 3}), ("7", {7}), ("", set()), ("x,5-,-6,8", {8}), ("3-1", set()), (5000 * "9" + ",4", {4})],
+)
+def test_numbers(text: str, found: set[int]) -> None:
+    assert numbers(text) == found
+
+
+def test_a_range_of_any_size_is_cut() -> None:
+    assert numbers("10-999999999") == set(range(10, 10 + 4096))
 
 
 def test_order_is_numeric_within_a_name() -> None:

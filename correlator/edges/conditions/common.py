@@ -11,6 +11,7 @@ from functools import cache
 
 from correlator.edges.conditions import guards, launches, links, storage
 from correlator.edges.conditions.links import name_of as name_of
+from correlator.facts.jobs.deaths import killed_at_once
 from correlator.facts.jobs.detector import END_SLACK_S, file_lost, logged_timeout, of_run
 from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
 from correlator.facts.nodes.kinds import (
@@ -382,14 +383,6 @@ LINK_TRAINS_S = 2.0
 
 #: A transport's own message that its retries were exhausted; a closed connection may as well be a dead peer's.
 RETRIED = re.compile(r"retry|retries|status[= ]*12\b|timed? ?out|no path", re.IGNORECASE)
-
-_TASK_ENDED = re.compile(r"\btasks? [\d,-]+: (?P<how>\w+)")
-
-
-def killed_at_once(effect: Fact) -> bool:
-    """Every task in srun's output was killed: then none ended first, and the signal came from outside."""
-    endings = [m["how"] for e in _output(effect) for m in _TASK_ENDED.finditer(e.message)]
-    return len(endings) > 1 and set(endings) == {"Killed"}
 
 
 def _ended_by_itself(world: World, cause: Fact, effect: Fact) -> str | None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from correlator.facts.jobs.deaths import killed_tasks, tasks_on, was_killed
-from correlator.facts.memory_guards import held_by, kills_of
+from correlator.facts.memory_guards import MOST, held_by, kills_of
 from correlator.facts.world import World, run_of
 from correlator.model.nouns import Fact
-
-#: A run that held this share of the memory in use, or more, used it up itself.
-MOST = 0.5
 
 
 def killed_it(world: World, cause: Fact, effect: Fact) -> str | None:

@@ -1,7 +1,7 @@
 """Nodes on which programs fail for want of what every node gives to programs: users, mounts, names, devices, processes.
 
-No log of the node need tell of it. If jobs of several users fail alike on one node, and their jobs elsewhere do not,
-the node's environment is the cause, with the odds of ``odds.py``. What one user's jobs alone show is only told: they
+Often no log of the node reports it. If jobs of several users fail alike on one node, and their jobs elsewhere do not,
+the node's environment is the cause, with the odds of ``odds.py``. What one user's jobs alone show is only a doubt: they
 may have made a mistake, and they write their own output. What jobs of several users show on several nodes alike is no
 node's fault.
 """
@@ -18,15 +18,15 @@ import numpy as np
 
 from correlator.facts.environment.ended import TELLING, Ended, Failure, Numbers
 from correlator.facts.environment.kinds import (
-    ENVIRONMENT_TOLD,
+    ENVIRONMENT_IN_OUTPUT,
     NODE_ENVIRONMENT,
+    EnvironmentInOutput,
     NodeEnvironment,
-    ToldEnvironment,
 )
 from correlator.facts.environment.odds import Witness, odds_of
 from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.jobs.kinds import RUN_FAILED
-from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT
+from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT, node_of_first
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT, RUNS
 from correlator.model.nouns import Fact, Run, in_order
@@ -75,8 +75,8 @@ def environments(world: World) -> list[Fact]:
         if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(ended, group)) is not None
     ]  # fmt: skip
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
-    told = (_told(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
-    return [*facts, *(fact for fact in told if fact is not None)]
+    in_output = (_in_output(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
+    return [*facts, *(fact for fact in in_output if fact is not None)]
 
 
 def _failures(ends: Iterable[Fact], runs: Mapping[str, Run]) -> list[Failure]:
@@ -96,9 +96,7 @@ def _where(run: Run, end: Fact) -> str | None:
     if len(run.nodes) == 1:
         return run.nodes[0]
     tasks = [e for e in end.attrs[OUTPUT] if "task" in e.entities and e.entities.get("nodes")]
-    first = min(tasks, key=lambda e: (e.file or "", e.line or 0), default=None)
-    nodes = list(first.entities["nodes"]) if first else []
-    return str(nodes[0]) if len(nodes) == 1 and nodes[0] in run.nodes else None
+    return node_of_first(run, tasks)
 
 
 def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[Failure]]:
@@ -239,13 +237,13 @@ def _within(seconds: float) -> str:
 
 
 def _reported(world: World) -> set[str]:
-    """The runs whose output tells of broken hardware: that says more."""
+    """The runs whose output reports broken hardware: that says more."""
     found = {fact.run for fact in world.facts_of(GPU_IN_OUTPUT.name, DISK_IN_OUTPUT.name) if fact.run}
     return found.union(*(fact.attrs[RUNS] for fact in world.facts_of(STORAGE_IN_OUTPUT.name)))
 
 
-def _told(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure) -> Fact | None:
-    """What a run's own output tells about its node, or about all nodes; None if it may as well be its own mistake."""
+def _in_output(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure) -> Fact | None:
+    """What a run's own output reports about its node, or about all nodes; None if it may as well be its own mistake."""
     signature = failure.signature
     if signature.event is None:
         return None
@@ -262,12 +260,12 @@ def _told(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure
         return None
     if not counts:
         return None
-    attrs: ToldEnvironment = {
+    attrs: EnvironmentInOutput = {
         "symptom": symptom.name,
         "fault": signature.fault(place),
         "counts": counts,
     }
-    return ENVIRONMENT_TOLD.fact(
+    return ENVIRONMENT_IN_OUTPUT.fact(
         failure.end, None, 0.5, failure.host, run=failure.run.key, attrs=attrs, events=(signature.event,)
     )
 
@@ -286,5 +284,5 @@ def _of_one(ended: Ended, failure: Failure) -> str:
     return f"{text}, {failed_away} of {len(away)} elsewhere" if len(away) else text
 
 
-KINDS = (NODE_ENVIRONMENT, ENVIRONMENT_TOLD)
+KINDS = (NODE_ENVIRONMENT, ENVIRONMENT_IN_OUTPUT)
 DETECTORS = [environments]

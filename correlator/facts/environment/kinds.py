@@ -24,7 +24,7 @@ class NodeEnvironment(TypedDict):
     sure: float
 
 
-class ToldEnvironment(TypedDict):
+class EnvironmentInOutput(TypedDict):
     """``symptom``, ``fault`` and ``counts`` as for ``node.environment``, as far as one user's jobs show them."""
 
     symptom: str
@@ -50,7 +50,7 @@ NODE_ENVIRONMENT = Kind(
     ),
 )  # fmt: skip
 
-_TOLD = Cause(
+_IN_OUTPUT = Cause(
     "node.environment", "infra.node", "{fault}, as the run's own output says", "something on its node is broken, as its output says",
     (("Try the same on {host} as another user.", None),),
     short="{fault}", reported="its node's environment is broken", words="any", family="software",
@@ -58,10 +58,10 @@ _TOLD = Cause(
 
 
 def _as_it_says(fact: Fact) -> Cause:
-    return replace(_TOLD, reported=f"{fact.attrs[FAULT]} ({fact.attrs[COUNTS]})")
+    return replace(_IN_OUTPUT, reported=f"{fact.attrs[FAULT]} ({fact.attrs[COUNTS]})")
 
 
-ENVIRONMENT_TOLD = Kind(
+ENVIRONMENT_IN_OUTPUT = Kind(
     "environment.told", "job", "A run's output reports that its node's environment is broken, and one user's jobs alone show it.",
-    ToldEnvironment, brief="its node's environment, as its run says", cause=_TOLD, variant=_as_it_says,
+    EnvironmentInOutput, brief="its node's environment, as its run says", cause=_IN_OUTPUT, variant=_as_it_says,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from correlator.facts.jobs.detector import words_of
 from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
+from correlator.facts.output_hardware import file_system
 from correlator.model.attributes import ENVIRONMENT, EXIT_CODE, MEMORY, OUTPUT, SIGNAL
 from correlator.model.nouns import Event, Fact
 
@@ -164,13 +165,12 @@ def symptom_of(text: str) -> tuple[Symptom, str] | None:
 
 
 def _place_of(text: str) -> str:
-    """The file system of the last path in a line: ``/home`` of ``/home/a/x``, ``/tmp``, ``/opt/conda``."""
+    """The file system of the last path in a line (``/home`` of ``/home/a/x``), or a folder of the system (``/opt/conda``)."""
     paths = [found[1] for found in _A_PATH.finditer(text) if not found[1].startswith(("/usr/bin/", "/bin/"))]
     if not paths:
         return ""
     parts = paths[-1].split("/")
-    deep = 3 if parts[1] in ("opt", "usr", "mnt", "var", "dev", "lustre", "gpfs") else 2
-    return "/".join(parts[:deep])
+    return "/".join(parts[:3]) if parts[1] in ("opt", "usr", "var", "dev") else file_system(paths[-1])
 
 
 def signature_of(end: Fact) -> Signature | None:

@@ -13,6 +13,8 @@ from correlator.facts.jobs.detector import of_run
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT
 from correlator.model.nouns import Event, Fact, Run
+from parsers.documents.fields import integer
+from parsers.hostlist import numbers
 
 SIGKILL = 9
 
@@ -22,11 +24,10 @@ SHELL_ADDS = 128
 #: Exit codes in sacct that people read as signals: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM.
 LIKE_SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 
-#: Users write output: a range of task numbers in it may be of any size.
-MOST_TASKS = 4096
-
 #: srun names each task that ended badly, and itself where it ended the others (slurm src/api/step_launch.c).
-_TASKS = re.compile(r"error: (?P<host>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>\w+)")
+_TASK_ENDED = r"\btasks? (?P<tasks>[\d,-]+): (?P<how>\w+)"
+_ANY_TASK_ENDED = re.compile(_TASK_ENDED)
+_TASKS = re.compile(rf"error: (?P<host>\S+): {_TASK_ENDED}")
 _BY_SRUN = re.compile(r"Terminating (?:job step|StepId)|First task exited|Job step aborted")
 
 
@@ -34,7 +35,7 @@ def killed_tasks(world: World, run: Run) -> list[Event]:
     """slurmstepd's lines about tasks of the run that died by SIGKILL."""
     lines = of_run(run, world.by_job.get(run.job_id, ()))
     return [
-        e for e in lines if e.source in ("slurmd", "slurmstepd") and _whole(e.entities.get("signal")) == SIGKILL
+        e for e in lines if e.source in ("slurmd", "slurmstepd") and integer(e.entities.get("signal")) == SIGKILL
     ]  # fmt: skip
 
 
@@ -43,44 +44,38 @@ def was_killed(world: World, run: Run, end: Fact) -> bool:
     output: list[Event] = end.attrs[OUTPUT]
     if any(_BY_SRUN.search(e.message) for e in output):
         return False
-    if _whole(run.row.get("exit_signal")) == SIGKILL:
+    if integer(run.row.get("exit_signal")) == SIGKILL:
         return True
-    if _whole(run.row.get("exit_code")) not in (SIGKILL, SIGKILL + SHELL_ADDS):
+    if integer(run.row.get("exit_code")) not in (SIGKILL, SIGKILL + SHELL_ADDS):
         return False
     steps = any(step["exit_signal"] == SIGKILL for step in run.steps)
-    return steps or bool(killed_tasks(world, run)) or any("Killed" in hows for hows in _ended(output))
+    return steps or bool(killed_tasks(world, run)) or "Killed" in _endings(output, _TASKS)
 
 
-def _ended(output: Iterable[Event]) -> list[set[str]]:
-    return [{m["how"] for m in _TASKS.finditer(e.message)} for e in output]
+def killed_at_once(end: Fact) -> bool:
+    """Every task in srun's output was killed: then none ended first, and the signal came from outside."""
+    endings = _endings(end.attrs.get(OUTPUT, ()), _ANY_TASK_ENDED)
+    return len(endings) > 1 and set(endings) == {"Killed"}
+
+
+def _endings(output: Iterable[Event], form: re.Pattern[str]) -> list[str]:
+    return [match["how"] for event in output for match in form.finditer(event.message)]
 
 
 def tasks_on(host: str, end: Fact) -> int:
     """How many tasks of the run on a node its output names; 1 if it names none."""
     names = {
-        task for e in end.attrs[OUTPUT] for m in _TASKS.finditer(e.message) if m["host"] == host for task in _numbers(m["tasks"])
+        task for e in end.attrs[OUTPUT] for m in _TASKS.finditer(e.message) if m["host"] == host for task in numbers(m["tasks"])
     }  # fmt: skip
     return max(1, len(names))
 
 
-def _numbers(text: str) -> Iterable[int]:
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            until = int(last) if last.isdigit() else int(first)
-            yield from range(int(first), min(until, int(first) + MOST_TASKS) + 1)
-
-
 def exit_code_of(run: Run, end: Fact) -> str:
     """The run's exit code in words; slurmctld's own line has the whole of it."""
-    code = _whole(run.row.get("exit_code"))
-    whole = [n for e in end.events if e.source == "slurmctld" and (n := _whole(e.entities.get("exit_code")))]
+    code = integer(run.row.get("exit_code"))
+    whole = [n for e in end.events if e.source == "slurmctld" and (n := integer(e.entities.get("exit_code")))]
     if whole and whole[-1] != code:
         return f"exit code {whole[-1]}" + (f" ({code} in sacct)" if whole[-1] == (code or 0) + SHELL_ADDS else "")
     if not whole and code in LIKE_SIGNALS:
         return f"exit code {code}, or {code + SHELL_ADDS}, of which sacct prints {code}"
     return f"exit code {run.row.get('exit_code')}"
-
-
-def _whole(value: object) -> int | None:
-    return int(str(value)) if str(value).isdigit() else None

@@ -33,6 +33,7 @@ from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.attributes import FAMILY, HOSTS, LINKS, NOTICED, ROLE, UNDER
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
+from parsers.documents.fields import integer
 from parsers.job_states import same_end
 
 #: How far from the run's end a line about that end may lie: sacct has whole seconds, output is flushed late.
@@ -237,7 +238,7 @@ def ends(world: World) -> list[Fact]:
                 words["own"].append(event)
             elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 said = words_of(event)
-                # A program that asked for no GPU is told that there is none: nothing broke.
+                # To a program that asked for no GPU, the driver says that there is none: nothing broke.
                 words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
         failed = _failed_nodes(world, run, lines, moment)
         if kind is RUN_NODE_FAIL:
@@ -401,7 +402,7 @@ def _killed_for_memory(world: World, run: Run, moment: float, lines: list[Event]
         whose = event.job_id if event.job_id is not None else event.entities.get("job_id")
         uid, own = event.entities.get("uid"), run.row.get("uid")
         if whose is not None:
-            mine = int(whose) == run.job_id
+            mine = integer(whose) == run.job_id
         else:
             others = [r for r in world.runs_at(event.host or "", event.time) if r is not run]
             mine = not others and uid not in (None, "0", 0) and (own is None or str(own) == str(uid))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from posixpath import commonpath, dirname
+from typing import ClassVar, TypeVar
 
 from correlator.facts.control import CONTROLLER_RESTART
 from correlator.facts.jobs.detector import of_run
@@ -29,7 +30,7 @@ from correlator.facts.output_hardware import LOCAL_PATH, file_system
 from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP as CANCELLED_BY_SLURMD
 from correlator.model.attributes import OPENED, PATH, WHY
-from correlator.model.nouns import Event, Fact, Run
+from correlator.model.nouns import Event, Fact, Run, in_order
 
 _DAEMONS = ("slurmd", "slurmstepd")
 
@@ -64,25 +65,28 @@ ELSEWHERE_S = 900.0
 #: A launch on the same node between failures shows that the file system was there; stamps differ by this (seconds).
 HERE_S = 1.0
 
+T = TypeVar("T")
+
 
 def unopened(world: World) -> list[Fact]:
     """``launch.unopened`` per run, node and path."""
-    found: defaultdict[tuple[str, str, str, str], list[Event]] = defaultdict(list)
+    found: defaultdict[tuple[str, str, str, str], list[tuple[Event, str]]] = defaultdict(list)
     for event in world.kinds("slurm.node_error"):
         if (what := what_failed(event)) is None or not event.own or event.job_id is None or not event.host:
             continue
+        opened, path, why = what
         for run in world.runs_of_job.get(event.job_id, ()):
             if of_run(run, [event]) and (not run.nodes or event.host in run.nodes):
-                found[run.key, event.host, what[0], what[1]].append(event)
+                found[run.key, event.host, opened, path].append((event, why))
     facts = []
-    for (key, host, opened, path), events in sorted(found.items()):
-        what = what_failed(events[0])
+    for (key, host, opened, path), lines in sorted(found.items()):
+        first, why = lines[0]
         attrs: LaunchUnopened = {
-            "opened": opened, "path": path, "why": what[2] if what else "", "started": opened == WORKING_FOLDER,
+            "opened": opened, "path": path, "why": why, "started": opened == WORKING_FOLDER,
         }  # fmt: skip
         facts.append(
             LAUNCH_UNOPENED.fact(
-                events[0].time, None, events[0].sigma, host, run=key, attrs=attrs, events=tuple(events[:5])
+                first.time, None, first.sigma, host, run=key, attrs=attrs, events=tuple(e for e, _ in lines[:5])
             )
         )
     return facts
@@ -102,6 +106,17 @@ def what_failed(event: Event) -> tuple[str, str, str] | None:
 def is_io_setup(event: Event) -> bool:
     """Is it slurmstepd's line that a step's input and output could not be set up?"""
     return event.source in _DAEMONS and (what_failed(event) is not None or bool(_IO_SETUP.search(event.message)))
+
+
+def _bursts(found: Iterable[T], at: Callable[[T], float]) -> list[list[T]]:
+    """Failures of one node that follow each other closely, each group cut where it becomes too long."""
+    groups: list[list[T]] = []
+    for one in sorted(found, key=at):
+        if groups and at(one) - at(groups[-1][-1]) <= SAME_FAILURE_S and at(one) - at(groups[-1][0]) <= CUT_S:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
 
 
 # ---------------------------------------------------------------------------------------------------------- file systems
@@ -131,7 +146,9 @@ def mount_failures(world: World) -> list[Fact]:
         if failure is not None:
             groups[file_system(failure.path), fact.host or ""].append(failure)
     on_nodes = [
-        (system, host, burst) for (system, host), failures in sorted(groups.items()) for burst in _bursts(failures)
+        (system, host, burst)
+        for (system, host), failures in sorted(groups.items())
+        for burst in _bursts(failures, lambda f: f.fact.start)
     ]
     facts, taken = [], set()
     for number, (system, host, burst) in enumerate(on_nodes):
@@ -151,11 +168,15 @@ def mount_failures(world: World) -> list[Fact]:
     return facts
 
 
+#: The place of a mount. Users choose their paths, and its name is part of a command for operators.
+_MOUNT = re.compile(r"[\w.+@/-]+")
+
+
 def _failure(world: World, fact: Fact) -> _Failure | None:
     """The failure, if it can be the node's; None for a path of which a user's mistake is the better explanation."""
     path, why = fact.attrs[PATH], fact.attrs[WHY]
     run = world.run.get(fact.run or "")
-    if run is None or path.count("/") < 2 or LOCAL_PATH.match(path):
+    if run is None or path.count("/") < 2 or LOCAL_PATH.match(path) or not _MOUNT.fullmatch(file_system(path)):
         return None
     failure = _Failure(fact, run, who(world, run), path, why)
     if failure.broken or READ_ONLY.search(why):
@@ -178,17 +199,6 @@ def who(world: World, run: Run) -> str:
         return str(known)
     lines = (e for e in world.by_job.get(run.job_id, ()) if e.kind == "slurm.step_start" and e.own)
     return next((str(uid) for e in lines if (uid := e.entities.get("uid")) is not None), "")
-
-
-def _bursts(failures: list[_Failure]) -> list[list[_Failure]]:
-    found: list[list[_Failure]] = []
-    for failure in sorted(failures, key=lambda f: f.fact.key[1:]):
-        start = failure.fact.start
-        if found and start - found[-1][-1].fact.start <= SAME_FAILURE_S and start - found[-1][0].fact.start <= CUT_S:
-            found[-1].append(failure)
-        else:
-            found.append([failure])
-    return found
 
 
 def _together(one: list[_Failure], other: list[_Failure]) -> bool:
@@ -243,7 +253,6 @@ def _launched(world: World, run: Run, hosts: list[str], low: float, high: float,
 
 def _fact(system: str, hosts: list[str], failures: list[_Failure], *, alone: bool) -> Fact:
     first = min(failures, key=lambda f: (f.fact.start, f.fact.key))
-    events = sorted({e for f in failures for e in f.fact.events}, key=lambda e: (e.time, e.id))
     attrs: MountFailure = {
         "path": system, "why": first.why, "runs": sorted({f.run.key for f in failures}), "hosts": hosts,
     }  # fmt: skip
@@ -251,7 +260,7 @@ def _fact(system: str, hosts: list[str], failures: list[_Failure], *, alone: boo
         attrs["alone"] = True
     return MOUNT_FAILURE.fact(
         first.fact.start, max(f.fact.start for f in failures), first.fact.sigma, hosts[0] if len(hosts) == 1 else None,
-        system, attrs=attrs, events=tuple(events[:50]),
+        system, attrs=attrs, events=in_order(*(f.fact.events for f in failures))[:50],
     )  # fmt: skip
 
 
@@ -265,11 +274,8 @@ class Used:
     at: float
     system: str
     time: float
-
-    @property
-    def unlogged(self) -> frozenset[str]:
-        """Logs of other hosts count for nothing here."""
-        return frozenset()
+    #: Logs of other hosts count for nothing here.
+    unlogged: ClassVar[frozenset[str]] = frozenset()
 
     def sees(self, run: Run | None) -> tuple[object, ...]:
         """The properties of a run that count here; runs with equal properties are equivalent."""
@@ -294,12 +300,11 @@ def questions(world: World, end: Fact) -> list[Used]:
 
 # ------------------------------------------------------------------------------------------------------ slurmd's own trouble
 
+#: slurmctld no longer waited for the answer to its launch (slurm src/slurmd/slurmd/req.c).
+UNCONFIRMED = "Could not confirm batch launch"
+
 #: slurm src/slurmd/slurmd/req.c and src/slurmd/slurmstepd/mgr.c: a launch that failed before the program was executed.
-_FAILED_LAUNCH = (
-    CANCELLED_BY_SLURMD,
-    "Could not confirm batch launch",
-    "batch script setup failed",
-)
+_FAILED_LAUNCH = (CANCELLED_BY_SLURMD, UNCONFIRMED, "batch script setup failed")
 
 #: Errors of the file system that slurmd keeps its state on. A full one is ``disk.full``.
 _SPOOL_ERROR = r"(?P<why>Read-only file system|Input/output error|Structure needs cleaning|Stale (?:NFS )?file handle|Transport endpoint is not connected|No such file or directory|Permission denied)$"
@@ -320,7 +325,7 @@ def spool_failures(world: World) -> list[Fact]:
                 found[event.host].append((event, match["why"]))
     facts = []
     for host, lines in sorted(found.items()):
-        for burst in _cut(lines):
+        for burst in _bursts(lines, lambda line: line[0].time):
             (first, why), last = burst[0], burst[-1][0]
             facts.append(
                 SPOOL_FAILURE.fact(
@@ -328,20 +333,6 @@ def spool_failures(world: World) -> list[Fact]:
                 )
             )
     return facts
-
-
-def _cut(lines: Iterable[tuple[Event, str]]) -> list[list[tuple[Event, str]]]:
-    found: list[list[tuple[Event, str]]] = []
-    for event, why in lines:
-        if (
-            found
-            and event.time - found[-1][-1][0].time <= SAME_FAILURE_S
-            and event.time - found[-1][0][0].time <= CUT_S
-        ):
-            found[-1].append((event, why))
-        else:
-            found.append([(event, why)])
-    return found
 
 
 #: slurmctld's line for a batch job that its node refused (slurm src/slurmctld/agent.c).

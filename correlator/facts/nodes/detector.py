@@ -31,6 +31,7 @@ from correlator.facts.world import BOOT_STAMPS_S, World, hosts_of, merge_near
 from correlator.model.attributes import BOOT, FAR_END_ONLY, INFERRED, LAST_RESPONSE, NOTICED, PROMOTED, SILENT
 from correlator.model.attrs import with_attr
 from correlator.model.nouns import Event, Fact, in_order
+from parsers.documents.fields import number
 from parsers.reasons import split_reason
 
 #: slurmd logs several lines at its start.
@@ -84,7 +85,7 @@ def _given(reasons: Iterable[Event], time: float, attrs: AdminDown) -> AdminDown
     return attrs
 
 
-#: slurmctld's line about a node that somebody told it to power down; power saving has lines of its own, and takes no
+#: slurmctld's line about a node that somebody had it power down; power saving has lines of its own, and takes no
 #: node from a job (slurm src/slurmctld/node_mgr.c update_node, power_save.c).
 _POWER_DOWN = re.compile(r"^(?:update_node: )?(?:powering down node \S|node \S+ state set to POWER(?:ED|ING)?_DOWN)")
 _LOST_NODE = re.compile(r"\bKilling .* on failed node |\bdue to failure of node ")
@@ -190,8 +191,8 @@ SAME_NOTICE_S = 2.0
 
 def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
     """``known``: this host's reboots so far, all of them noticed by slurmctld."""
-    boot, last = _number(event.entities.get("boot_time")), _number(event.entities.get("last_response"))
-    ago = _number(event.entities.get("secs"))
+    boot, last = number(event.entities.get("boot_time")), number(event.entities.get("last_response"))
+    ago = number(event.entities.get("secs"))
     if boot is None and ago is not None:
         boot = event.time - ago
     start = min(boot if boot and boot <= event.time + 1 else event.time, event.time)
@@ -343,13 +344,6 @@ def silent_deaths(world: World) -> list[Fact]:
             attrs: NodeDead = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}
             facts.append(NODE_DEAD.fact(fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
     return merge_near(facts, SAME_DOWN_S + 10.0)
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(str(value))
-    except (TypeError, ValueError):
-        return None
 
 
 KINDS = (NODE_DOWN, ADMIN_DOWN, NODE_REBOOT, NODE_PANIC, NODE_DEAD, MEMORY_ERROR, NODE_OVERHEATED)
