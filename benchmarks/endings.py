@@ -2,7 +2,7 @@
 
     python benchmarks/endings.py [NAME...] [--runs FILE]
 
-One line a group: how many runs were judged how. Half of the captures (``is_held_out``) are not to be looked into by who
+One line a group: how many runs were judged how. Half of the captures (``is_held_out``) must not be studied by whoever
 changes the correlator; their line is the one that counts. ``--runs`` writes one line a run, columns apart by tabs.
 """
 

@@ -4,9 +4,9 @@
 
 OTHER is another checkout, for instance a worktree of an earlier commit. Each pair runs both checkouts one after the
 other, each in its own process, and every second pair begins with the other one, so that other load on the machine slows
-both. CPU time is compared, user and system, of the process, its children, and the processes that run expensive queries. One line
-is printed for each figure: the medians of both, the median of the ratios of the pairs (above 1: this checkout needs
-more) and their range.
+both. CPU time is compared, user and system, of the process, its children, and the processes that run expensive
+queries. One line is printed for each figure: the medians of both, the median of the ratios of the pairs (above 1: this
+checkout needs more) and their range.
 
 Both read the same lines: the simulators of this checkout write them once, and lines that other people's machines wrote are read
 where they lie beside the repository ("real lines"; not measured where there are none). Each has its own stores, made

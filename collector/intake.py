@@ -243,7 +243,7 @@ class Intake:
             headers = {**headers, "content-encoding": packed}  # a compressed file posted as it is
         request = Request(scope["method"], scope["path"], query, headers, body, client[0] if client else None)
         try:
-            batch = await self.large.read(request, route.accept)
+            batch = await self.large.read(request, route.accept, route.size)
         except RecursionError as error:
             raise Refused(400, "the body is nested too deeply", "Send objects of fewer levels.") from error
         except (Refused, SpoolFull, MemoryError):
@@ -268,6 +268,10 @@ class Intake:
             held.check()
             return b"".join(parts)
 
+    def unpacked(self, body: bytes, encoding: str, sender: str | None) -> contextlib.AbstractAsyncContextManager[bytes]:
+        """An unpacked body, which may be held until the end of the context. Raises ``Refused`` and ``SpoolFull``."""
+        return self.large.unpacked(body, encoding, sender)
+
     async def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
         """Gives a batch without a key one derived from its content; repeated content is removed."""
         digest, key, known = self.repeats.key(request)
@@ -285,11 +289,13 @@ class Intake:
         if not hung_up:
             self.repeats.answered(nameless.digest)
         elif nameless.parts is not None:
-            parts = await self._parts(nameless.request, nameless.parts)
+            parts = await self._parts(nameless.request, nameless.parts, is_accepted=True)
             self.repeats.unanswered(nameless.request.peer, parts)
 
-    async def _parts(self, request: Request, parts: Callable[[], list[bytes]]) -> list[bytes]:
-        return await self.large.read(request, lambda _: parts())
+    async def _parts(
+        self, request: Request, parts: Callable[[], list[bytes]], is_accepted: bool = False
+    ) -> list[bytes]:
+        return await self.large.read(request, lambda _: parts(), is_accepted=is_accepted)
 
     async def take(self, receiver: Receiver, request: Request, batch: Batch) -> Answer:
         """Spools what a route accepted, and returns its answer when that is on disk."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -35,23 +36,45 @@ class LargeBodies:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="large body")
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._waiting: Counter[str] = Counter()
+        self._places = asyncio.Semaphore(THREADS)
 
-    async def read(self, request: Request, work: Callable[[Request], Found]) -> Found:
-        """``work(request)``, in a thread if the body is large. Raises what it raises, and ``SpoolFull``."""
-        try:
+    async def read(
+        self,
+        request: Request,
+        work: Callable[[Request], Found],
+        size: Callable[[bytes], int] = len,
+        *,
+        is_accepted: bool = False,
+    ) -> Found:
+        """``work(request)``, in a thread if the body is large. Raises what it raises, and ``SpoolFull``.
+
+        ``size``: bytes that ``work`` makes of the unpacked body. ``is_accepted``: the body is on disk, and waits however
+        many wait already.
+        """
+        small: bytes | None = None
+        with suppress(Refused):  # too large, or its data is invalid: reading all of it shows which
             small = unpack(request.body, request.headers.get("content-encoding"), MOST_AT_ONCE)
-        except Refused:  # too large, or its data is invalid: reading all of it shows which
-            return await self._in_turn(request, lambda: work(request))
-        return work(replace(request, unpacked=small))
+        if small is not None and size(small) <= MOST_AT_ONCE:
+            return work(replace(request, unpacked=small))
+        async with self._turn(request.peer, len(request.body), is_accepted):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, request)
 
-    async def _in_turn(self, request: Request, work: Callable[[], Found]) -> Found:
-        sender, size = request.peer or "", len(request.body)
-        if self._waiting[sender] + size > MOST_WAITING:
+    @asynccontextmanager
+    async def unpacked(self, body: bytes, encoding: str, sender: str | None) -> AsyncIterator[bytes]:
+        """An unpacked body, which may be held until the end of the context. Raises ``Refused`` and ``SpoolFull``."""
+        async with self._turn(sender, len(body)):
+            yield await asyncio.get_running_loop().run_in_executor(self._threads, unpack, body, encoding)
+
+    @asynccontextmanager
+    async def _turn(self, peer: str | None, size: int, is_accepted: bool = False) -> AsyncIterator[None]:
+        """One of the places in which a body may be held unpacked; each sender has one at a time."""
+        sender = peer or ""
+        if self._waiting[sender] + size > MOST_WAITING and not is_accepted:
             raise SpoolFull(_BUSY, 1.0)
         self._waiting[sender] += size
         try:
-            async with self._turns.setdefault(sender, asyncio.Lock()):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            async with self._turns.setdefault(sender, asyncio.Lock()), self._places:
+                yield
         finally:
             self._waiting[sender] -= size
             if not self._waiting[sender]:

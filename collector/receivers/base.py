@@ -103,17 +103,10 @@ def _unpacked(data: bytes, name: str, limit: int, too_large: Refused) -> bytes:
 
 
 def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
-    """Unpacks Snappy's block format, which begins with the unpacked size as a varint. Raises ``ValueError``."""
+    """Unpacks Snappy's block format. Raises ``ValueError``."""
     import pyarrow as pa
 
-    size = shift = 0
-    for byte in data[:5]:
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
-    else:
-        raise ValueError("it does not begin with its size")
+    size = unsnapped_size(data)
     if size > limit:
         raise ValueError(f"more than {limit:,} bytes unpacked")
     try:
@@ -122,6 +115,17 @@ def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
         raise ValueError("not snappy's block format, or cut") from error
     except OSError as error:
         raise ValueError("not snappy's block format, or cut") from error
+
+
+def unsnapped_size(data: bytes) -> int:
+    """The unpacked size, a varint with which Snappy's block format begins. Raises ``ValueError``."""
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return size
+    raise ValueError("it does not begin with its size")
 
 
 def packing_of(data: bytes) -> str | None:
@@ -400,6 +404,8 @@ class Route:
     problem: Callable[[int, str, str], Answer] | None = None
     #: For unbounded bodies: a coroutine function of (intake, scope, headers, chunks) instead of ``accept``.
     stream: Callable[..., Any] | None = None
+    #: Bytes that ``accept`` makes of an unpacked body, if the protocol packs it once more.
+    size: Callable[[bytes], int] = len
 
 
 class Intake(Protocol):
@@ -418,6 +424,11 @@ class Intake(Protocol):
 
     async def body(self, chunks: AsyncIterator[bytes], sender: str | None) -> bytes:
         """A whole body of at most ``MAX_BODY`` bytes. Raises ``Refused``, and ``SpoolFull`` as ``arriving`` does."""
+        ...
+
+    def unpacked(self, body: bytes, encoding: str, sender: str | None) -> contextlib.AbstractAsyncContextManager[bytes]:
+        """An unpacked body, which may be held until the end of the context: few are at the same time. Raises
+        ``Refused`` and ``SpoolFull``."""
         ...
 
     def report_blind(

@@ -13,14 +13,14 @@ import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, Receiver, Refused, Route, Run, unpack
+from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, Receiver, Refused, Route, Run
 
 #: Entries are spooled together up to this many bytes: a body may be a whole journal.
 BATCH_BYTES = 1024 * 1024
 #: A larger entry is not a log entry (journald's own limit for a field is 64 MiB, its default line 48 KiB).
 MAX_ENTRY = 8 * 1024 * 1024
-#: As in systemd (``ENTRY_FIELD_COUNT_MAX``). A field of four bytes takes 200 in memory.
-MOST_FIELDS = 1024
+#: journald takes 1,025 fields from a program, any user's, and adds some fifty. A field of four bytes takes 200 in memory.
+MOST_FIELDS = 2048
 #: Unpacked data is read in pieces of this size, and other requests are answered in between.
 _PIECE = 64 * 1024
 _SIZE = struct.Struct("<Q")
@@ -105,10 +105,10 @@ async def _upload(intake: Intake, scope: Any, headers: dict[str, str], chunks: A
     spooling = _Spooling(intake, peer, scope.get("faultline.limits"))
     packed = headers.get("content-encoding")
     if packed and packed != "identity":
-        plain = unpack(await intake.body(chunks, peer), packed)
-        for at in range(0, len(plain), _PIECE):
-            await spooling.take(plain[at : at + _PIECE])
-            await asyncio.sleep(0)
+        async with intake.unpacked(await intake.body(chunks, peer), packed, peer) as plain:
+            for at in range(0, len(plain), _PIECE):
+                await spooling.take(plain[at : at + _PIECE])
+                await asyncio.sleep(0)
     else:
         with intake.arriving.body(peer, spooling.forget) as held:
             async for chunk in chunks:

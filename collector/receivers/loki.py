@@ -29,6 +29,7 @@ from collector.receivers.base import (
     Route,
     Run,
     unsnap,
+    unsnapped_size,
 )
 from collector.receivers.wrapped import Streams, Wrapped, document, loads, nanoseconds, source_named
 
@@ -70,6 +71,14 @@ def _check(body: bytes, as_json: bool) -> None:
     else:
         for stream in PushRequest.FromString(unsnap(body)).streams:
             _labels(stream.labels)
+
+
+def _size(body: bytes) -> int:
+    """Bytes of the request: protobuf is packed by Snappy."""
+    try:
+        return max(len(body), unsnapped_size(body))
+    except ValueError:
+        return len(body)
 
 
 def _problem(status: int, text: str, _content_type: str = "") -> Answer:
@@ -188,4 +197,6 @@ def _metadata(pairs: Any) -> dict[str, str]:
     return {pair.name.decode(): pair.value.decode() for pair in pairs}
 
 
-RECEIVER = Receiver("loki", "Loki's push API", _decode, (Route(("POST",), r"/loki/api/v1/push", _accept, _problem),))
+RECEIVER = Receiver(
+    "loki", "Loki's push API", _decode, (Route(("POST",), r"/loki/api/v1/push", _accept, _problem, size=_size),)
+)

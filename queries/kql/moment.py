@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 _EPOCH = datetime(1970, 1, 1)
-#: What isinstance() asks for tells nothing of the value.
+#: isinstance() reads the class, and shifting reads the moment: neither depends on the value.
 _SILENT = frozenset(("__class__", "moment"))
 
 

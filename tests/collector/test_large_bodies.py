@@ -7,13 +7,15 @@ import gzip
 import threading
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from receiver_requests import PARSER, ask
 
 from collector import decoding
 from collector.decoding import Job
 from collector.intake import Intake
-from collector.large_bodies import MOST_AT_ONCE, LargeBodies
+from collector.large_bodies import MOST_AT_ONCE, THREADS, LargeBodies
+from collector.receivers import loki
 from collector.receivers.base import Answer, Batch, Receiver, Request, Route
 from collector.segment_file import Position
 from collector.spool import Spool, SpoolFull
@@ -75,6 +77,59 @@ def test_what_waits_to_be_read_is_limited(monkeypatch: pytest.MonkeyPatch) -> No
     first, second, third = asyncio.run(talk())
     assert (first, second) == (1, 1) and isinstance(third, SpoolFull)
     assert asyncio.run(talk())[:2] == [1, 1]  # what was read no longer counts
+
+
+def test_what_is_on_disk_is_read_however_much_waits(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that hung up while many of its bodies waited: the answer had been sent, and then 429 was raised."""
+    settle = intake._settle
+
+    async def crowded(*args: Any) -> None:
+        monkeypatch.setattr("collector.large_bodies.MOST_WAITING", 0)
+        await settle(*args)
+
+    monkeypatch.setattr(intake, "_settle", crowded)
+    pair = b'{"index":{"_index":"n"}}\n{"message":"%s"}\n' % (b"a" * MOST_AT_ONCE)
+    kind = "application/x-ndjson"
+    assert ask(intake, "POST", "/elasticsearch/_bulk", pair, hangs_up=True, content_type=kind).status == 200
+    assert intake.repeats.has_parts
+
+
+def test_few_bodies_are_held_unpacked() -> None:
+    """Found by reading: a journal's packed uploads held 64 MiB each, as many as there were connections."""
+    bodies, count = LargeBodies(), 3 * THREADS
+
+    async def talk() -> tuple[int, int]:
+        held, most, ended, leave = 0, 0, 0, asyncio.Event()
+
+        async def hold(sender: str) -> None:
+            nonlocal held, most, ended
+            async with bodies.unpacked(LARGE, "gzip", sender) as plain:
+                assert len(plain) == MOST_AT_ONCE + 1
+                held, most = held + 1, max(most, held + 1)
+                await leave.wait()
+                held, ended = held - 1, ended + 1
+
+        holding = [asyncio.ensure_future(hold(f"10.0.0.{n}")) for n in range(count)]
+        while held < THREADS or len(bodies._waiting) < count:
+            await asyncio.sleep(0.01)
+        leave.set()
+        await asyncio.gather(*holding)
+        return most, ended
+
+    assert asyncio.run(talk()) == (THREADS, count)
+
+
+def test_a_request_of_loki_counts_as_its_size_without_snappy(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by reading: 250 kB that are five megabytes without Snappy stopped everybody for a second."""
+    threads: list[bool] = []
+    monkeypatch.setattr(
+        loki, "_check", lambda body, as_json: threads.append(threading.current_thread() is threading.main_thread())
+    )
+    for size in (MOST_AT_ONCE, MOST_AT_ONCE + 1):
+        body = bytes(pa.compress(b"\n\0" * (size // 2) + b"\n" * (size % 2), codec="snappy", asbytes=True))
+        assert len(body) < MOST_AT_ONCE / 10
+        assert ask(intake, "POST", "/loki/api/v1/push", body, content_type="application/x-protobuf").status == 204
+    assert threads == [True, False]
 
 
 def test_a_receiver_reads_large_bodies_in_a_thread(spool: Spool) -> None:

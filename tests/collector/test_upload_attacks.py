@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -79,7 +80,16 @@ def test_an_unfinished_entry_is_not_read_again_for_every_byte_that_arrives(monke
     assert found is not None and len(found[1]) == 901 and len(dict(found[1])[b"LONG"]) == 101_000
 
 
-def test_an_entry_has_as_many_fields_as_systemd_allows(intake: Intake) -> None:
+def test_an_entry_has_as_many_fields_as_journald_writes(intake: Intake) -> None:
+    """1,025 of a program and those that journald adds: else any user's entry would stop the uploads of its node."""
     kind, most = "application/vnd.fdo.journal", journal_upload.MOST_FIELDS
+    assert most > 1025 + 24 + 18 + 6
     assert ask(intake, "POST", "/upload", b"a=b\n" * most + b"\n", content_type=kind).status == 202
     assert ask(intake, "POST", "/upload", b"a=b\n" * (most + 1) + b"\n", content_type=kind).status == 400
+
+
+def test_a_packed_upload_waits_for_its_turn(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, body = "application/vnd.fdo.journal", gzip.compress(b"MESSAGE=a\n\n")
+    assert ask(intake, "POST", "/upload", body, content_type=kind, content_encoding="gzip").status == 202
+    monkeypatch.setattr("collector.large_bodies.MOST_WAITING", len(body) - 1)
+    assert ask(intake, "POST", "/upload", body, content_type=kind, content_encoding="gzip").status == 429

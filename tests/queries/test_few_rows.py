@@ -145,6 +145,19 @@ def test_rows_that_were_read_are_sent_to_the_process(
     assert asked[0]._near == () and asked[0]._rows[0].types[1] == ("Fields", "JSON")
 
 
+def test_a_statement_that_reads_itself_reads_rows_that_were_sent(
+    store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kql = (
+        "Logs | where Line < 3 | sort by Line asc | scan declare (n:long = 0) with (step s: true => n = s.n + Line;) "
+        "| project n, Fields"
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(few, "read", lambda con, cut: None)
+        streamed = _ask(store, kql)
+    assert _ask(store, kql) == streamed == [[0, {"a": 0}], [1, {"a": 1}], [3, {"a": 2}]]
+
+
 def _noted(begin: Any, asked: list[Any]) -> Any:
     return lambda self, *rest: (asked.append(self), begin(self, *rest))[1]
 

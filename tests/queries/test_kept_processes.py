@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,15 @@ def test_rows_that_are_streamed_reach_a_kept_process(
     first = _ask(store, STREAMED)
     (pid,) = _pids()
     assert [_ask(store, STREAMED) for _ in range(3)] == [first] * 3 and _pids() == [pid]
+
+
+def test_a_service_with_a_thousand_connections_answers(store: duckdb.DuckDBPyConnection) -> None:
+    """Found by reading: ``select`` takes no file handle above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1_024):
+            files.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert _ask(store, SMALL) == [[3]] and KEPT._children[0].socket.fileno() > 1_023
+        KEPT.clear()

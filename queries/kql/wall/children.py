@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -181,6 +182,14 @@ class Kept:
 
 KEPT = Kept()
 atexit.register(KEPT.clear)  # their folders would stay
+
+
+def is_readable(mine: socket.socket, seconds: float) -> bool:
+    """Has something come, or comes within this time? ``select.select`` would refuse the file handles above 1,023 of a
+    service with many connections."""
+    waiting = select.poll()
+    waiting.register(mine, select.POLLIN)
+    return bool(waiting.poll(seconds * 1000))
 
 
 def received(mine: socket.socket, into: memoryview | bytearray, most: int) -> int:

@@ -2,8 +2,8 @@
 
 The waiting process has everything imported and an empty database open, because opening one takes longer than most
 statements. Neither runs a thread of its own, so that a fork is safe and takes milliseconds. Its child has a copy of that
-database in its own memory, runs statements in it, one after the other, and exits. It may be killed at any time: it holds nothing that
-anything else needs.
+database in its own memory, runs statements in it, one after the other, and exits. It may be killed at any time: it holds
+nothing that anything else needs.
 """
 
 from __future__ import annotations
@@ -226,10 +226,8 @@ def _run(
     from queries.kql.wall.tables import registered
 
     began = time.monotonic()
-    with (
-        database.cursor() as con,
-        ExitStack() as files,
-    ):  # of its own: its tables end with it, what is random starts anew
+    # The connection is the statement's own: its tables end with it, and its random numbers start anew.
+    with database.cursor() as con, ExitStack() as files:
         if is_new:
             con.execute("SET memory_limit = ?", [f"{asked['engine'] // 2**20}MiB"])
             con.execute("SET temp_directory = ?", [asked["folder"]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import select
 import socket
 import threading
 import time
@@ -24,7 +23,7 @@ from queries.kql.functions.python import USED, give
 from queries.kql.functions.registry import registry
 from queries.kql.parsed import parsed
 from queries.kql.wall import forking
-from queries.kql.wall.children import FORKER, KEPT, SHORT_S, SMALL, Child, number, received
+from queries.kql.wall.children import FORKER, KEPT, SHORT_S, SMALL, Child, is_readable, number, received
 from queries.kql.wall.cutting import Cut, Stream
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.judging import keeps_rows
@@ -191,7 +190,7 @@ class Asked:
         child = self._child
         assert child is not None
         mine = child.socket
-        while not select.select([mine], [], [], LOOK_S)[0]:
+        while not is_readable(mine, LOOK_S):
             self._look()
         if child.pid is None:
             child.pid = number(mine)
@@ -215,7 +214,7 @@ class Asked:
         view, at = memoryview(wanted), 0
         while at < length:
             self._look()
-            if not select.select([mine], [], [], LOOK_S)[0]:
+            if not is_readable(mine, LOOK_S):
                 continue
             got = received(mine, view[at:], min(length - at, 2**20))
             if not got:

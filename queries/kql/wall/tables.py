@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ import pyarrow as pa
 
 #: Types that Arrow hands back as they were.
 _SAME = frozenset(("VARCHAR", "BIGINT", "INTEGER", "DOUBLE", "BOOLEAN", "TIMESTAMP"))
+#: The words before the first step of a statement.
+_WITH = re.compile("WITH (?:RECURSIVE )?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,14 @@ def registered(con: duckdb.DuckDBPyConnection, rows: Sequence[Rows], sql: str) -
         for one in rows
         if not one.is_same
     )
+    words = _WITH.match(sql)
     try:
-        yield sql if not steps else f"WITH {steps}, {sql[5:]}" if sql.startswith("WITH ") else f"WITH {steps} {sql}"
+        if not steps:
+            yield sql
+        elif words is None:
+            yield f"WITH {steps} {sql}"
+        else:
+            yield f"{words[0]}{steps}, {sql[words.end() :]}"
     finally:
         for one in rows:
             with suppress(duckdb.Error):  # an answer that was not read to its end holds it; the next query replaces it
