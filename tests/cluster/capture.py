@@ -1,5 +1,6 @@
 """One scenario's capture: the state before, what is polled meanwhile, the new lines of every log, and the truth."""
 
+import argparse
 import datetime
 import glob
 import json
@@ -18,6 +19,23 @@ def scenario(f):
     """A fault that `scenarios.py run NAME` can inject, under its function's name."""
     SCENARIOS[f.__name__] = f
     return f
+
+
+def command_line(scenarios):
+    """The names of the SCENARIOS to run, and the folder of their captures; "list" prints all and ends."""
+    p = argparse.ArgumentParser()
+    s = p.add_subparsers(dest="cmd", required=True)
+    s.add_parser("list")
+    r = s.add_parser("run")
+    r.add_argument("names", nargs="+")
+    r.add_argument("--out", default="captures")
+    a = p.parse_args()
+    if a.cmd == "list":
+        width = max(map(len, scenarios))
+        for n, f in scenarios.items():
+            print(f"{n:{width}} {' '.join(f.__doc__.split())}")
+        raise SystemExit
+    return list(scenarios) if a.names == ["all"] else a.names, a.out
 
 
 def iso(t):
@@ -263,26 +281,19 @@ class Capture:
     def compare(self):
         """Writes accounting's final states next to what was expected."""
         for j in self.truth["jobs"]:
-            rows = [
-                x.split("|")
-                for x in ctl(
-                    "sacct",
-                    "-D",
-                    "-n",
-                    "-X",
-                    "-P",
-                    "-j",
-                    str(j["id"]),
-                    "-o",
-                    "State,ExitCode,DerivedExitCode,Start,End,NodeList,JobName,User",
-                ).splitlines()
-            ]
-            keys = ("state", "exit", "derived_exit", "start", "end", "nodes", "name", "user")
-            j["accounting"] = [dict(zip(keys, r, strict=False)) for r in rows]
-            j["as_expected"] = bool(rows) and [r[0].split()[0] for r in rows] == j["expected"].split(",")
+            compare_job(j, str(j["id"]))
         for n, e in list(self.truth["nodes"].items()):
             now = ctl("sinfo", "-h", "-N", "-p", "gpu", "-n", n, "-o", "%T|%E").strip()
             self.truth["nodes"][n] = {"expected": e, "state_at_end": now}
+
+
+def compare_job(j, shown):
+    """Writes accounting's end states of the job that Slurm shows as SHOWN next to what the truth J expected."""
+    keys = ("state", "exit", "derived_exit", "start", "end", "nodes", "name", "user")
+    fields = "State,ExitCode,DerivedExitCode,Start,End,NodeList,JobName,User"
+    text = ctl("sacct", "-D", "-n", "-X", "-P", "-j", shown, "-o", fields)
+    j["accounting"] = [dict(zip(keys, x.split("|"), strict=False)) for x in text.splitlines()]
+    j["as_expected"] = [a["state"].split()[0] for a in j["accounting"]] == j["expected"].split(",")
 
 
 def clean():

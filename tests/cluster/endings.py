@@ -9,7 +9,6 @@ show, the cause in words, who is to blame and which nodes are not. `run` goes on
 what a site's collector has: the daemons' logs, syslog, kernel log, accounting and the jobs' output.
 """
 
-import argparse
 import glob
 import importlib
 import json
@@ -20,7 +19,7 @@ import subprocess
 import traceback
 
 import cluster as c
-from capture import Capture, clean, ctl
+from capture import Capture, clean, command_line, compare_job, ctl
 from entangled import start
 from spaces import AS_SLURM, HERE, SHARED
 
@@ -47,6 +46,7 @@ KEPT = (
 )
 #: Whoever is blamed with one of these words did not write the job's program.
 NOT_THE_USER = ("node", "network", "storage", "slurm", "administrator")
+CONF = f"{SHARED}/etc/slurm/slurm.conf"
 
 
 def ending(**settings):
@@ -85,8 +85,23 @@ def on(node, script, *opts, **kw):
     return c.submit(script, "-w", node, "--no-requeue", *opts, **kw)
 
 
+def sbatch(text, *opts, user="alice"):
+    """Submits TEXT as it is, with its own first line."""
+    r = c.inside("ctl", ["sbatch", "--parsable", *opts], user=user, input=text, capture_output=True)
+    if r.returncode:
+        raise SystemExit("sbatch: " + r.stderr)
+    return int(r.stdout)
+
+
+def cancel(k, job, user="alice"):
+    """USER (root if None) cancels JOB, and the truth says so."""
+    c.inside("ctl", ["scancel", str(job)], user=user)
+    k.inject("scancel", job=job, user=user or "root")
+
+
 def ended(k, *jobs, limit=120):
-    for job in jobs:
+    """Waits for the end of JOBS: without any, of all whose truth was stated."""
+    for job in jobs or [j["id"] for j in k.truth["jobs"]]:
         k.wait(job, (*k.DONE, "PREEMPTED", "REVOKED", "SPECIAL_EXIT"), limit)
 
 
@@ -107,22 +122,16 @@ def reread():
 
 def configure(text):
     """Replaces slurm.conf; returns what it was."""
-    path = f"{SHARED}/etc/slurm/slurm.conf"
-    old = open(path).read()
-    with open(path, "w") as f:  # in place: the hosts see this file by a bind mount of its folder
+    old = open(CONF).read()
+    with open(CONF, "w") as f:  # in place: the hosts see this file by a bind mount of its folder
         f.write(text)
     return old
 
 
 def own_rows(j):
-    """Only this part of a heterogeneous job or task of an array, where its raw id is that of the whole too."""
-    if not re.fullmatch(r"\d+[_+]\d+", j.get("note") or ""):
-        return
-    keys = ("state", "exit", "derived_exit", "start", "end", "nodes", "name", "user")
-    fields = "State,ExitCode,DerivedExitCode,Start,End,NodeList,JobName,User"
-    text = ctl("sacct", "-D", "-n", "-X", "-P", "-j", j["note"], "-o", fields)
-    j["accounting"] = [dict(zip(keys, x.split("|"), strict=False)) for x in text.splitlines()]
-    j["as_expected"] = [a["state"].split()[0] for a in j["accounting"]] == j["expected"].split(",")
+    """Compares a part of a heterogeneous job or a task of an array alone: its raw id may be that of the whole too."""
+    if re.fullmatch(r"\d+[_+]\d+", j.get("note") or ""):
+        compare_job(j, j["note"])
 
 
 def check_exits(truth_file):
@@ -185,8 +194,7 @@ def run(name, out):
     bind_again()
     clean()
     if f.settings:
-        path = f"{SHARED}/etc/slurm/slurm.conf"
-        old = configure(c.with_settings(open(path).read(), f.settings))
+        old = configure(c.with_settings(open(CONF).read(), f.settings))
         reread()
         clean()
     k = Capture(name, f.__doc__, out)
@@ -217,20 +225,10 @@ def run(name, out):
 def main():
     for path in sorted(glob.glob(os.path.join(HERE, "endings_*.py"))):
         importlib.import_module(os.path.basename(path).removesuffix(".py"))
-    p = argparse.ArgumentParser()
-    s = p.add_subparsers(dest="cmd", required=True)
-    s.add_parser("list")
-    r = s.add_parser("run")
-    r.add_argument("names", nargs="+")
-    r.add_argument("--out", default="captures")
-    a = p.parse_args()
-    if a.cmd == "list":
-        for n, f in ENDINGS.items():
-            print(f"{n:28} {' '.join(f.__doc__.split())}")
-        return
-    for n in a.names:
+    names, out = command_line(ENDINGS)
+    for n in names:
         print(f"{n}:", flush=True)
-        run(n, a.out)
+        run(n, out)
     clean()
 
 

@@ -4,7 +4,7 @@ import time
 
 import cluster as c
 from capture import ctl
-from endings import ended, ending, on, truth, well
+from endings import cancel, ended, ending, on, sbatch, truth, well
 from entangled import running
 from further import resume
 
@@ -57,8 +57,7 @@ def drained_and_waiting(k):
     a = on("gpu04", "srun hostname", name="waits")
     truth(k, a, "CANCELLED", "0:0", "scancel by its user while it waited for gpu04, which root had drained", "user")
     time.sleep(10)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a)
     resume("gpu04")
 
@@ -73,8 +72,7 @@ def maintenance_refuses(k):
     truth(k, a, "CANCELLED", "0:0", "scancel by its user while it waited for the maintenance to end", "user")
     b = well(k, c.submit("srun sleep 3", "-t", "1", name="short", user="bob"))
     time.sleep(14)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a, b)
     ctl("scontrol", "delete", "reservationname=work")
 
@@ -92,20 +90,23 @@ def reboot_never_returns(k):
     k.node("gpu04", "DOWN: reboot timed out")
     k.wait_node("gpu04", "down", 120)
     time.sleep(4)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a)
     k.inject("power_on", c.power_on("gpu04"), host="gpu04")
     time.sleep(8)
     resume("gpu04")
 
 
+def reboot_first():
+    """root submits a job that asks for a reboot of its node first."""
+    opts = ("--reboot", "-w", "gpu04", "--no-requeue", "-o", "/home/%x-%j.out")
+    return sbatch("#!/bin/bash\nsrun hostname\n", *opts, user=None)
+
+
 @ending(ResumeTimeout="25")
 def job_asks_for_reboot(k):
     """root submits a job that asks for a reboot of its node first (--reboot), which never comes back: BOOT_FAIL."""
-    r = c.inside("ctl", ["sbatch", "--parsable", "--reboot", "-w", "gpu04", "--no-requeue", "-o", "/home/%x-%j.out"],
-                 input="#!/bin/bash\nsrun hostname\n", capture_output=True)  # fmt: skip
-    a = int(r.stdout)
+    a = reboot_first()
     truth(k, a, "BOOT_FAIL", "0:0", "gpu04 did not come back from the reboot that the job asked for", "node gpu04")
     time.sleep(5)
     k.inject("power_off", c.power_off("gpu04"), host="gpu04")
@@ -120,11 +121,7 @@ def job_asks_for_reboot(k):
 def job_asks_for_reboot_in_vain(k):
     """root submits a job that asks for a reboot of its node first (--reboot); the node answers all the time and never
     boots."""
-    script = {"input": "#!/bin/bash\nsrun hostname\n", "capture_output": True}
-    r = c.inside(
-        "ctl", ["sbatch", "--parsable", "--reboot", "-w", "gpu04", "--no-requeue", "-o", "/home/%x-%j.out"], **script
-    )
-    a = int(r.stdout)
+    a = reboot_first()
     truth(k, a, "BOOT_FAIL", "0:0", "gpu04 did not boot within ResumeTimeout, as the job had asked", "node gpu04")
     ended(k, a, limit=150)
     ctl("scancel", str(a))

@@ -5,15 +5,10 @@ import time
 
 import cluster as c
 from capture import ctl
-from endings import ended, ending, on, truth, well
+from endings import cancel, ended, ending, on, truth, well
 from entangled import running
+from faults import kill_in
 from spaces import SHARED
-
-
-def kill_in(host, user_word, sig="KILL"):
-    """Root of HOST kills the processes whose command line has USER_WORD; returns what kill said."""
-    find = f"ps -eo pid,args | awk '/{user_word}/ && !/awk/ && !/srun/ && !/slurmstepd/ {{print $1}}'"
-    return c.inside(host, ["sh", "-c", f"kill -{sig} $({find})"], capture_output=True).stderr
 
 
 @ending()
@@ -22,7 +17,7 @@ def exit_codes_small(k):
     for code in (1, 2, 125):
         a = c.submit(f"echo working; sleep 3; exit {code}", name=f"exit{code}")
         truth(k, a, "FAILED", f"{code}:0", f"its own exit code {code}", "user program")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -42,7 +37,7 @@ def exit_codes_like_signals(k):
     for code in (137, 139, 143):
         a = c.submit(f"echo quitting; sleep 3; exit {code}", name=f"exit{code}")
         truth(k, a, "FAILED", f"{code}:0", f"its own exit code {code}; nothing killed it", "user program")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -51,7 +46,7 @@ def signals_of_its_own(k):
     for name, number in (("segv", 11), ("abrt", 6), ("fpe", 8), ("bus", 7)):
         a = c.submit(f"srun python3 -c 'import os, time; time.sleep(3); os.kill(os.getpid(), {number})'", name=name)
         truth(k, a, "FAILED", f"{128 + number}:0", f"its program died of signal {number}", "user program")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -113,8 +108,7 @@ def cancelled_by_three(k):
     truth(k, d, "CANCELLED", "0:0", "scancel by root", "administrator")
     running(k, a, b, d)
     for job, user in ((a, "bob"), (b, "olga"), (d, None)):
-        c.inside("ctl", ["scancel", str(job)], user=user)
-        k.inject("scancel", job=job, user=user or "root")
+        cancel(k, job, user)
     ended(k, a, b, d)
 
 

@@ -6,19 +6,19 @@ import time
 
 import cluster as c
 from capture import ctl
-from endings import ended, ending, truth
+from endings import cancel, ended, ending, truth
 from entangled import running
 
 
 def interactive(name, *argv, user="alice"):
     """A user starts srun or salloc for a job NAME on the controller's host; returns the process and the job's id."""
     p = c.inside("ctl", list(argv), user=user, popen=True)
-    found = []
-    end = time.time() + 20
-    while not found and time.time() < end:
-        time.sleep(0.3)
-        found = ctl("squeue", "-h", "-t", "all", "-o", "%A", "-n", name).split()
-    return p, int(found[-1])
+
+    def found():
+        return ctl("squeue", "-h", "-t", "all", "-o", "%A", "-n", name).split()
+
+    c.wait(found, 20, f"job {name}")
+    return p, int(found()[-1])
 
 
 @ending()
@@ -83,3 +83,17 @@ def salloc_time_limit(k):
     ended(k, a, limit=150)
     p.terminate()
     p.wait(20)
+
+
+@ending()
+def interactive_and_killed_srun(k):
+    """A user runs srun from the login host and its process is killed (SIGKILL) there: srun was the user's, nobody else's."""
+    p, a = interactive("interactive", "srun", "-w", "gpu04", "-J", "interactive", "sleep", "245")
+    truth(k, a, "CANCELLED", "0:0", "its user's srun was killed on the login host; she cancelled the rest", "user")
+    time.sleep(5)
+    c.inside("ctl", ["sh", "-c", "kill -9 $(ps -eo pid,args | awk '/srun -w gpu04/ && !/awk/ {print $1}')"])
+    k.inject("kill_9", host="ctl", user="alice", job=a)
+    time.sleep(10)
+    cancel(k, a)
+    ended(k, a)
+    p.wait(5)

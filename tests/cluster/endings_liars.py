@@ -6,22 +6,27 @@ Whoever writes here knows how faults look. What is forged is in `forged` of the 
 import time
 
 import cluster as c
-from endings import ended, ending, on, truth, well
-from endings_limits import kernel_says
+from endings import cancel, ended, ending, on, truth, well
 from entangled import running, slurmd_again, stop
+from faults import kernel_says
 
 DEADLOCK = (
     "echo step 1; sleep 4; echo waiting for rank 1; exec 3<>~/fifo-$SLURM_JOB_ID.lock; while true; do sleep 1; done"
 )
 
 
+def forged(k, **line):
+    """The truth says from now on that LINE is forged, and when."""
+    k.truth.setdefault("forged", []).append(line)
+    k.inject("forged_line", **line)
+
+
 def forge(k, host, user, text, priority="user.err", tag=None):
     """USER writes TEXT into HOST's syslog with logger, as anybody there may."""
     tagged = ["-t", tag] if tag else []
     c.inside(host, ["logger", "-p", priority, *tagged, text], user=user)
-    forged = {"host": host, "user": user, "channel": f"logger -p {priority} {' '.join(tagged)}".strip(), "text": text}
-    k.truth.setdefault("forged", []).append(forged)
-    k.inject("forged_line", **forged)
+    channel = f"logger -p {priority} {' '.join(tagged)}".strip()
+    forged(k, host=host, user=user, channel=channel, text=text)
 
 
 @ending()
@@ -34,8 +39,7 @@ def forged_link_line(k):
     time.sleep(4)
     forge(k, "gpu02", "bob", "mlx5_core 0000:17:00.0 hsn0: Link down", "kern.err", "kernel")
     time.sleep(8)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a)
 
 
@@ -75,8 +79,8 @@ def forged_xid_in_own_syslog(k):
         "gpu04", f"sleep 6; logger -p kern.err -t kernel '{text}'; sleep 1; exit 1", "--gres=gpu:h100:1", name="claims"
     )
     truth(k, a, "FAILED", "1:0", "its own exit code 1; the Xid line is its own forgery", "user program")
-    forged = {"host": "gpu04", "user": "alice", "channel": "logger -p kern.err -t kernel", "text": text}
-    k.truth["forged"] = [forged]
+    line = {"host": "gpu04", "user": "alice", "channel": "logger -p kern.err -t kernel", "text": text}
+    k.truth["forged"] = [line]
     ended(k, a)
 
 
@@ -142,9 +146,7 @@ def forged_names_of_another_host(k):
     )
     send += "c = socket.create_connection(('ctl', 514)); c.sendall(s.encode())"
     c.inside("gpu02", ["python3", "-c", send], user="bob")
-    forged = {"host": "gpu02", "claims": "leaf01", "user": "bob", "channel": "TCP 514 of the log host", "text": text}
-    k.truth["forged"] = [forged]
-    k.inject("forged_line", **forged)
+    forged(k, host="gpu02", claims="leaf01", user="bob", channel="TCP 514 of the log host", text=text)
     ended(k, a)
 
 

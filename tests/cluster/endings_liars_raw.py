@@ -4,8 +4,8 @@ name, host and time."""
 import time
 
 import cluster as c
-from endings import ended, ending, on, truth, well
-from endings_liars import DEADLOCK
+from endings import cancel, ended, ending, on, truth, well
+from endings_liars import DEADLOCK, forged
 from entangled import running
 
 LOCAL = """
@@ -30,9 +30,7 @@ def lie(k, writer, program, text, claims, name="kernel", priority=3, late=0):
     words = [str(priority), text, claims, name, str(late)]
     c.inside(writer, ["python3", "-c", program, *words], user="bob", check=True)
     channel = "/dev/log" if "/dev/log" in program else "TCP 514 of the log host"
-    forged = {"host": writer, "claims": claims, "user": "bob", "channel": channel, "priority": priority, "text": text}
-    k.truth.setdefault("forged", []).append(forged)
-    k.inject("forged_line", **forged)
+    forged(k, host=writer, claims=claims, user="bob", channel=channel, priority=priority, text=text)
 
 
 @ending()
@@ -44,8 +42,7 @@ def forged_kernel_line_by_socket(k):
     running(k, a)
     lie(k, "gpu02", LOCAL, "mlx5_core 0000:17:00.0 hsn0: Link down", "gpu02")
     time.sleep(8)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a)
 
 

@@ -1,40 +1,13 @@
 """Limits: of time, memory, processes and files; and standstills that only end at the time limit."""
 
-import contextlib
-import os
 import time
 
 import cluster as c
 from capture import ctl
-from endings import ended, ending, on, truth, well
-from endings_exit import kill_in
+from endings import cancel, ended, ending, on, truth, well
 from entangled import running
-from spaces import CG, CG_ROOT, hdir
-
-FS = "/mnt/tests/cluster/hanging_fs.py"
-
-
-def serve(host, folder, *options):
-    """Mounts a hanging file system on FOLDER of HOST; returns its process."""
-    out = open(hdir(host, "fs.out"), "ab")
-    p = c.inside(host, ["python3", FS, folder, *options], popen=True, stdout=out, stderr=out)
-    c.wait(lambda: folder in c.inside(host, ["cat", "/proc/mounts"], capture_output=True).stdout, 10, "file system")
-    return p
-
-
-def unserve(host, folder, p):
-    c.inside(host, ["rm", "-f", "/run/fs.hang"])
-    for pid in c.pidof(host, "python3"):
-        with contextlib.suppress(OSError):  # one that has just ended
-            if FS in open(f"/proc/{pid}/cmdline").read():
-                os.kill(pid, 9)
-    p.wait(10)
-    c.inside(host, ["umount", "-l", folder], capture_output=True)
-
-
-def kernel_says(k, host, text, level=3):
-    """A line that the kernel of a real node would write (synthetic)."""
-    k.truth["synthetic_lines"].append({"t": c.kmsg(host, text, level), "host": host, "text": text})
+from faults import WRITES, hang, kernel_says, kill_in, serve, set_cgroup, unserve
+from spaces import CG, CG_ROOT
 
 
 @ending()
@@ -101,14 +74,6 @@ def own_deadlock_until_limit(k):
     ended(k, a, limit=150)
 
 
-WRITES = """srun python3 -u -c '
-import os, time
-f = os.open("/srv/data.bin", os.O_RDWR)
-for step in range(1000):
-    os.write(f, bytes(4096)); print("step", step, flush=True); time.sleep(1)
-'"""
-
-
 @ending()
 def storage_hangs_until_limit(k):
     """The file server of two nodes stops answering under two users' jobs: their processes are in D state (really) until
@@ -122,8 +87,7 @@ def storage_hangs_until_limit(k):
     d = well(k, on("gpu02", "srun sleep 45", name="computes", user="olga"))
     running(k, a, b, d)
     for h in hosts:
-        c.inside(h, ["touch", "/run/fs.hang"])
-        k.inject("storage_hangs", host=h, server="nas01")
+        hang(k, h)
     time.sleep(12)
     for h in hosts:
         kernel_says(k, h, "nfs: server nas01 not responding, still trying", 5)
@@ -145,8 +109,7 @@ def storage_hangs_silently(k):
     a = on("gpu03", WRITES, "-t", "1", name="writes")
     truth(k, a, "TIMEOUT", "0:0", "the file server did not answer any more; then its time limit", "storage")
     running(k, a)
-    c.inside("gpu03", ["touch", "/run/fs.hang"])
-    k.inject("storage_hangs", host="gpu03", server="nas01")
+    hang(k, "gpu03")
     ended(k, a, limit=150)
     time.sleep(10)
     k.inject("storage_answers", host="gpu03", server="nas01")
@@ -162,11 +125,9 @@ def unkillable_after_cancel(k):
     a = on("gpu02", WRITES, name="writes")
     truth(k, a, "CANCELLED", "0:0", "scancel by its user, as its file server did not answer", "user")
     running(k, a)
-    c.inside("gpu02", ["touch", "/run/fs.hang"])
-    k.inject("storage_hangs", host="gpu02", server="nas01")
+    hang(k, "gpu02")
     time.sleep(8)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     k.wait_node("gpu02", "drain", 60)
     k.node("gpu02", "drained: Kill task failed, by the storage that hangs")
     time.sleep(5)
@@ -202,49 +163,35 @@ def memory_neighbour(k):
     ended(k, a, b)
 
 
-@ending()
-def processes_used_up(k):
-    """The number of processes of a node is used up (an agent of root made too many): programs of two users cannot fork
-    there, while those of a node beside it can."""
-    fork = 'srun sleep 12; python3 -c \'import subprocess as s; [s.Popen(["sleep", "3"]) for i in range(40)]\''
+def fork_where_few_are_left(k, forks, left):
+    """Jobs of two users make FORKS processes each on a node that allows LEFT more, and one on a node beside it."""
+    fork = f'srun sleep 12; python3 -c \'import subprocess as s; [s.Popen(["sleep", "3"]) for i in range({forks})]\''
     a, b = on("gpu03", fork, name="forks"), on("gpu03", fork, name="forks", user="bob")
     for job in (a, b):
         truth(k, job, "FAILED", "1:0", "gpu03 allows no more processes (EAGAIN at fork)", "node gpu03")
     d = well(k, on("gpu04", fork, name="forks"))
     running(k, a, b, d)
-    place = f"{CG}/pids/{CG_ROOT}/gpu03"
-    now = int(open(f"{place}/pids.current").read())
-    with open(f"{place}/pids.max", "w") as f:
-        f.write(str(now + 2))
-    k.inject("pid_limit", host="gpu03", limit=now + 2)
+    most = int(open(f"{CG}/pids/{CG_ROOT}/gpu03/pids.current").read()) + left
+    set_cgroup("pids/gpu03/pids.max", str(most))
+    k.inject("pid_limit", host="gpu03", limit=most)
     k.wait(a, k.DONE, 50)
     k.wait(b, k.DONE, 10)
-    with open(f"{place}/pids.max", "w") as f:
-        f.write("max")
+    set_cgroup("pids/gpu03/pids.max", "max")
     k.inject("pid_limit_over", host="gpu03")
     ended(k, a, b, d)
+
+
+@ending()
+def processes_used_up(k):
+    """The number of processes of a node is used up (an agent of root made too many): programs of two users cannot fork
+    there, while those of a node beside it can."""
+    fork_where_few_are_left(k, forks=40, left=2)
 
 
 @ending()
 def processes_nearly_used_up(k):
     """As processes_used_up, but steps of the jobs end just before they fork, and each gives some processes back."""
-    fork = 'srun sleep 12; python3 -c \'import subprocess as s; [s.Popen(["sleep", "3"]) for i in range(20)]\''
-    a, b = on("gpu03", fork, name="forks"), on("gpu03", fork, name="forks", user="bob")
-    for job in (a, b):
-        truth(k, job, "FAILED", "1:0", "gpu03 allows no more processes (EAGAIN at fork)", "node gpu03")
-    d = well(k, on("gpu04", fork, name="forks"))
-    running(k, a, b, d)
-    place = f"{CG}/pids/{CG_ROOT}/gpu03"
-    now = int(open(f"{place}/pids.current").read())
-    with open(f"{place}/pids.max", "w") as f:
-        f.write(str(now + 6))
-    k.inject("pid_limit", host="gpu03", limit=now + 6)
-    k.wait(a, k.DONE, 50)
-    k.wait(b, k.DONE, 10)
-    with open(f"{place}/pids.max", "w") as f:
-        f.write("max")
-    k.inject("pid_limit_over", host="gpu03")
-    ended(k, a, b, d)
+    fork_where_few_are_left(k, forks=20, left=6)
 
 
 @ending()

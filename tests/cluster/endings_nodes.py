@@ -5,9 +5,8 @@ import time
 import cluster as c
 from capture import ctl
 from endings import ended, ending, on, truth, well
-from endings_exit import kill_in
-from endings_limits import kernel_says, serve, unserve
 from entangled import running
+from faults import kernel_says, kill_in, serve, unserve
 from further import as_before, over
 from spaces import SHARED
 

@@ -79,7 +79,7 @@ def broadcast_finds_tmp_full(k):
     a = on("gpu[03-04]", script, "-N2", name="sbcast")
     truth(k, a, "FAILED", "1:0", "/tmp of gpu04 is full, by an agent of root", "node gpu04")
     well(k, on("gpu[01-02]", script, "-N2", name="sbcast", user="bob"))
-    ended(k, *(j["id"] for j in k.truth["jobs"]), limit=60)
+    ended(k, limit=60)
     for h in c.load()["nodes"]:
         c.inside(h, ["sh", "-c", "rm -f /tmp/scratch.*"])
 

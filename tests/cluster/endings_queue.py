@@ -4,7 +4,7 @@ import time
 
 import cluster as c
 from capture import ctl
-from endings import ended, ending, on, tasks, truth, well
+from endings import cancel, ended, ending, on, tasks, truth, well
 from entangled import running
 from spaces import hdir
 
@@ -17,17 +17,29 @@ def as_user(k, what, user, *argv, **more):
     k.inject(what, user=user or "root", **more)
 
 
+def one_of_tasks(k, array, number, *end, by):
+    """States the END of task NUMBER of ARRAY, with BY to blame; the others end well."""
+    for shown, raw in tasks(array).items():
+        if shown == f"{array}_{number}":
+            truth(k, raw, *end, by, note=shown)
+        else:
+            well(k, raw, shown)
+
+
+def held_by_slurm(job):
+    """Waits until Slurm holds JOB, as it was requeued too often."""
+    end = time.time() + 330
+    while time.time() < end and "JobHoldMaxRequeue" not in ctl("squeue", "-h", "-j", str(job), "-o", "%r"):
+        time.sleep(2)
+
+
 @ending()
 def array_one_fails(k):
     """One task of an array of four fails by its own exit code; the others end well."""
     a = c.submit("sleep 8; [ $SLURM_ARRAY_TASK_ID != 2 ] || exit 3", "-a", "0-3", "-N1", "-n1", name="array")
     time.sleep(4)
-    for shown, raw in tasks(a).items():
-        if shown.endswith("_2"):
-            truth(k, raw, "FAILED", "3:0", "its own exit code 3", "user program", note=shown)
-        else:
-            well(k, raw, shown)
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    one_of_tasks(k, a, 2, "FAILED", "3:0", "its own exit code 3", by="user program")
+    ended(k)
 
 
 @ending()
@@ -37,7 +49,7 @@ def array_cancelled(k):
     note = "two tasks run, and the other four share one record"
     truth(k, a, "CANCELLED,CANCELLED,CANCELLED", "0:0,0:0,0:0", "scancel by its user", "user", note=note)
     time.sleep(6)
-    as_user(k, "scancel", "alice", "scancel", str(a), job=a)
+    cancel(k, a)
     ended(k, a)
 
 
@@ -46,13 +58,9 @@ def array_task_cancelled(k):
     """A user cancels one task of an array; the others end well."""
     a = c.submit("sleep 15", "-a", "1-3", "-N1", "-n1", name="array")
     time.sleep(5)
-    for shown, raw in tasks(a).items():
-        if shown.endswith("_3"):
-            truth(k, raw, "CANCELLED", "0:0", "scancel of this task by its user", "user", note=shown)
-        else:
-            well(k, raw, shown)
+    one_of_tasks(k, a, 3, "CANCELLED", "0:0", "scancel of this task by its user", by="user")
     as_user(k, "scancel", "alice", "scancel", f"{a}_3", job=a)
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -63,7 +71,7 @@ def het_part_fails(k):
     time.sleep(4)
     for shown, raw in tasks(a).items():
         truth(k, raw, "FAILED", "4:0", "the step of its second part ended with exit code 4", "user program", note=shown)
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -75,8 +83,8 @@ def het_cancelled(k):
     time.sleep(6)
     for shown, raw in tasks(a).items():
         truth(k, raw, "CANCELLED", "0:0", "scancel by its user", "user", note=shown)
-    as_user(k, "scancel", "alice", "scancel", str(a), job=a)
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    cancel(k, a)
+    ended(k)
 
 
 @ending()
@@ -92,7 +100,7 @@ def dependency_never_satisfied(k):
     e = well(k, c.submit("sleep 1", "-d", f"afternotok:{a}", name="rescues"))
     ended(k, a, b)
     time.sleep(6)
-    as_user(k, "scancel", "alice", "scancel", str(d), job=d)
+    cancel(k, d)
     ended(k, d, e)
 
 
@@ -143,7 +151,7 @@ def preempted_by_qos_requeue(k):
     k.inject("preempting_job", job=b)
     k.wait(a, ["PENDING"], 60)
     time.sleep(4)
-    as_user(k, "scancel", "alice", "scancel", str(a), job=a)
+    cancel(k, a)
     ended(k, a, b)
 
 
@@ -192,7 +200,7 @@ def requeued_and_held(k):
     as_user(k, "requeuehold", None, "scontrol", "requeuehold", str(a), job=a)
     k.wait(a, ["PENDING", "REQUEUE_HOLD"], 30)
     time.sleep(5)
-    as_user(k, "scancel", "alice", "scancel", str(a), job=a)
+    cancel(k, a)
     ended(k, a)
 
 
@@ -212,7 +220,7 @@ def requeue_exit_codes(k):
         "user program",
     )
     time.sleep(16)
-    as_user(k, "scancel", "bob", "scancel", str(b), job=b)
+    cancel(k, b, "bob")
     k.wait(a, ["RUNNING", "COMPLETED"], 180)
     ended(k, a, b)
 
@@ -232,10 +240,8 @@ def requeued_too_often(k):
         "the prolog failed on every node",
         "node gpu01 gpu02 gpu03 gpu04",
     )
-    end = time.time() + 330
-    while time.time() < end and "JobHoldMaxRequeue" not in ctl("squeue", "-h", "-j", str(a), "-o", "%r"):
-        time.sleep(2)
-    as_user(k, "scancel", None, "scancel", str(a), job=a)
+    held_by_slurm(a)
+    cancel(k, a, None)
     ended(k, a)
 
 
@@ -250,12 +256,10 @@ def launched_in_vain_everywhere(k):
     a = c.submit("srun hostname", "-N1", "--requeue", name="unlucky")
     runs = "REQUEUED,REQUEUED,CANCELLED", "0:0,0:0,0:0"
     truth(k, a, *runs, "slurmd's spool is read-only on every node", f"node {' '.join(nodes)}")
-    end = time.time() + 330
-    while time.time() < end and "JobHoldMaxRequeue" not in ctl("squeue", "-h", "-j", str(a), "-o", "%r"):
-        time.sleep(2)
+    held_by_slurm(a)
     for h in nodes:
         c.inside(h, ["mount", "-o", "remount,rw", "/var/spool/slurmd"], check=True)
-    as_user(k, "scancel", None, "scancel", str(a), job=a)
+    cancel(k, a, None)
     ended(k, a)
 
 
@@ -282,7 +286,7 @@ def suspended_then_cancelled(k):
     running(k, a)
     as_user(k, "suspend", None, "scontrol", "suspend", str(a), job=a)
     time.sleep(8)
-    as_user(k, "scancel", "alice", "scancel", str(a), job=a)
+    cancel(k, a)
     ended(k, a)
 
 
@@ -296,20 +300,5 @@ def held_and_cancelled(k):
     as_user(k, "hold", None, "scontrol", "hold", str(b), job=b)
     time.sleep(6)
     for job in (a, b):
-        as_user(k, "scancel", "alice", "scancel", str(job), job=job)
+        cancel(k, job)
     ended(k, a, b)
-
-
-@ending()
-def interactive_and_killed_srun(k):
-    """A user runs srun from the login host and its process is killed (SIGKILL) there: srun was the user's, nobody else's."""
-    p = c.inside("ctl", ["srun", "-w", "gpu04", "-J", "interactive", "sleep", "245"], user="alice", popen=True)
-    time.sleep(5)
-    a = int(ctl("squeue", "-h", "-o", "%A", "-n", "interactive").split()[0])
-    truth(k, a, "CANCELLED", "0:0", "its user's srun was killed on the login host; she cancelled the rest", "user")
-    c.inside("ctl", ["sh", "-c", "kill -9 $(ps -eo pid,args | awk '/srun -w gpu04/ && !/awk/ {print $1}')"])
-    k.inject("kill_9", host="ctl", user="alice", job=a)
-    time.sleep(10)
-    as_user(k, "scancel", "alice", "scancel", str(a), job=a)
-    ended(k, a)
-    p.wait(5)

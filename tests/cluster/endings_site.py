@@ -4,9 +4,8 @@ import time
 
 import cluster as c
 from capture import ctl
-from endings import configure, ended, ending, on, truth, well
+from endings import CONF, cancel, configure, ended, ending, on, truth, well
 from entangled import running
-from spaces import SHARED
 
 
 @ending(AccountingStorageEnforce="associations,limits,qos", PriorityType="priority/multifactor", PriorityCalcPeriod="1")
@@ -27,14 +26,13 @@ def budget_used_up(k):
 def waits_for_group_limit(k):
     """A user's second job waits for a limit of her association (GrpJobs=1) and is cancelled by her."""
     ctl("sacctmgr", "-i", "modify", "user", "alice", "set", "maxjobs=1")
-    old = configure(c.with_settings(open(f"{SHARED}/etc/slurm/slurm.conf").read(), {"KillWait": "5"}))
+    old = configure(c.with_settings(open(CONF).read(), {"KillWait": "5"}))
     a = well(k, on("gpu01", "srun sleep 15", name="first"))
     running(k, a)
     b = on("gpu02", "srun sleep 15", name="second")
     truth(k, b, "CANCELLED", "0:0", "scancel by its user while it waited for a limit of her account", "user")
     time.sleep(6)
-    c.inside("ctl", ["scancel", str(b)], user="alice")
-    k.inject("scancel", job=b, user="alice")
+    cancel(k, b)
     ended(k, a, b)
     configure(old)
     ctl("sacctmgr", "-i", "modify", "user", "alice", "set", "maxjobs=-1")

@@ -5,9 +5,10 @@ import time
 
 import cluster as c
 from capture import ctl
-from endings import configure, ended, ending, on, reread, truth, well
-from entangled import running, start, stop
-from spaces import AS_MUNGE, AS_SLURM, CG, CG_ROOT, SHARED
+from endings import CONF, cancel, configure, ended, ending, on, reread, truth, well
+from entangled import running, slurmd_again, start, stop
+from faults import set_cgroup
+from spaces import AS_MUNGE, AS_SLURM, SHARED
 
 
 def controller_again(k, sig=signal.SIGTERM, away=0.0):
@@ -28,7 +29,7 @@ def node_removed_from_config(k):
     running(k, a, b)
     path = f"{SHARED}/etc/slurm/topology.conf"
     topology = open(path).read()
-    old = configure(open(f"{SHARED}/etc/slurm/slurm.conf").read().replace("gpu[01-04]", "gpu[01-03]"))
+    old = configure(open(CONF).read().replace("gpu[01-04]", "gpu[01-03]"))
     c.write(path, topology.replace("gpu[01-04]", "gpu[01-03]"))
     k.inject("node_removed", host="gpu04", user="root")
     controller_again(k)
@@ -54,7 +55,7 @@ def partition_removed(k):
         "administrator",
     )
     running(k, a)
-    text = open(f"{SHARED}/etc/slurm/slurm.conf").read()
+    text = open(CONF).read()
     old = configure("".join(x for x in text.splitlines(True) if not x.startswith("PartitionName=urgent")))
     k.inject("partition_removed", partition="urgent", user="root")
     controller_again(k)
@@ -78,8 +79,7 @@ def partition_down(k):
     b = c.submit("srun hostname", "-p", "urgent", name="waits", user="bob")
     truth(k, b, "CANCELLED", "0:0", "scancel by its user: its partition was DOWN", "user")
     time.sleep(10)
-    c.inside("ctl", ["scancel", str(b)], user="bob")
-    k.inject("scancel", job=b, user="bob")
+    cancel(k, b, "bob")
     ended(k, a, b)
     ctl("scontrol", "update", "partitionname=urgent", "state=up")
 
@@ -124,15 +124,20 @@ def accounting_away_meanwhile(k):
     time.sleep(20)
 
 
+def kill_stepd(k, host, job, step):
+    """Root of HOST kills (SIGKILL) the slurmstepd of one step of JOB."""
+    find = f"ps -eo pid,args | awk '/slurmstepd: \\[{job}.{step}\\]/ && !/awk/ {{print $1}}'"
+    c.inside(host, ["sh", "-c", f"kill -9 $({find})"])
+    k.inject("stepd_killed", host=host, step=step, user="root", job=job)
+
+
 @ending()
 def batch_stepd_killed(k):
     """The slurmstepd of a job's batch script alone is killed (SIGKILL) on its node, by root."""
     a = on("gpu03", "srun sleep 200", name="hit")
     truth(k, a, "NODE_FAIL", "0:0", "the batch script's slurmstepd was killed by root on gpu03", "node gpu03")
     running(k, a)
-    find = f"ps -eo pid,args | awk '/slurmstepd: \\[{a}.batch\\]/ && !/awk/ {{print $1}}'"
-    c.inside("gpu03", ["sh", "-c", f"kill -9 $({find})"])
-    k.inject("stepd_killed", host="gpu03", step="batch", user="root", job=a)
+    kill_stepd(k, "gpu03", a, "batch")
     ended(k, a, limit=150)
     ctl("scancel", str(a))
     time.sleep(3)
@@ -144,9 +149,7 @@ def step_stepd_killed(k):
     a = on("gpu[01-02]", "srun sleep 200", "-N2", name="hit")
     truth(k, a, "FAILED", "1:0", "the slurmstepd of step 0 was killed by root on gpu02", "node gpu02")
     running(k, a)
-    find = f"ps -eo pid,args | awk '/slurmstepd: \\[{a}.0\\]/ && !/awk/ {{print $1}}'"
-    c.inside("gpu02", ["sh", "-c", f"kill -9 $({find})"])
-    k.inject("stepd_killed", host="gpu02", step="0", user="root", job=a)
+    kill_stepd(k, "gpu02", a, "0")
     ended(k, a, limit=100)
     ctl("scancel", str(a))
     time.sleep(3)
@@ -227,16 +230,12 @@ def frozen_step(k):
     a = on("gpu02", "srun sleep 200", name="frozen")
     truth(k, a, "CANCELLED", "0:0", "scancel by its user, as root's agent had frozen her processes on gpu02", "user")
     running(k, a)
-    place = f"{CG}/freezer/{CG_ROOT}/gpu02/slurm_gpu02"
-    with open(f"{place}/freezer.state", "w") as f:
-        f.write("FROZEN")
+    set_cgroup("freezer/gpu02/slurm_gpu02/freezer.state", "FROZEN")
     k.inject("frozen", host="gpu02", user="root", job=a)
     time.sleep(6)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     time.sleep(25)
-    with open(f"{place}/freezer.state", "w") as f:
-        f.write("THAWED")
+    set_cgroup("freezer/gpu02/slurm_gpu02/freezer.state", "THAWED")
     k.inject("thawed", host="gpu02", user="root")
     ended(k, a)
     time.sleep(6)
@@ -251,8 +250,7 @@ def slurmd_restarted_at_end(k):
     time.sleep(3)
     stop(k, "gpu03", "slurmd")
     time.sleep(12)
-    start("gpu03", "slurmd")
-    k.inject("slurmd_start", host="gpu03")
+    slurmd_again(k, "gpu03")
     ended(k, a, limit=120)
 
 
@@ -262,7 +260,7 @@ def reconfigured_meanwhile(k):
     a = on("gpu01", "srun python3 -c 'import time; time.sleep(14); 1/0'", name="bug")
     truth(k, a, "FAILED", "1:0", "its own ZeroDivisionError", "user program")
     running(k, a)
-    old = configure(open(f"{SHARED}/etc/slurm/slurm.conf").read().replace("KillWait=5", "KillWait=6"))
+    old = configure(open(CONF).read().replace("KillWait=5", "KillWait=6"))
     ctl("scontrol", "reconfigure")
     k.inject("reconfigure", user="root")
     ended(k, a)

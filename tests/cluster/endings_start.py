@@ -4,19 +4,10 @@ import os
 import time
 
 import cluster as c
-from capture import ctl
-from endings import ended, ending, on, truth, well
+from endings import cancel, ended, ending, on, sbatch, truth, well
 from entangled import running
 from further import as_before, over
 from spaces import SHARED, hdir
-
-
-def sbatch(text, *opts, user="alice"):
-    """Submits TEXT as it is, with its own first line."""
-    r = c.inside("ctl", ["sbatch", "--parsable", *opts], user=user, input=text, capture_output=True)
-    if r.returncode:
-        raise SystemExit("sbatch: " + r.stderr)
-    return int(r.stdout)
 
 
 @ending()
@@ -77,7 +68,7 @@ def bad_programs(k):
     ):
         a = c.submit(f"srun {program}", name=name)
         truth(k, a, "FAILED", f"{code}:0", f"srun cannot execute {program} (errno {code})", "user submission")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -122,8 +113,7 @@ def licences_taken(k):
     a = on("gpu02", "srun hostname", "-L", "matlab:1", name="waits")
     truth(k, a, "CANCELLED", "0:0", "scancel by its user while it waited for a licence", "user")
     time.sleep(8)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a, b)
 
 
@@ -149,8 +139,7 @@ def prolog_hangs_on_one(k):
     truth(k, a, "REQUEUED,CANCELLED", "0:0,0:0", "the prolog hung on gpu02", "node gpu02")
     k.wait_node("gpu02", "drain", 60)
     k.wait(a, ["PENDING", "REQUEUE_HOLD"], 60)
-    ctl("scancel", str(a))
-    k.inject("scancel", job=a, user="root")
+    cancel(k, a, None)
     ended(k, a)
 
 
@@ -164,8 +153,7 @@ def controller_prolog_fails(k):
     truth(k, a, "REQUEUED,CANCELLED", "0:0,0:0", "PrologSlurmctld failed on the controller", "slurm")
     time.sleep(12)
     os.unlink(fault)
-    c.inside("ctl", ["scancel", str(a)], user="alice")
-    k.inject("scancel", job=a, user="alice")
+    cancel(k, a)
     ended(k, a)
 
 

@@ -5,10 +5,9 @@ import time
 import cluster as c
 from capture import scaled
 from endings import ended, ending, on, truth, well
-from endings_limits import WRITES, kernel_says, serve, unserve
 from entangled import running
+from faults import WRITES, hang, kernel_says, serve, set_cgroup, unserve
 from further import resume
-from spaces import CG, CG_ROOT
 
 FEW = WRITES.replace("range(1000)", "range(25)")
 
@@ -47,8 +46,7 @@ def storage_hangs_for_a_while(k):
     b = on("gpu02", "srun sleep 18; exit 7", name="exit7", user="bob")
     truth(k, b, "FAILED", "7:0", "its own exit code 7; it did not use the storage that hung", "user program")
     running(k, a, b)
-    c.inside("gpu02", ["touch", "/run/fs.hang"])
-    k.inject("storage_hangs", host="gpu02", server="nas01")
+    hang(k, "gpu02")
     kernel_says(k, "gpu02", "nfs: server nas01 not responding, still trying", 5)
     ended(k, b, limit=60)
     c.inside("gpu02", ["rm", "/run/fs.hang"])
@@ -63,8 +61,7 @@ def home_hangs_at_launch(k):
     """/home of one node hangs when a job is launched there: slurmstepd waits in D state for the output file, and then
     finds no such folder."""
     served = serve("gpu03", "/home")
-    c.inside("gpu03", ["touch", "/run/fs.hang"])
-    k.inject("storage_hangs", host="gpu03", server="nas01")
+    hang(k, "gpu03")
     a = on("gpu03", "srun hostname", name="waits")
     truth(k, a, "FAILED", "0:53", "/home of gpu03 hung at its launch and then could not be used", "node gpu03")
     time.sleep(35)
@@ -81,14 +78,11 @@ def node_freezes(k):
     truth(k, a, "NODE_FAIL", "0:0", "gpu03 stood still", "node gpu03")
     b = well(k, on("gpu01", "srun sleep 30", name="kept", user="bob"))
     running(k, a, b)
-    state = f"{CG}/freezer/{CG_ROOT}/gpu03/freezer.state"
-    with open(state, "w") as f:
-        f.write("FROZEN")
+    set_cgroup("freezer/gpu03/freezer.state", "FROZEN")
     k.inject("node_freezes", host="gpu03")
     ended(k, a, b, limit=120)
     time.sleep(3)
-    with open(state, "w") as f:
-        f.write("THAWED")
+    set_cgroup("freezer/gpu03/freezer.state", "THAWED")
     k.inject("node_goes_on", host="gpu03")
     time.sleep(6)
 
@@ -122,6 +116,6 @@ def port_taken_by_leftover(k):
     for job in jobs:
         truth(k, job, "FAILED", "1:0", "a left-over process holds port 29500 on gpu02", "node gpu02")
     well(k, on("gpu03", script, name="train"))
-    ended(k, *(j["id"] for j in k.truth["jobs"]), limit=60)
+    ended(k, limit=60)
     p.kill()
     p.wait(5)

@@ -3,6 +3,7 @@
 import time
 
 import cluster as c
+from capture import ctl
 from endings import ended, ending, on, tasks, truth, well
 from entangled import running
 from spaces import SHARED
@@ -16,7 +17,7 @@ def own_bugs_by_coincidence(k):
         for bug in found:
             a = on("gpu03", f"sleep {4 + len(bug) // 3}; srun python3 -c '{bug}'", name="bug", user=user)
             truth(k, a, "FAILED", "1:0", f"its own bug: {bug}", "user program")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -29,7 +30,7 @@ def shared_program_on_one_node_only(k):
     for user in ("alice", "bob"):
         a = on("gpu02", "sleep 4; srun python3 /home/jobs/mesher.py", name="mesh", user=user)
         truth(k, a, "FAILED", "1:0", "the site's mesher.py is broken, on every node", "administrator")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -41,7 +42,7 @@ def licence_server_down(k):
     for node, user in (("gpu01", "alice"), ("gpu02", "bob"), ("gpu03", "alice")):
         a = on(node, "sleep 4; srun python3 /home/jobs/solve.py", name="solve", user=user)
         truth(k, a, "FAILED", "1:0", "the licence server lic01 did not answer", "administrator")
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -52,7 +53,7 @@ def own_ticket_expired(k):
         a = on(node, script, name="krb")
         truth(k, a, "FAILED", "1:0", "her own Kerberos ticket has expired", "user program")
     well(k, on("gpu02", "sleep 6; srun hostname", name="krb", user="bob"))
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
 
 
 @ending()
@@ -87,16 +88,13 @@ def array_on_bad_node(k):
     script = "sleep 9; srun python3 -c 'import os; open(\"/dev/nvidia0\")'"
     a = c.submit(script, "-a", "0-7", "-N1", "-c", "4", "--gres=gpu:h100:2", "--no-requeue", name="array")
     time.sleep(6)
-    nodes = dict(
-        x.split()
-        for x in c.inside("ctl", ["squeue", "-h", "-r", "-o", "%i %N"], capture_output=True).stdout.splitlines()
-    )
+    nodes = dict(x.split() for x in ctl("squeue", "-h", "-r", "-o", "%i %N").splitlines())
     for shown, raw in tasks(a).items():
         if nodes.get(shown) == "gpu03":
             truth(k, raw, "FAILED", "1:0", "gpu03 has no GPU device files", "node gpu03", note=shown)
         else:
             well(k, raw, shown)
-    ended(k, *(j["id"] for j in k.truth["jobs"]))
+    ended(k)
     c.inside("gpu03", ["sh", "-c", "for i in 0 1 2 3; do mknod -m 666 /dev/nvidia$i c 1 3; done"])
 
 
@@ -144,5 +142,5 @@ def home_gone_beside_flap(k):
     well(k, on("gpu01", "srun sleep 5", name="train"))
     time.sleep(4)
     k.port("gpu03", "hsn", True)
-    ended(k, *(j["id"] for j in k.truth["jobs"]), limit=60)
+    ended(k, limit=60)
     c.inside("gpu03", ["umount", "/home"])

@@ -15,7 +15,6 @@ after, and every log as it grew meanwhile, under OUT/NAME/:
     jobs/               the jobs' own output
 """
 
-import argparse
 import signal
 import time
 
@@ -26,7 +25,7 @@ import further  # noqa: F401
 import later  # noqa: F401
 import moments  # noqa: F401
 import unusual  # noqa: F401
-from capture import SCENARIOS, Capture, clean, ctl, scaled, scenario
+from capture import SCENARIOS, Capture, clean, command_line, ctl, scaled, scenario
 from spaces import AS_MUNGE, AS_SLURM, hdir
 
 
@@ -418,21 +417,11 @@ def controller_restart(k):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    s = p.add_subparsers(dest="cmd", required=True)
-    s.add_parser("list")
-    r = s.add_parser("run")
-    r.add_argument("names", nargs="+")
-    r.add_argument("--out", default="captures")
-    a = p.parse_args()
-    if a.cmd == "list":
-        for n, f in SCENARIOS.items():
-            print(f"{n:22} {' '.join(f.__doc__.split())}")
-        return
-    for n in SCENARIOS if a.names == ["all"] else a.names:
+    names, out = command_line(SCENARIOS)
+    for n in names:
         print(f"{n}:", flush=True)
         clean()
-        k = Capture(n, SCENARIOS[n].__doc__, a.out)
+        k = Capture(n, SCENARIOS[n].__doc__, out)
         try:
             SCENARIOS[n](k)
         finally:

@@ -31,15 +31,16 @@ LARGE = gzip.compress(b"x" * (MOST_AT_ONCE + 1))
 @pytest.mark.parametrize("body", [b"x" * (MOST_AT_ONCE + 1), LARGE], ids=("plain", "packed"))
 def test_a_large_body_is_read_while_others_are_answered(body: bytes) -> None:
     """Found by attacking: 120 kB that unpack to 60 MB stopped pages and receivers for ten seconds."""
-    bodies, answered = LargeBodies(), threading.Event()
+    bodies, begun, answered = LargeBodies(), threading.Event(), threading.Event()
     headers = {"content-encoding": "gzip"} if body is LARGE else {}
 
     def read_slowly(asked: Request) -> bool:
+        begun.set()
         return answered.wait(20)
 
     async def talk() -> tuple[bool, bytes]:
         slow = asyncio.ensure_future(bodies.read(request(body, **headers), read_slowly))
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(begun.wait, 20)
         small = await bodies.read(request(gzip.compress(b"small"), **{"content-encoding": "gzip"}), Request.plain)
         answered.set()
         return await slow, small
@@ -48,16 +49,18 @@ def test_a_large_body_is_read_while_others_are_answered(body: bytes) -> None:
 
 
 def test_one_sender_does_not_use_all_threads() -> None:
-    bodies, answered = LargeBodies(), threading.Event()
+    bodies, begun, answered = LargeBodies(), threading.Event(), threading.Event()
+
+    def read_slowly(asked: Request) -> bool:
+        begun.set()
+        return answered.wait(20)
 
     async def talk() -> tuple[list[bool], bytes]:
         slow = [
-            asyncio.ensure_future(
-                bodies.read(request(LARGE, **{"content-encoding": "gzip"}), lambda _: answered.wait(20))
-            )
+            asyncio.ensure_future(bodies.read(request(LARGE, **{"content-encoding": "gzip"}), read_slowly))
             for _ in range(9)
         ]
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(begun.wait, 20)
         other = await bodies.read(request(b"y" * (MOST_AT_ONCE + 1), "10.0.0.7"), lambda asked: asked.plain()[:1])
         answered.set()
         return await asyncio.gather(*slow), other

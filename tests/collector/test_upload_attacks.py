@@ -70,6 +70,7 @@ def test_an_unfinished_entry_is_not_read_again_for_every_byte_that_arrives(monke
     entries = journal_upload.Entries()
     entries.feed(b"".join(b"F%d=%b\n" % (n, b"x" * 1000) for n in range(900)) + b"LONG=" + b"y" * 100_000)
     assert entries.next() is None
+    assert sizes, "the search is counted"
     sizes.clear()
     for _ in range(1000):
         entries.feed(b"y")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -423,6 +423,12 @@ def _received(place: str, lines: list[str]) -> Decoded:
     return into
 
 
+def write(root: Path, tree: Mapping[str, str]) -> None:
+    for name, text in tree.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
 def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
     """corr-result/1 of the cluster with what alice wrote."""
     tree = {**_TREE}
@@ -435,10 +441,7 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
                 if place not in tree
                 else tree[place] + "".join(f"{line}\n" for line in lines)
             )
-    for name, text in tree.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write(folder, tree)
     with open_store(None) as store:
         ingest = Ingest(store, parser=line_parser())
         ingest.run([folder])

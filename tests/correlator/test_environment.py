@@ -129,9 +129,9 @@ def test_jobs_that_failed_without_a_word_need_a_history() -> None:
 
 
 def test_one_user_alone_names_the_node_as_a_doubt_only() -> None:
-    told = verdict(situation(Job("alice", "n3", NO_USER), Job("alice", "n1")))
-    assert said(told) == ("unknown", None, None) and told.confidence <= 0.5
-    assert "n3 does not know its users (1 of 1 jobs of its user on n3 failed so, 0 of 1 elsewhere)" in told.reason
+    found = verdict(situation(Job("alice", "n3", NO_USER), Job("alice", "n1")))
+    assert said(found) == ("unknown", None, None) and found.confidence <= 0.5
+    assert "n3 does not know its users (1 of 1 jobs of its user on n3 failed so, 0 of 1 elsewhere)" in found.reason
 
 
 def test_an_array_that_fails_on_one_node_only() -> None:
@@ -183,7 +183,7 @@ def rows(at: float, number: int, job: Job) -> dict[str, list[dict[str, Any]]]:
     """The rows about a job that ends ``at`` seconds after the day's beginning."""
     end = DAY + timedelta(seconds=at)
     state = "COMPLETED" if job.error is None else "FAILED"
-    told = {
+    tables = {
         "jobs": [{
             "cluster": "c", "job_id": number, "user": job.user, "name": job.name, "state": state, "exit_code": int(job.error is not None),
             "submit": end - timedelta(seconds=job.lasted + 1), "start": end - timedelta(seconds=job.lasted), "end": end,
@@ -195,25 +195,25 @@ def rows(at: float, number: int, job: Job) -> dict[str, list[dict[str, Any]]]:
         }],
     }  # fmt: skip
     if job.error:
-        told["logs"].append({
+        tables["logs"].append({
             "cluster": "c", "time": end - timedelta(seconds=1), "host": job.node, "source": "job_stderr", "file": f"{number}.err", "line": 1,
             "event": "job.exit_error", "job_id": number, "message": job.error.format(n=number, user=job.user), "time_quality": "exact",
         })  # fmt: skip
-    return told
+    return tables
 
 
 def failing_for_hours() -> list[tuple[float, Job]]:
     """A node fails the jobs of one user, then of others, for hours; the same users' jobs elsewhere end well."""
-    told: list[tuple[float, Job]] = [(600.0 * n, Job("alice", f"n{n % 3 + 1}")) for n in range(60)]
-    told += [(20_000.0 + 700.0 * n, Job(("alice", "alice", "bob", "carol")[n % 4], "n4", NO_USER)) for n in range(16)]
-    told += [(20_350.0 + 3000.0 * n, Job("dave", "n4")) for n in range(3)]
-    told += [(24_000.0 + 40.0 * n, Job(("erin", "fred")[n % 2], f"n{n % 3 + 1}", STALE)) for n in range(5)]
-    return told
+    jobs: list[tuple[float, Job]] = [(600.0 * n, Job("alice", f"n{n % 3 + 1}")) for n in range(60)]
+    jobs += [(20_000.0 + 700.0 * n, Job(("alice", "alice", "bob", "carol")[n % 4], "n4", NO_USER)) for n in range(16)]
+    jobs += [(20_350.0 + 3000.0 * n, Job("dave", "n4")) for n in range(3)]
+    jobs += [(24_000.0 + 40.0 * n, Job(("erin", "fred")[n % 2], f"n{n % 3 + 1}", STALE)) for n in range(5)]
+    return jobs
 
 
 def at_random(seed: int) -> list[tuple[float, Job]]:
     rng = random.Random(seed)
-    told, at = [], 0.0
+    jobs, at = [], 0.0
     for _ in range(70):
         at += rng.choice((5.0, 60.0, 60.0, 400.0, 590.0, 610.0, 900.0, 1500.0))
         node = rng.choice(("n1", "n2", "n3", "n4", "n4", "n4"))
@@ -222,29 +222,24 @@ def at_random(seed: int) -> list[tuple[float, Job]]:
             if node == "n4"
             else (None, None, None, None, None, STALE, OWN_KEY)
         )
-        told.append(
-            (
-                at,
-                Job(
-                    rng.choice(("alice", "bob", "carol", "dave")),
-                    node,
-                    rng.choice(errors),
-                    lasted=rng.choice((5.0, 700.0)),
-                ),
-            )
+        user, error, lasted = (
+            rng.choice(("alice", "bob", "carol", "dave")),
+            rng.choice(errors),
+            rng.choice((5.0, 700.0)),
         )
-    return told
+        jobs.append((at, Job(user, node, error, lasted=lasted)))
+    return jobs
 
 
 @pytest.mark.parametrize(
-    "told", [failing_for_hours(), *(at_random(seed) for seed in range(3))], ids=["hours", "0", "1", "2"]
+    "jobs", [failing_for_hours(), *(at_random(seed) for seed in range(3))], ids=["hours", "0", "1", "2"]
 )
-def test_every_tick_says_what_a_full_pass_says(told: list[tuple[float, Job]]) -> None:
-    told.sort(key=lambda one: one[0])
+def test_every_tick_says_what_a_full_pass_says(jobs: list[tuple[float, Job]]) -> None:
+    jobs.sort(key=lambda one: one[0])
     partly, blamed, late = 0, 0, {}
     with open_store(None) as store:
         ticker = Ticker(store)
-        for number, (at, job) in enumerate(told, 1):
+        for number, (at, job) in enumerate(jobs, 1):
             some = rows(at, number, job)
             if number % 5 == 0:  # its output comes after the next job's end
                 some, late = {**some, "logs": some["logs"][:1]}, {"logs": some["logs"][1:]}

@@ -15,19 +15,9 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from store import open_store
-from tests.correlator.attacked import _TREE
+from tests.correlator.attacked import _TREE, write
+from tests.correlator.erins_job import FITTING, KERN, SACCT, WITH_UPTIMES, bobs_job, busy, concluded, of_erin
 from tests.correlator.rows import answer
-from tests.correlator.test_kernel_lines import (
-    FITTING,
-    KERN,
-    SACCT,
-    WITH_UPTIMES,
-    bobs_job,
-    busy,
-    concluded,
-    of_erin,
-    write,
-)
 from tests.line_parser import line_parser
 
 CONF = "slurm.conf"
@@ -149,6 +139,6 @@ def test_accounting_that_counts_gpus_becomes_known_later() -> None:
 
 @pytest.mark.parametrize(("count", "category"), [(0, "app.error"), (1, "unknown")])
 def test_a_program_that_asked_for_no_gpu_finds_none(count: int, category: str) -> None:
-    """With a GPU, the same words tell of one that broke."""
-    told = {"jobs/45/stderr": "2026-02-28 10:19:58,000 - ERROR - CUDA error: no CUDA-capable device is detected\n"}
-    assert of_erin(concluded(told, tree=counted(COUNTED, erin=count)))["category"] == category
+    """With a GPU, the same words mean that it broke."""
+    printed = {"jobs/45/stderr": "2026-02-28 10:19:58,000 - ERROR - CUDA error: no CUDA-capable device is detected\n"}
+    assert of_erin(concluded(printed, tree=counted(COUNTED, erin=count)))["category"] == category

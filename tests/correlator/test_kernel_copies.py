@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from correlator.gather.kernel_copies import is_own
-from tests.correlator.test_kernel_lines import (
+from tests.correlator.erins_job import (
     BARE,
     HERS,
     QUIET,

@@ -298,8 +298,8 @@ def test_a_situation(situation: Situation) -> None:
 def test_slurms_code_is_never_called_a_signal(situation: Situation) -> None:
     _, verdicts = all_of_them()[situation.name]
     for verdict in filter(None, verdicts):
-        told = {k: v for k, v in verdict.items() if k not in ("evidence", "chain")}
-        assert "signal 53" not in json.dumps(told).lower()
+        shown = {k: v for k, v in verdict.items() if k not in ("evidence", "chain")}
+        assert "signal 53" not in json.dumps(shown).lower()
 
 
 HEADLINES = {
@@ -337,8 +337,8 @@ def test_who_is_told_to_submit_again_learns_what_to_change(name: str, words: str
 
 def test_nobody_is_told_to_submit_a_job_again_that_slurm_requeued() -> None:
     found, verdicts = all_of_them()["slurmd's spool is read-only, and Slurm requeues the job"]
-    told = [row["text"] for rows in (verdicts[0], *found.incidents) for row in rows["advice"]]
-    assert told and not any("submit again" in text for text in told)
+    advice = [row["text"] for rows in (verdicts[0], *found.incidents) for row in rows["advice"]]
+    assert advice and not any("submit again" in text for text in advice)
 
 
 def test_a_wrong_path_names_the_broken_mount_as_its_rival() -> None:

@@ -217,8 +217,8 @@ def test_runs_of_several_users_that_stop_together_are_a_doubt_and_no_blame() -> 
     lines = [*wrote(-119, -60), *wrote(-119, -60, 1), *wrote(-119, -20, 2)]
     jobs = [ended("TIMEOUT", start="-2h", nodes=f"gpu0{n}", user=user) for n, user in ((1, "a"), (2, "b"), (3, "c"))]
     reported = heard("together", lines, tuple(jobs), (TIMEOUT,) * 3)
-    verdicts = concluded([reported])["together"][1]
-    assert wrong(reported, concluded([reported])["together"][0], verdicts) == []
+    found, verdicts = concluded([reported])["together"]
+    assert wrong(reported, found, verdicts) == []
     assert "that of 1 run of 1 other user on other nodes" in verdicts[0]["summary"]
     assert "other user" not in verdicts[2]["summary"]
 

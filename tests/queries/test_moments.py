@@ -81,10 +81,7 @@ def test_every_function_and_operator_can_take_the_moment() -> None:
     "X | extend d = datetime_diff('day', now(), T), e = now() - T | where e < 2d",
 ])  # fmt: skip
 def test_texts_that_name_the_moment(text: str) -> None:
-    try:
-        compile_script(text, probes.CATALOG, now=THEN)
-    except KqlError as problem:
-        pytest.fail(f"{problem}")
+    compile_script(text, probes.CATALOG, now=THEN)
     _is_kept(text, probes.CATALOG)
 
 

@@ -1,0 +1,114 @@
+"""A small cluster on which erin's job 45 fails on gx02, and nothing shows why: its files, and what lines added to them
+change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from correlator.live.ticker import Ticker
+from store import open_store
+from tests.correlator.attacked import _TREE, write
+from tests.correlator.rows import answer
+from tests.line_parser import line_parser
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
+SYSLOG, KERN, RING = "nodes/gx02/syslog", "nodes/gx02/kern.log", "nodes/gx02/dmesg"
+
+
+def bsd(clock: str, text: str) -> str:
+    return f"Feb 28 {clock} gx02 {text}\n"
+
+
+def uptime(clock: str, boot: str = "08:00:00") -> str:
+    """The uptime that the kernel of a host booted at that time puts before its messages."""
+    hours, minutes, seconds = (int(a) - int(b) for a, b in zip(clock.split(":"), boot.split(":"), strict=True))
+    return f"[{hours * 3600 + minutes * 60 + seconds}.000100]"
+
+
+def stamped(clock: str, text: str, boot: str = "08:00:00") -> str:
+    return bsd(clock, f"kernel: {uptime(clock, boot)} {text}")
+
+
+QUIET = "audit: backlog limit exceeded"
+#: The kernel of gx02 writes an uptime into every line, or into none.
+WITH_UPTIMES = "".join(stamped(f"09:4{n}:00", QUIET) for n in range(4))
+WITHOUT = "".join(bsd(f"09:4{n}:00", f"kernel: {QUIET}") for n in range(4))
+BARE = bsd("10:19:55", f"kernel: {XID}")
+FITTING = stamped("10:19:55", XID)
+#: dmesg -T of a time before and after.
+RING_ALIVE = "".join(f"[Sat Feb 28 {clock} 2026] {QUIET}\n" for clock in ("09:40:00", "10:22:00"))
+
+SACCT = "accounting/sacct.txt"
+#: On gx02 run erin's job 45 and, in the same minutes, job 42 of bob, of erin as well, or of an unknown user.
+SHARED, HERS, UNKNOWN = (
+    {SACCT: _TREE[SACCT].replace("|bob|1002|", user)} for user in ("|bob|1002|", "|erin|1005|", "|||")
+)
+
+
+def bobs_job(start: str, end: str) -> dict[str, str]:
+    """Job 42 at another time."""
+    row = "42|42|bob|1002|train|FAILED|1:0|2026-02-28T09:59:00|2026-02-28T{}|2026-02-28T{}|"
+    before = row.format("10:00:00", "10:20:00")
+    assert before in _TREE[SACCT]
+    other = _TREE["controller/slurmctld.log"].replace(
+        "[2026-02-28T10:00:00.002] sched: Allocate JobId=42 ",
+        f"[2026-02-28T{start}.002] sched: Allocate JobId=42 ",
+    )
+    lines = sorted(other.splitlines(keepends=True))
+    return {SACCT: _TREE[SACCT].replace(before, row.format(start, end)), "controller/slurmctld.log": "".join(lines)}
+
+
+def busy(mark: Callable[[int, int], str]) -> str:
+    """Enough events before and after, so that a tick reads only a part of the day. ``mark`` gives what the kernel writes
+    before a line of an hour and minute."""
+    return "".join(f"Feb 28 {h:02}:{m:02}:00 gx04 kernel: {mark(h, m)}mlx5_core 0000:c4:00.0 eth0: Link {how}\n"
+                   for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
+
+
+def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> dict[str, Any]:
+    """The conclusions about the small cluster, with the files of ``tree`` in place of its own and these lines added.
+
+    ``live``: line by line, with a tick after each; the last tick must reach the same conclusions as a full pass.
+    """
+    return _concluded(tuple(files.items()), live, tuple(tree.items()))
+
+
+@cache
+def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """The same, once for each cluster: several tests begin with the same one."""
+    files, tree = dict(added), dict(changed)
+    with TemporaryDirectory() as folder, open_store(None) as store:
+        root = Path(folder)
+        known = {**_TREE, **tree}
+        write(root, {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})})
+        reader = Ingest(store, parser=line_parser())
+        reader.run([root])
+        if not live:
+            correlate(store)
+            return result(store)
+        ticker = Ticker(store)
+        ticker.tick()
+        for name, text in files.items():
+            # The lines of the hour before, which show the habit, arrive in one piece.
+            for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                with (root / name).open("a", encoding="utf-8") as file:
+                    file.write(line)
+                reader.run([root])
+                ticker.tick()
+        ticked = answer(store)
+        correlate(store)
+        assert ticked == answer(store), "a tick says what a full pass says"
+        return result(store)
+
+
+def of_erin(found: dict[str, Any]) -> dict[str, Any]:
+    verdict: dict[str, Any] = found["verdicts"]["45"]
+    return verdict
