@@ -232,7 +232,11 @@ def at_random(seed: int) -> list[tuple[float, Job]]:
 
 
 @pytest.mark.parametrize(
-    "jobs", [failing_for_hours(), *(at_random(seed) for seed in range(3))], ids=["hours", "0", "1", "2"]
+    "jobs",
+    [
+        pytest.param(failing_for_hours(), id="hours"),
+        *(pytest.param(at_random(seed), id=str(seed), marks=pytest.mark.long) for seed in range(3)),
+    ],
 )
 def test_every_tick_says_what_a_full_pass_says(jobs: list[tuple[float, Job]]) -> None:
     jobs.sort(key=lambda one: one[0])

@@ -346,7 +346,9 @@ def test_a_wrong_path_names_the_broken_mount_as_its_rival() -> None:
     assert any("missing on gpu01" in doubt for doubt in verdicts[0]["doubts"])
 
 
-@pytest.mark.parametrize("late", [True, False], ids=["accounting last", "accounting first"])
+@pytest.mark.parametrize(
+    "late", [True, pytest.param(False, marks=pytest.mark.long)], ids=["accounting last", "accounting first"]
+)
 @pytest.mark.parametrize("name", ["home_stale", "spool_read_only", "slurmd_deaf_at_launch"])
 def test_ticks_say_what_a_full_pass_says(name: str, late: bool) -> None:
     """Also where the accounting of the run that shows the file system to be well elsewhere comes last."""
