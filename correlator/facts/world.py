@@ -73,7 +73,7 @@ class World:
     booted: list[tuple[float, str]] = field(default_factory=list)
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     outputs: Outputs = lambda jobs: {}
-    new_limits: NewLimits = lambda jobs: {}
+    new_limits: NewLimits = lambda jobs, since, until: {}
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     line_copies: kernel_copies.Copies | None = None
     gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
@@ -159,7 +159,10 @@ class World:
     def new_limits_of(self, run: Run) -> list[NewLimit]:
         """The changes of its time limit during a run that reached it, in order."""
         if self._new_limits is None:
-            self._new_limits = self.new_limits(self._timed_out())
+            jobs = self._timed_out()
+            ends = [(r.start, r.end or r.start) for r in self.runs if r.start is not None and r.job_id in jobs]
+            since, until = min((start for start, _ in ends), default=0.0), max((end for _, end in ends), default=0.0)
+            self._new_limits = self.new_limits(jobs, since, until) if jobs else {}
         return [new for new in self._new_limits.get(run.job_id, ()) if run.covers(new.time)]
 
     def _timed_out(self) -> frozenset[int]:

@@ -402,7 +402,8 @@ def table(
     rest = _table([events[place] for place in between], incident_of, cluster)
     behind = np.arange(ready.height, ready.height + rest.height)
     among = np.array(between) - np.arange(rest.height)
-    return pl.concat([ready, rest])[np.insert(np.arange(ready.height), among, behind).tolist()]
+    # In one piece, since rows are taken from two pieces at twice the cost.
+    return pl.concat([ready, rest], rechunk=True)[np.insert(np.arange(ready.height), among, behind)]
 
 
 def _table_of_some(

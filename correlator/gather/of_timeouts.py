@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from correlator.clocks.clocks import Zones
+from correlator.gather.kernel_lines import moments
 from correlator.model.measurements import NewLimit, Output
 from store.questions import job_output, time_limits
 from store.questions.authority import Speakers
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 #: By job.
 Outputs = Callable[[Collection[int]], Mapping[int, Output]]
-NewLimits = Callable[[Collection[int]], Mapping[int, list[NewLimit]]]
+NewLimits = Callable[[Collection[int], float, float], Mapping[int, list[NewLimit]]]
 
 
 def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
@@ -49,17 +50,23 @@ def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
 _SET = re.compile(r"update_job: setting time_limit to (?P<minutes>\d{1,10}) for ")
 _ASKED = re.compile(r"_slurm_rpc_update_job: complete .*\buid=(?P<uid>\d+)")
 
+#: More than any zone is ahead of another: lines are found by their time as stored.
+ZONES_S = 86_400.0
+
 #: slurmctld logs what it changes, then who asked, in one call (seconds).
 ONE_CALL_S = 2.0
 
 
 def new_limits(store: Asks, cluster: str | None, speakers: Speakers, zones: Zones) -> NewLimits:
-    """``new_limits(jobs)``: the changes of these jobs' time limits that slurmctld logs, in order."""
+    """``new_limits(jobs, since, until)``: the changes of these jobs' time limits in a range of true time that slurmctld
+    logs, in order."""
 
-    def of(jobs: Collection[int]) -> dict[int, list[NewLimit]]:
+    def of(jobs: Collection[int], since: float, until: float) -> dict[int, list[NewLimit]]:
         found: defaultdict[int, list[NewLimit]] = defaultdict(list)
         asked: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
-        for row in store.ask(time_limits.updates(cluster, sorted(jobs), speakers)):
+        for row in store.ask(
+            time_limits.updates(cluster, sorted(jobs), *moments(since - ZONES_S, until + ZONES_S), speakers)
+        ):
             job, moment, message = row["job_id"], row["t"] - zones.log_ahead, row["message"]
             if match := _SET.search(message):
                 found[job].append(NewLimit(moment, 60.0 * int(match["minutes"]), None))

@@ -269,7 +269,7 @@ CASES = [
     Case("E64T", lambda: world([event("storage.nfs_error", -36_000, "n1", "nfs: server nas1 not responding, still trying", nfs_server="nas1")],
                                [run(1, ["n1"], -43_200, 0, "TIMEOUT", time_limit_s=43_200)]), ("infra.storage", "storage.outage", "nas1")),
     Case("E45L", lambda: world([], [run(1, ["n1"], -2000, 0, "TIMEOUT", time_limit_s=600, submit_line="sbatch --time=60 x.sh", uid="1000")],
-                               new_limits=lambda jobs: {1: [NewLimit(T0 - 30, 600.0, "0")]}), ("infra.scheduler", "limit.shortened", None)),
+                               new_limits=lambda jobs, since, until: {1: [NewLimit(T0 - 30, 600.0, "0")]}), ("infra.scheduler", "limit.shortened", None)),
     Case("E36G", lambda: world([
         event("sys.memory_low", -1, "n1", "mem avail:   131 of  3950 MiB ( 3.32%)", source="syslog", avail_mib="131", total_mib="3950"),
         event("sys.guard_kill", -1, "n1", "sending SIGKILL to process 42 uid 1000", source="syslog", uid=1000, process="a.out", rss_mib="402"),

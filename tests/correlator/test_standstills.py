@@ -239,7 +239,7 @@ def test_runs_of_several_users_that_stop_together_are_a_doubt_and_no_blame() -> 
 )
 def test_the_limit_of_a_submission_is_not_taken_from_its_script(submit_line: str, before: float | None) -> None:
     one = run(1, ["n1"], -600, 60, "TIMEOUT", submit_line=submit_line, uid="1000")
-    where = world([], [one], new_limits=lambda jobs: {1: [NewLimit(T0 - 30, 600.0, "0")]})
+    where = world([], [one], new_limits=lambda jobs, since, until: {1: [NewLimit(T0 - 30, 600.0, "0")]})
     found = change_of(where, one)
     assert found is not None and found.before == before
     assert [f.run for f in where.facts_of(LIMIT_SHORTENED.name)] == (["1"] if before and before > 600 else [])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from correlator.facts.jobs.detector import words_of
@@ -151,8 +152,16 @@ _ERRORS = frozenset({
 })  # fmt: skip
 
 
+#: Every pass looks at the errors of the window again. Longer ones are not kept: users write them.
+_KEPT_TEXT = 500
+
+
 def symptom_of(text: str) -> tuple[Symptom, str] | None:
     """What an error shows about the environment, and the thing that it is about; None if it shows nothing."""
+    return (_kept_symptom if len(text) <= _KEPT_TEXT else _symptom)(text)
+
+
+def _symptom(text: str) -> tuple[Symptom, str] | None:
     for symptom, pattern in _PATTERNS:
         if found := pattern.search(text):
             named = next((value for value in found.groupdict().values() if value), "")
@@ -162,6 +171,9 @@ def symptom_of(text: str) -> tuple[Symptom, str] | None:
             # A relative path, or one in a user's own words, says nothing about the node.
             return None if symptom is _PATH and not thing else (symptom, thing)
     return None
+
+
+_kept_symptom = lru_cache(maxsize=16_384)(_symptom)
 
 
 def _place_of(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from correlator.facts.configuration import reconfigured
 from correlator.facts.gpu_holders import had_none, not_held
@@ -91,18 +92,29 @@ def file_lost(text: str) -> str | None:
 
 def words_of(event: Event) -> str:
     """Whom a line of output blames: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (none of these)."""
-    if file_lost(event.message):
+    return (_kept_words if len(event.message) <= _KEPT_TEXT else _words)(event.message, event.kind)
+
+
+#: Every pass looks at the output of the window again. Longer lines are not kept: users write them.
+_KEPT_TEXT = 500
+
+
+def _words(message: str, kind: str) -> str:
+    if file_lost(message):
         return "storage"
-    text = event.message.lower()
-    if event.kind in COMMUNICATION or _PEERS.search(text):
+    text = message.lower()
+    if kind in COMMUNICATION or _PEERS.search(text):
         return "peers"
     if _AFTERMATH.search(text):
         return "aftermath"
     if _STORAGE.search(text):
         return "storage"
-    if event.kind == "job.cuda_error" and _BROKEN_GPU.search(text):
+    if kind == "job.cuda_error" and _BROKEN_GPU.search(text):
         return "gpu"
     return "own"
+
+
+_kept_words = lru_cache(maxsize=16_384)(_words)
 
 
 _OUTPUT = ("job_stdout", "job_stderr")
