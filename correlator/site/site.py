@@ -38,6 +38,12 @@ JOB_SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
     "TORCH_DIST_TIMEOUT_SEC": (600, (600, 1800)),
 }
 
+#: The largest values that mean anything: fields of five and three bits of a queue pair (InfiniBand specification, 11.6),
+#: and a week. Users write them: two to the power of 99999 is no window, and as a known value it would end every pass.
+_MOST = {"NCCL_IB_TIMEOUT": 31, "NCCL_IB_RETRY_CNT": 7, "TORCH_DIST_TIMEOUT_SEC": 604_800}
+#: More planes than any fabric has.
+_MOST_PLANES = 64
+
 #: Variables in which a multipath transport states how many planes it uses (MRC and plugins like it).
 MULTIPLANE = re.compile(r"(?:NCCL|RCCL)_\w*(?:PLANES|MULTIPLANE|NUM_PATHS)", re.IGNORECASE)
 
@@ -128,9 +134,9 @@ class Site:
         values = dict(self.settings)
         for name, (default, (low, high)) in JOB_SETTINGS.items():
             given = number(own.get(name))
-            if given is not None:
+            if given is not None and 0 <= given <= _MOST[name]:
                 values[name] = Value(given, given, True, "job environment")
-            elif own:  # the environment is known and does not set it: the library's default applies
+            elif own and given is None:  # the environment is known and does not set it: the library's default applies
                 values[name] = Value(default, default, True, "library default")
             else:
                 values[name] = Value(low, high, False, "not known")
@@ -148,7 +154,7 @@ class Site:
         """The number of independent fabric planes of a run's transport, by its environment; 1 if it does not set it."""
         own = self.job_settings.get(run_key or "", {})
         numbers = [number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
-        return int(max([n for n in numbers if n], default=1))
+        return int(max([n for n in numbers if n and 1 <= n <= _MOST_PLANES], default=1))
 
     def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
         """ "SlurmdTimeout=24, MessageTimeout=10", or that a value is not known."""

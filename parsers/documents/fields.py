@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -158,11 +159,12 @@ def integer(text: object) -> int | None:
 
 
 def number(text: object) -> float | None:
-    """A number, or None."""
+    """A finite number, or None. Users write many of them (``inf`` in an environment), and no count is infinite."""
     try:
-        return float(str(text))
+        value = float(str(text))
     except ValueError:
         return None
+    return value if math.isfinite(value) else None
 
 
 def other_names(node: str, **names: str | None) -> list[tuple[str, str]]:
