@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from correlator.engine import correlate
+from correlator.facts.jobs.detector import logged_timeout
 from correlator.site.site import Site
 from parsers.record import frame
 from store import open_store
+from tests.correlator.making import event
 from tests.correlator.rows import answer, rows_of
 from tests.correlator.test_captures import ROOT
 
@@ -58,3 +60,17 @@ def _verdicts(rows: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         correlate(store)
         found: dict[str, Any] = json.loads(answer(store))["verdicts"]
         return found
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds"),
+    [
+        ("Timeout(ms)=600000", 600.0),
+        ("Timeout(ms)=" + 400 * "9", None),
+        ("Timeout(ms)=90000000000", None),
+        ("nothing from gpu02 for 99999999 s", None),
+        ("nothing from gpu02 for 30 s", 30.0),
+    ],
+)
+def test_a_timeout_that_nobody_waits_for_does_not_reach_back_for_years(message: str, seconds: float | None) -> None:
+    assert logged_timeout([event("job.nccl_timeout", 0.0, message=message, source="job_stderr", job_id=1)]) == seconds

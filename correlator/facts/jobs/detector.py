@@ -34,7 +34,7 @@ from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.attributes import FAMILY, HOSTS, LINKS, NOTICED, ROLE, UNDER
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
-from parsers.documents.fields import integer
+from parsers.documents.fields import integer, number
 from parsers.job_states import same_end
 
 #: How far from the run's end a line about that end may lie: sacct has whole seconds, output is flushed late.
@@ -136,21 +136,24 @@ def of_run(run: Run, events: Iterable[Event], slack: float = END_SLACK_S) -> lis
     return [e for e in events if low <= e.time <= high]
 
 
+#: Programs wait for each other for minutes, some for hours. Users write the line, and every tick looks back for as long as
+#: the longest timeout, so a longer one counts for nothing.
+LONGEST_TIMEOUT_S = 86_400.0
+
+
 def logged_timeout(events: Iterable[Event]) -> float | None:
-    """The timeout in seconds in a watchdog's line, if there is one."""
-    for event in events:
-        timeout = event.entities.get("timeout_ms")
-        if timeout is not None:
-            return float(timeout) / 1000.0
-        match = _TIMEOUT_MS.search(event.message)
-        if match:
-            return float(match[1]) / 1000.0
-        timeout = event.entities.get("timeout_s")
-        if timeout is not None:
-            return float(timeout)
-        match = _TIMEOUT_S.search(event.message)
-        if match:
-            return float(match[1])
+    """The timeout in seconds in a watchdog's line, if there is one; at most ``LONGEST_TIMEOUT_S``."""
+    found = (seconds for event in events if (seconds := _timeout_of(event)) is not None)
+    return next((seconds for seconds in found if seconds <= LONGEST_TIMEOUT_S), None)
+
+
+def _timeout_of(event: Event) -> float | None:
+    for entity, form, unit in (("timeout_ms", _TIMEOUT_MS, 1000.0), ("timeout_s", _TIMEOUT_S, 1.0)):
+        match = form.search(event.message)
+        named = event.entities.get(entity, match[1] if match else None)
+        if named is not None:
+            seconds = number(named)
+            return None if seconds is None else seconds / unit
     return None
 
 
