@@ -120,7 +120,7 @@ def limit_words(seconds: float) -> str:
 def shortened(world: World) -> list[Fact]:
     """``limit.shortened`` per run that was ended by a limit that somebody other than its user had shortened."""
     facts = []
-    for run in world.runs:
+    for run in world.timed_out:
         change = change_of(world, run)
         if change is None or not _is_others(run, change.uid) or not change.shortened(run):
             continue

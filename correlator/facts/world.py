@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -153,20 +154,26 @@ class World:
     def output_of(self, run: Run) -> Output:
         """When a run that reached its time limit wrote output; the times may be of other runs of its job."""
         if self._outputs is None:
-            self._outputs = self.outputs(self._timed_out())
+            self._outputs = self.outputs(frozenset(r.job_id for r in self.timed_out))
         return self._outputs.get(run.job_id, Output())
 
     def new_limits_of(self, run: Run) -> list[NewLimit]:
         """The changes of its time limit during a run that reached it, in order."""
         if self._new_limits is None:
-            jobs = self._timed_out()
-            ends = [(r.start, r.end or r.start) for r in self.runs if r.start is not None and r.job_id in jobs]
-            since, until = min((start for start, _ in ends), default=0.0), max((end for _, end in ends), default=0.0)
-            self._new_limits = self.new_limits(jobs, since, until) if jobs else {}
+            spans = [(r.start or 0.0, r.end or r.start or 0.0) for r in self.timed_out]
+            self._new_limits = (
+                self.new_limits(
+                    frozenset(r.job_id for r in self.timed_out), min(s for s, _ in spans), max(e for _, e in spans)
+                )
+                if spans
+                else {}
+            )
         return [new for new in self._new_limits.get(run.job_id, ()) if run.covers(new.time)]
 
-    def _timed_out(self) -> frozenset[int]:
-        return frozenset(r.job_id for r in self.runs if r.start is not None and same_end(r.state) == "TIMEOUT")
+    @cached_property
+    def timed_out(self) -> list[Run]:
+        """The runs that reached their time limit."""
+        return [r for r in self.runs if r.start is not None and same_end(r.state) == "TIMEOUT"]
 
     def states_of(self, host: str) -> Sequence[dict[str, object]]:
         """Slurm's answers about a node, in time order."""
@@ -201,13 +208,15 @@ class World:
             self._facts_by_kind, self._facts_by_job = (-1, {}), (-1, {})
         self.facts += sorted((one for one in listed if isinstance(one, Fact)), key=lambda f: f.key)
 
-    def facts_of(self, *kinds: str) -> list[Fact]:
+    def facts_of(self, *kinds: str) -> Sequence[Fact]:
         count, known = self._facts_by_kind
         if count != len(self.facts):
             known = defaultdict(list)
             for fact in self.facts:
                 known[fact.kind].append(fact)
             self._facts_by_kind = (len(self.facts), known)
+        if len(kinds) == 1:  # asked for each run, and never changed by who asks
+            return known.get(kinds[0], ())
         return [f for kind in dict.fromkeys(kinds) for f in known.get(kind, ())]
 
     def facts_of_job(self, job_id: int) -> list[Fact]:

@@ -234,6 +234,10 @@ def launch_failures(world: World) -> list[Fact]:
 def ends(world: World) -> list[Fact]:
     """The terminal fact of every run that did not end COMPLETED."""
     facts: list[Fact] = []
+    downs = [
+        (f.host, f.attrs.get(NOTICED, f.start))
+        for f in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name)
+    ]
     launches: defaultdict[str, list[Event]] = defaultdict(list)
     for fact in world.facts_of(LAUNCH_FAILURE.name):
         launches[fact.run or ""] += fact.events
@@ -255,7 +259,7 @@ def ends(world: World) -> list[Fact]:
                 said = words_of(event)
                 # To a program that asked for no GPU, the driver says that there is none: nothing broke.
                 words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
-        failed = _failed_nodes(world, run, lines, moment)
+        failed = _failed_nodes(world, run, lines, moment, downs)
         if kind is RUN_NODE_FAIL:
             unseen = _unseen_downs(world, run, moment, failed, facts)
             facts += unseen
@@ -435,8 +439,13 @@ def _time(event: Event) -> float:
     return event.time
 
 
-def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> list[str]:
-    """Nodes whose failure ended the run: named by slurmctld, else those of the run that went DOWN at its end."""
+def _failed_nodes(
+    world: World, run: Run, lines: list[Event], moment: float, downs: Iterable[tuple[str | None, float]]
+) -> list[str]:
+    """Nodes whose failure ended the run: named by slurmctld, else those of the run that went DOWN at its end.
+
+    ``downs``: all nodes that did, and when that was noticed.
+    """
     named: set[str] = set()
     for event in lines:
         if (
@@ -456,10 +465,7 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
     named |= failed.intersection(run.nodes) or _of_another_part(world, run, failed)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
-    for fact in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name):
-        noticed = fact.attrs.get(NOTICED, fact.start)
-        if fact.host in run.nodes and abs(noticed - moment) <= END_SLACK_S:
-            named.add(fact.host)
+    named.update(host for host, noticed in downs if abs(noticed - moment) <= END_SLACK_S and host and host in run.nodes)
     return sorted(named)
 
 
