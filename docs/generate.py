@@ -1,4 +1,4 @@
-"""Writes docs/edges.md and docs/kinds.md from the declarations in correlator/: ``python docs/generate.py``.
+"""Writes docs/edges.md, docs/endings.md and docs/kinds.md from the declarations in correlator/: ``python docs/generate.py``.
 
 ``--check`` only compares. ``--to DIR`` writes the pages into a folder, with what installed packages bring as well.
 """
@@ -13,6 +13,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+
+import endings_page  # noqa: E402 (beside this file)
 
 from correlator.edges.load import is_shared  # noqa: E402 (found by the path above)
 from correlator.facts import registry  # noqa: E402
@@ -169,7 +171,7 @@ def main() -> int:
             folder, {"edges.md": edges_page(edge_files()), "kinds.md": kinds_page((*registry.BUILT_IN, *installed()))}
         )
         return 0
-    pages = {"edges.md": edges_page(), "kinds.md": kinds_page(registry.BUILT_IN)}
+    pages = {"edges.md": edges_page(), "endings.md": endings_page.page(), "kinds.md": kinds_page(registry.BUILT_IN)}
     if "--check" not in sys.argv[1:]:
         _write(HERE, pages)
         return 0

@@ -69,9 +69,9 @@ _FLAGS = (
     JobState("UPDATE_DB", None, Phase.CLOSING, is_flag=True),
     JobState("REQUEUED", "RQ", Phase.REQUEUED, is_flag=True, may_run_again=True),
     JobState("REQUEUE_HOLD", "RH", Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
-    JobState("REQUEUE_FED", "RF", Phase.REQUEUED, is_flag=True, may_run_again=True),
+    JobState("REQUEUE_FED", "RF", Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
     JobState("LAUNCH_FAILED", None, Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
-    JobState("SPECIAL_EXIT", "SE", Phase.REQUEUED, is_flag=True),
+    JobState("SPECIAL_EXIT", "SE", Phase.REQUEUED, is_flag=True, ends_as="REQUEUED"),
     JobState("REVOKED", "RV", Phase.STOPPED, is_flag=True, ends_as="CANCELLED"),
 )
 
@@ -107,3 +107,9 @@ def same_end(name: str) -> str:
     """The state with the same kind of end as ``name``: DEADLINE is a TIMEOUT, BOOT_FAIL a NODE_FAIL."""
     known = JOB_STATES.get(name)
     return name if known is None or known.ends_as is None else known.ends_as
+
+
+def phase_of(name: str) -> Phase:
+    """The phase that the state ``name`` indicates; an unknown state counts as failed."""
+    known = JOB_STATES.get(name)
+    return Phase.FAILED if known is None else known.phase

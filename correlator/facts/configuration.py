@@ -40,6 +40,8 @@ _REMOVED = Cause(
 
 
 def _several(fact: Fact) -> Cause | None:
+    if fact.attrs[PARTITION]:
+        return replace(_REMOVED, again="in another partition")
     if len(fact.attrs[NODES_GONE]) < 2:
         return None
     return replace(_REMOVED, title="{removed} were removed from Slurm's configuration")

@@ -23,7 +23,7 @@ from parsers.job_states import OPEN
 #: The fields of its rows that a run keeps besides its own attributes: there are very many runs.
 KEPT = (
     "array_job_id", "array_task_id", "name", "user", "uid", "account", "partition", "cancelled_by", "exit_code", "exit_signal",
-    "submit", "start", "end", "time_limit_s", "node_list", "gpus", "gpu_index", "work_dir", "submit_line", "failed_node",
+    "submit", "start", "end", "time_limit_s", "node_list", "gpus", "gpu_index", "work_dir", "submit_line", "failed_node", "reason",
 )  # fmt: skip
 
 #: Sources that take precedence over slurmctld's log for a finished run.

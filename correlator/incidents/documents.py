@@ -170,6 +170,8 @@ def _headline(verdict: Verdict) -> str:
         return f"Your program never started: {verdict.unstarted}. {blame}".rstrip()
     if blame:
         return blame
+    if verdict.headline:
+        return verdict.headline
     if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
         return _NOT_BY_YOU
     return _HEADLINE.get(verdict.category, "")

@@ -24,7 +24,7 @@ from correlator.model.kinds import Band, Trace, fill
 from correlator.model.nouns import Event, Fact, Hop, Others, Run
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
-from parsers.job_states import same_end
+from parsers.job_states import Phase, phase_of
 
 #: A line that arrived this much later than it was written is reported as late.
 LATE_S = 10.0
@@ -415,8 +415,10 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
     again = [v for v in incident.verdicts if not is_requeued(v)]
     users = sorted({str(v.run.row.get("user")) for v in again if v.run.row.get("user")})
     if users:
-        avoid = cause_of(incident.root).avoid and incident.root.host
+        cause = cause_of(incident.root)
+        avoid = cause.avoid and incident.root.host
         where = f", without {avoid} until it is mended (--exclude={avoid})" if avoid else ""
+        where = f" {cause.again}" if cause.again else where
         text = f"Tell {', '.join(users)} to submit again{where}: the code was not at fault."
         rows.append({"text": text, "command": None, "users": users})
     return rows
@@ -424,7 +426,7 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
 
 def is_requeued(verdict: Verdict) -> bool:
     """Did Slurm itself put the job back into its queue?"""
-    return same_end(verdict.run.state) == "REQUEUED" or any(e.kind == "slurm.job_requeue" for e in verdict.end.events)
+    return phase_of(verdict.run.state) is Phase.REQUEUED or any(e.kind == "slurm.job_requeue" for e in verdict.end.events)
 
 
 def spans(incident: Incident) -> list[dict[str, Any]]:

@@ -87,6 +87,8 @@ class Cause:
     exhausted: bool = False
     #: Does its node go on taking jobs? Then one that is submitted again must avoid it.
     avoid: bool = False
+    #: What must be so for a job that is submitted again, behind "submit again": it would end the same way otherwise.
+    again: str = ""
     #: The lines in a run's output that support it.
     words: Words = ""
     #: What a run reports, for facts that are known from a run's output only.

@@ -11,6 +11,7 @@ from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
 from correlator.model.attributes import BY_CONTROLLER, UID
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import quoted
+from parsers.job_reasons import Meaning, meaning_of, reason_named
 
 #: slurmd cancels a run, as root, if its launch fails on its node, and slurmctld logs it like an administrator's scancel
 #: (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
@@ -39,8 +40,10 @@ def not_by_its_user(run: Run) -> bool:
 def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str, float, str, list[Event]]:
     """Category, confidence, reason and evidence."""
     lines = [e for f in orders for e in f.events]
+    if not who and not orders and (reason := _by_dependency(run)):
+        return "user.cancel", UNASKED_SURE, reason, lines
     if who not in ROOT or is_own(run, who):
-        return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}", lines
+        return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}{waiting(run)}", lines
     if forgotten := _by_slurmctld(world, run, orders):
         reason, evidence = forgotten
         return "unknown", BY_SLURMCTLD_SURE, reason, [*evidence, *lines]
@@ -49,7 +52,31 @@ def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str
         reason = f"cancelled by root, an administrator or slurmd itself, after slurmd of {last.host} had logged: {quoted(last)}"
         return "user.cancel", ROOT_OR_SLURMD_SURE, reason, [*troubles[-5:], *lines]
     sure, doubt = sure_of_root(world, run, orders)
-    return "user.cancel", sure, f"cancelled by root, an administrator{doubt}", lines
+    return "user.cancel", sure, f"cancelled by root, an administrator{doubt}{waiting(run)}", lines
+
+
+#: Accounting names nobody who asked for it; slurmctld's log, which would tell, was not collected.
+UNASKED_SURE = 0.75
+
+
+def _by_dependency(run: Run) -> str:
+    """Why Slurm itself may have cancelled a run that never started; empty if accounting does not suggest it."""
+    if run.nodes or reason_named(run.row.get("reason")) not in ("Dependency", "DependencyNeverSatisfied"):
+        return ""
+    return (
+        "it was cancelled while it waited for another job, and nothing that was collected names anybody who asked for that: "
+        "Slurm does so itself if the other job did not end as it asked (--kill-on-invalid-dep)"
+    )
+
+
+def waiting(run: Run) -> str:
+    """What a run that never started had waited for, in words; empty if it is not known."""
+    reason = None if run.nodes else reason_named(run.row.get("reason"))
+    if reason is None or meaning_of(reason) in (Meaning.ENDED, Meaning.NONE):
+        return ""
+    if reason == "JobHoldMaxRequeue":
+        return ", while Slurm held it because it had been requeued too often (JobHoldMaxRequeue)"
+    return f", {'while it was held' if meaning_of(reason) is Meaning.HELD else 'before it had started'} ({reason})"
 
 
 def named(run: Run, who: str) -> str:

@@ -16,6 +16,7 @@ from correlator.facts.time_limits import change_of, limit_words, name_of
 from correlator.facts.world import World
 from correlator.model.attributes import LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts import stated_ends
 from correlator.verdicts.cancellations import ROOT, cancelled, given_up, named, requester
 from parsers.documents.fields import integer
 
@@ -28,8 +29,10 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             and (run.start or run.submit or 0) - 5 <= f.start <= end.start + 60]  # fmt: skip
     lines = [e for f in orders for e in f.events]
     if end.kind == RUN_PREEMPTED.name:
-        return "sched.preempt", 0.98, "Slurm preempted it", lines
+        return "sched.preempt", 0.98, stated_ends.preempted(lines), lines
     if end.kind == RUN_CANCELLED.name:
+        if run.state == stated_ends.REVOKED:
+            return "user.cancel", 0.97, stated_ends.WITHDRAWN, lines
         failed_launch = [
             c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name) or _given_up_by_node(c)
         ]
@@ -67,6 +70,8 @@ def _timed_out(
         return "unknown", UNLOGGED_LAUNCHER_SURE, why, inactive
     if any(c.root.kind in roots() for c in chains):
         return None
+    if stated := stated_ends.other_limit(run, lines):
+        return "app.timeout", LIMIT_SURE, stated, lines
     if short := _short_of_limit(run, lines):
         return "unknown", UNLOGGED_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == SLOW.name]
@@ -83,7 +88,7 @@ def _timed_out(
     if silent := _silent(world, run):
         return "app.timeout", STALLED_SURE, silent, lines
     sure, changed = _changed_limit(world, run)
-    return "app.timeout", sure, f"it reached its time limit{changed}", lines
+    return "app.timeout", sure, f"it reached its time limit{changed or stated_ends.fitted(run)}", lines
 
 
 def _silent(world: World, run: Run) -> str:

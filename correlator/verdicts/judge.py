@@ -7,7 +7,6 @@ program's fault, and if its output reports only "the network" nothing is blamed:
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -46,12 +45,12 @@ from correlator.model.attributes import (
 from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
-from correlator.verdicts import never_started
-from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, may_not_have_been_launched
+from correlator.verdicts import never_started, stated_ends
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits, denied
 from correlator.verdicts.own_ends import own_end
+from correlator.verdicts.requeues import requeued
 from correlator.verdicts.verdict import Verdict, quoted
 from correlator.verdicts.waits import doubt_wait
 from parsers.hostlist import fold
@@ -110,6 +109,7 @@ def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Ver
             rest.others += [chain for chain in found.chains if id(chain.root) in without]
             verdict = rest
     never_started.tell(world, verdict)
+    stated_ends.tell(verdict)
     return verdict
 
 
@@ -476,15 +476,11 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         weight = _WEIGHTS.get(unstarted.category, LEAK)
         return Own(unstarted.category, weight, unstarted.reason, unstarted.events, unstarted.sure, explains=True)
     if end.kind == RUN_NODE_FAIL.name:
-        return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
-    asked = [e for e in end.events if _ASKED.search(e.message)]
-    if end.kind == RUN_REQUEUED.name and asked:
-        unlogged = may_not_have_been_launched(world, run)
-        also = ", or a slurmd that could not launch it and whose log was not collected" if unlogged else ""
-        reason = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
-        return Own("user.cancel", OWN_EXIT, reason, asked[:5], ROOT_OR_SLURMD_SURE if unlogged else 0.9, explains=True)
+        return Own("infra.node", LEAK, stated_ends.lost_node(run), [], 0.6)
     if end.kind == RUN_REQUEUED.name:
-        return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
+        again = requeued(world, run, end)
+        weight = LEAK if again.category == "unknown" else OWN_EXIT
+        return Own(again.category, weight, again.reason, again.events, again.sure, explains=again.category != "unknown")
     if end.kind == RUN_CANCELLED.name:
         return Own("user.cancel", CANCELLED, "it was cancelled", [], 0.9)
     if end.kind == RUN_TIMEOUT.name:
@@ -511,11 +507,6 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("unknown", NETWORK_WORDS, reason, words["peers"][:5], 0.9)
     category, reason, lines, sure = own_end(world, run, end)
     return Own(category, OWN_EXIT, reason, lines, sure)
-
-
-#: slurmctld's line for a requested requeue, and that of the slurmstepds; for its own requeues it logs the reason (slurm
-#: src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
-_ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
 
 
 def _peers_first(words: dict[str, list[Event]]) -> bool:

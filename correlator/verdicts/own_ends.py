@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from correlator.facts.jobs.deaths import exit_code_of, killed_at_once, killed_tasks, tasks_on, was_killed
+from correlator.facts.jobs.deaths import by_srun, exit_code_of, killed_at_once, killed_tasks, step_out_of_time, tasks_on, was_killed
 from correlator.facts.memory_guards import MOST, held_by, kills_of, says
 from correlator.facts.world import World
-from correlator.model.attributes import WORDS
+from correlator.model.attributes import OUTPUT, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from parsers.hostlist import fold
 
@@ -20,6 +20,9 @@ RETURNED_SURE = 0.9
 def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], float]:
     """Category, reason, evidence and confidence."""
     lines: list[Event] = end.attrs[WORDS]["aftermath"]
+    if (step := step_out_of_time(run)) is not None:
+        reason = f"its step {step} reached the time limit of that step (srun --time), and the job ended with it"
+        return "app.timeout", reason, [e for e in end.attrs[OUTPUT] if e.kind == "job.time_limit"][:5], RETURNED_SURE
     if (guarded := _by_guard(world, run, end)) is not None:
         return guarded
     if killed_at_once(end):
@@ -32,6 +35,8 @@ def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], f
         return "unknown", reason, [*killed_tasks(world, run), *lines][:5], KILLED_SURE
     signal = run.row.get("exit_signal")
     how = f"signal {signal}" if signal else exit_code_of(run, end)
+    if ended := by_srun(end):
+        return "app.error", f"{ended.reason}; it ended with {how}", list(ended.events), RETURNED_SURE
     return "app.error", f"it ended by itself with {how}", lines[:5], RETURNED_SURE
 
 

@@ -58,7 +58,8 @@ class Verdict:
     ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
     run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit). ``denied``: lines in
     the name of the kernel of one of its nodes that are not the kernel's.
-    ``unstarted``: what kept its program from starting; empty if it started. ``advice`` replaces the category's.
+    ``unstarted``: what kept its program from starting; empty if it started. ``headline`` and ``advice`` replace the
+    category's.
     """
 
     run: Run
@@ -75,6 +76,7 @@ class Verdict:
     explained: bool = False
     denied: list[Denied] = field(default_factory=list)
     unstarted: str = ""
+    headline: str = ""
     advice: str = ""
 
     @property

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from correlator.facts.jobs.detector import of_run
+from correlator.facts.jobs.detector import KILLED_S, of_run
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT
+from correlator.model.moments import seconds_of
 from correlator.model.nouns import Event, Fact, Run
 from parsers.documents.fields import integer
 from parsers.hostlist import numbers
@@ -29,6 +31,44 @@ _TASK_ENDED = r"\btasks? (?P<tasks>[\d,-]+): (?P<how>\w+)"
 _ANY_TASK_ENDED = re.compile(_TASK_ENDED)
 _TASKS = re.compile(rf"error: (?P<host>\S+): {_TASK_ENDED}")
 _BY_SRUN = re.compile(r"Terminating (?:job step|StepId)|First task exited|Job step aborted")
+_RETURNED = re.compile(r"error: (?P<host>\S+): tasks? (?P<tasks>[\d,-]+): Exited with exit code (?P<code>\d+)")
+_TERMINATING = re.compile(r"Terminating (?:job step|StepId)")
+_WAITED = re.compile(r"^srun: (?:error: )?First task exited (?P<secs>\d+)s ago")
+
+
+class BySrun(NamedTuple):
+    """Why srun ended the tasks of a step, and its own lines."""
+
+    reason: str
+    events: tuple[Event, ...]
+
+
+def by_srun(end: Fact) -> BySrun | None:
+    """What made srun end the remaining tasks of a step: the first one that failed, or its user's --wait.
+
+    Only the order of srun's lines shows it: output has no timestamps.
+    """
+    output: list[Event] = sorted(end.attrs[OUTPUT], key=lambda e: (e.time, e.line or 0))
+    first: tuple[Event, re.Match[str]] | None = None
+    for event in output:
+        if waited := _WAITED.search(event.message):
+            secs = waited["secs"]
+            return BySrun(f"srun ended its other tasks {secs} s after the first one had exited (srun --wait)", (event,))
+        if first is None and (returned := _RETURNED.search(event.message)):
+            first = event, returned
+        if first is not None and _TERMINATING.search(event.message):
+            which = f"task {first[1]['tasks']} returned exit code {first[1]['code']}"
+            return BySrun(f"{which}, and srun ended the other tasks of the step", (first[0], event))
+    return None
+
+
+def step_out_of_time(run: Run) -> str | None:
+    """The step that reached a time limit of its own, and with which the run ended; the run had time left."""
+    for step in run.steps:
+        end = seconds_of(step.get("end"))
+        if step.get("state") == "TIMEOUT" and end is not None and run.end is not None and abs(run.end - end) <= KILLED_S:
+            return str(step.get("step_id"))
+    return None
 
 
 def killed_tasks(world: World, run: Run) -> list[Event]:

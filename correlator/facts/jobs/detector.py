@@ -29,7 +29,7 @@ from correlator.facts.jobs.kinds import (
 )
 from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, NodeDown
-from correlator.facts.nodes.polls import lost_by
+from correlator.facts.nodes.polls import UNTOLD, lost_by
 from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.attributes import FAMILY, HOSTS, LINKS, NOTICED, ROLE, UNDER
 from correlator.model.moments import UNSTAMPED_S, seconds_of
@@ -198,6 +198,15 @@ _CREDENTIAL = re.compile(r"job credential (?:revoked|expired)", re.IGNORECASE)
 #: A program that does not exist, or that may not be executed, is its user's fault.
 _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec format|not a directory)", re.IGNORECASE)
 
+#: A step for which its user asked for more than the job has or the site allows: no node and no network had a part in it
+#: (slurm slurm/slurm_errno.h, src/slurmctld/step_mgr.c).
+_REFUSED = re.compile(
+    r"^srun: error: (?:Unable to create step for job \d+: (?:Memory required by task is not available|More processors requested than permitted"
+    r"|Invalid generic resource|Step limit reached for this job|Task count specification invalid|CPU count specification invalid"
+    r"|Node count specification invalid|More time requested than permitted)|.*\bx11 forwarding\b)",
+    re.IGNORECASE,
+)
+
 
 def launch_failures(world: World) -> list[Fact]:
     """``launch.failure`` per run and node: its tasks could not be started there.
@@ -253,7 +262,7 @@ def ends(world: World) -> list[Fact]:
             lines = _last_messages(lines, moment, ended_itself=kind is RUN_FAILED)
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
-            if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
+            if event.kind == "job.launch_error" and (_NOT_RUNNABLE.search(event.message) or _REFUSED.search(event.message)):
                 words["own"].append(event)
             elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 said = words_of(event)
@@ -551,7 +560,9 @@ def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
         )
     if (answered := lost_by(world, host, moment)) is not None:
         return answered
-    attrs: NodeDown = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
+    attrs: NodeDown = {"said_by": "accounting", "reason": f"job {run.key} ended {run.state}"}
+    if run.state == "BOOT_FAIL":
+        attrs["unresumed"] = UNTOLD
     return NODE_DOWN.fact(moment, None, 0.5, host, attrs=attrs)
 
 

@@ -15,7 +15,7 @@ class NodeDown(TypedDict):
     """A node that Slurm gave up.
 
     ``said_by``: slurmctld, or accounting. ``unresumed``: the ResumeTimeout in seconds of a node that was powered up and
-    did not come. ``silent``: its state says that it did not answer. ``reason`` is Slurm's. ``polled``: how many seconds
+    did not come, or ``REBOOTED`` for one that did not come back from a reboot. ``silent``: its state says that it did not answer. ``reason`` is Slurm's. ``polled``: how many seconds
     after the run's end it was first seen.
     """
 
@@ -47,7 +47,8 @@ class NodeReboot(TypedDict):
 
     ``boot`` and ``last_response`` are those in slurmctld's line, ``noticed`` is when it noticed. ``inferred``: the
     machine went some time between ``start`` and ``end``. ``planned`` with its ``reason``, or what was ``asked`` of
-    Slurm; ``passing``: a node that is switched on and off every day.
+    Slurm; ``passing``: a node that is switched on and off every day; ``overdue``: Slurm had it rebooted and gave it up
+    before it was back.
     """
 
     boot: NotRequired[float | None]
@@ -58,6 +59,7 @@ class NodeReboot(TypedDict):
     passing: NotRequired[bool]
     reason: NotRequired[str | None]
     asked: NotRequired[str]
+    overdue: NotRequired[bool]
 
 
 class NodeDead(TypedDict):
@@ -72,6 +74,10 @@ OWNER: Attr[str] = attr("owner")
 SAID_BY: Attr[str | None] = attr("said_by")
 WHO: Attr[str] = attr("who")
 POWERED: Attr[bool] = attr("powered")
+OVERDUE: Attr[bool] = attr("overdue")
+
+#: The value of ``unresumed`` for a node that Slurm had rebooted.
+REBOOTED = "rebooted"
 
 
 RESUME = ("When it is mended, put the node back into service.", "scontrol update nodename={host} state=resume")
@@ -99,6 +105,14 @@ _UNRESUMED = Cause(
 )  # fmt: skip
 
 
+#: The same after a reboot that Slurm was asked for: by a job (--reboot) or by ``scontrol reboot``.
+_UNBOOTED = replace(
+    _UNRESUMED, title="{host} did not come back from a reboot within ResumeTimeout", plain="a node that Slurm had rebooted did not come back in time",
+    short="{host} did not come back from a reboot", doubt="Why it did not come back, its console tells (RebootProgram, its boot)",
+    advice=(("See why {host} did not come back: RebootProgram's log, its console, its boot, its way to slurmctld.", None), RESUME),
+)  # fmt: skip
+
+
 def is_unreported(fact: Fact) -> bool:
     """Was the node lost to Slurm without a line that it fell silent? It may have been set DOWN."""
     reported = fact.events or fact.attrs.get(SAID_BY) != "accounting" or fact.attrs.get(SILENT)
@@ -107,6 +121,8 @@ def is_unreported(fact: Fact) -> bool:
 
 def _down_as(fact: Fact) -> Cause | None:
     if timeout := fact.attrs.get(UNRESUMED):
+        if timeout == REBOOTED:
+            return _UNBOOTED
         return replace(_UNRESUMED, title=_UNRESUMED.title + f" ({timeout} s)") if str(timeout).isdigit() else _UNRESUMED
     return _UNREPORTED if is_unreported(fact) else None
 
@@ -156,7 +172,17 @@ _REBOOT = Cause(
 )  # fmt: skip
 
 
+#: It was asked for, and took longer than Slurm waits.
+_OVERDUE = replace(
+    _REBOOT, title="{host} was rebooted on request and was not back in time (ResumeTimeout)", plain="a node that Slurm had rebooted was not back in time",
+    advice=(("See why the reboot of {host} took so long, or raise ResumeTimeout.", None), RESUME), words="", family="",
+    disproof="A boot of {host} that nobody had asked for.",
+)  # fmt: skip
+
+
 def _in_planned_work(fact: Fact) -> Cause | None:
+    if fact.attrs.get(OVERDUE):
+        return _OVERDUE
     if not fact.attrs.get(PLANNED):
         return None
     reason = fact.attrs.get(REASON) or fact.attrs.get(ASKED)

@@ -1,0 +1,48 @@
+"""Why a run went back into the queue, if no cause in the infrastructure explains it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from correlator.facts.world import World
+from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, may_not_have_been_launched
+from correlator.verdicts.stated_ends import is_held
+from parsers.documents.fields import integer
+
+#: slurmctld's line for a requested requeue, and that of the slurmstepds; for its own requeues it logs the reason (slurm
+#: src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
+_ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
+
+#: Only a run that ended by itself has an exit code of its own in accounting; a launch that failed may have one.
+RETURNED_SURE = 0.8
+ASKED_SURE = 0.9
+UNTOLD_SURE = 0.7
+
+
+class Requeue(NamedTuple):
+    """Category, reason, evidence and confidence."""
+
+    category: str
+    reason: str
+    events: list[Event]
+    sure: float
+
+
+def requeued(world: World, run: Run, end: Fact) -> Requeue:
+    """The explanation of a requeue by accounting and by Slurm's own lines."""
+    unlaunched = run.state == "LAUNCH_FAILED"
+    code = integer(run.row.get("exit_code"))
+    if code and not unlaunched:
+        how = "held it in the queue (RequeueExitHold)" if is_held(run) else "put it back into the queue (RequeueExit)"
+        reason = f"it ended by itself with exit code {code}, and Slurm {how}"
+        return Requeue("app.error", reason, list(end.events)[:5], RETURNED_SURE)
+    asked = [e for e in end.events if _ASKED.search(e.message)]
+    if asked and not unlaunched:
+        unlogged = may_not_have_been_launched(world, run)
+        also = ", or a slurmd that could not launch it and whose log was not collected" if unlogged else ""
+        reason = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
+        return Requeue("user.cancel", reason, asked[:5], ROOT_OR_SLURMD_SURE if unlogged else ASKED_SURE)
+    what = "Slurm could not launch it and put it back into the queue" if unlaunched else "it was requeued"
+    return Requeue("unknown", f"{what}, and nothing tells why", asked[:5], UNTOLD_SURE)
