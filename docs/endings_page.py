@@ -56,7 +56,8 @@ def _shares(endings: list[Ending]) -> str:
 
 def _states(endings: list[Ending]) -> str:
     rows = [
-        f"| `{state}` | {', '.join(f'[`{e.id}`](#{e.id})' for e in endings if state in e.states)} |" for state in JOB_STATES
+        f"| `{state}` | {', '.join(f'[`{e.id}`](#{e.id})' for e in endings if state in e.states)} |"
+        for state in JOB_STATES
     ]
     return "\n## By state\n\n| state | ways |\n|---|---|\n" + "\n".join(rows) + "\n"
 

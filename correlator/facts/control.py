@@ -10,7 +10,6 @@ from typing import Any, NotRequired, TypedDict
 
 from correlator.facts.nodes.detector import is_order, ups_of
 from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME, NodeReboot
-from correlator.facts.nodes.polls import polled_downs, reboot_timed_out
 from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, hosts_of, merge_near
 from correlator.model.attributes import BOOT, HOSTS, INFERRED, REASON
@@ -214,15 +213,11 @@ DRAIN_S = 7 * 86400.0
 
 
 def planned_reboots(world: World) -> list[Revision]:
-    """Marks planned reboots: of drained, empty nodes, those requested from Slurm, and nodes that it had powered up.
-
-    One that a run was lost by is not planned; if Slurm had ordered it and gave the node up, it is ``overdue``.
-    """
+    """Marks planned reboots: of drained, empty nodes, those requested from Slurm, and nodes that it had powered up."""
     drained: dict[str | None, list[Fact]] = defaultdict(list)
     for drain in world.facts_of(NODE_DRAIN.name):
         drained[drain.host].append(drain)
     ups, ordered, power = ups_of(world), reboot_orders(world), Power(world)
-    given_up = [(time, host) for time, host, _, reason, _ in polled_downs(world) if reboot_timed_out(reason)]
     found: list[Revision] = []
     for fact in world.facts_of(NODE_REBOOT.name):
         host, moment = fact.host or "", _boot_of(fact)
@@ -241,8 +236,6 @@ def planned_reboots(world: World) -> list[Revision]:
         elif power.powered_up(host, moment):
             # Routine in a cluster that grows and shrinks: no incident.
             why = {"passing": True, "asked": "Slurm had powered it up"}
-        elif any(of == host and abs(moment - time) <= RESUMES_S for time, of in given_up):
-            why = {"overdue": True}
         else:
             continue
         found.append(

@@ -426,7 +426,9 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
 
 def is_requeued(verdict: Verdict) -> bool:
     """Did Slurm itself put the job back into its queue?"""
-    return phase_of(verdict.run.state) is Phase.REQUEUED or any(e.kind == "slurm.job_requeue" for e in verdict.end.events)
+    return phase_of(verdict.run.state) is Phase.REQUEUED or any(
+        e.kind == "slurm.job_requeue" for e in verdict.end.events
+    )
 
 
 def spans(incident: Incident) -> list[dict[str, Any]]:

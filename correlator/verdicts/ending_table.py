@@ -90,7 +90,7 @@ def _entry(file: str, table: Mapping[str, Any]) -> Ending:
     known = {f.name for f in fields(Ending)} - {"file"}
     if unknown := set(table) - known:
         raise ValueError(f"{file}: {table.get('id')}: unknown {', '.join(sorted(unknown))}")
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
     try:
         entry = Ending(file=file, **values)
     except TypeError as error:

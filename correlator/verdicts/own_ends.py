@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from correlator.facts.jobs.deaths import by_srun, exit_code_of, killed_at_once, killed_tasks, step_out_of_time, tasks_on, was_killed
+from correlator.facts.jobs.deaths import (
+    by_srun,
+    exit_code_of,
+    killed_at_once,
+    killed_tasks,
+    step_out_of_time,
+    tasks_on,
+    was_killed,
+)
 from correlator.facts.memory_guards import MOST, held_by, kills_of, says
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT, WORDS

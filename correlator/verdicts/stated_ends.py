@@ -118,9 +118,18 @@ def _of_requeued(verdict: Verdict) -> tuple[str, str]:
     if verdict.category == "user.cancel":
         return _REQUEUED, "Do not submit it again: it is in the queue, or runs already (squeue)."
     if verdict.category == "app.error":
-        after = "It is held: see what its output says before you release it." if is_held(verdict.run) else "Slurm runs it again by itself."
+        after = (
+            "It is held: see what its output says before you release it."
+            if is_held(verdict.run)
+            else "Slurm runs it again by itself."
+        )
         return _RETURNED, f"Do not submit it again. {after}"
-    return "", "Do not submit it again: it is in the queue, or runs already (squeue)." if verdict.category == "unknown" else ""
+    return (
+        "",
+        "Do not submit it again: it is in the queue, or runs already (squeue)."
+        if verdict.category == "unknown"
+        else "",
+    )
 
 
 def _of_limit(verdict: Verdict) -> tuple[str, str]:

@@ -46,7 +46,11 @@ def wrong(ending: Ending, verdict: dict[str, Any] | None) -> list[str]:
     advice = [row["text"] for row in verdict["advice"]]
     return [
         *([] if verdict["category"] in ending.categories else [f"{verdict['category']}: {verdict['summary']}"]),
-        *([] if event in (ending.root.split("|") if ending.root else [None]) else [f"root {event}: {verdict['summary']}"]),
+        *(
+            []
+            if event in (ending.root.split("|") if ending.root else [None])
+            else [f"root {event}: {verdict['summary']}"]
+        ),
         *(f"not in {verdict['summary']!r}: {part!r}" for part in ending.says if part not in verdict["summary"]),
         *([] if ending.headline in verdict["headline"] else [f"headline: {verdict['headline']!r}"]),
         *([] if any(ending.advice in text for text in advice) or not ending.advice else [f"advice: {advice}"]),
@@ -136,7 +140,13 @@ def test_a_verdict_without_an_incident_advises_no_command_of_administrators() ->
 def test_a_wrong_word_in_the_table_is_noticed() -> None:
     (ending,) = [e for e in MADE if e.id == "deadline-running"]
     _, verdicts = made()[ending.id]
-    for changed in ({"verdict": "app.error"}, {"says": ("its time limit",)}, {"root": "node.reboot"}, {"headline": "?"}, {"verdict": "none"}):
+    for changed in (
+        {"verdict": "app.error"},
+        {"says": ("its time limit",)},
+        {"root": "node.reboot"},
+        {"headline": "?"},
+        {"verdict": "none"},
+    ):
         assert wrong(Ending(**{**vars(ending), **changed}), verdicts[0])
 
 

@@ -66,7 +66,12 @@ def step_out_of_time(run: Run) -> str | None:
     """The step that reached a time limit of its own, and with which the run ended; the run had time left."""
     for step in run.steps:
         end = seconds_of(step.get("end"))
-        if step.get("state") == "TIMEOUT" and end is not None and run.end is not None and abs(run.end - end) <= KILLED_S:
+        if (
+            step.get("state") == "TIMEOUT"
+            and end is not None
+            and run.end is not None
+            and abs(run.end - end) <= KILLED_S
+        ):
             return str(step.get("step_id"))
     return None
 

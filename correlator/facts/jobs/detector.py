@@ -262,7 +262,9 @@ def ends(world: World) -> list[Fact]:
             lines = _last_messages(lines, moment, ended_itself=kind is RUN_FAILED)
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
-            if event.kind == "job.launch_error" and (_NOT_RUNNABLE.search(event.message) or _REFUSED.search(event.message)):
+            if event.kind == "job.launch_error" and (
+                _NOT_RUNNABLE.search(event.message) or _REFUSED.search(event.message)
+            ):
                 words["own"].append(event)
             elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 said = words_of(event)

@@ -47,8 +47,7 @@ class NodeReboot(TypedDict):
 
     ``boot`` and ``last_response`` are those in slurmctld's line, ``noticed`` is when it noticed. ``inferred``: the
     machine went some time between ``start`` and ``end``. ``planned`` with its ``reason``, or what was ``asked`` of
-    Slurm; ``passing``: a node that is switched on and off every day; ``overdue``: Slurm had it rebooted and gave it up
-    before it was back.
+    Slurm; ``passing``: a node that is switched on and off every day.
     """
 
     boot: NotRequired[float | None]
@@ -59,7 +58,6 @@ class NodeReboot(TypedDict):
     passing: NotRequired[bool]
     reason: NotRequired[str | None]
     asked: NotRequired[str]
-    overdue: NotRequired[bool]
 
 
 class NodeDead(TypedDict):
@@ -74,7 +72,6 @@ OWNER: Attr[str] = attr("owner")
 SAID_BY: Attr[str | None] = attr("said_by")
 WHO: Attr[str] = attr("who")
 POWERED: Attr[bool] = attr("powered")
-OVERDUE: Attr[bool] = attr("overdue")
 
 #: The value of ``unresumed`` for a node that Slurm had rebooted.
 REBOOTED = "rebooted"
@@ -172,17 +169,7 @@ _REBOOT = Cause(
 )  # fmt: skip
 
 
-#: It was asked for, and took longer than Slurm waits.
-_OVERDUE = replace(
-    _REBOOT, title="{host} was rebooted on request and was not back in time (ResumeTimeout)", plain="a node that Slurm had rebooted was not back in time",
-    advice=(("See why the reboot of {host} took so long, or raise ResumeTimeout.", None), RESUME), words="", family="",
-    disproof="A boot of {host} that nobody had asked for.",
-)  # fmt: skip
-
-
 def _in_planned_work(fact: Fact) -> Cause | None:
-    if fact.attrs.get(OVERDUE):
-        return _OVERDUE
     if not fact.attrs.get(PLANNED):
         return None
     reason = fact.attrs.get(REASON) or fact.attrs.get(ASKED)

@@ -44,16 +44,11 @@ def _who(row: dict[str, object]) -> str:
     return str(row.get("actor") or "").split("(")[0]
 
 
-def reboot_timed_out(reason: str) -> bool:
-    """Does slurmctld's reason say that the node did not come back from a reboot (slurm src/slurmctld/ping_nodes.c)?"""
-    return "reboot timed out" in reason.lower()
-
-
 def down_by_state(time: float, host: str, state: NodeState, reason: str, who: str) -> Fact | None:
     """How a node went DOWN, as its state and the reason for it say; None where they do not."""
     attrs: NodeDown = {"said_by": "accounting", "reason": reason}
     split = split_reason(reason) if reason else {}
-    if reboot_timed_out(reason):
+    if "reboot timed out" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "unresumed": REBOOTED})
     if state.is_silent or "not responding" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "silent": True})
