@@ -23,7 +23,7 @@ conventions for exit codes and signals. Tests compare it with the verdicts (`tes
 | shown as | states and codes in accounting, and the lines of daemons |
 | verdict | category, and the event of the root cause ([kinds](kinds.md)); [edges](edges.md) lead from it to the end of the job |
 | needed | the evidence without which the verdict is another one, or less sure |
-| says, headline, advice | parts of what users and operators read |
+| says, headline, advice, doubt | parts of what users and operators read |
 | proof | captures of a real cluster, situations that tests make, or Slurm's documentation |
 | open | what the verdict does not do yet |
 
@@ -77,6 +77,8 @@ def _entry(ending: Ending) -> str:
         lines.append(f"- headline: {_quoted([ending.headline])}")
     if ending.advice:
         lines.append(f"- advice: {_quoted([ending.advice])}")
+    if ending.doubt:
+        lines.append(f"- doubt: {_quoted([ending.doubt])}")
     lines.append(f"- proof: {_proof(ending)}")
     if ending.open:
         lines.append(f"- open: {ending.open}")

@@ -13,6 +13,7 @@ from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME, NodeReboot
 from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, hosts_of, merge_near
 from correlator.model.attributes import BOOT, HOSTS, INFERRED, REASON
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 
@@ -25,9 +26,13 @@ class AskedEnd(TypedDict):
 
 
 class HookFailure(TypedDict):
-    """``which``: prolog or epilog; ``hosts``: all nodes that were tried, if it failed on each of them."""
+    """``which``: prolog or epilog; ``hosts``: all nodes that were tried, if it failed on each of them.
+
+    ``controllers``: it is slurmctld's own, which no node runs.
+    """
 
     which: str
+    controllers: NotRequired[bool]
     hosts: NotRequired[list[str]]
 
 
@@ -52,9 +57,21 @@ _PROLOG_EVERYWHERE = replace(
     advice=(("Run the prolog by hand on one of {nodes}, and see what all nodes share that it needs: its script, a server, a mount. Then put them back into service.", None),),
 )  # fmt: skip
 
+_PROLOG_OF_CONTROLLER = replace(
+    _PROLOG, title="the controller's own prolog (PrologSlurmctld) failed on {host}", plain="the controller's check before the job failed",
+    short="PrologSlurmctld failed", again="when that is mended", advice=(("Run the script of PrologSlurmctld by hand on {host}.", None),),
+)  # fmt: skip
+
+
+def _whose_prolog(fact: Fact) -> Cause | None:
+    if fact.attrs.get(CONTROLLERS):
+        return _PROLOG_OF_CONTROLLER
+    return _PROLOG_EVERYWHERE if fact.attrs.get(HOSTS) else None
+
+
 PROLOG_FAILURE = Kind(
     "prolog.failure", "slurmd", "The prolog failed on a node.", HookFailure,
-    brief="prolog failed", cause=_PROLOG, variant=lambda fact: _PROLOG_EVERYWHERE if fact.attrs.get(HOSTS) else None,
+    brief="prolog failed", cause=_PROLOG, variant=_whose_prolog,
 )  # fmt: skip
 
 EPILOG_FAILURE = Kind(
@@ -85,6 +102,9 @@ CONTROLLER_RESTART = Kind(
 )  # fmt: skip
 
 KILL_FAILURE = Kind("kill.failure", "slurmd", "Processes of a job could not be killed.", NoAttrs)
+
+#: An attribute that is read in this file only.
+CONTROLLERS: Attr[bool] = attr("controllers")
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
@@ -124,6 +144,8 @@ def hook_failures(world: World) -> list[Fact]:
         kind = PROLOG_FAILURE if which == "prolog" else EPILOG_FAILURE
         for host in hosts_of(event) or [None]:  # type: ignore[list-item]
             attrs: HookFailure = {"which": which}
+            if f"{which}_slurmctld" in text:
+                attrs["controllers"] = True
             run = str(event.job_id) if event.job_id is not None else None
             facts.append(kind.fact(event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,)))
     return _one_per_failure(facts)

@@ -33,8 +33,8 @@ class Ending:
     """One way in which Slurm ends a job, or shows one that has not ended.
 
     ``shows``: how states, exit codes and log lines show it. ``verdict``: its category, alternatives with "|", or
-    ``NO_VERDICT``; ``root``: the root cause's event, alternatives with "|". ``says``, ``headline`` and ``advice`` are
-    parts of the verdict's texts, ``never`` are texts that its advice must not have. ``captures``: "NAME/RUN";
+    ``NO_VERDICT``; ``root``: the root cause's event, alternatives with "|". ``says``, ``headline``, ``advice`` and ``doubt``
+    are parts of the verdict's texts, ``never`` are texts that its advice must not have. ``captures``: "NAME/RUN";
     ``held_out``: names only. ``made``: ``lines`` and ``jobs``, of which the first one has the verdict. ``open``: what
     the verdict does not do yet.
     """
@@ -51,6 +51,7 @@ class Ending:
     says: tuple[str, ...] = ()
     headline: str = ""
     advice: str = ""
+    doubt: str = ""
     never: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from correlator.facts.jobs.deaths import (
     by_srun,
     exit_code_of,
@@ -15,6 +17,7 @@ from correlator.facts.memory_guards import MOST, held_by, kills_of, says
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT, WORDS
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.verdict import quoted
 from parsers.hostlist import fold
 
 #: slurmctld does not log who sends a signal that is no cancellation (``scancel -s KILL``); lack of memory would be
@@ -23,6 +26,10 @@ AT_ONCE_SURE = 0.9
 #: One process that was killed: a watchdog, a person, or a script that ends its own children.
 KILLED_SURE = 0.6
 RETURNED_SURE = 0.9
+#: Nothing but output tells of a node or a container.
+REPORTED_SURE = 0.6
+#: A missing image looks the same on a node that lacks its file system.
+IMAGE_SURE = 0.8
 
 
 def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], float]:
@@ -45,7 +52,33 @@ def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], f
     how = f"signal {signal}" if signal else exit_code_of(run, end)
     if ended := by_srun(end):
         return "app.error", f"{ended.reason}; it ended with {how}", list(ended.events), RETURNED_SURE
-    return "app.error", f"it ended by itself with {how}", lines[:5], RETURNED_SURE
+    return _as_reported(end, how) or ("app.error", f"it ended by itself with {how}", lines[:5], RETURNED_SURE)
+
+
+#: Mistakes in the name of an image, or rights that its user lacks.
+_OWN_IMAGE = re.compile(
+    r"\b40[134]\b|unauthorized|manifest unknown|could not open image|no such file or directory|failed to retrieve path|invalid image",
+    re.IGNORECASE,
+)
+#: srun's own line about a node; the program may print one as well.
+_NODE_FAILURE = re.compile(r"^srun: error: Node failure on \S+")
+
+
+def _as_reported(end: Fact, how: str) -> tuple[str, str, list[Event], float] | None:
+    """What Slurm's own programs wrote into the output of a run that ended with ``how``: any user can print that."""
+    output: list[Event] = end.attrs[OUTPUT]
+    if nodes := [e for e in output if e.kind == "job.node_failure" and _NODE_FAILURE.search(e.message)]:
+        reason = f"it ended with {how} after srun had lost a node, and no log of Slurm or of the node tells of it: {quoted(nodes[0])}"
+        return "unknown", reason, nodes[:5], REPORTED_SURE
+    if container := [e for e in output if e.kind == "job.container_error"]:
+        image = next((e for e in container if _OWN_IMAGE.search(e.message)), None)
+        reason = f"its container did not start: {quoted(image or container[0])}"
+        if image is not None:
+            return "app.error", reason, container[:5], IMAGE_SURE
+        return "unknown", f"{reason}; whether by its image or by its node, nothing tells", container[:5], REPORTED_SURE
+    if launch := [e for e in output if e.kind == "job.launch_error"]:
+        return "app.error", f"it ended with {how}, and its output says: {quoted(launch[0])}", launch[:5], RETURNED_SURE
+    return None
 
 
 def _by_guard(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], float] | None:

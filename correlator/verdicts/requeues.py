@@ -9,11 +9,17 @@ from correlator.facts.world import World
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, may_not_have_been_launched
 from correlator.verdicts.stated_ends import is_held
+from correlator.verdicts.verdict import quoted
 from parsers.documents.fields import integer
 
 #: slurmctld's line for a requested requeue, and that of the slurmstepds; for its own requeues it logs the reason (slurm
 #: src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
 _ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
+
+#: slurmctld's lines for a job that it could not start itself (slurm src/slurmctld/job_scheduler.c).
+_UNSTARTED = re.compile(
+    r"\b(?:Can not create job credential|prolog_slurmctld failed for JobId=\S+), (?:attempting to )?requeu"
+)
 
 #: Only a run that ended by itself has an exit code of its own in accounting; a launch that failed may have one.
 RETURNED_SURE = 0.8
@@ -32,6 +38,9 @@ class Requeue(NamedTuple):
 
 def requeued(world: World, run: Run, end: Fact) -> Requeue:
     """The explanation of a requeue by accounting and by Slurm's own lines."""
+    if own := [e for e in end.events if e.source == "slurmctld" and _UNSTARTED.search(e.message)]:
+        reason = f"slurmctld could not start it and put it back into the queue: {quoted(own[0])}"
+        return Requeue("infra.scheduler", reason, own[:5], UNTOLD_SURE)
     unlaunched = run.state == "LAUNCH_FAILED"
     code = integer(run.row.get("exit_code"))
     if code and not unlaunched:

@@ -83,6 +83,7 @@ def fitted(run: Run) -> str:
 _FEDERATED = "Your job was taken by another cluster of the federation; this copy of it was withdrawn."
 _REQUEUED = "Your job was put back into the queue, as somebody asked."
 _RETURNED = "Your program ended with an exit code for which this cluster runs jobs again."
+_CONTROLLER = "Slurm's controller could not start your job, and put it back into the queue."
 _PREEMPTED_AGAIN = "Slurm preempted your job for one of higher priority, and will run it again."
 
 
@@ -115,21 +116,14 @@ def _of_preempted(verdict: Verdict) -> tuple[str, str]:
 
 
 def _of_requeued(verdict: Verdict) -> tuple[str, str]:
-    if verdict.category == "user.cancel":
-        return _REQUEUED, "Do not submit it again: it is in the queue, or runs already (squeue)."
+    queued = "Do not submit it again: it is in the queue, or runs already (squeue)."
     if verdict.category == "app.error":
+        held = is_held(verdict.run)
         after = (
-            "It is held: see what its output says before you release it."
-            if is_held(verdict.run)
-            else "Slurm runs it again by itself."
+            "It is held: see what its output says before you release it." if held else "Slurm runs it again by itself."
         )
         return _RETURNED, f"Do not submit it again. {after}"
-    return (
-        "",
-        "Do not submit it again: it is in the queue, or runs already (squeue)."
-        if verdict.category == "unknown"
-        else "",
-    )
+    return {"user.cancel": _REQUEUED, "infra.scheduler": _CONTROLLER}.get(verdict.category, ""), queued
 
 
 def _of_limit(verdict: Verdict) -> tuple[str, str]:

@@ -54,6 +54,11 @@ def wrong(ending: Ending, verdict: dict[str, Any] | None) -> list[str]:
         *(f"not in {verdict['summary']!r}: {part!r}" for part in ending.says if part not in verdict["summary"]),
         *([] if ending.headline in verdict["headline"] else [f"headline: {verdict['headline']!r}"]),
         *([] if any(ending.advice in text for text in advice) or not ending.advice else [f"advice: {advice}"]),
+        *(
+            []
+            if any(ending.doubt in text for text in verdict["doubts"]) or not ending.doubt
+            else [f"doubts: {verdict['doubts']}"]
+        ),
         *(f"advises {part!r}: {advice}" for part in ending.never for text in advice if part in text),
     ]
 

@@ -203,7 +203,7 @@ _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec 
 _REFUSED = re.compile(
     r"^srun: error: (?:Unable to create step for job \d+: (?:Memory required by task is not available|More processors requested than permitted"
     r"|Invalid generic resource|Step limit reached for this job|Task count specification invalid|CPU count specification invalid"
-    r"|Node count specification invalid|More time requested than permitted)|.*\bx11 forwarding\b)",
+    r"|Node count specification invalid|More time requested than permitted)|.*\bx11 forwarding\b|Couldn't find the specified plugin name for mpi/)",
     re.IGNORECASE,
 )
 
