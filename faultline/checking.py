@@ -15,6 +15,7 @@ from faultline.access import open_for_reading
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
 from faultline.failure import CommandError
+from faultline.forgeable import counts, forgeable
 from parsers import extensions
 from store import is_store
 from store.disowned import FACT as DISOWNED
@@ -58,6 +59,10 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store)
                 opened += unproven_kernels(store)
+                if written := counts(store):
+                    totals = (f"{name} {sum(of_sources.values()):,}" for name, of_sources in written.items())
+                    print(f"authority      lines with events: {', '.join(totals)}")
+                opened += forgeable(written)
                 opened += false_senders(store.fact(DISOWNED))
                 for name in names(store, settings.cluster).same:
                     print(

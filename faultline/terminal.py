@@ -16,6 +16,7 @@ from rich.text import Text
 
 from faultline.printing import exact
 from parsers.visible import visible
+from parsers.writers import in_words
 
 #: Lines shown at the beginning and at the end of a long event.
 BLOCK_LINES = 4
@@ -172,15 +173,17 @@ def say(out: Console, text: str, indent: int = 0, hang: int | None = None, style
 
 
 def line(out: Console, event: dict[str, Any]) -> None:
-    """Time and place, the text, and the location of the raw line: on the first line if the terminal has room."""
+    """Time and place, the text, the location of the raw line (on the first line if the terminal has room), and who can
+    have written it."""
     place = f"{event['source']}:{event['line']}" if event["line"] else str(event["source"])
     head = f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"
     beside = sys.stdout.isatty() and len(head) + 3 + len(place) <= out.width
     out.print(Text.assemble(head, (f"   {place}" if beside else "", "dim")))
     for text in _event_lines(event):
         out.print(Text(f"     {text}"), soft_wrap=True)  # the terminal wraps it, so that copying does not break it
-    if not beside:
-        out.print(Text(f"     {place}", style="dim"), soft_wrap=True)
+    by = in_words(event.get("authority"), event["host"])
+    if below := "; ".join(part for part in ("" if beside else place, by) if part):
+        out.print(Text(f"     {below}", style="dim"), soft_wrap=True)
 
 
 def advised(out: Console, advice: list[dict[str, Any]]) -> None:

@@ -24,8 +24,9 @@ FACILITY = "user"
 
 #: Names of journald's trusted fields in journald itself and in shippers (Fluent Bit, Journalbeat and Filebeat,
 #: Promtail): the account, the unit, the unit of a user's own systemd. In lower case, with the enclosing object if it
-#: has a name.
-UIDS = ("_uid", "journald.uid", "__journal__uid")
+#: has a name. rsyslog's imuxsock (``ParseTrusted``) and syslog-ng's unix-dgram note the account of the socket's peer
+#: themselves, under the last two names.
+UIDS = ("_uid", "journald.uid", "__journal__uid", "$!.uid", "_unix.uid")
 UNITS = ("_systemd_unit", "systemd.unit", "__journal__systemd_unit")
 OWN_UNITS = ("_systemd_user_unit", "systemd.user_unit", "__journal__systemd_user_unit")
 #: Lower-case substrings of every text that may be such an object.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from store.questions.authority import RELAYED
+from store.questions.writers import of_disowned
 
 #: The fact that holds the names.
 FACT = "disowned"
@@ -57,14 +58,15 @@ def senders(known: str | None) -> list[str]:
 
 
 def claims(rows: Sequence[dict[str, Any]], known: str | None) -> list[dict[str, Any]]:
-    """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``) as shown to
-    people; ``known``: the fact's text. Each row that claims an event gets ``claims``."""
+    """Rows about lines (``cluster``, ``host``, ``source``, ``format``, ``file``, ``event``, ``entities``,
+    ``authority``) as shown to people; ``known``: the fact's text. Each row that claims an event gets ``claims``."""
     names: Mapping[str, list[str]] = json.loads(known) if known else {}
     controllers, senders, files = (frozenset(names.get(part, ())) for part in (_CONTROLLERS, _SENDERS, _FILES))
     if not controllers and not senders:
         return list(rows)
     return [
-        row | {"event": "other", "claims": row["event"]} if _is_disowned(row, controllers, senders, files) else row
+        row | {"event": "other", "claims": row["event"], "authority": of_disowned(row["authority"])}
+        if _is_disowned(row, controllers, senders, files) else row
         for row in rows
     ]
 

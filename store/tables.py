@@ -92,6 +92,7 @@ EVENTS = _table("model", "events", {
     "event_id": TEXT, "time": TIME, "time_quality": TEXT, "resolution_us": NUMBER, "received_time": TIME,
     **dict.fromkeys(("cluster", "host", "source", "unit", "layer", "event", "severity", "device"), TEXT), "job_id": NUMBER,
     "message": TEXT, "entities": TEXT, "count": NUMBER, "incident_id": TEXT, "file": TEXT, "line": NUMBER, "refs": TEXT,
+    "authority": TEXT,
 })  # fmt: skip
 RUNS = _table("model", "runs", {
     "run_key": TEXT, "cluster": TEXT, **dict.fromkeys(("job_id", "attempt", "array_job_id", "array_task_id"), NUMBER),

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from correlator.model import subjects
 from parsers.job_states import Phase, in_phase
 from parsers.node_states import node_state
+from parsers.writers import in_words
 from web.timerange import parse_time, rfc3339
 from web.zones import local, name_at
 
@@ -247,5 +248,5 @@ def document(text: object) -> dict[str, Any]:
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": sureness, "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
-    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone,
+    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words,
 }  # fmt: skip

@@ -25,9 +25,11 @@ from correlator.model.moments import _EPOCH, _MICROSECOND, all_seconds
 from correlator.model.nouns import Event
 from correlator.model.subjects import layers
 from correlator.site.senders import NOBODY, Senders
+from parsers.writers import LOCAL, NETWORK, surest
 from store.questions import event_lines
 from store.questions.authority import RELAYED, Speakers
 from store.questions.source import ALL, Source
+from store.questions.writers import authority_of_events
 
 if TYPE_CHECKING:
     from correlator.clocks.clocks import AccountingTime
@@ -183,39 +185,42 @@ def prepared(rows: pl.DataFrame, senders: Senders = NOBODY) -> Part:
         pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
         pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
         pl.Series("device", [t.device for t in line_entities], pl.String).gather(places), pl.Series("code", [t.code for t in line_entities], pl.String).gather(places),
+        authority_of_events(),
     ).with_columns(
         key=pl.concat_str(
             *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
     )  # fmt: skip
-    lines = lines.with_columns(key=_with_senders(lines, known, senders))
+    lines = _with_senders(lines, known, senders)
     identity = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
     ids = [_id_of(text) for text in lines.select(identity).to_series().to_list()]
     return _part(lines.with_columns(pl.Series("id", ids, pl.String)).sort(_ORDER), known)
 
 
-def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], senders: Senders) -> pl.Series:
-    """The keys; with the address for lines that are no copies of what others sent."""
+def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], senders: Senders) -> pl.DataFrame:
+    """``lines`` with what their senders' addresses show: the keys of those that are no copies of what others sent have
+    the address, and what a host's own address sent can be any of its users'."""
     of_text = {text: str(one.entities["sender"]) for text, one in known.items() if "sender" in one.entities}
     if not of_text:
-        return lines["key"]
+        return lines
     sent = lines.select(
-        "key", "host", "source", sender=pl.col("entities").replace_strict(of_text, default=None, return_dtype=pl.String)
+        "host", "source", sender=pl.col("entities").replace_strict(of_text, default=None, return_dtype=pl.String)
     )
-    kinds = sent.select("sender", "host", "source").drop_nulls("sender").unique()
-    apart = kinds.filter(pl.Series([senders.is_apart(*kind) for kind in kinds.iter_rows()], dtype=pl.Boolean))
-    if apart.is_empty():
-        return lines["key"]
+    kinds = sent.drop_nulls("sender").unique()
+    kinds = kinds.with_columns(
+        apart=pl.Series([senders.is_apart(*row) for row in kinds.select("sender", "host", "source").iter_rows()], dtype=pl.Boolean),
+        own=pl.Series([senders.is_own(*row) for row in kinds.select("sender", "host").iter_rows()], dtype=pl.Boolean),
+    )  # fmt: skip
+    if not (kinds["apart"].any() or kinds["own"].any()):
+        return lines
     marked = sent.join(
-        apart.with_columns(apart=pl.lit(True)),
-        on=["sender", "host", "source"],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
+        kinds, on=["sender", "host", "source"], how="left", nulls_equal=True, maintain_order="left"
     )
-    keyed = pl.when(pl.col("apart")).then(pl.concat_str("key", "sender", separator=_BETWEEN)).otherwise("key")
-    return marked.select(keyed.alias("key")).to_series()
+    return lines.with_columns(marked["sender"].alias("_sender"), marked["apart"], marked["own"]).with_columns(
+        key=pl.when("apart").then(pl.concat_str("key", "_sender", separator=_BETWEEN)).otherwise("key"),
+        authority=pl.when(pl.col("own") & (pl.col("authority") == NETWORK)).then(pl.lit(LOCAL)).otherwise("authority"),
+    ).drop("_sender", "apart", "own")  # fmt: skip
 
 
 def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
@@ -334,7 +339,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> 
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(entities_by_text, whose), empty, nowhere, _own(lines).to_list(),
-        kernel_lines.known_by(lines),
+        kernel_lines.known_by(lines), shared(lines["authority"]),
     ))  # fmt: skip
     entities = pl.Series("entities", [sorted_json(t) if t else None for t in entities_by_text], pl.String)
     return Lines(events, lines, entities.gather(whose))
@@ -360,6 +365,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
         own=any(_is_own(c["format"], c["file"]) for c in copies),
         # A copy under another name says nothing about who wrote the kernel's.
         known_by=min(kernel_lines.known_by_of(c) for c in copies if c["source"] == speaker["source"]),
+        authority=surest(c["authority"] for c in copies if c["source"] == speaker["source"]),
     )  # fmt: skip
 
 
@@ -434,7 +440,7 @@ def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) ->
         pl.lit(None, pl.String).alias("unit"), "layer", "event", "severity", "device", "job_id",
         "message", lines.entities, pl.lit(1, pl.Int64).alias("count"),
         pl.Series("incident_id", list(map(incident_of.get, columns["id"].to_list())), pl.String), "file", "line",
-        pl.lit("[]").alias("refs"),
+        pl.lit("[]").alias("refs"), "authority",
     )  # fmt: skip
 
 
@@ -468,4 +474,5 @@ def _table(events: Sequence[Event], incident_of: Mapping[str, str], cluster: str
         column("message"), pl.Series("entities", _texts(events), pl.String), column("count", pl.Int64),
         pl.Series("incident_id", [incident_of.get(e.id) for e in events], pl.String), column("file"), column("line", pl.Int64),
         pl.Series("refs", [sorted_json([{"file": f, "line": n} for f, n in e.also]) if e.also else "[]" for e in events], pl.String),
+        column("authority"),
     ])  # fmt: skip

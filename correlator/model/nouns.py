@@ -25,7 +25,8 @@ class Event:
     is by how much the line's own timestamp was ahead of ``time`` (its host's clock was off; clocks.py). ``own``: it is
     in the own file of the Slurm daemon that wrote it, not under its name in a log that others write as well.
     ``known_by`` is the evidence that a line in the kernel's name is the kernel's, "name" or "facility"; empty if
-    nothing else can have written it or one of its copies (gather/kernel_lines.py).
+    nothing else can have written it or one of its copies (gather/kernel_lines.py). ``authority`` is who can have written
+    the line, or the copy that is hardest to forge (parsers/writers.py).
     """
 
     id: str
@@ -50,6 +51,7 @@ class Event:
     clock_offset: float = 0.0
     own: bool = False
     known_by: str = ""
+    authority: str = ""
 
 
 @dataclass(slots=True, eq=False, frozen=True)

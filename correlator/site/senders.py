@@ -45,6 +45,10 @@ class Senders:
         node = self.nodes.get(sender)
         return of_controller if node is None else node != host
 
+    def is_own(self, sender: str, host: str | None) -> bool:
+        """Is ``sender`` known to be an address of ``host``?"""
+        return host is not None and host in (self.nodes.get(sender), self.controllers.get(sender))
+
     def is_apart(self, sender: str, host: str | None, source: str | None) -> bool:
         """May a line be a copy only of lines from the same address? Otherwise whoever repeats a true line in another's
         name would take it over."""

@@ -50,9 +50,9 @@ def _table(name: str, columns: str) -> Table:
 _RAW = "TimeGenerated datetime, RawData, Computer, FilePath"
 _TABLES = {
     "Logs": "Time datetime, ReceivedTime datetime, Cluster, Host, Source, Unit, Pid long, Facility, Severity, Message, "
-    "Event, JobId long, Fields dynamic, File, Line long",
+    "Event, JobId long, Fields dynamic, File, Line long, Authority",
     "Events": "EventId, Time datetime, Cluster, Host, Event, Severity, Device, JobId long, Message, Fields dynamic, "
-    "IncidentId",
+    "IncidentId, Authority",
     "Jobs": "Cluster, JobId long, Attempt long, ArrayJobId long, ArrayTaskId long, Name, User, Account, Partition, "
     "State, ExitCode long, Signal long, Submit datetime, Start datetime, End datetime, NodeList, Nodes dynamic, "
     "NodeCount long, Gpus long, Category, IncidentId, Confidence real",

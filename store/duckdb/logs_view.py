@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import duckdb
 
+from parsers.writers import DAEMON, ROOT
 from store import disowned
 from store.disowned import IS_DISOWNED, NAMES
+from store.duckdb.dialect import DIALECT
+from store.questions.writers import authority
+from store.tables import LINES
+
+_AUTHORITY = str(authority(LINES).compile(dialect=DIALECT))
 
 #: kql.Logs with claims that the correlator disowned, and without. Most stores have none, and the join costs: newest lines
 #: first take five times as long with it, because DuckDB reads all columns of all lines then.
@@ -13,18 +19,20 @@ _WITH_CLAIMS = (
     f"CASE WHEN {IS_DISOWNED} THEN 'other' ELSE coalesce(event, 'other') END",
     f"CASE WHEN {IS_DISOWNED} THEN NULL ELSE job_id END",
     f"CASE WHEN {IS_DISOWNED} THEN CAST(json_merge_patch(coalesce(entities, '{{}}'), json_object('claims', event)) AS VARCHAR) ELSE entities END",
+    # See store.questions.writers.of_disowned.
+    f"CASE WHEN {IS_DISOWNED} AND {_AUTHORITY} = '{DAEMON}' THEN '{ROOT}' ELSE {_AUTHORITY} END",
     f" CROSS JOIN {NAMES}",
 )
-_WITHOUT = ("coalesce(event, 'other')", "job_id", "entities", "")
+_WITHOUT = ("coalesce(event, 'other')", "job_id", "entities", _AUTHORITY, "")
 
 
-def _logs(event: str, job: str, fields: str, names: str) -> str:
+def _logs(event: str, job: str, fields: str, written_by: str, names: str) -> str:
     return f"""CREATE OR REPLACE VIEW kql."Logs" AS SELECT
   time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
   coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
   coalesce(severity, '') AS "Severity", coalesce(message, '') AS "Message",
   {event} AS "Event", {job} AS "JobId", {fields} AS "Fields",
-  coalesce(file, '') AS "File", line AS "Line",
+  coalesce(file, '') AS "File", line AS "Line", {written_by} AS "Authority",
   block AS "$block"
 FROM raw.log_view{names}"""
 

@@ -18,6 +18,8 @@ VERSION_FACT = "schema_version"
 
 #: For stores created before cables had a time: their cables have always existed.
 LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
+#: For stores created before events had an authority: it is null until the next pass of the correlator.
+EVENTS_AUTHORITY = "ALTER TABLE model.events ADD COLUMN IF NOT EXISTS authority VARCHAR"
 
 _MESSAGE = "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END"
 
@@ -62,7 +64,7 @@ KQL_VIEWS = [
     """CREATE OR REPLACE VIEW kql."Events" AS SELECT
   event_id AS "EventId", time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", event AS "Event",
   coalesce(severity, '') AS "Severity", coalesce(device, '') AS "Device", job_id AS "JobId", coalesce(message, '') AS "Message",
-  entities AS "Fields", coalesce(incident_id, '') AS "IncidentId"
+  entities AS "Fields", coalesce(incident_id, '') AS "IncidentId", coalesce(authority, 'unverified') AS "Authority"
 FROM model.events""",
     """CREATE OR REPLACE VIEW kql."Jobs" AS SELECT
   coalesce(cluster, '') AS "Cluster", job_id AS "JobId", attempt AS "Attempt", array_job_id AS "ArrayJobId",
@@ -111,6 +113,18 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
     return None if version.isascii() and version.isdigit() and int(version) <= VERSION else version
 
 
+def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the views are those of this version: an older one made them without ``Authority``. True if there is no
+    store yet."""
+    try:
+        connection.execute('SELECT "Authority" FROM kql."Events" LIMIT 0')
+    except duckdb.BinderException:
+        return False
+    except duckdb.CatalogException:
+        return True
+    return True
+
+
 def log_views(archived: Sequence[str] = ()) -> list[str]:
     """The views over log lines except ``kql.Logs``: those in DuckDB, and each SELECT of ``archived`` (the columns of a
     line, then ``block``)."""
@@ -125,6 +139,7 @@ def statements() -> list[str]:
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),
         LINKS_TIME,
+        EVENTS_AUTHORITY,
         *segments.SCHEMA,
         *KQL_VIEWS,
     ]

@@ -42,7 +42,7 @@ from store.duckdb.following import Follower
 from store.duckdb.logs_view import show_claims
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.querying import store_errors, translated
-from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, newer_than_known, statements
+from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, has_this_versions_views, newer_than_known, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
 from store.files import SERVICE_FILE, remove_left, service_address
@@ -101,7 +101,8 @@ class DuckStore(OpenStore):
             if read_only and not Path(target).exists():
                 raise StoreError(f"{folder}: no store here; run 'faultline ingest PATH --data {folder}' first")
         self._open(target)
-        if read_only and archive.moved(self):  # views contain file paths: a process that may write corrects them
+        # Views contain file paths and columns: a process that may write corrects them.
+        if read_only and (archive.moved(self) or not has_this_versions_views(self._connection)):
             self._connection.close()
             DuckStore(folder).close()
             self._open(target)

@@ -133,7 +133,8 @@ SELECT event_id, time, time_quality, resolution_us, received_time, cluster, host
        WHEN of_controller AND len(own_nodes) = len(named) AND NOT regexp_matches(message, $names${NAMES_SOMEBODY}$names$) THEN message
        ELSE $words${WITHHELD}$words$ END AS message,
   CASE WHEN of_controller THEN CAST(json_object('nodes', own_nodes, 'state', json_extract_string(entities, '$.state')) AS VARCHAR) END AS entities,
-  "count", CASE WHEN blamed THEN incident_id END AS incident_id, file, line, CAST(NULL AS VARCHAR) AS refs
+  "count", CASE WHEN blamed THEN incident_id END AS incident_id, file, line, CAST(NULL AS VARCHAR) AS refs,
+  authority
 FROM seen"""
 
 _OUTPUT = f"""WITH {_OWNERS} SELECT l.* FROM {{whole}}.raw.log_view l WHERE l.source IN ('job_stdout', 'job_stderr')

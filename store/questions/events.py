@@ -26,7 +26,7 @@ def found(
     either = ([listed(E.host, hosts)] if hosts is not None else []) + ([E.job_id == job] if job is not None else [])
     asked = sa.select(
         E.event_id, E.time, E.time_quality, E.resolution_us, E.received_time, E.host, E.source, E.unit, E.layer, E.event,
-        E.severity, E.device, E.job_id, E.message, E["count"], E.incident_id, E.file, E.line,
+        E.severity, E.device, E.job_id, E.message, E["count"], E.incident_id, E.file, E.line, E.authority,
     ).where(*conditions, *([sa.or_(*either)] if either else []))  # fmt: skip
     order = (E.time.desc(), E.event_id.desc()) if newest else (E.time, E.event_id)
     return asked.order_by(*order).limit(limit)

@@ -10,13 +10,14 @@ import sqlalchemy as sa
 
 from store.functions import holds, listed
 from store.questions.conditions import of_cluster
+from store.questions.writers import authority
 from store.tables import LINES
 
 L = LINES.c
 #: The columns of a line that pages show.
 SHOWN = (
     L.time, L.time_quality, L.received_time, L.cluster, L.host, L.source, L.unit, L.severity, L.event, L.job_id, L.message,
-    L.raw, L.file, L.line, L.format, L.entities,
+    L.raw, L.file, L.line, L.format, L.entities, authority(LINES).label("authority"),
 )  # fmt: skip
 #: Columns needed only to determine a line's writer (``store.disowned``).
 NOT_SHOWN = ("format", "entities")

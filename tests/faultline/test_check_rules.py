@@ -35,6 +35,7 @@ PLACES: dict[str, tuple[str, ...] | None] = {
     "faultline/exposure.py": None,
     "faultline/checking.py": ("check_all", "_ways_in", "_reports", "unproven_kernels"),
     "faultline/cluster_doubts.py": None,
+    "faultline/forgeable.py": ("forgeable",),
     "collector/hook_spool.py": ("spool_problem",),
     "store/duckdb/archive.py": ("damaged",),
     "store/run_names.py": ("disputed",),
@@ -133,6 +134,9 @@ class Site:
 KERNEL = "Feb 28 10:00:00 gpu01 kernel: [100.000100] audit: backlog limit exceeded\n"
 RING = {"nodes/gpu01/dmesg": "[Sat Feb 28 10:00:00 2026] audit: backlog limit exceeded\n"}
 REPORT = '[{{name = "{}", cron = "0 6 * * *", folder = "r"}}]'
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus.\n"
+XID_OF_RING = {"nodes/gpu01/dmesg": f"[Sat Feb 28 10:00:00 2026] {XID}"}
+XID_OF_SYSLOG = {"nodes/gpu01/syslog": f"Feb 28 10:00:00 gpu01 kernel: [100.000100] {XID}"}
 SYSTEM = {"nodes/gpu01/syslog": "Feb 28 10:00:00 gpu01 systemd[1]: Started x.\n"}
 JOB = {"job_id": 15, "cluster": "c", "state": "FAILED", "submit": datetime(2026, 2, 28), "start": datetime(2026, 2, 28)}
 
@@ -227,6 +231,11 @@ def sent_in_the_name_of(*hosts: str) -> Callable[[DuckStore], object]:
     return lambda store: store.set_fact(disowned.FACT, disowned.fact((), (("c", "10.9.9.9", host) for host in hosts)))
 
 
+def came_by(file: str, entities: str = "{}") -> Callable[[DuckStore], object]:
+    """The stored lines, as if they had come this way."""
+    return sql(f"UPDATE raw.logs SET file = '{file}', entities = '{entities}'")
+
+
 def no_access(site: Site) -> None:
     site.tables.pop("access")
 
@@ -306,6 +315,17 @@ SITES: dict[str, Sites] = {
     ": known by facility kern only": Sites(
         lambda site: site.store({"nodes/gpu01/syslog": KERNEL, "nodes/gpu01/kern.log": KERNEL}),
         lambda site: site.store({"nodes/gpu01/kern.log": KERNEL, **RING}),
+    ),
+    ": any user of their hosts can write such lines": Sites(
+        lambda site: site.store({**XID_OF_SYSLOG, **XID_OF_RING}), lambda site: site.store(XID_OF_RING)
+    ),
+    ": whoever reaches the log host can send such lines": Sites(
+        lambda site: site.store(XID_OF_SYSLOG, came_by("syslog:gpu01", '{"sender": "10.9.9.9"}')),
+        lambda site: site.store(XID_OF_SYSLOG, came_by("syslog:gpu01")),
+    ),
+    ": their senders name no file": Sites(
+        lambda site: site.store(XID_OF_SYSLOG, came_by("loki:gpu01")),
+        lambda site: site.store(XID_OF_SYSLOG, came_by("gpu01:/var/log/syslog")),
     ),
     "is not a report; known are": Sites(
         lambda site: site.top.update(reports=REPORT.format("no-such")), lambda site: site.top.update(reports=REPORT.format("usage"))

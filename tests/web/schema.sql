@@ -16,7 +16,7 @@ CREATE TABLE raw.links (cluster VARCHAR, host VARCHAR, device VARCHAR, switch VA
 CREATE TABLE model.events (event_id VARCHAR, time TIMESTAMP, time_quality VARCHAR, resolution_us BIGINT,
   received_time TIMESTAMP, cluster VARCHAR, host VARCHAR, source VARCHAR, unit VARCHAR, layer VARCHAR, event VARCHAR,
   severity VARCHAR, device VARCHAR, job_id BIGINT, message VARCHAR, entities VARCHAR, "count" BIGINT,
-  incident_id VARCHAR, file VARCHAR, line BIGINT, refs VARCHAR);
+  incident_id VARCHAR, file VARCHAR, line BIGINT, refs VARCHAR, authority VARCHAR);
 CREATE TABLE model.runs (run_key VARCHAR, cluster VARCHAR, job_id BIGINT, attempt BIGINT, array_job_id BIGINT,
   array_task_id BIGINT, name VARCHAR, "user" VARCHAR, account VARCHAR, partition VARCHAR, state VARCHAR,
   exit_code BIGINT, exit_signal BIGINT, submit TIMESTAMP, start TIMESTAMP, "end" TIMESTAMP, node_list VARCHAR,

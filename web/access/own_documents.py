@@ -44,6 +44,7 @@ _VERDICT = (
 )  # fmt: skip
 _EVENT = (
     "id", "time", "event", "line", "layer", "severity", "role", "received_time", "time_quality", "resolution_s", "clock_offset_s", "count",
+    "authority",
 )  # fmt: skip
 _STEP = (
     "step", "cause", "effect", "edge", "lag_s", "window_s", "cause_fact", "effect_fact", "coincidence", "strength", "effect_time",
