@@ -66,7 +66,8 @@ def claims(rows: Sequence[dict[str, Any]], known: str | None) -> list[dict[str, 
         return list(rows)
     return [
         row | {"event": "other", "claims": row["event"], "authority": of_disowned(row["authority"])}
-        if _is_disowned(row, controllers, senders, files) else row
+        if _is_disowned(row, controllers, senders, files)
+        else row
         for row in rows
     ]
 

@@ -214,9 +214,7 @@ def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], sende
     )  # fmt: skip
     if not (kinds["apart"].any() or kinds["own"].any()):
         return lines
-    marked = sent.join(
-        kinds, on=["sender", "host", "source"], how="left", nulls_equal=True, maintain_order="left"
-    )
+    marked = sent.join(kinds, on=["sender", "host", "source"], how="left", nulls_equal=True, maintain_order="left")
     return lines.with_columns(marked["sender"].alias("_sender"), marked["apart"], marked["own"]).with_columns(
         key=pl.when("apart").then(pl.concat_str("key", "_sender", separator=_BETWEEN)).otherwise("key"),
         authority=pl.when(pl.col("own") & (pl.col("authority") == NETWORK)).then(pl.lit(LOCAL)).otherwise("authority"),

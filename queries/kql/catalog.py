@@ -19,13 +19,16 @@ class Table:
     """A table; `relation` is trusted SQL from our own catalogue, never from a user.
 
     `in_order`: it is read in the order in which it was written, as the engine does with a plain table; the store's
-    lines are in segments, and in files by day.
+    lines are in segments, and in files by day. `narrower`: the relation without the columns `costly`, whose expressions
+    the engine would bind and optimize even for statements that do not read them.
     """
 
     name: str
     columns: tuple[Column, ...]
     relation: str
     in_order: bool = True
+    costly: frozenset[str] = frozenset()
+    narrower: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,17 @@ class Catalog:
         return iter(self.tables.values())
 
 
+_NARROWER = {"Logs": (frozenset({"Authority"}), 'kql."LogLines"')}
+
+
 def _table(name: str, columns: str) -> Table:
     """`columns` is "Name type" pairs; a name alone is a string."""
     made = []
     for part in columns.split(","):
         column, _, kind = part.strip().partition(" ")
         made.append(Column(column, kind or "string"))
-    return Table(name, tuple(made), f'kql."{name}"', in_order=False)
+    costly, narrower = _NARROWER.get(name, (frozenset[str](), ""))
+    return Table(name, tuple(made), f'kql."{name}"', in_order=False, costly=costly, narrower=narrower)
 
 
 _RAW = "TimeGenerated datetime, RawData, Computer, FilePath"

@@ -74,8 +74,10 @@ def _reading(table: Table) -> tuple[tuple[StageColumn, ...], Narrowable, Sql]:
         template = {"string": NULLS_AWAY, "dynamic": AS_JSON}.get(column.type)
         items.append((Sql(template, value) if template else value).label(quoted(column.physical)))
     query = select(*items)
-    body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", query)
-    return columns, Narrowable(query, tuple(items), body), body
+    source, narrower = (Sql(name.replace("{", "")) for name in (table.relation, table.narrower))
+    body = Sql("{0} FROM {1} AS t", query, source)
+    costly = frozenset(name.casefold() for name in table.costly)
+    return columns, Narrowable(query, tuple(items), body, source, narrower, costly), body
 
 
 Probe = Callable[["Compiled"], list[tuple[Any, ...]]]

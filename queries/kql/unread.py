@@ -26,11 +26,15 @@ _STAR = re.compile(r"SELECT \*|\.\*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Narrowable:
-    """A step whose plain columns may be dropped; ``around`` is the text around its SELECT."""
+    """A step whose plain columns may be dropped; ``around`` is the text around its SELECT. It may read ``narrower`` in
+    place of ``source`` if no column in ``costly`` is read."""
 
     query: Select[Any]
     items: tuple[Label[Any], ...]
     around: Sql | None = None
+    source: Sql | None = None
+    narrower: Sql | None = None
+    costly: frozenset[str] = frozenset()
 
     def without(self, read: set[str]) -> ColumnElement[Any]:
         """The step with the columns that are read, and those that are not plain columns."""
@@ -38,7 +42,10 @@ class Narrowable:
         query = self.query.with_only_columns(*(kept or self.items[:1]), maintain_column_froms=False)
         if self.around is None:
             return Sql("{0}", query)
-        return _replaced(self.around, self.query, query)
+        around = self.around
+        if self.costly and not self.costly & read:
+            around = _replaced(around, self.source, self.narrower)
+        return _replaced(around, self.query, query)
 
 
 Step = tuple[str, Any, bool]

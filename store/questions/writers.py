@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_
 from parsers.formats.base import JOB_SOURCES, SLURM
 from parsers.speakers import CLAIMS
 from parsers.writers import DAEMON, DEVICE, JOB, KERNEL, LOCAL, NETWORK, ROOT, UNVERIFIED
-from store.functions import const, contains, group_of, matches, one_of
+from store.functions import const, contains, matches, one_of
 from store.questions.authority import RELAYED
 from store.questions.kernel_lines import OF_RING
 from store.tables import LINES
@@ -36,32 +36,21 @@ class Condition(NamedTuple):
     of_events: bool = True
 
 
-def _text(lines: FromClause, column: str) -> ColumnElement[Any]:
-    return func.coalesce(lines.c[column], const(""))
-
-
-def _texts(column: str) -> pl.Expr:
-    return pl.col(column).fill_null("")
+# A condition on a null column is null in both, and so is its negation: neither holds.
 
 
 def _is(column: str, *values: str) -> Condition:
-    return Condition(lambda lines: one_of(_text(lines, column), values), _texts(column).is_in(values))
+    return Condition(lambda lines: one_of(lines.c[column], values), pl.col(column).is_in(values))
 
 
 def _like(column: str, pattern: str) -> Condition:
     """Whether a pattern of ours matches anywhere; it must mean the same in RE2 and in Rust."""
-    return Condition(lambda lines: matches(_text(lines, column), pattern), _texts(column).str.contains(pattern))
+    return Condition(lambda lines: matches(lines.c[column], pattern), pl.col(column).str.contains(pattern))
 
 
 def _begins(column: str, prefix: str) -> Condition:
     return Condition(
-        lambda lines: func.starts_with(_text(lines, column), const(prefix)), _texts(column).str.starts_with(prefix)
-    )
-
-
-def _has(column: str, part: str) -> Condition:
-    return Condition(
-        lambda lines: contains(_text(lines, column), part), _texts(column).str.contains(part, literal=True)
+        lambda lines: func.starts_with(lines.c[column], const(prefix)), pl.col(column).str.starts_with(prefix)
     )
 
 
@@ -69,21 +58,22 @@ def _not(condition: Condition) -> Condition:
     return Condition(lambda lines: not_(condition.sql(lines)), ~condition.frame)
 
 
-_MEANS_NOTHING = _is("event", "", "other")
-_EVENT = _not(_MEANS_NOTHING)
+_EVENT = Condition(lambda lines: lines.c.event != const("other"), pl.col("event").ne("other"))
 #: The line claims an event that its writer may not report (parsers/claims.py), and means none itself.
 _CLAIM = Condition(
     lambda lines: and_(
-        _MEANS_NOTHING.sql(lines),
-        contains(func.coalesce(func.array_to_string(lines.c.tags, const(",")), const("")), CLAIMS),
+        lines.c.event.is_not_distinct_from(const("other")), contains(func.array_to_string(lines.c.tags, const(",")), CLAIMS)
     ),
     pl.lit(False),
     of_events=False,
-)
+)  # fmt: skip
 #: It came over the network as syslog. If it means an event and names a host that is not its sender, the sender's
 #: address is noted (collector/decoding.py).
 _SENT = _begins("file", RELAYED)
-_BY_ITS_HOST = _not(_has("entities", '"sender"'))
+_BY_ITS_HOST = Condition(
+    lambda lines: not_(contains(func.coalesce(lines.c.entities, const("")), '"sender"')),
+    ~pl.col("entities").fill_null("").str.contains('"sender"', literal=True),
+)
 #: A shipper sent it and named no file that it stands in: "loki:HOST", "http/HOST", "elasticsearch:INDEX/HOST".
 _UPLOADED = _begins("file", "journal:")
 _SHIPPED = _like("file", r"^(?:(?:loki|otlp|http|\?):[^/]|(?:loki|otlp|http)/[^/]*$|(?:elasticsearch|journal):)")
@@ -91,32 +81,28 @@ _SHIPPED = _like("file", r"^(?:(?:loki|otlp|http|\?):[^/]|(?:loki|otlp|http)/[^/
 _SYSLOGS = _like("file", r"(?:^|[/:])(?:syslog|messages|kern|kernel|daemon|user|auth|secure)(?:[._-][^/]*)?$")
 _SWITCHES = _like("file", r"(?:^|/)switches/")
 _NODES = _like("file", r"(?:^|/)(?:hosts|nodes)/")
-#: A source of the agent's that is no file: "gpu02:nvml".
-_AGENTS = _like("file", r"^[^/:]+:[a-z_]+$")
-#: The host in whose file a line stands ("loghost:/var/log/gpu02.log"), and the first label of a name.
-_READER, _LABEL = r"^([^/:.]+)[^/:]*:/", r"^([^.]*)"
-#: An agent or a shipper read it on one host, and it names another.
+#: What the agent itself found, in no file (collector/agent/sources).
+_AGENTS = _like("file", r"^[^/:]+:(?:nvml|infiniband|links|units)$")
+#: An agent or a shipper read the file on one host ("loghost:/var/log/gpu02.log"), and the line names another.
 _OF_ANOTHER = Condition(
     lambda lines: and_(
-        _text(lines, "host") != const(""),
-        group_of(func.lower(_text(lines, "file")), _READER) != const(""),
-        group_of(func.lower(_text(lines, "file")), _READER) != group_of(func.lower(_text(lines, "host")), _LABEL),
+        contains(lines.c.file, ":/"),
+        func.lower(func.split_part(func.split_part(lines.c.file, const(":/"), const(1)), const("."), const(1)))
+        != func.lower(func.split_part(lines.c.host, const("."), const(1))),
     ),
-    _texts("host").ne("")
-    & _texts("file").str.to_lowercase().str.extract(_READER).ne(
-        _texts("host").str.to_lowercase().str.extract(_LABEL)
-    ).fill_null(False),
+    pl.col("file").str.contains(":/", literal=True)
+    & pl.col("file").str.extract(r"^(.*?):/").str.extract(r"^([^.]*)").str.to_lowercase().ne(
+        pl.col("host").str.extract(r"^([^.]*)").str.to_lowercase()
+    ),
 )  # fmt: skip
 #: Formats with the header of syslog.
 _HEADED = _is("format", "rfc3164", "rfc5424", "journalctl", "relayed", "octets", "tai64n")
 #: Formats of files that only their daemon writes.
 _OWN = _is("format", "slurm", "opensm", "ufm", "ibdiagnet", "fabricmanager", "nhc", "storage", "stamped", "klog")
 #: A line of a document (parsers/documents): the answer of a command that root ran.
-_DOCUMENT = Condition(
-    lambda lines: and_(_text(lines, "format") != const(""), _text(lines, "format") == _text(lines, "source")),
-    _texts("format").ne("") & _texts("format").eq(_texts("source")),
-)
+_DOCUMENT = Condition(lambda lines: lines.c.format == lines.c.source, pl.col("format").eq(pl.col("source")))
 _KERNELS, _SWITCH, _JOURNALD = _is("source", "kernel"), _is("source", "switch"), _is("format", "journald")
+_RING = _is("format", "kmsg", "dmesg")
 #: How parsers/authority.py and parsers/formats/jsonl.py leave what journald attributes to a person's process.
 _PERSONS = (_JOURNALD, _is("facility", "user"), _is("source", "syslog"))
 
@@ -136,8 +122,10 @@ _RULE: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (DEVICE, (_SWITCHES,)),
     (NETWORK, (_SYSLOGS, _OF_ANOTHER)),
     (LOCAL, (_SYSLOGS,)),
+    (ROOT, (_RING, _not(_is("facility", "kern")))),  # root may write to /dev/kmsg, with any facility but the kernel's
     (KERNEL, (_KERNELS, _is("format", *OF_RING))),
-    (ROOT, (_is("format", "kmsg", "dmesg"),)),  # root may write to /dev/kmsg
+    (ROOT, (_RING,)),
+    (ROOT, (_AGENTS,)),
     (DEVICE, (_is("source", "bmc"),)),
     (NETWORK, (_HEADED, _OF_ANOTHER)),
     (LOCAL, (_SWITCH, _NODES)),
@@ -147,8 +135,13 @@ _RULE: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (DAEMON, (_is("source", *SLURM), _is("format", "continuation"))),
     (ROOT, (_is("format", "ip_link"),)),
     (ROOT, (_DOCUMENT,)),
-    (ROOT, (_is("source", "prolog", "epilog", "healthagent", "jetpack", "jetpackd"), _not(_is("format", "json")))),
-    (ROOT, (_AGENTS,)),
+    (
+        ROOT,
+        (
+            _is("source", "prolog", "epilog", "healthagent", "jetpack", "jetpackd"),
+            _is("format", "plain", "continuation"),
+        ),
+    ),
     (LOCAL, (_is("source", "kernel", "syslog"),)),
 )
 
@@ -179,7 +172,9 @@ def counted() -> Select[Any]:
         .subquery("found")
     )
     asked = select(found.c.authority, found.c.source, func.count().label("lines"))
-    return asked.group_by(found.c.authority, found.c.source).order_by(found.c.authority, func.count().desc(), found.c.source)
+    return asked.group_by(found.c.authority, found.c.source).order_by(
+        found.c.authority, func.count().desc(), found.c.source
+    )
 
 
 def of_disowned(value: str) -> str:

@@ -42,7 +42,7 @@ PLACES: dict[str, tuple[str, ...] | None] = {
     "store/disowned.py": ("senders",),
 }
 #: What looks like a statement there and is none: headings, the last line, SQL.
-NONE = ("event patterns,", "something is wrong", "SELECT ", " other hosts")
+NONE = ("event patterns,", "authority      lines with", "something is wrong", "SELECT ", " other hosts")
 HASHED = hashed_password("correct horse")
 NOW = datetime.now(UTC)
 

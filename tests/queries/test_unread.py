@@ -16,7 +16,9 @@ def statement(query: str) -> str:
     ("query", "there", "gone"),
     [
         ("Logs | where Unit == 'sshd' | project Host", ["Host", "Unit"], ["Facility", "Message", "Fields"]),
-        ("Logs | summarize count() by Host", ["Host"], ["Time", "Message"]),
+        ("Logs | summarize count() by Host", ["Host", "LogLines"], ["Time", "Message", "Logs"]),
+        ("Logs | where Authority == 'local' | project Host", ["Host", "Logs"], ["LogLines"]),
+        ("Logs | take 3", ["Authority", "Logs"], ["LogLines"]),
         ("Logs | count", [], ["Host", "Fields"]),
         ("Logs | sort by Time | take 3 | project Host", ["Time", "Host"], ["Message"]),
         ("Logs | join kind=leftouter (Events | where Severity == 'x') on Host | project Device", ["Severity"], ["File"]),

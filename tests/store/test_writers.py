@@ -22,7 +22,20 @@ from correlator.live.ticker import Ticker
 from correlator.site.senders import Senders
 from parsers.record import TABLES
 from parsers.speakers import CLAIMS
-from parsers.writers import AUTHORITIES, DAEMON, DEVICE, JOB, KERNEL, LOCAL, NETWORK, NO_USERS, ROOT, UNVERIFIED, in_words, surest
+from parsers.writers import (
+    AUTHORITIES,
+    DAEMON,
+    DEVICE,
+    JOB,
+    KERNEL,
+    LOCAL,
+    NETWORK,
+    NO_USERS,
+    ROOT,
+    UNVERIFIED,
+    in_words,
+    surest,
+)
 from queries.kql import run
 from store import disowned, open_store
 from store.duckdb.store import DuckStore, logs_for_storage
@@ -88,14 +101,20 @@ def loki(line: str, **labels: str) -> Way:
 
 
 def otlp(line: str, **attributes: str) -> Way:
-    named = [{"key": name, "value": {"stringValue": value}} for name, value in {"host.name": "gx01", **attributes}.items()]
+    named = [
+        {"key": name, "value": {"stringValue": value}} for name, value in {"host.name": "gx01", **attributes}.items()
+    ]
     record = {"timeUnixNano": "1772274000000000000", "body": {"stringValue": line}}
     pushed = {"resourceLogs": [{"resource": {"attributes": named}, "scopeLogs": [{"logRecords": [record]}]}]}
     return lambda store, folder: stored(store, "otlp", json.dumps(pushed), form="json", signal="logs")
 
 
 def elasticsearch(**document: Any) -> Way:
-    body = '{"index":{"_index":"logs"}}\n' + json.dumps({"@timestamp": "2026-02-28T10:20:00Z", "host": {"name": "gx01"}, **document}) + "\n"
+    body = (
+        '{"index":{"_index":"logs"}}\n'
+        + json.dumps({"@timestamp": "2026-02-28T10:20:00Z", "host": {"name": "gx01"}, **document})
+        + "\n"
+    )
     return lambda store, folder: stored(store, "elasticsearch", body, form="bulk", index="logs")
 
 
@@ -124,7 +143,7 @@ WAYS: dict[str, Expected] = {
         DAEMON, "sys.service_failed", agent(journal(**OF_SYSTEMD, _TRANSPORT="journal", _UID="0", _SYSTEMD_UNIT="init.scope"), **JOURNALD)),
     "upload, journald of a unit": Expected(DAEMON, "sys.service_failed", upload(**OF_SYSTEMD, _TRANSPORT="journal", _UID="0")),
     "agent, journald of slurmd": Expected(
-        DAEMON, "slurm.node_invalid", agent(journal(**OF_SLURMD, _TRANSPORT="stdout", _UID="0", _SYSTEMD_UNIT="slurmd.service"), **JOURNALD)),
+        DAEMON, "slurm.config_error", agent(journal(**OF_SLURMD, _TRANSPORT="stdout", _UID="0", _SYSTEMD_UNIT="slurmd.service"), **JOURNALD)),
     "agent, a user as slurmd": Expected(
         LOCAL, "other", agent(journal(**OF_SLURMD, _TRANSPORT="syslog", _UID="1001", _SYSTEMD_UNIT="session-3.scope"), **JOURNALD)),
     "agent, a job's process in slurmd's unit": Expected(
@@ -134,7 +153,7 @@ WAYS: dict[str, Expected] = {
     # A daemon's own file.
     "file, slurmctld": Expected(DAEMON, "slurm.node_down", file("controller/slurmctld.log", f"[2026-02-28T10:20:00.100] {DOWN}")),
     "agent, slurmd": Expected(
-        DAEMON, "slurm.node_invalid", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/var/log/slurm/slurmd.log")),
+        DAEMON, "slurm.config_error", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/var/log/slurm/slurmd.log")),
     "file, fabric manager": Expected(
         DAEMON, "other", file("nodes/gx01/fabricmanager.log", "[Feb 28 2026 10:20:00] [INFO] [tid 7] Connected to 8 nodes.")),
     # Files of a syslog daemon: program, facility and process id are the writer's.
@@ -144,7 +163,7 @@ WAYS: dict[str, Expected] = {
     "syslog file, facility user": Expected(LOCAL, "other", file("nodes/gx01/messages", f"<11>{HEAD} gx01 kernel: [100.000100] {XID}")),
     "syslog file, facility daemon": Expected(LOCAL, "other", file("nodes/gx01/messages", f"<27>{HEAD} gx01 kernel: [100.000100] {XID}")),
     "syslog file, slurmd by facility daemon": Expected(
-        LOCAL, "slurm.node_invalid", file("nodes/gx01/messages", f"<27>{HEAD} gx01 slurmd[7]: {OF_SLURMD['MESSAGE']}")),
+        LOCAL, "slurm.config_error", file("nodes/gx01/messages", f"<27>{HEAD} gx01 slurmd[7]: {OF_SLURMD['MESSAGE']}")),
     "syslog file, a system program": Expected(LOCAL, "sys.service_failed", agent(f"{HEAD} gx01 systemd[1]: {FAILED}", path="/var/log/syslog")),
     "syslog file, what follows a line end": Expected(
         LOCAL, "gpu.xid", agent(f"{HEAD} gx01 alice: a\n[  100.000100] {XID}", path="/var/log/messages")),
@@ -191,6 +210,7 @@ WAYS: dict[str, Expected] = {
         ROOT, "nic.link_down", file("nodes/gx01/ip-monitor.log", "[2026-02-28T10:20:00.100000] 2: eth0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 state DOWN group default")),
 }  # fmt: skip
 
+
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The last line of each way, as ``Logs`` shows it and with the columns that are stored."""
@@ -220,9 +240,9 @@ def test_the_table_has_every_value() -> None:
 def test_the_correlator_agrees(name: str, lines: Mapping[str, dict[str, Any]]) -> None:
     """The event has the value of its line. What no user can have written is believed without reservations."""
     line = lines[name]
-    rows = pl.DataFrame([{column: line[column] for column in event_lines.COLUMNS}], schema={
-        column: TABLES["logs"][column] for column in event_lines.COLUMNS
-    })  # fmt: skip
+    columns = {column: TABLES["logs"][column] for column in event_lines.COLUMNS}
+    rows = pl.DataFrame([{column: line[column] for column in columns}], schema=columns)
+    rows = rows.with_columns(pl.col("time").fill_null(datetime(2026, 2, 28)))
     (event,) = prepared(rows).events
     assert event.authority == line["Authority"]
     if line["Authority"] == KERNEL:
@@ -244,7 +264,10 @@ def test_the_address_of_a_host_lets_any_of_its_users_write() -> None:
         "format": "rfc3164", "time": datetime(2026, 2, 28), "host": "gx01", "source": "kernel", "event": "gpu.xid", "facility": "kern",
         "message": XID, "file": "syslog:gx01", "line": 1, "cluster": "c",
     }  # fmt: skip
-    rows = [line | {"entities": json.dumps({"sender": sender}), "line": at} for at, sender in enumerate(("10.0.0.1", "10.9.9.9"), 1)]
+    rows = [
+        line | {"entities": json.dumps({"sender": sender}), "line": at}
+        for at, sender in enumerate(("10.0.0.1", "10.9.9.9"), 1)
+    ]
     frame = pl.DataFrame([{**dict.fromkeys(columns), **row} for row in rows], schema=columns)
     events = prepared(frame, Senders(nodes={"10.0.0.1": "gx01"})).events
     assert {event.entities["sender"]: event.authority for event in events} in (
@@ -264,10 +287,11 @@ def test_copies_are_as_hard_to_forge_as_the_hardest(tmp_path: Path) -> None:
 
 
 def test_ticks_give_events_the_same_values(tmp_path: Path) -> None:
+    others = ("network, a switch's name", "syslog file, a system program", "agent, a job's output", "agent, slurmd")
     with open_store(None) as store:
         ticker = Ticker(store)
         ticker.tick()
-        for name in ("syslog file, no facility", "agent, kmsg", "network, another address", "file, a job's errors", "agent, slurmd"):
+        for name in ("syslog file, no facility", "agent, kmsg", "network, another address", *others):
             WAYS[name].way(store, tmp_path)
             ticker.tick()
         asked = 'SELECT "EventId", "Authority" FROM kql."Events" ORDER BY 1'
@@ -309,7 +333,12 @@ def test_a_store_of_an_older_version_has_the_column(tmp_path: Path) -> None:
 
 def test_lines_with_events_are_counted(tmp_path: Path) -> None:
     with open_store(None) as store:
-        for name in ("agent, kmsg", "syslog file, no facility", "syslog file, facility kern", "syslog file, facility user"):
+        for name in (
+            "agent, kmsg",
+            "syslog file, no facility",
+            "syslog file, facility kern",
+            "syslog file, facility user",
+        ):
             WAYS[name].way(store, tmp_path / name)
         found = store.ask(counted())
     assert found == [

@@ -61,6 +61,8 @@ class Planted:
         for name, kind in self.columns[table].items():
             if name in given:
                 values[name] = given[name]
+            elif (table, name) == ("model.events", "authority"):  # one of a few words of ours
+                values[name] = "local"
             elif kind == "VARCHAR":
                 made = self.secret(owner, f"{table}.{name}")
                 values[name] = json.dumps({"state": made, "nodes": [made], "reason": made}) if name in JSON else made
