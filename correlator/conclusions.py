@@ -8,6 +8,7 @@ from typing import Any
 
 from correlator.clocks import clocks
 from correlator.evidence.exposure import Seen
+from correlator.evidence.forgeries import Forgery, Proof
 from correlator.evidence.weigh import BaseRates
 from correlator.gather import events as event_rows
 from correlator.gather.standing import Controllers, Disowned
@@ -43,6 +44,10 @@ class Conclusions:
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
     #: Hosts whose lines are shown without the event that they claim.
     disowned: Disowned = frozenset()
+    #: The events behind ``disowned``, what is known of them, and the lines that were shown to be false.
+    strays: Sequence[Event] = field(default_factory=list)
+    proof: Proof | None = None
+    forgeries: list[Forgery] = field(default_factory=list)
     #: Does any stored line in the kernel's name show the kernel's clock? None if nothing asked for it.
     any_kernel_clock: bool | None = None
     #: Jobs with output lines without a timestamp, whose time depends on what else is known of the job.

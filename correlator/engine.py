@@ -23,6 +23,7 @@ from correlator.conclusions import Conclusions
 from correlator.detections import detections
 from correlator.edges import load as edge_files
 from correlator.edges.load import Rules
+from correlator.evidence import forgeries
 from correlator.evidence.weigh import BaseRates, Weigher
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -33,7 +34,16 @@ from correlator.gather import kernel_copies, kernel_lines, of_timeouts, telemetr
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import read_senders
 from correlator.gather.runs_fast import Fields
-from correlator.gather.standing import Controllers, controllers, disowned, ruling, speakers_of
+from correlator.gather.standing import (
+    Controllers,
+    controllers,
+    disowned,
+    in_doubt,
+    ruling,
+    speakers_of,
+    unruled,
+    without,
+)
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons
@@ -121,7 +131,9 @@ def conclude_cluster(
             stamped, store, cluster, speakers, unstamped, clock_offsets.zones.accounting_time
         )
     others = disowned(events, believed)
-    events = list(ruling(clock_offsets.corrected(events), believed))
+    corrected = clock_offsets.corrected(events)
+    dropped = unruled(in_doubt(corrected, believed), believed)
+    events, strays = list(without(corrected, dropped)), forgeries.strays(corrected, dropped)
     runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty)
     kernel_clocks = kernel_lines.Asked(store, cluster)
     world = gather_world(
@@ -136,6 +148,11 @@ def conclude_cluster(
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
     found.any_kernel_clock = kernel_clocks.any_clock
+    if strays:
+        found.strays = strays
+        found.proof = forgeries.proof(strays, events, believed, inventory.settings, lambda: nodes)
+    found.forgeries = forgeries.gathered(world, strays, found.proof)
+    found.looks += [one.look for one in found.forgeries if one.look]
     found.lines = lines  # their rows can be stored as they were read
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
@@ -288,7 +305,7 @@ def write(
     stores more in the same transaction."""
     date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
     tables = {
-        EVENTS: pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
+        EVENTS: pl.concat([rows for c in found for rows in _event_tables(c)]) if found else event_rows.table([], {}, None),
         RUNS: run_table(found), INCIDENTS: incident_table(found),
         MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
@@ -336,6 +353,16 @@ def event_table(
 ) -> pl.DataFrame:
     places = homes(conclusions.incidents) if incident_of is None else incident_of
     return event_rows.table(events, places, conclusions.cluster, conclusions.lines)
+
+
+def _event_tables(conclusions: Conclusions) -> Iterable[pl.DataFrame]:
+    yield event_table(conclusions, conclusions.events)
+    if conclusions.forgeries:
+        yield forged_table(conclusions, conclusions.forgeries)
+
+
+def forged_table(conclusions: Conclusions, forged: Iterable[forgeries.Forgery]) -> pl.DataFrame:
+    return event_rows.table([one.event for one in forged], {}, conclusions.cluster)
 
 
 def incident_table(found: Sequence[Conclusions]) -> pl.DataFrame:

@@ -18,6 +18,7 @@ import endings_page  # noqa: E402 (beside this file)
 
 from correlator.edges.load import is_shared  # noqa: E402 (found by the path above)
 from correlator.facts import registry  # noqa: E402
+from correlator.model import false_lines  # noqa: E402
 from correlator.model.kinds import Cause, Kind  # noqa: E402
 from correlator.model.nouns import PRIOR_RUNS  # noqa: E402
 from correlator.model.subjects import edge_files, installed  # noqa: E402
@@ -137,7 +138,16 @@ def kinds_page(subjects: Iterable[Any]) -> str:
         name = subject.__name__.removeprefix("correlator.facts.").removesuffix(".detector")
         parts.append(f"\n## {name}\n\n{(subject.__doc__ or '').strip().splitlines()[0]}\n")
         parts += ["\n" + _kind(kind) + "\n" for kind in subject.KINDS]
-    return "".join(parts)
+    return "".join([*parts, _events()])
+
+
+def _events() -> str:
+    """The event that the correlator makes itself; all others are lines of logs."""
+    rows = "".join(f"| {one.name} | {one.summary} | {one.shown_by} |\n" for one in false_lines.CHANNELS)
+    return (
+        f"\n## Events of the correlator\n\n### {false_lines.FORGED}\n\n{false_lines.SUMMARY}\n\n"
+        f"| channel | what was written | what shows that it is false |\n|---|---|---|\n{rows}"
+    )
 
 
 def _kind(kind: Kind[Any]) -> str:

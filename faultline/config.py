@@ -135,7 +135,7 @@ class ScheduledReport(_Section):
 
 
 class Notify(_Section):
-    """A receiver of notifications about incidents and silent sources. The store records sent notifications under
+    """A receiver of notifications about incidents, silent sources and forged lines. The store records sent notifications under
     ``name`` (default: the kind); ``options`` are specific to the kind."""
 
     kind: str
@@ -143,6 +143,7 @@ class Notify(_Section):
     severity: tuple[Literal["impact", "degraded", "benign"], ...] = ("impact",)
     least_confidence: float = Field(default=0.0, ge=0, le=1)
     sources: bool = True
+    forgeries: bool = True
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")

@@ -18,7 +18,12 @@ def dispatcher_of(config: Config, store: Door, alerts: Callable[[], Sequence[tup
     known = notifiers()
     targets = [
         Target(
-            one.name or one.kind, known[one.kind].sender(one.options), one.severity, one.least_confidence, one.sources
+            one.name or one.kind,
+            known[one.kind].sender(one.options),
+            one.severity,
+            one.least_confidence,
+            one.sources,
+            one.forgeries,
         )
         for one in config.notify
     ]

@@ -43,6 +43,14 @@ def user_there(run: Run, host: str, time: float) -> str | None:
     return str(user) if user and user != "root" else None
 
 
+def user_there_between(run: Run, host: str, since: float, until: float) -> str | None:
+    """The same for any moment between two."""
+    begun = run.start
+    if begun is None or host not in run.nodes or begun > until + MARGIN_S:
+        return None
+    return user_there(run, host, max(begun, since))
+
+
 def users_there(world: World, host: str, time: float) -> frozenset[str]:
     """The users known to have had runs on a host at about ``time``."""
     runs = list(world.runs_on.get(host, ()))

@@ -3,10 +3,10 @@
 * *Its copy.* A file without facilities keeps what ``logger -t kernel`` wrote as the kernel's. A log host's copy of the
   same line says facility ``user``: then a user wrote it (``OF_USER``).
 * *The silence of its host.* A log host's file has a line of a node's kernel; the node's own syslog of that time was
-  collected, and does not have it (``DENIED``). Anybody can send a log host a line in the name of a node. That own file
-  must have lines shortly before and after, without a boot between, and must be one that gets the kernel's lines: others
-  of this kernel are in both, or nothing speaks against it. If others of this kernel were missing there before as well,
-  the line is only doubtful (``LACKING``).
+  collected, and does not have it. Anybody can send a log host a line in the name of a node. That own file must have
+  lines shortly before and after, without a boot between, and must be one that gets the kernel's lines: others of this
+  kernel are in both (``DENIED``), or nothing speaks against it (``UNHELD``: it is not believed, but not shown to be
+  false). If others of this kernel were missing there before as well, the line is only doubtful (``LACKING``).
 
 A kernel that dies, and a disk that no longer takes lines, explain such a silence: their lines are believed as they are.
 """
@@ -30,6 +30,7 @@ from correlator.gather.kernel_lines import (
     OF_USER,
     REFUTED,
     UNCONFIRMED,
+    UNHELD,
     moments,
     written,
 )
@@ -111,7 +112,7 @@ class Asked:
 
 
 class Disproof(NamedTuple):
-    """``how``: ``OF_USER``, ``DENIED`` or ``LACKING``; ``why``, for people."""
+    """``how``: ``OF_USER``, ``DENIED``, ``UNHELD`` or ``LACKING``; ``why``, for people."""
 
     how: str
     why: str
@@ -281,7 +282,7 @@ def _by_habit(
         name = covering[event.id].rsplit("/", 1)[-1]
         why = f"{event.host}'s own {name} was collected over that minute and does not have the line"
         if both or not lacking:
-            found[event.id] = Disproof(DENIED, why)
+            found[event.id] = Disproof(DENIED if both else UNHELD, why)
         else:
             found[event.id] = Disproof(LACKING, f"{why}, nor earlier ones of this kernel")
     return found

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from store.door import Asks
 
 REFUTED, ODD, UNCONFIRMED, STAMPED, BARE = "refuted", "odd", "unconfirmed", "stamped", "bare"
+REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 #: What other files show (gather/kernel_copies.py).
-OF_USER, DENIED, LACKING = "of a user", "denied", "lacking"
+OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 
 #: The evidence that a line is the kernel's, best first.
 RING, FACILITY, NAME = "", "facility", "name"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from itertools import chain, compress
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -214,8 +216,13 @@ class Index:
     facts: Times
 
     @staticmethod
-    def of(events: Sequence[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact]) -> Index:
-        return Index(jobs_of(events), Repeated.of(events), *of_runs(runs), Spans.of(stories), Times.of(facts))
+    def of(
+        events: Sequence[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact],
+        strays: Sequence[Event] = (),
+    ) -> Index:  # fmt: skip
+        """``strays``: events that count for nothing, whose lines must be read together nevertheless."""
+        repeated = Repeated.of(with_strays(events, strays))
+        return Index(jobs_of(events), repeated, *of_runs(runs), Spans.of(stories), Times.of(facts))
 
     def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
         """The last known run of each of these jobs. ``runs`` are the runs that this index was built from."""
@@ -246,6 +253,11 @@ class Index:
         """The runs of all other jobs, and the runs of these jobs."""
         gone = np.isin(self.run_jobs, np.fromiter(jobs, np.int64, len(jobs)))
         return (list(compress(runs, ~gone)), list(compress(runs, gone))) if gone.any() else (runs, [])
+
+
+def with_strays(events: Iterable[Event], strays: Sequence[Event]) -> Iterable[Event]:
+    """Both, by time."""
+    return merge(events, strays, key=attrgetter("time")) if strays else events
 
 
 def jobs_of(events: Sequence[Event]) -> Numbers:

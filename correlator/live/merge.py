@@ -19,7 +19,7 @@ from correlator.gather import events as event_rows
 from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
-from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
+from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs, with_strays
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attributes import TIMEOUT
@@ -127,7 +127,7 @@ class Merge:
         gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
         restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
         verdicts, wanted, judged = self._verdicts(found, former, restated)
-        events, event_jobs, repeated = self._all_events(found.events)
+        events, event_jobs, repeated = self._all_events(found.events, found.strays)
         logged_timeout = longest_logged_timeout(facts)
         merged = LiveConclusions.of(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
@@ -168,13 +168,16 @@ class Merge:
             verdicts.pop(key, None)
         return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
-    def _all_events(self, found: Sequence[Event]) -> tuple[AppendOnlyList[Event], Any, Repeated]:
+    def _all_events(
+        self, found: Sequence[Event], strays: Sequence[Event]
+    ) -> tuple[AppendOnlyList[Event], Any, Repeated]:
         """All events and their part of the index."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
         fresh, known = found[start:], self.before.events
         events = (known if isinstance(known, AppendOnlyList) else AppendOnlyList(known)).but(cut, fresh)
-        repeated = index.repeated.but(border, Repeated.of(fresh))
+        behind = strays[bisect_left(strays, border, key=attrgetter("time")) :]
+        repeated = index.repeated.but(border, Repeated.of(with_strays(fresh, behind)))
         return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
 
 

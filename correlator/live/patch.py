@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from correlator import engine
+from correlator.evidence.forgeries import QUARTER_S, Forgery
 from correlator.incidents import lemons
 from correlator.incidents.incident import events_by_id
 from correlator.live.changes import everything
@@ -143,11 +144,22 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
             )
     same = {i for i in old.keys() & new.keys() - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
     stale = [e for i, e in old.items() if i not in same]
+    fresh = engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now)
+    if before.forgeries or after.forgeries:
+        gone, made = _forged(before, after)
+        stale += gone
+        fresh = pl.concat([fresh, engine.forged_table(after, made)]) if made else fresh
     times = [e.time for e in stale]
     between = (moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)) if times else None
-    return Rows(
-        [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now), between
-    )  # fmt: skip
+    return Rows([e.id for e in stale], fresh, between)
+
+
+def _forged(before: LiveConclusions, after: LiveConclusions) -> tuple[list[Event], list[Forgery]]:
+    """The events about false lines that are gone or differ, and those that are new or differ."""
+    since = after.change.border - QUARTER_S
+    old, new = ({f.event.id: f for f in c.forgeries if f.event.time >= since} for c in (before, after))
+    same = {i for i in old.keys() & new.keys() if old[i] is new[i] or _WHOLE(old[i].event) == _WHOLE(new[i].event)}
+    return [f.event for i, f in old.items() if i not in same], [f for i, f in new.items() if i not in same]
 
 
 def _lines(after: LiveConclusions) -> dict[str, float]:

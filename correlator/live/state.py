@@ -80,7 +80,7 @@ class LiveConclusions(Conclusions):
 def index_of(known: LiveConclusions) -> Index:
     """The index, built once after a full pass; ``correlator.live.window`` updates it."""
     if known.memory.index is None:
-        index = Index.of(known.events, known.runs, known.stories, known.facts)
+        index = Index.of(known.events, known.runs, known.stories, known.facts, known.strays)
         known.memory = Memory(
             known.memory.settled_until, known.memory.open_verdicts, known.memory.open_incidents, index
         )

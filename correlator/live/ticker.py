@@ -280,7 +280,8 @@ class Ticker:
 def nothing_behind(known: LiveConclusions) -> Recalled:
     """No line later than the last known event: there is none after a full pass, if no clock is off."""
     repeated = index_of(known).repeated
-    last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
+    latest = (some[-1].time for some in (known.events, known.strays) if some)
+    last = max([repeated.latest, *latest])
     return Recalled(last + BEHIND_S, [])
 
 

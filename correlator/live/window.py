@@ -25,6 +25,7 @@ from correlator.conclusions import Conclusions
 from correlator.edges.conditions.common import derived_values
 from correlator.edges.load import Rules
 from correlator.engine import Weighed, gather_world, measure, node_states
+from correlator.evidence import forgeries
 from correlator.evidence.exposure import other_now
 from correlator.evidence.weigh import BaseRates
 from correlator.facts.jobs.kinds import RUN_FAILED
@@ -170,7 +171,12 @@ class Window:
         off = self._clocks(without([*as_they_were, *read], dropped), carried, rows.table)
         if off is None:
             return None
-        new = without([*as_they_were, *self._corrected(read, off)], dropped)
+        read = self._corrected(read, off)
+        new = without([*as_they_were, *read], dropped)
+        strays = self._strays(forgeries.strays(read, dropped))
+        proof = self._proof(strays, new)
+        if strays and (proof is None or self._shows_more(proof)):
+            return None
         events = self._joined_events(new, carried)
         strangers = before.disowned | disowned(doubtful, believed)
         runs = self._runs(former, rows, events)
@@ -208,9 +214,30 @@ class Window:
             return None if self.whole else self.again()
         found.seen, found.clocks = seen, off
         found.disowned, found.any_kernel_clock = strangers, self.kernel_clocks.any_clock
+        found.strays, found.proof = strays, proof
+        found.forgeries = forgeries.gathered(world, strays, proof, before.forgeries, self.border)
+        found.looks += [one.look for one in found.forgeries if one.look and one.look.at >= self.border]
         merged, verdicts = merge.merged(found, lately, facts, times, others, former, self.lines)
         self.begin(merged)
         return merge.in_words(merged, weighed, verdicts)
+
+    def _strays(self, read: list[Event]) -> list[Event]:
+        """All events that count for nothing, with those ``read`` again from their lines."""
+        known = self.before.strays
+        return [*known[: bisect_left(known, self.cut, key=attrgetter("time"))], *read] if known else read
+
+    def _proof(self, strays: Sequence[Event], new: Iterable[Event]) -> forgeries.Proof | None:
+        before = self.before
+        if not strays or before.proof is None or before.inventory is None:
+            return before.proof
+        return forgeries.proof(strays, new, before.believed, before.inventory.settings, self._nodes, before.proof)
+
+    def _shows_more(self, proof: forgeries.Proof) -> bool:
+        """Does ``proof`` show more than before of the hosts that were asked about before?"""
+        then = self.before.proof
+        if then is None or not then.asked:
+            return False
+        return proof.heard is not then.heard or not then.asked.isdisjoint(proof.computing - then.computing)
 
     def _past(self, low: float) -> tuple[list[Run], list[Fact]]:
         """The runs that ended from ``low`` to the beginning of the window, and the facts about their failures."""

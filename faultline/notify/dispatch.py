@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import structlog
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from correlator.model.false_lines import FORGED
 from faultline.notify.kind import Send
 from faultline.notify.message import Message, State
-from store.questions import incidents, notices
+from store.questions import events, incidents, notices
 
 if TYPE_CHECKING:
     from store.door import Door
@@ -53,6 +55,7 @@ class Target:
     severity: Sequence[str] = ("impact",)
     least_confidence: float = 0.0
     sources: bool = True
+    forgeries: bool = True
     failed: int = 0
     not_before: float = 0.0
     trouble: str | None = None
@@ -89,7 +92,10 @@ class Dispatcher(Collector):
         incidents, alerts = self._incidents(), dict(self.alerts())
         for target in due:
             sent = self._sent_to(target)
-            self._send(target, [*self._of_incidents(target, incidents, sent), *self._of_sources(target, alerts, sent)])
+            forged = self._of_forgeries(target, sent)
+            self._send(
+                target, [*self._of_incidents(target, incidents, sent), *self._of_sources(target, alerts, sent), *forged]
+            )
 
     def _send(self, target: Target, news: list[_News]) -> None:
         news.sort(key=lambda one: (_WORST_FIRST.get(one.message.severity, 3), one.message.key))
@@ -99,7 +105,9 @@ class Dispatcher(Collector):
             self._remember(target, [one])
         if rest := news[MOST:]:
             worst = rest[0].message.severity
-            more = Message("more", "more", worst, f"{len(rest)} more incidents and silent sources", f"{self.link}/")
+            more = Message(
+                "more", "more", worst, f"{len(rest)} more incidents, silent sources and forged lines", f"{self.link}/"
+            )
             if self._sent(target, more):
                 self._remember(target, rest)
 
@@ -147,7 +155,7 @@ class Dispatcher(Collector):
                 writer.change(notices.sent(target.name, one.message.cluster, one.message.key, one.digest, self.now()))
 
     def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]], known: _Sent) -> Iterator[_News]:
-        sent = {key: value for key, value in known.items() if not key.startswith("source ")}
+        sent = {key: value for key, value in known.items() if not key.startswith(("source ", _FORGED))}
         for row in incidents:
             document = json.loads(row["document"]) if isinstance(row["document"], str) else row["document"]
             before, digest = sent.pop(row["incident_id"], ("", None))[0], _digest(document)
@@ -202,8 +210,25 @@ class Dispatcher(Collector):
                 title = f"{name.removeprefix('source ')} speaks again"
                 yield _News(Message(name, "heard", "benign", title, link), _SPEAKS)
 
+    def _of_forgeries(self, target: Target, known: _Sent) -> Iterator[_News]:
+        """Lines that were shown to be false, once for each event: more lines of the same quarter of an hour are no news.
 
-_WITHDRAWN, _SPEAKS = "withdrawn", "heard"
+        The title has nothing of the lines but the event that they claim.
+        """
+        if not target.forgeries:
+            return
+        for row in self.store.ask(events.of_kind_since(FORGED, self.now() - RECENT)):
+            key, about = f"{_FORGED}{row['event_id']}", json.loads(row["entities"] or "{}")
+            if key in known:
+                continue
+            title = (
+                f"forged evidence: {about.get('claimed_event')} in the name of {row['host']} ({about.get('channel')})"
+            )
+            link = f"{self.link}/nodes/{quote(row['host'], safe='')}" if row["host"] else f"{self.link}/explore"
+            yield _News(Message(key, "opened", "degraded", title, link, row["cluster"]), "opened")
+
+
+_WITHDRAWN, _SPEAKS, _FORGED = "withdrawn", "heard", "forged "
 
 
 def _digest(document: dict[str, Any]) -> str:

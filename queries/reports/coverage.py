@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from correlator.model.false_lines import FORGED
 from queries.reports.model import Column, Figure, Section
 from queries.reports.reader import Reader
 from queries.reports.wording import worded
@@ -49,6 +50,12 @@ def coverage(reader: Reader) -> Section:
         ("Lines that are stored and searchable but made no event", stamps["other"]),
     )
     notes += [f"{text}: {worded(number, 'count')}." for text, number in counts if number]
+    forged = reader.rows(causes.events_of_kinds(reader.period, (FORGED,)))
+    notes += [
+        f"Lines in the name of {reader.called(row['host'], row['cluster'])} that were shown to be false ({FORGED}): "
+        f"{worded(row['events'], 'count')}."
+        for row in forged
+    ]
     columns = [Column("source", "Source", "name"), Column("lines", "Lines", "count", bar=True), Column("events", "With an event", "count"),
                Column("hosts", "Hosts", "count"), Column("first_seen", "First", "time"), Column("last_seen", "Last", "time")]  # fmt: skip
     doubts = [Column("doubt", "Doubt"), Column("incidents", "Incidents", "count"), Column("ids", "Which", "name")]

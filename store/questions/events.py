@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.functions import listed
+from store.functions import const, listed
 from store.questions.conditions import of_cluster
 from store.tables import EVENTS
 
@@ -30,6 +30,12 @@ def found(
     ).where(*conditions, *([sa.or_(*either)] if either else []))  # fmt: skip
     order = (E.time.desc(), E.event_id.desc()) if newest else (E.time, E.event_id)
     return asked.order_by(*order).limit(limit)
+
+
+def of_kind_since(kind: str, since: datetime) -> sa.Select[Any]:
+    """Events of one kind (a constant of ours) since a time: name, time, cluster, host and entities, oldest first."""
+    asked = sa.select(E.event_id, E.time, E.cluster, E.host, E.entities).where(E.event == const(kind), E.time >= since)
+    return asked.order_by(E.time, E.event_id)
 
 
 def of_names(names: Sequence[str], cluster: str | None) -> sa.Select[Any]:

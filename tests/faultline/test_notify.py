@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from correlator.model.false_lines import FORGED
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.notify import notifiers
@@ -153,6 +154,22 @@ def test_a_source_that_falls_silent_is_reported_until_it_speaks(store: DuckStore
     ears.target.sources = False
     ears.alerts = []
     assert ears.round(1) == []
+
+
+def test_forged_lines_are_reported_once_without_their_text(store: DuckStore) -> None:
+    ears = Ears(store, severity=())
+    about = json.dumps({"claimed_event": "gpu.xid", "channel": "log host", "writer": "mallory"})
+    with store.transaction() as connection:
+        connection.execute(
+            "INSERT INTO model.events (event_id, time, cluster, host, event, message, entities, layer, count) "
+            "VALUES ('f1', ?, 'mini', 'gpu02', ?, 'secret text', ?, 'security', 1)",
+            [SOON, FORGED, about],
+        )
+    assert ears.round() == [("opened", "forged f1")] and ears.round(60) == []
+    (message,) = ears.heard
+    assert "gpu.xid in the name of gpu02 (log host)" in message.text and message.link.endswith("/nodes/gpu02")
+    assert "secret" not in json.dumps(message.as_json()) and "mallory" not in json.dumps(message.as_json())
+    assert Ears(store, SOON + timedelta(hours=3), severity=(), forgeries=False).round() == []
 
 
 # --------------------------------------------------------------------------------------------------------- the kinds

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from correlator.model import false_lines
 from store import open_store
 from store.duckdb.intake_schema import STATEMENTS
 from store.duckdb.store import DuckStore
@@ -242,7 +243,12 @@ def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
 
 
 def shared_node(p: Planted) -> None:
-    """Administrators' texts about a node that several users had: reasons and their authors."""
+    """Administrators' texts about a node that several users had: reasons and their authors, and lines that were shown to
+    be false."""
+    for host in (SHARED, *NODES.values()):
+        p.row("model.events", SITE, event_id=f"f-{host}", time=at(10.2), time_quality="line", resolution_us=1, received_time=at(10.2), cluster=CLUSTER,
+              host=host, source="kernel", unit=None, layer=false_lines.LAYER, event=false_lines.FORGED, severity="warning", device=None, job_id=None,
+              count=1, incident_id=None, file="kern.log", line=9)  # fmt: skip
     for hour in (10.2, 12.2, 13.2):
         for host in (SHARED, *NODES.values()):
             p.row(
