@@ -98,8 +98,10 @@ def may_report(
     itself."""
     if form == "journald" and facility == "user":
         return of_site or may_speak("person", event)
-    if of_site or may_speak("user", event) or form in _OWN_FILES or source == "switch":
+    if of_site or may_speak("user", event) or form in _OWN_FILES:
         return True
+    if source == "switch":
+        return may_speak("switch", event)
     if facility == "user":
         return False
     # A line without a program is not from logger(1): it comes from a relay, or from a daemon's own file.

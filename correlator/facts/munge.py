@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, merge_near
+from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import CLOCK, REFUSED
 from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind, Trace
@@ -136,11 +137,11 @@ def _expired_launches(world: World) -> list[Fact]:
 
     A job's credential is valid for two minutes (slurm src/common/slurm_cred.c) and is made when a step is launched. A
     node for which it has expired at once has a clock that is ahead. If that holds for several nodes, the issuer's clock
-    may be wrong.
+    may be wrong. What a job's output says of it shows nothing: any user can print it.
     """
     facts = []
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "job.launch_error"):
-        if "job credential expired" in event.message.lower():
+        if event.source not in OUTPUT and "job credential expired" in event.message.lower():
             hosts = [event.host] if event.source == "slurmd" else event.entities.get("nodes") or []
             attrs: MungeFailure = {"said": True, "refused": "expired", "clock": "ahead"}
             facts += [MUNGE_FAILURE.fact(event.time, None, event.sigma, str(h), attrs=attrs, events=(event,)) for h in hosts if h]  # fmt: skip

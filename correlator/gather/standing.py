@@ -8,7 +8,8 @@ the cluster:
 known, they count from hosts that run no job and no slurmd. A file of slurmctld's that a compute node sends does not count
 where slurm.conf names another controller that also sends lines (``Controllers.impostors``).
 * Over syslog, lines in the name of such a host count only from its own addresses and from the site's relays.
-* Other Slurm daemons report on their own host, and on jobs that ran there.
+* Other Slurm daemons report on their own host, and on jobs that ran there. No program of a compute node reports on the
+  state of another.
 * A compute node is no switch, and what its address sends over syslog is about no other host.
 * A job's output is about that job, on its nodes, while it ran.
 
@@ -186,9 +187,12 @@ def admitted(events: Sequence[Event], runs: Sequence[Run]) -> list[Event]:
         of_job[run.job_id].append(run)
     nodes = frozenset(chain.from_iterable(map(attrgetter("nodes"), runs)))
     # There are very many events, and most count without a look at their run or host: one expression decides that.
-    of_switches = {kind for kind in {e.kind for e in events} if kind.startswith("switch.")}
+    kinds = {e.kind for e in events}
+    of_switches = {kind for kind in kinds if kind.startswith("switch.")}
+    of_others = {kind for kind in kinds if kind.startswith(_OF_OTHERS)}
     kept = [
         e if e.source not in _OF_RUNS and not (e.kind in of_switches and e.source in _OF_SWITCHES)
+        and not (e.kind in of_others and e.source != "slurmctld")
         else _as_admitted(e, of_job, nodes)
         for e in events
     ]  # fmt: skip
@@ -201,6 +205,8 @@ def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset
         return _of_job(event, of_job)
     if event.source in _OF_NODES:
         return event if _of_own_host(event, of_job, nodes) else None
+    if event.kind.startswith(_OF_OTHERS):  # of a cloud's scheduler plugin, or of a health check
+        return event if event.host not in nodes or not _names_another(event) else None
     return None if event.host in nodes else event
 
 
@@ -226,13 +232,16 @@ def _in_time(run: Run, event: Event) -> bool:
     )
 
 
+def _names_another(event: Event) -> bool:
+    """Is it about the state of another node?"""
+    named = event.entities.get("nodes")
+    return any(name != event.host for name in ([named] if isinstance(named, str) else named or ()))
+
+
 def _of_own_host(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> bool:
     """Does a node's Slurm daemon report on its own host and jobs?"""
-    if event.kind.startswith(_OF_OTHERS):
-        nodes_named = event.entities.get("nodes")
-        named = [nodes_named] if isinstance(nodes_named, str) else list(nodes_named or ())
-        if any(name != event.host for name in named):
-            return False
+    if event.kind.startswith(_OF_OTHERS) and _names_another(event):
+        return False
     runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()
     # A host without known runs may be a node under another name.
     return not runs or event.host not in nodes or any(event.host in run.nodes or not run.nodes for run in runs)

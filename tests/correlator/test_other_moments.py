@@ -198,15 +198,21 @@ EXPIRED = "srun: error: Task launch for StepId=1.0 failed on node n1: Job creden
 
 
 @pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [(["n1"], ("infra.node", "munge.failure", "n1")), (["n1", "n2"], ("unknown", None, None))],
+    ("nodes", "logged", "expected"),
+    [
+        (["n1"], True, ("infra.node", "munge.failure", "n1")),
+        (["n1", "n2"], True, ("unknown", None, None)),
+        (["n1"], False, ("unknown", None, None)),
+    ],
 )
 def test_a_credential_that_is_over_at_once_reports_a_clock(
-    nodes: list[str], expected: tuple[str, str | None, str | None]
+    nodes: list[str], logged: bool, expected: tuple[str, str | None, str | None]
 ) -> None:
-    """A link lost a moment later is not the cause; if all nodes refuse it, the controller's clock may be the wrong one."""
+    """A link lost a moment later is not the cause; if all nodes refuse it, the controller's clock may be the wrong one.
+    Any user can print srun's words: alone they show nothing."""
     output = [e for n in nodes for e in out(3, "job.launch_error", EXPIRED.replace("n1", n), nodes=[n], sigma=60.0)]
-    where = world([*output, *down(8, "n1", "eth0", 70)], [run(1, ["n1", "n2"], 0, 4)])
+    own = [event("slurm.node_error", 3, n, "error: Job credential expired", source="slurmd") for n in nodes if logged]
+    where = world([*output, *own, *down(8, "n1", "eth0", 70)], [run(1, ["n1", "n2"], 0, 4)])
     verdict = judged(where)["1"]
     assert said(verdict) == expected
 

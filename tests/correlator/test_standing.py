@@ -137,3 +137,17 @@ def test_the_same_words_from_those_who_may_say_them_count() -> None:
         {"controller/slurmctld.log": ["[2026-02-28T10:19:59.000] error: Nodes gx04 not responding, setting DOWN"]}
     )
     assert any("gx04" in i["hosts"] for i in found["incidents"])
+
+
+def test_no_program_of_a_node_reports_the_state_of_another() -> None:
+    """The words of a cloud's scheduler plugin, under a daemon's name, in a syslog without facilities."""
+    words = "INFO - Setting following failed nodes into DOWN state: (x1) ['gx04']"
+    line = f"2026-02-28 10:19:55,123 - [slurm_plugin.resume:_handle_failed_nodes] - {words}"
+    assert others(after({"nodes/gx01/syslog": [f"Feb 28 10:19:55 gx01 nv-fabricmanager[77]: {line}"]})) == others(
+        in_peace()
+    )
+
+
+def test_no_switch_has_a_gpu() -> None:
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    assert others(after({"switches/leaf1/syslog": [f"<187>Feb 28 10:19:55 leaf1 Ebra: {xid}"]})) == others(in_peace())
