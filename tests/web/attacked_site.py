@@ -273,7 +273,8 @@ def judged(site: Site, attacks: list[Attack], say: Callable[[str], None]) -> lis
         broken += [f"{seen.name}: {seen.status} {seen.detail}"] if seen.status >= 500 and seen.status != 504 else []
         wrong += [f"{seen.name}: {w}" for w in seen.beside.wrong]
     say(summary(site, every))
-    assert (late, fat, waited, broken, wrong) == ([], [], [], [], [])
+    found = {"late": late, "fat": fat, "waited": waited, "broken": broken, "wrong": wrong}
+    assert not any(found.values()), found
     return every
 
 
