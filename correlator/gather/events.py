@@ -185,14 +185,13 @@ def prepared(rows: pl.DataFrame, senders: Senders = NOBODY) -> Part:
         pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
         pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
         pl.Series("device", [t.device for t in line_entities], pl.String).gather(places), pl.Series("code", [t.code for t in line_entities], pl.String).gather(places),
-        authority_of_events(),
     ).with_columns(
         key=pl.concat_str(
             *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
     )  # fmt: skip
-    lines = _with_senders(lines, known, senders)
+    lines = _with_senders(lines.with_columns(authority_of_events(rows)), known, senders)
     identity = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
     ids = [_id_of(text) for text in lines.select(identity).to_series().to_list()]
     return _part(lines.with_columns(pl.Series("id", ids, pl.String)).sort(_ORDER), known)
