@@ -158,9 +158,12 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
-    """What would change the verdict: other runs' evidence on the best explanation, be it the verdict or a rival."""
+    """What would change the verdict: other runs' evidence on the best explanation, verdict or rival, and missing witnesses."""
     best = verdict.chain or next(iter(verdict.others), None)
-    return sentences.mind_changed_by(best.hops) if best else []
+    found = sentences.mind_changed_by(best.hops) if best else []
+    if verdict.missing:
+        found.append(f"It would be confirmed or refuted by {sentences.listed([one.words for one in verdict.missing])}.")
+    return found
 
 
 def _headline(verdict: Verdict) -> str:

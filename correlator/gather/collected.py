@@ -1,0 +1,148 @@
+"""Which sources were collected of which host, and from when to when: what was not collected can be no witness.
+
+A source of a host counts as collected at a moment if its first line is at most a week later, and its last line at most a
+week earlier. It is that long because switches and healthy daemons may write nothing for days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from correlator.gather.telemetry import KERNEL_SOURCES
+from store.questions import hosts
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from store.door import Asks
+
+#: What was collected (``correlator.model.kinds.Source``) -> the sources of its lines. A switch may write any of
+#: ``SWITCH``.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "kernel": KERNEL_SOURCES, "slurmd": ("slurmd", "slurmstepd"), "slurmctld": ("slurmctld",), "switch": ("switch", "ip_monitor"),
+}  # fmt: skip
+SWITCH = ("switch", "kernel")
+SOURCES = tuple(source for sources in FAMILIES.values() for source in sources)
+_FAMILY_OF = {source: family for family, sources in FAMILIES.items() for source in sources}
+
+#: A source that was silent for longer may have been collected no longer (seconds).
+AROUND_S = 7 * 86_400.0
+
+#: Any host.
+ANY = "*"
+
+_SCHEMA = {"family": pl.String, "host": pl.String, "first": pl.Float64, "last": pl.Float64}
+_SPAN = (pl.col("first").min(), pl.col("last").max())
+
+
+def place(family: str, host: str) -> str:
+    """The name of a source of a host in ``Uncollected`` looks; no host's name contains a space."""
+    return f"{family} {host}"
+
+
+#: The place of measurements of GPUs.
+GPUS = place("telemetry", ANY)
+
+
+def short(host: str) -> str:
+    """A host's name without its domain; an address stays whole."""
+    return host.lower() if host.replace(".", "").isdigit() else host.lower().split(".")[0]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """``spans``: family, host, and the first and last timestamp of its lines (epoch seconds); infinite if a line has none.
+
+    ``telemetry``: are there measurements of GPUs?
+    """
+
+    spans: pl.DataFrame
+    telemetry: bool = False
+
+    @cached_property
+    def _of(self) -> Mapping[tuple[str, str], tuple[float, float]]:
+        found: dict[tuple[str, str], tuple[float, float]] = {}
+        for family, host, first, last in self.spans.iter_rows():
+            key = (family, short(host))
+            known = found.get(key, (first, last))
+            found[key] = (min(first, known[0]), max(last, known[1]))
+        return found
+
+    @cached_property
+    def reporting_hosts(self) -> frozenset[str]:
+        """The hosts whose kernel or system log was collected at any time."""
+        return hosts_of(self.spans)
+
+    def has(self, families: Iterable[str], host: str, time: float) -> bool:
+        """Was any of these sources of a host collected around ``time``?"""
+        spans = (self._of.get((family, short(host))) for family in families)
+        return any(span[0] - AROUND_S <= time <= span[1] + AROUND_S for span in spans if span)
+
+    def but(self, more: pl.DataFrame | None, *, telemetry: bool = False) -> Collected:
+        """With further lines."""
+        spans = self.spans if more is None or more.is_empty() else joined([self.spans, more])
+        return Collected(spans, self.telemetry or telemetry)
+
+    def new_in(self, more: pl.DataFrame) -> frozenset[str]:
+        """The sources that further lines show to have been collected at times that ``self`` does not cover.
+
+        By ``place``, also for any host. Later lines of a source that goes on show nothing about earlier moments.
+        """
+        if more.is_empty():
+            return frozenset()
+        both = more.join(self.spans, on=["family", "host"], how="left", suffix="_known")
+        first, last = pl.col("first_known"), pl.col("last_known")
+        strange = both.filter(first.is_null() | (pl.col("first") < first) | (pl.col("first") > last + AROUND_S))
+        rows = strange.select("family", "host").iter_rows()
+        return frozenset(place(family, name) for family, host in rows for name in (short(host), ANY))
+
+
+def nothing() -> pl.DataFrame:
+    """No spans."""
+    return pl.DataFrame(schema=_SCHEMA)
+
+
+def hosts_of(spans: pl.DataFrame) -> frozenset[str]:
+    """The hosts with a kernel's or system's log among ``spans``."""
+    return frozenset(spans.filter(pl.col("family") == "kernel")["host"].to_list())
+
+
+def joined(spans: Collection[pl.DataFrame]) -> pl.DataFrame:
+    """One row for each family and host."""
+    return pl.concat(spans).group_by("family", "host").agg(*_SPAN) if spans else nothing()
+
+
+def spans_in(lines: pl.DataFrame) -> pl.DataFrame:
+    """The spans of log lines with ``time``, ``host`` and ``source``."""
+    ours = lines.filter(pl.col("source").cast(pl.String).is_in(SOURCES))
+    time = pl.col("time")
+    return _spans(
+        ours.group_by("host", "source").agg(time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed"))
+    )  # fmt: skip
+
+
+def _spans(rows: pl.DataFrame) -> pl.DataFrame:
+    """Spans from ``host``, ``source``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines."""
+    untimed = pl.col("untimed") > 0
+    host = pl.col("host").cast(pl.String)
+    return (
+        rows.filter(host.is_not_null() & (host != ""))
+        .select(
+            pl.col("source").cast(pl.String).replace_strict(_FAMILY_OF, return_dtype=pl.String).alias("family"), host,
+            *(
+                pl.when(untimed).then(pl.lit(bound)).otherwise(pl.col(name).dt.epoch("us") / 1e6).alias(name)
+                for name, bound in (("first", float("-inf")), ("last", float("inf")))
+            ),
+        )
+        .group_by("family", "host").agg(*_SPAN)
+    )  # fmt: skip
+
+
+def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> pl.DataFrame:
+    """The spans of all stored lines of a cluster; with ``new``, of the lines that it selects."""
+    return _spans(store.ask_frame(hosts.own_logs(cluster, SOURCES, new)))
