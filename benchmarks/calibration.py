@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.simulators.coverage import AWAY, cases
+from benchmarks.simulators.situations import Situation, make
 from correlator.edges import load as edge_files
 from correlator.evidence.calibration import (
     FILE,
@@ -41,6 +42,7 @@ from correlator.evidence.calibration import (
 from correlator.evidence.weigh import Weigher
 from correlator.learning.feedback import standing
 from correlator.verdicts.judge import judge
+from correlator.verdicts.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 DIAGRAM, BY_COVERAGE = ROOT / "docs" / "reliability.svg", ROOT / "docs" / "reliability-coverage.svg"
@@ -103,10 +105,8 @@ def judged(seeds: range) -> tuple[list[Judged], Counter[str]]:
     for seed in seeds:
         for case in cases(seed):
             verdict = next(v for v in judge(case.world, Weigher(case.world, edges), raw=True) if v.run.key == "1")
-            category, host = case.situation.truth
-            right = verdict.category == category and (
-                host is None or verdict.root is None or verdict.root.host in (host, None)
-            )
+            category, _ = case.situation.truth
+            right = _is_right(case.situation, verdict)
             blames = verdict.category.startswith("infra.") and not category.startswith("infra.")
             found.append(
                 Judged(
@@ -118,12 +118,27 @@ def judged(seeds: range) -> tuple[list[Judged], Counter[str]]:
     return found, wrong
 
 
-def pairs_of(learn: Iterable[Judged]) -> dict[str, list[tuple[float, bool]]]:
-    """The cases to fit each line to: no other limit decides the confidence, and all sources were there that it is about."""
+def plain(seeds: range) -> dict[str, list[tuple[float, bool]]]:
+    """The cases to fit the lines of logged runs to: situations of sites as they are, with some lines and sources lost."""
+    edges, _ = edge_files.load()
+    found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    for seed in seeds:
+        situation, where = make(seed)
+        verdict = next(v for v in judge(where, Weigher(where, edges), raw=True) if v.run.key == "1")
+        found[family_of(verdict.category)].append((verdict.confidence, _is_right(situation, verdict)))
+    return found
+
+
+def _is_right(situation: Situation, verdict: Verdict) -> bool:
+    category, host = situation.truth
+    return verdict.category == category and (host is None or verdict.root is None or verdict.root.host in (host, None))
+
+
+def unlogged(learn: Iterable[Judged]) -> dict[str, list[tuple[float, bool]]]:
+    """The cases to fit the lines of runs without any log of their nodes to."""
     found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for one in learn:
-        whole = not one.away and (one.family != "infra" or not one.missing)
-        if (whole or one.unlogged) and one.at_most >= 1.0:
+        if one.unlogged and one.at_most >= 1.0:
             found[one.line].append((one.raw, one.right))
     return found
 
@@ -204,7 +219,7 @@ def main() -> None:
     options = parser.parse_args()
     half = options.cases // 2
     learn, _ = judged(range(half))
-    pairs = pairs_of(learn)
+    pairs = {**plain(range(half)), **unlogged(learn)}
     found = fitted(learn, pairs)
     if options.feedback:
         found = fitted(learn, with_answers(pairs, options.feedback, found.lines))
