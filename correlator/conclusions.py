@@ -17,6 +17,7 @@ from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.site import Inventory, Site
+from correlator.verdicts.horizon import Horizon
 from correlator.verdicts.verdict import Verdict
 
 
@@ -34,6 +35,8 @@ class Conclusions:
     #: The incidents behind the documents, for the next ticks; not stored.
     stories: list[Incident] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    #: How far what was just judged can still change, by key of a run, until a tick has read it.
+    horizons: dict[str, Horizon] = field(default_factory=dict)
     #: What a tick has just judged, until it knows that its window holds all causes.
     weighed: list[Verdict] = field(default_factory=list)
     site: Site | None = None

@@ -59,6 +59,7 @@ from correlator.site.first_seen import first_seen
 from correlator.site.interfaces import remember
 from correlator.site.site import Inventory, build_site
 from correlator.site.timeouts import narrow_slurmd_timeout
+from correlator.verdicts.horizon import Horizon, Horizons
 from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
 from store import disowned as false_claims
@@ -257,7 +258,7 @@ class Weighed:
     """What follows from the facts of a world, before its documents are written, which takes as long again."""
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates) -> None:
-        self.world, self.rates, self.weigher = world, rates, Weigher(world, edges, rates)
+        self.world, self.edges, self.rates, self.weigher = world, edges, rates, Weigher(world, edges, rates)
         self.verdicts = judge(world, self.weigher)
         self.stories = incident_rows.gather(world, self.weigher, self.verdicts)
 
@@ -280,6 +281,11 @@ class Weighed:
         story_of = {id(v): story for story in self.stories for v in story.verdicts}
         return {v.run.key: verdict_document(self.world, self.weigher, v, story_of.get(id(v))) for v in verdicts}
 
+    def horizons(self, verdicts: Iterable[Verdict]) -> dict[str, Horizon]:
+        """How far verdicts can still change, by the keys of runs, without those that ended long ago."""
+        horizons = Horizons(self.world, self.weigher, self.edges)
+        return {v.run.key: horizon for v in verdicts if (horizon := horizons.of(v)) is not None}
+
 
 def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
     """From facts to documents: verdicts and incidents."""
@@ -287,6 +293,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
     found = weighed.concluded()
     found.incidents = weighed.incident_documents(weighed.stories)
     found.verdicts = weighed.verdict_documents(weighed.verdicts)
+    found.horizons = weighed.horizons(weighed.verdicts)
     return found
 
 

@@ -118,9 +118,10 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
     say(out, verdict["summary"])
     certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
     place = f", incident {incident['id']}" if incident else ""
+    waits = "; ".join(verdict.get("waits_for") or ["while lines arrive"])
     say(
         out,
-        f"{certainty}{place}, {'final' if verdict['final'] else 'provisional: it may change while lines arrive'}",
+        f"{certainty}{place}, {'final' if verdict['final'] else f'provisional: it may change {waits}'}",
         style="dim",
     )
     advised(out, verdict["advice"])

@@ -120,7 +120,7 @@ class Weigher:
         self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
         self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
-        self.exposed = Exposed(world, edges, self.holds, self._window)
+        self.exposed = Exposed(world, edges, self.holds, self.window)
 
     def evidence(self, effect: Fact, without: Collection[int] = ()) -> Evidence:
         """All chains into an effect, as if the facts of which the id() is in ``without`` were not there."""
@@ -183,7 +183,7 @@ class Weigher:
         rejections: list[Rejection] = []
         hosts: dict[str, list[str]] = {}
         for edge, kinds in edges:
-            low, high, settled = self._window(edge, effect)
+            low, high, settled = self.window(edge, effect)
             if edge.scope in HOSTS_OF and edge.scope not in hosts:
                 hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
             for kind in kinds:
@@ -197,7 +197,7 @@ class Weigher:
                         rejections.append(result)
         return _best_per_cause(hops), rejections
 
-    def _window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
+    def window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
         """The window of an edge: the same for all effects without settings and a timeout of their own."""
         own = effect.run if effect.run in self.world.site.job_settings else None
         key = (edge.id, own, effect.attrs.get(TIMEOUT))
@@ -222,7 +222,7 @@ class Weigher:
 
     def holds(self, edge: Edge, cause: Fact, effect: Fact) -> bool:
         """Would the edge explain the effect, by scope, window and requirements?"""
-        low, high, _ = self._window(edge, effect)
+        low, high, _ = self.window(edge, effect)
         return (
             self._scopes[edge.scope](self.world, cause, effect)
             and _outside(edge, cause, effect, low, high)[0] <= 3 * _sigma(cause, effect)

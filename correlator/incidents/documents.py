@@ -80,7 +80,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         ],
         "slowed_jobs": [r.key for r in incident.slowed], "chain": sentences.chain_rows(incident.hops), "events": _events(incident),
         "headline": sentences.headline(incident), "title": sentences.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": sentences.grounds(world, incident),
-        "status": "final", "spans": sentences.spans(incident), "rivals": sentences.rival_rows(world, weigher, incident.verdicts, root),
+        "status": "final", "final_at": None, "waits_for": [], "spans": sentences.spans(incident), "rivals": sentences.rival_rows(world, weigher, incident.verdicts, root),
         "advice": sentences.advice(incident), "gpu_hours_lost": sentences.gpu_hours(world, incident), "doubts": sentences.doubts(incident),
         "unaffected_jobs": [
             {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hosts)} for r in untouched.named
@@ -140,7 +140,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
     evidence = _evidence(verdict)
     return {
         "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
-        "summary": _summary(verdict, incident, world), "final": True,
+        "summary": _summary(verdict, incident, world), "final": True, "final_at": None, "waits_for": [],
         "root_cause": None if root is None else {
             "event": root_event(root, incident.times if incident else 1), "code": root.attrs.get(CODE), "host": root.host, "device": root.device},
         "chain": sentences.chain_rows(list(verdict.chain.hops)) if verdict.chain else [],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import attrgetter
@@ -139,7 +139,7 @@ class Merge:
         )  # fmt: skip
         return merged, wanted
 
-    def in_words(self, merged: LiveConclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> LiveConclusions:
+    def in_words(self, merged: LiveConclusions, weighed: Weighed, verdicts: Collection[Verdict]) -> LiveConclusions:
         """The conclusions with the documents of what is replaced."""
         touched = merged.change.touched
         assert touched is not None
@@ -147,6 +147,7 @@ class Merge:
         for place, document in zip(touched.incidents, fresh, strict=True):
             merged.incidents[place] = document
         merged.verdicts.update(weighed.verdict_documents(verdicts))
+        merged.horizons = weighed.horizons(verdicts)
         merged.roots = self.before.roots.but((d for d, _ in touched.gone.values()), fresh)
         merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
         open_incidents = self.before.memory.open_incidents.union(d["id"] for d in fresh)

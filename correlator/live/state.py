@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 from correlator.conclusions import Conclusions
 from correlator.incidents.incident import Incident
 from correlator.live.lookup import Index
 from correlator.model.nouns import Run
+from correlator.verdicts.horizon import Horizon
 
 Document = dict[str, Any]
 
@@ -27,18 +29,28 @@ class Touched:
     verdicts: set[str]
 
 
+class Wait(NamedTuple):
+    """What a verdict waits for: the end of its time at ``until`` (epoch seconds, when it becomes final), for lines of
+    ``hosts``."""
+
+    until: float
+    hosts: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Memory:
     """What the next tick builds on.
 
     ``settled_until`` is the moment (RFC 3339) up to which finality was decided. ``open_verdicts`` (keys of runs) and
-    ``open_incidents`` (ids) are not final, or new. ``index`` holds lookups over all that is known; each tick updates
-    it.
+    ``open_incidents`` (ids) are not final, or new. ``horizons`` says how far open verdicts can still change, ``shown``
+    what their documents say of it. ``index`` holds lookups over all that is known; each tick updates it.
     """
 
     settled_until: str | None = None
     open_verdicts: frozenset[str] = frozenset()
     open_incidents: frozenset[str] = frozenset()
+    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    shown: Mapping[str, Wait] = field(default_factory=dict)
     index: Index | None = None
 
 
@@ -81,8 +93,6 @@ def index_of(known: LiveConclusions) -> Index:
     """The index, built once after a full pass; ``correlator.live.window`` updates it."""
     if known.memory.index is None:
         index = Index.of(known.events, known.runs, known.stories, known.facts, known.strays)
-        known.memory = Memory(
-            known.memory.settled_until, known.memory.open_verdicts, known.memory.open_incidents, index
-        )
+        known.memory = replace(known.memory, index=index)
         return index
     return known.memory.index

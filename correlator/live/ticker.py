@@ -22,7 +22,8 @@ from correlator.engine import clusters_of, conclude_cluster, load_edges, write
 from correlator.gc_pause import clear_away, paused, set_aside
 from correlator.live.arrivals import Arrivals
 from correlator.live.awaited import silent_in
-from correlator.live.changes import same_objects, settled
+from correlator.live.changes import same_objects
+from correlator.live.finality import settled
 from correlator.live.history import History, HistoryUpdate
 from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
@@ -119,7 +120,9 @@ class Ticker:
                 self._full_at = begun
             found = [
                 same_objects(
-                    settled(c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c)),
+                    settled(
+                        c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c), before.get(c.cluster)
+                    ),
                     before.get(c.cluster),
                 )
                 for c in found

@@ -48,6 +48,7 @@ from correlator.live.arrivals import Change
 from correlator.live.lookup import Spans
 from correlator.live.merge import Merge, longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
+from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Edge, Event, Fact, Run
 from correlator.site import windows
 from correlator.site.cabling import Cabling
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from store.door import Door
 
 #: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
-MARGIN_S = 900.0
+MARGIN_S = TOLD_S
 
 #: A run's end in accounting and the fact that ended it may differ by this many seconds.
 ENDS_WITH_S = 5.0

@@ -22,6 +22,10 @@ from parsers.hostlist import fold
 
 Severity = Literal["benign", "degraded"]
 
+#: Lines that come longer than this (seconds) after a fact or the end of a run change neither: detectors join what is
+#: less apart, and a tick looks no further back (live/window.py).
+TOLD_S = 900.0
+
 #: The lanes of the time axis: ``layer`` of a kind is one of them.
 LANES = ("switch", "link", "gpu", "storage", "kernel", "slurmd", "slurmctld", "node", "job")
 
@@ -183,6 +187,9 @@ class Kind(Generic[A]):
     trace: Trace | None = None
     #: ``awaits(fact)``: may the next lines of its silent hosts show another cause?
     awaits: Callable[[Fact], bool] | None = None
+    #: Within this many seconds after it began, the lines that show it have been written: a run that ended before is not
+    #: explained by it later (verdicts/horizon.py).
+    told_s: float = TOLD_S
 
     def fact(
         self, start: float, end: float | None, sigma: float, host: str | None = None, device: str | None = None,

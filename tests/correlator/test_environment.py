@@ -254,7 +254,9 @@ def test_every_tick_says_what_a_full_pass_says(jobs: list[tuple[float, Job]]) ->
                 continue
             partly += not ticker.tick().full
             now, whole = ticker._known["c"], conclude_cluster(store, "c", ticker._rules)
-            assert {k: {**v, "final": True} for k, v in now.verdicts.items()} == whole.verdicts, at
+            assert {
+                k: {**v, "final": True, "final_at": None, "waits_for": []} for k, v in now.verdicts.items()
+            } == whole.verdicts, at
             assert [i["id"] for i in now.incidents] == [i["id"] for i in whole.incidents], at
             blamed = sum(v["category"] == "infra.node" for v in whole.verdicts.values())
     assert partly > 20 and blamed > 1

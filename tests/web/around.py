@@ -93,7 +93,7 @@ def hostile(con: duckdb.DuckDBPyConnection) -> None:
         "device": "eth0", "severity": "error", "role": "cause", "source": "hosts/gpu04/syslog", "line": 1,
     }  # fmt: skip
     document = {
-        "title": evil, "events": [event], "status": "provisional", "hosts": ["gpu04"], "doubts": [evil],
+        "title": evil, "events": [event], "status": "provisional", "hosts": ["gpu04"], "doubts": [evil], "waits_for": [evil],
         "advice": [{"text": evil, "command": evil}], "confidence": 0.5, "jobs": [],
     }  # fmt: skip
     row = {

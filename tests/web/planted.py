@@ -229,6 +229,7 @@ def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
         "rivals": [{"cause": f"job {key} of {user}", "host": NODES[user], "device": None, "rejected": f"{user} says {secrets[user][1]}"} for user, key in keys],
         "grounds": [f"1 other job behind leaf1 ({secrets[user][0]}) ran on." for user in hit[:0]] + [f"job {key} says {secrets[user][1]}" for user, key in keys],
         "doubts": [f"{user} was late: {secrets[user][1]}" for user in hit],
+        "waits_for": [f"until 03:12 UTC: {user} was late: {secrets[user][1]}" for user in hit],
         "advice": [{"text": f"Tell {', '.join(hit)} to submit again.", "command": None, "users": list(hit)},
                    *({"text": f"Ask {user}.", "command": f"cat /home/{user}/{secrets[user][1]}"} for user in hit),
                    *({"text": "See the script.", "command": f"cat /home/{user}/{secrets[user][1]}"} for user in hit)],

@@ -133,3 +133,17 @@ def test_a_state_that_two_records_show_is_reported_once() -> None:
                "state": "down*", "reason": "Not responding"}  # fmt: skip
         fixture.insert(store.con, "model.node_states", row)
     assert len(re.findall(r"Slurm: down\* at", page(store, "14"))) == 1
+
+
+def test_a_provisional_verdict_says_until_when_it_waits_and_for_what() -> None:
+    store, waits = fixture.build(), "until 03:12 UTC for lines of gpu07"
+    for table, key, name in (("runs", "15", "run_key"), ("incidents", "I1", "incident_id")):
+        (text,) = store.con.execute(f"SELECT document FROM model.{table} WHERE {name} = ?", [key]).fetchone() or ("{}",)
+        document = json.loads(text) | {"final_at": "2026-11-21T03:11:30.000000Z", "waits_for": [waits]}
+        document |= {"final": False} if table == "runs" else {"status": "provisional"}
+        store.con.execute(f"UPDATE model.{table} SET document = ? WHERE {name} = ?", [json.dumps(document), key])
+    assert f"may still change {waits}" in page(store, "15")
+    client = TestClient(create_app(store))
+    assert f"May still change {waits}." in client.get("/incidents/I1").text
+    found = [client.get(path).json() for path in ("/api/v1/jobs/15/verdict", "/api/v1/incidents/I1")]
+    assert [one["waits_for"] for one in found] == [[waits]] * 2 and found[0]["final_at"]

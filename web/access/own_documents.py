@@ -6,20 +6,20 @@ it names no job, account or path of others.
 
 | of an incident | is shown |
 |---|---|
-| id, start, end, detected_at, severity, category, status, confidence, unaffected_count | unchanged |
+| id, start, end, detected_at, severity, category, status, final_at, confidence, unaffected_count | unchanged |
 | root_cause, candidates | event, code, host, device; candidates on the user's own nodes, on a host of the evidence, or the root |
 | hosts | those of the user's own runs, of the visible evidence, and the root's |
 | jobs, slowed_jobs, unaffected_jobs | the user's own; other_jobs_count is the number of the others that were hit |
 | events | visible ones: lines about the user's own runs; about hardware of their nodes, switches, the root |
 | chain | steps to visible events: edge, delay, window, settings of Slurm; no step of others' jobs, hit_count and spared_count without their names |
 | spans | of the hosts above |
-| title, headline, grounds, doubts, rivals, advice | the sentences that name no other user's job, account or path |
+| title, headline, grounds, doubts, waits_for, rivals, advice | the sentences that name no other user's job, account or path |
 | gpu_hours_lost and every other field | withheld |
 
 | of a verdict on an own run | is shown |
 |---|---|
-| category, incident_id, confidence, final, your_code, state, user, name, nodes, gpus, start, end, root_cause | unchanged |
-| headline, summary, grounds, doubts, rivals, advice, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
+| category, incident_id, confidence, final, final_at, your_code, state, user, name, nodes, gpus, start, end, root_cause | unchanged |
+| headline, summary, grounds, doubts, waits_for, rivals, advice, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
 | chain, evidence | as chain and events above |
 """
 
@@ -38,9 +38,20 @@ from web.shaping import wire
 Row = dict[str, Any]
 Document = Mapping[str, Any]
 
-_INCIDENT = ("id", "start", "end", "detected_at", "severity", "category", "status", "confidence", "unaffected_count")
+_INCIDENT = (
+    "id",
+    "start",
+    "end",
+    "detected_at",
+    "severity",
+    "category",
+    "status",
+    "final_at",
+    "confidence",
+    "unaffected_count",
+)
 _VERDICT = (
-    "category", "incident_id", "confidence", "final", "your_code", "state", "user", "name", "nodes", "gpus", "start", "end",
+    "category", "incident_id", "confidence", "final", "final_at", "your_code", "state", "user", "name", "nodes", "gpus", "start", "end",
 )  # fmt: skip
 _EVENT = (
     "id", "time", "event", "line", "layer", "severity", "role", "received_time", "time_quality", "resolution_s", "clock_offset_s", "count",
@@ -218,10 +229,10 @@ class OwnDocuments:
         return shown | {"device": None} if _FOLDER.search(str(shown.get("device"))) else shown
 
     def _sentences(self, document: Document, events: list[Row]) -> Row:
-        """Grounds, doubts, rivals and advice without withheld sentences."""
+        """Grounds, doubts, reasons to wait, rivals and advice without withheld sentences."""
         lists = {
             name: [text for one in document.get(name) or () if (text := self._spoken(one, events))]
-            for name in ("grounds", "doubts")
+            for name in ("grounds", "doubts", "waits_for")
         }
         rivals = [
             {**_picked(item, ("host",)), "device": None, "cause": cause, "rejected": self._spoken(item.get("rejected"), events)}

@@ -48,9 +48,13 @@ class RunEnd(TypedDict):
 #: An error of a node's environment that no other event of the catalogue is.
 ENVIRONMENT_ERROR = "job.environment_error"
 
-COMM_ERROR = Kind("job.comm_error", "job", "A rank of a run lost its peers.", CommError, brief="ranks lost their peers")
+COMM_ERROR = Kind(
+    "job.comm_error", "job", "A rank of a run lost its peers.", CommError, brief="ranks lost their peers", told_s=0.0
+)
 
-LAUNCH_FAILURE = Kind("launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure)
+LAUNCH_FAILURE = Kind(
+    "launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure, told_s=60.0
+)
 
 BATCH_LOST = Kind(
     "batch.lost", "slurmd", "A node responded, but the job's batch script was not running on it.", NoAttrs,
