@@ -1,0 +1,358 @@
+"""A user who knows our catalogue writes to every place that users can write to, in any cluster whose logs are a tree.
+
+mallory gets a job of her own on one node (``near``) of a capture or scenario, and would blame that node, another one
+(``far``), a link, a switch, the controller or another user's job. ``played`` concludes with and without what she wrote.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from collector.decoding import _rows
+from collector.ingest import Ingest
+from collector.receivers import all_receivers
+from collector.receivers.base import Decoded, Payload, micros
+from correlator.engine import correlate, result
+from parsers.hostlist import expand
+from parsers.patterns import load
+from store import open_store
+from store.duckdb.store import logs_for_storage
+from tests.correlator.attacked import _JOB, _NODE, VICTIM, _in_environment, _in_names, _in_output, _over_tcp, _over_udp
+from tests.line_parser import line_parser
+
+MALLORYS, HER_NAME, HER_UID = 99001, "mallory", 20666
+#: Nobody's address.
+HER_ADDRESS = "203.0.113.9"
+#: Kinds that a node in such a state may not write into its own files (gather/kernel_copies.py): a log host's copy of
+#: them counts without the node's own.
+FATAL = ("kernel.panic", "kernel.lockup", "kernel.boot", "kernel.hung_task", "kernel.mce", "storage.", "disk.", "pcie.")
+#: No cause whose lines another user of the node could have written is surer than this (docs/security.md).
+SHARED_SURE = 0.5
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What docs/security.md leaves open: lines of a channel may change the verdicts on runs of ``host``, which they blame
+    at most with this confidence."""
+
+    host: str
+    sure: float
+    own: float = 0.9
+
+    def allows(self, document: Mapping[str, Any], now: tuple[str, str | None, str | None, str | None, float]) -> bool:
+        category, _, host, _, confidence = now
+        blames = host == self.host if category.startswith("infra.") else True
+        nodes = document["nodes"] or ()
+        return blames and confidence <= self.sure and self.host in (expand(nodes) if isinstance(nodes, str) else nodes)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A tree with mallory's job. ``job``: another user's; ``moments``: when others' jobs end; ``iso``: do the nodes'
+    syslogs have ISO timestamps?"""
+
+    folder: Path
+    near: str
+    far: str
+    cluster: str
+    controller: str
+    switch: str
+    job: int
+    begin: datetime
+    end: datetime
+    moments: tuple[str, ...]
+    syslog: str
+    iso: bool
+
+
+@dataclass(frozen=True)
+class Way:
+    """A channel: ``place`` is a file of the tree or a receiver. ``bound``: what docs/security.md leaves open, in a word:
+    nothing, or the kernel or a daemon of one of the nodes, or a switch."""
+
+    name: str
+    place: str
+    line: Callable[[str, str], str]
+    bound: str = ""
+    kinds: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+def staged(source: Path, folder: Path) -> Stage | None:
+    """A copy of a tree, with mallory's job on one of its nodes; None if no run of it has a node with a syslog."""
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("truth.json"), dirs_exist_ok=True)
+    accounting = next((p for p in sorted(folder.rglob("sacct.*")) if p.suffix in (".psv", ".txt")), None)
+    hosts = next((folder / name for name in ("hosts", "nodes") if (folder / name).is_dir()), None)
+    if accounting is None or hosts is None:
+        return None
+    header, *_ = accounting.read_text(encoding="utf-8").splitlines()
+    with accounting.open(encoding="utf-8", newline="") as file:
+        rows = [r for r in csv.DictReader(file, delimiter="|", quoting=csv.QUOTE_NONE) if _is_run(r)]
+    with_log = {p.parent.name: p for p in sorted(hosts.glob("*/syslog"))}
+    used = [n for r in rows for n in expand(r["NodeList"]) if n in with_log]
+    if not used:
+        return None
+    near = max(sorted(set(used)), key=used.count)
+    sound = [n for n in sorted(with_log) if n != near and n in _nodes(hosts)]
+    times = [datetime.fromisoformat(r[k]) for r in rows for k in ("Start", "End")]
+    begin, end = min(times), max(times)
+    clusters = {r.get("Cluster") or "" for r in rows}
+    hers = {
+        "Cluster": max(clusters), "JobID": str(MALLORYS), "JobIDRaw": str(MALLORYS), "JobName": "lie", "User": HER_NAME,
+        "UID": str(HER_UID), "State": "FAILED", "ExitCode": "1:0", "NodeList": near, "NNodes": "1", "AllocNodes": "1",
+        "Submit": f"{begin - timedelta(seconds=2):%Y-%m-%dT%H:%M:%S}", "Start": f"{begin:%Y-%m-%dT%H:%M:%S}",
+        "End": f"{end + timedelta(seconds=5):%Y-%m-%dT%H:%M:%S}", "Partition": rows[0].get("Partition") or "",
+    }  # fmt: skip
+    with accounting.open("a", encoding="utf-8") as file:
+        file.write("|".join(hers.get(name, "") for name in header.split("|")) + "\n")
+    ends = sorted({datetime.fromisoformat(r["End"]) for r in rows})
+    moments = tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in ends[-4:])
+    lines = with_log[near].read_text(encoding="utf-8", errors="replace").splitlines()
+    stage = Stage(
+        folder, near, sound[0] if sound else near, max(clusters), _controller(folder, hosts), _switch(folder), int(rows[0]["JobIDRaw"].split(".")[0]),
+        begin, end, moments, str(with_log[near].relative_to(folder)), not lines or lines[0][:4].isdigit(),
+    )  # fmt: skip
+    _extend(stage, {"jobs/99001/stdout": ["step 1"]})
+    # Syslogs that are collected: otherwise her own line in one would be the first to show it.
+    steps = int((end - begin).total_seconds() / 300) + 2
+    for host, path in with_log.items():
+        moments = [
+            begin + timedelta(minutes=5 * n)
+            for n in ((-1, *range(1, steps + 1)) if host == stage.far and steps > 4 else (-1, steps))
+        ]
+        lines = [
+            _of_syslog(stage, host, "systemd[1]: Started Session 7 of user root.", f"{t:%Y-%m-%dT%H:%M:%S}")
+            for t in moments
+        ]
+        _extend(stage, {str(path.relative_to(folder)): lines})
+    return stage
+
+
+def _is_run(row: Mapping[str, str]) -> bool:
+    times = [row.get("Start") or "", row.get("End") or ""]
+    named = (row.get("JobIDRaw") or "").isdigit() and bool(row.get("User"))
+    return (
+        named and all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", t) for t in times) and bool(row.get("NodeList"))
+    )
+
+
+def _nodes(hosts: Path) -> set[str]:
+    """Hosts with a slurmd."""
+    return {p.parent.name for p in hosts.glob("*/slurmd.log")}
+
+
+def _controller(folder: Path, hosts: Path) -> str:
+    found = [p.parent.name for p in hosts.glob("*/slurmctld.log")]
+    for conf in sorted(folder.rglob("slurm.conf")):
+        if named := re.search(r"(?m)^SlurmctldHost=([^(\s]+)", conf.read_text(encoding="utf-8")):
+            return named[1]
+    return found[0] if found else "ctl"
+
+
+def _switch(folder: Path) -> str:
+    for path in sorted((folder / "switches").glob("*")) or sorted(folder.glob("hosts/leaf*")):
+        return path.name
+    return "leaf01"
+
+
+def _of_syslog(stage: Stage, host: str, words: str, at: str) -> str:
+    stamp = f"{at}.123456+00:00" if stage.iso else f"{datetime.fromisoformat(at):%b %e %H:%M:%S}"
+    return f"{stamp} {host} {words}"
+
+
+def _extend(stage: Stage, files: Mapping[str, Sequence[str]]) -> None:
+    for name, lines in files.items():
+        path = stage.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+# ------------------------------------------------------------------------------------------------------- what she writes
+
+
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """Every example of every pattern, with its event."""
+    found = {e.text.replace("\n", " "): entry.event for entry in load().entries for e in entry.examples}
+    return tuple(found.items())
+
+
+#: Names that a daemon's lines have in a syslog without facilities. A file that keeps none cannot tell them from what
+#: ``logger -t`` writes, and they count for their own host (docs/security.md).
+DAEMONS = ("slurmd[77]", "slurmstepd[77]", "systemd[77]", "nvidia-persistenced[77]", "nv-fabricmanager[77]", "munged[77]", "dhclient[77]")  # fmt: skip
+#: ``logger`` with any other tag.
+TAGS = (HER_NAME, f"{HER_NAME}[77]", "kernel[77]", "slurmctld[77]", "slurmctld", "slurmdbd[77]", "slurmrestd[77]", "sackd[77]")  # fmt: skip
+
+
+def ways(stage: Stage) -> tuple[Way, ...]:
+    """All channels of a user of ``near``."""
+
+    def syslog(tag: str) -> Callable[[str, str], str]:
+        return lambda x, at: _of_syslog(stage, stage.near, f"{tag}: {x}", at)
+
+    def stamped(x: str, at: str) -> str:
+        up = (datetime.fromisoformat(at) - stage.begin).total_seconds() + 86_400
+        return _of_syslog(stage, stage.near, f"kernel: [{up:.6f}] {x}", at)
+
+    return (
+        *(Way(f"{kind}: {name}", f"jobs/{MALLORYS}/{kind}", line) for kind in ("stdout", "stderr") for name, line in _in_output()),
+        *(Way(f"logger -t {tag}", stage.syslog, syslog(tag)) for tag in TAGS),
+        Way("logger -t kernel", stage.syslog, syslog("kernel"), "near kernel"),
+        Way("/dev/log, with an uptime that fits", stage.syslog, stamped, "near kernel"),
+        *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), "near daemon") for tag in DAEMONS),
+        *(_by_network(stage) if stage.far != stage.near else ()),
+        *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
+        *(Way(f"hook: {name}", "hooks/*", line) for name, line in _in_environment()),
+    )  # fmt: skip
+
+
+def _by_network(stage: Stage) -> Iterator[Way]:
+    for place, lines in (("udp", _over_udp()), ("tcp", _over_tcp())):
+        for name, line in lines:
+            if name.startswith("as another host") and "kernel" in name:
+                yield Way(f"{place}: {name}", place, line, "far kernel", without=FATAL)
+                yield Way(f"{place}: {name}, of what keeps a node from writing", place, line, "far daemon", kinds=FATAL)
+            elif name.startswith("as another host") and "slurmd[" in name:
+                yield Way(f"{place}: {name}", place, line, "far daemon")
+            elif name == "as a switch":
+                yield Way(f"{place}: {name}", place, line, "switch")
+            else:
+                yield Way(f"{place}: {name}", place, line)
+
+
+def lies(stage: Stage, some: Sequence[Way], share: int, turn: int) -> dict[str, list[str]]:
+    """What she writes, by place: each text goes one way in ``share``; ``turn`` says which. Half of them are about near,
+    half about far and another's job."""
+    found: dict[str, list[str]] = {}
+    for number, way in enumerate(some):
+        for place, (text, kind) in enumerate(texts()[(number + turn) % share :: share]):
+            if (way.kinds and not kind.startswith(way.kinds)) or (way.without and kind.startswith(way.without)):
+                continue
+            target = stage.near if place % 2 else stage.far
+            about = _JOB.sub(rf"\g<1>{stage.job}", _NODE.sub(target, text))
+            at = stage.moments[place % len(stage.moments)]
+            found.setdefault(way.place, []).append(_moved(stage, way.line(about, at), at))
+    return found
+
+
+def _moved(stage: Stage, line: str, at: str) -> str:
+    """A line of the small cluster of attacked.py, in this one."""
+    day = datetime.fromisoformat(at)
+    names = {VICTIM: stage.far, "gx01": stage.near, "leaf1": stage.switch, "Feb 28": f"{day:%b %e}", "alice": HER_NAME,
+             "2026-02-28": f"{day:%Y-%m-%d}", "1001": str(HER_UID)}  # fmt: skip
+    for old, new in names.items():
+        line = line.replace(old, new)
+    line = re.sub(r"\bctl\b", stage.controller, line)
+    line = re.sub(r"(?m)\|c$", f"|{stage.cluster}", line).replace("CLUSTER_NAME=c", f"CLUSTER_NAME={stage.cluster}")
+    line = line.replace("SLURM_JOB_ID=41", f"SLURM_JOB_ID={MALLORYS}").replace("SLURM_JOB_ID=45", f"SLURM_JOB_ID={stage.job}")  # fmt: skip
+    return re.sub(r"^41\|41\|", f"{MALLORYS}|{MALLORYS}|", line).replace("45|45|", f"{stage.job}|{stage.job}|")
+
+
+def _received(stage: Stage, place: str, lines: Sequence[str]) -> Decoded:
+    into, text = Decoded(), "\n".join(lines) + "\n"
+    at = micros(f"{stage.end + timedelta(seconds=60):%Y-%m-%dT%H:%M:%S}Z")
+    known = {"received": at, "parts": [[HER_ADDRESS, False, place, len(text.encode()), False, "UTC"]]}
+    all_receivers()["syslog"].decode(Payload(text.encode(), known), into)
+    return into
+
+
+# ---------------------------------------------------------------------------------------------------------- conclusions
+
+
+def concluded(stage: Stage, told: Mapping[str, list[str]]) -> tuple[dict[str, Any], int]:
+    """corr-result/1 with these lies, and the number of lines stored."""
+    with TemporaryDirectory() as copy, open_store(None) as store:
+        with_lies = Stage(**{**stage.__dict__, "folder": Path(copy) / "t"})
+        shutil.copytree(stage.folder, with_lies.folder)
+        for place, lines in told.items():
+            if place.endswith("*"):
+                for number, text in enumerate(lines):
+                    path = with_lies.folder / f"hooks/{MALLORYS}.epilogslurmctld.ctl.{number}.1.hook"
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(text, encoding="utf-8")
+            elif place == "accounting/names.txt":
+                _extend(with_lies, {place: [_HEADER, *lines]})
+            elif "/" in place:
+                _extend(with_lies, {place: lines})
+        ingest = Ingest(store, parser=line_parser())
+        ingest.run([with_lies.folder])
+        for place in ("udp", "tcp"):
+            if told.get(place):
+                for group in _received(stage, place, told[place]).groups.values():
+                    rows = _rows(group, line_parser()).drop("_transport")
+                    names = ingest._names.normal(
+                        rows.with_columns(
+                            cluster=rows["cluster"].fill_null(stage.cluster) if stage.cluster else rows["cluster"]
+                        )
+                    )
+                    store.add({"logs": logs_for_storage(names)})
+        correlate(store)
+        found = json.loads(json.dumps(result(store), default=str).replace(copy, ""))
+        (count,) = store.rows("SELECT count(*) AS n FROM raw.log_view")
+        return found, count["n"]
+
+
+_HEADER = "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList|NNodes|Cluster"
+
+
+def is_hers(key: str) -> bool:
+    return re.split("[#@]", key)[0] == str(MALLORYS)
+
+
+def said(verdict: Mapping[str, Any]) -> tuple[str, str | None, str | None, str | None, float]:
+    """Category, root cause and confidence."""
+    root = verdict.get("root_cause") or {}
+    return verdict["category"], root.get("event"), root.get("host"), root.get("device"), round(verdict["confidence"], 4)
+
+
+def roots(found: Mapping[str, Any]) -> set[tuple[str, str | None, str | None, str | None]]:
+    return {
+        (i["category"], i["root_cause"]["event"], i["root_cause"]["host"], i["root_cause"]["device"])
+        for i in found["incidents"]
+    }
+
+
+def _doubt_lifted(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Is only the doubt gone that no log of a node was collected? A line in its name shows one (docs/security.md)."""
+    unlogged = [doubt for doubt in was["doubts"] if doubt.startswith("No ") and "log of" in doubt]
+    return said(was)[:4] == said(now)[:4] and bool(unlogged) and not set(unlogged) <= set(now["doubts"])
+
+
+def harm(peace: Mapping[str, Any], found: Mapping[str, Any], limit: Limit | None = None) -> list[str]:
+    """What the lies changed for others, or gained their writer. ``limit``: what docs/security.md leaves open for them."""
+    harmed = []
+    before, after = peace["verdicts"], found["verdicts"]
+    for key in sorted(before.keys() | after.keys()):
+        was, now = (said(one[key]) if key in one else None for one in (before, after))
+        if is_hers(key):
+            # Where no other user's job runs, her node's kernel may have a line of hers with at most 0.9.
+            if (
+                now is not None
+                and was != now
+                and now[0].startswith("infra.")
+                and now[4] > (limit.own if limit else SHARED_SURE)
+            ):
+                harmed.append(f"her own: {was} -> {now}")
+        elif was is not None and now is not None and _doubt_lifted(before[key], after[key]):
+            continue
+        elif limit is not None and was is not None and now is not None and was[:4] == now[:4] and now[4] <= was[4]:
+            continue  # only less sure
+        elif was != now and not (limit is not None and now is not None and limit.allows(after[key], now)):
+            harmed.append(f"{key}: {was} -> {now}")
+    for root in sorted(roots(found) - roots(peace), key=str):
+        if limit is None or root[2] != limit.host:
+            harmed.append(f"a new incident: {root}")
+    if limit is None:
+        harmed += [f"an incident is gone: {root}" for root in sorted(roots(peace) - roots(found), key=str)]
+    return harmed
