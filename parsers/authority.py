@@ -13,6 +13,7 @@ correlator: ``correlator/gather/standing.py``. What only a receiver knows (how a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _RING = ("kmsg", "dmesg")
 #: The same, plus the files that Kubernetes daemons write themselves.
 _OWN_FILES = (*_RING, "klog")
+#: Files that a syslog daemon writes (the defaults of Debian's and Red Hat's rsyslog and syslog-ng).
+_OF_SYSLOG_DAEMON = re.compile(
+    r"(?:^|/)(?:syslog|messages|secure|(?:auth|daemon|kern|user|debug)(?:\.log)?)(?:[.-][^/]*)?$"
+)
 #: Header columns that a line of a job cannot have: they describe a machine.
 _OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
 
@@ -45,12 +50,25 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """``frame`` (HEADER's columns) without anything that its writers cannot know or be."""
     if origin.source in JOB_SOURCES:
         return _of_job(frame, origin)
+    if origin.path is not None and _OF_SYSLOG_DAEMON.search(origin.path):
+        frame = _without_inner_lines(frame)
     source = frame["source"]
     odd = [*_odd_kernel(frame, source), *_odd_users(frame, source)]
     if not odd:
         return frame
     at = pl.concat(odd)
     return frame.with_columns(source.scatter(at, "syslog"), frame["uptime_s"].scatter(at, None))
+
+
+def _without_inner_lines(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lines of a syslog daemon's file. It writes a header before each message, and syslog-ng a message's own line ends as
+    they are: a line that begins like the kernel's ring or a daemon's file is the second line of somebody's message."""
+    inner = one_of(frame["format"], (*_OWN_FILES, "slurm")).fill_null(False)
+    if not inner.any():
+        return frame
+    at = inner.arg_true()
+    plain = {"source": "syslog", "format": "plain", "facility": "user", "uptime_s": None}
+    return frame.with_columns(frame[name].scatter(at, value) for name, value in plain.items())
 
 
 def _odd_kernel(frame: pl.DataFrame, source: pl.Series) -> Iterator[pl.Series]:

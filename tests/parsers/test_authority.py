@@ -149,3 +149,21 @@ def test_a_row_within_a_jobs_name_is_no_row_of_accounting() -> None:
         (41, "alice", "FAILED"),
         (45, "erin", "COMPLETED"),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[  123.456789] NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.",
+        "6,339,51400,-;NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.",
+        "[2026-03-01T10:00:00.000] error: Nodes gpu02 not responding, setting DOWN",
+    ],
+)
+@pytest.mark.parametrize("path", ["nodes/gpu01/messages", "/var/log/syslog.1", "hosts/gpu01/kern.log"])
+def test_the_second_line_of_somebodys_message_is_no_line_of_the_kernel_or_a_daemon(line: str, path: str) -> None:
+    """Found by reading: syslog-ng writes the line ends in a message as they are."""
+    first = "Mar  1 10:00:00 gpu01 app[7]: hello"
+    data = f"{first}\n{line}\n{first}\n".encode()
+    whole, alone = (line_parser().parse_data(data, Origin(path=one, host="gpu01")) for one in (path, "nodes/gpu01/x"))
+    assert set(alone["event"]) > {"other"} and set(whole["event"]) == {"other"}
+    assert whole["source"].to_list() == ["syslog"] * 3 and whole["facility"][1] == "user"
