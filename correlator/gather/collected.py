@@ -1,7 +1,7 @@
 """Which sources were collected of which host, and from when to when: what was not collected can be no witness.
 
-A source of a host counts as collected at a moment if its first line is at most a week later, and its last line at most a
-week earlier. It is that long because switches and healthy daemons may write nothing for days.
+A source of a host counts as collected at a moment if its first line is at most a quarter of an hour later, and its last
+line at most a week earlier. It is that long because switches and healthy daemons may write nothing for days.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _FAMILY_OF = {source: family for family, sources in FAMILIES.items() for source 
 
 #: A source that was silent for longer may have been collected no longer (seconds).
 AROUND_S = 7 * 86_400.0
+#: A source begins this long before its first line (seconds): a tick looks 900 s back, so the first line of a source changes
+#: no verdict before that.
+BEGINS_S = 900.0
 
 #: Any host.
 ANY = "*"
@@ -81,7 +84,7 @@ class Collected:
     def has(self, families: Iterable[str], host: str, time: float) -> bool:
         """Was any of these sources of a host collected around ``time``?"""
         spans = (self._of.get((family, short(host))) for family in families)
-        return any(span[0] - AROUND_S <= time <= span[1] + AROUND_S for span in spans if span)
+        return any(span[0] - BEGINS_S <= time <= span[1] + AROUND_S for span in spans if span)
 
     def but(self, more: pl.DataFrame | None, *, telemetry: bool = False) -> Collected:
         """With further lines."""
@@ -97,7 +100,8 @@ class Collected:
             return frozenset()
         both = more.join(self.spans, on=["family", "host"], how="left", suffix="_known")
         first, last = pl.col("first_known"), pl.col("last_known")
-        strange = both.filter(first.is_null() | (pl.col("first") < first) | (pl.col("first") > last + AROUND_S))
+        untimed = (pl.col("first") == float("-inf")) & (first.is_null() | (first > float("-inf")))
+        strange = both.filter(untimed | (pl.col("first") > last + AROUND_S))
         rows = strange.select("family", "host").iter_rows()
         return frozenset(place(family, name) for family, host in rows for name in (short(host), ANY))
 
