@@ -29,11 +29,10 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
-from correlator.gather import collected, kernel_copies, kernel_lines, of_timeouts, silences, telemetry
 from correlator.gather import events as event_rows
+from correlator.gather import kernel_copies, kernel_lines, of_timeouts, telemetry
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import read_senders
-from correlator.gather.collected import Collected
 from correlator.gather.runs_fast import Fields
 from correlator.gather.standing import (
     Controllers,
@@ -171,27 +170,22 @@ def read_inventory(store: Asks, cluster: str | None, empty: Collection[str] = ()
 
 @dataclass(frozen=True)
 class Measured:
-    """What telemetry and job output show; the fields are those of ``World``, and whether there are measurements of GPUs."""
+    """What telemetry and job output show; the fields are those of ``World``."""
 
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
     throttling: list[Throttled]
     xids_seen: list[XidSeen]
     progress: dict[tuple[int, int], list[tuple[float, float]]]
     booted: list[tuple[float, str]] = field(default_factory=list)
-    gpus: bool = False
 
 
-def measure(
-    store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL, *, gpus: bool = False
-) -> Measured:  # fmt: skip
-    """Reads measurements. ``empty`` names tables of ``raw`` without rows, which are not queried. ``gpus``: it is known
-    already that GPUs are measured."""
+def measure(store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL) -> Measured:
+    """Reads measurements. ``empty`` names tables of ``raw`` without rows, which are not queried."""
     measured = "metrics" not in empty and bool(store.ask(samples.any_sample(cluster, source)))
     return Measured(
         _gpu_jobs(store, cluster, source) if measured else {}, telemetry.throttled(store, cluster, source) if measured else [],
         telemetry.xids_seen(store, cluster, source) if measured else [], telemetry.progress(store, cluster, source),
         [] if "boots" in empty else telemetry.booted(store, cluster, source),
-        gpus or (measured and telemetry.sampled(store, cluster, source)),
     )  # fmt: skip
 
 
@@ -199,19 +193,16 @@ def gather_world(
     store: Asks, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
-    kernel_clocks: kernel_lines.Clocks | None = None, more: pl.DataFrame | None = None,
+    kernel_clocks: kernel_lines.Clocks | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
-    ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory, from before the
-    lines with the spans ``more`` were collected (gather/collected.py). ``measured`` and ``inventory`` are passed if they
-    were read already.
+    ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory and reporting
+    hosts. ``measured`` and ``inventory`` are passed if they were read already.
     """
     measured = measured or measure(store, cluster)
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
     inventory = inventory or (before.inventory if before else None) or read_inventory(store, cluster)
-    sources = before.collected if before else Collected(collected.asked(store, cluster))
-    sources = sources.but(more, telemetry=measured.gpus)
     world = World(
         build_site(cluster, inventory.settings, inventory.cabling, inventory.topology, known, settings),
         events,
@@ -232,9 +223,7 @@ def gather_world(
         gpu_minors=telemetry.gpu_minors(store, cluster),
         clocks=off.offsets,
         accounting_time=off.zones.accounting_time,
-        silences=silences.Asked(store, cluster),
-        collected=sources,
-        reporting_hosts=sources.reporting_hosts,
+        reporting_hosts=before.reporting_hosts if before else telemetry.reporting_hosts(store, cluster),
         asked=True,
         inventory=inventory,
         believed=believed,
@@ -267,7 +256,7 @@ class Weighed:
         world = self.world
         return Conclusions(
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
-            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, collected=world.collected or Collected(collected.nothing()),
+            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, reporting_hosts=world.reporting_hosts,
             controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
             looks=[*world.looks, *self.weigher.exposed.looks], uncovered=self.weigher.exposed.uncovered, to_free=[self],
         )  # fmt: skip

@@ -158,12 +158,9 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
-    """What would change the verdict: other runs' evidence on the best explanation, verdict or rival, and missing witnesses."""
+    """What would change the verdict: other runs' evidence on the best explanation, be it the verdict or a rival."""
     best = verdict.chain or next(iter(verdict.others), None)
-    found = sentences.mind_changed_by(best.hops) if best else []
-    if verdict.missing:
-        found.append(f"It would be confirmed or refuted by {sentences.listed([one.words for one in verdict.missing])}.")
-    return found
+    return sentences.mind_changed_by(best.hops) if best else []
 
 
 def _headline(verdict: Verdict) -> str:

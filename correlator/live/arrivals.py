@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import polars as pl
 
-from correlator.gather.collected import asked, hosts_of, nothing
-from correlator.gather.collected import joined as joined_spans
 from correlator.gather.events import Lines, Part, joined, prepared, stamped
 from correlator.gather.runs import no_rows, rows_since
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.since import since as rows_from
-from correlator.gather.telemetry import SAME_BOOT_S
+from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
 from correlator.live.inbox import ENDING, Moments, NewRows, Recalled, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
@@ -66,9 +64,9 @@ class Change:
 
     ``earliest`` is the first moment (epoch seconds) that the new rows can affect. ``jobs`` are the jobs that they name;
     ``unstamped`` are those whose new output has no timestamps. On the hosts in ``ending`` something may have ended. The
-    own log of the hosts in ``reporting_hosts`` begins in the new lines. ``collected`` are the spans of the new lines
-    (gather/collected.py). ``states`` is true if there are new node states. ``new`` selects the new rows, ``job_rows``
-    are those about jobs, and ``prepared_runs`` are the runs that those most probably describe. ``empty`` names the tables of ``raw`` without rows.
+    own log of the hosts in ``reporting_hosts`` begins in the new lines. ``states`` is true if there are new node
+    states. ``new`` selects the new rows, ``job_rows`` are those about jobs, and ``prepared_runs`` are the runs that
+    those most probably describe. ``empty`` names the tables of ``raw`` without rows.
     ``kernel_clock``: a new line in the kernel's name may show the kernel's clock.
     """
 
@@ -76,7 +74,6 @@ class Change:
     jobs: frozenset[int]
     ending: frozenset[str] = frozenset()
     reporting_hosts: frozenset[str] = frozenset()
-    collected: pl.DataFrame = field(default_factory=nothing, compare=False)
     unstamped: frozenset[int] = frozenset()
     states: bool = True
     new: Changes | None = None
@@ -97,7 +94,7 @@ class _Lines:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: Future[set[str]] | set[str] | None = None
-    collected: pl.DataFrame = field(default_factory=nothing)
+    reporting_hosts: frozenset[str] = frozenset()
     ahead: Ahead | Recalled | None = None
     kernel_clock: bool = True
 
@@ -152,13 +149,15 @@ class Arrivals:
         questions = (new_rows.further_clusters(table, self._new(table), known) for table in tables)
         return {row["cluster"] for question in questions for row in self.store.ask(question)}
 
-    def _lines(self, cluster: str | None, latest: float, since: Callable[[float], float]) -> _Lines:
+    def _lines(
+        self, cluster: str | None, latest: float, reporting_hosts: frozenset[str], since: Callable[[float], float]
+    ) -> _Lines:
         """Summarises the new lines with one query per column.
 
         DuckDB groups by one column ten times as fast as by several.
         """
         if self.received is not None:
-            return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), since)
+            return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), reporting_hosts, since)
         found = _Lines()
         for row in self._rows(LOGS, new_rows.span, cluster):
             found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
@@ -171,10 +170,12 @@ class Arrivals:
         found.jobs = self._jobs(cluster)
         if found.timed < found.count:
             found.unstamped = self._jobs(cluster, unstamped=True)
-        found.collected = asked(self.store, cluster, self._new(LOGS))
+        found.reporting_hosts = self._reporting_hosts(cluster, reporting_hosts)
         return found
 
-    def _from_inbox(self, cluster: str | None, received: NewRows, since: Callable[[float], float]) -> _Lines:
+    def _from_inbox(
+        self, cluster: str | None, received: NewRows, reporting_hosts: frozenset[str], since: Callable[[float], float]
+    ) -> _Lines:
         """The same summary from the inbox, without a query."""
         ahead: Ahead | Recalled | None = None
         if received.earliest is not None:
@@ -183,6 +184,7 @@ class Arrivals:
                 ahead = Recalled(known.since, [*known.parts, *received.parts])
             elif received.lines <= AHEAD_LINES:
                 ahead = self._ahead(cluster, first)
+        speaking = frozenset(received.reporting_hosts - reporting_hosts)
         return _Lines(
             received.lines,
             received.timed,
@@ -190,7 +192,7 @@ class Arrivals:
             received.jobs,
             received.unstamped,
             received.ending,
-            joined_spans(received.collected),
+            speaking,
             ahead,
             received.kernel_clock,
         )
@@ -224,7 +226,7 @@ class Arrivals:
         line to the timestamp from which lines are needed.
         """
         job_rows = self.beside.submit(self._job_rows, cluster)
-        lines = self._lines(cluster, latest, since)
+        lines = self._lines(cluster, latest, reporting_hosts, since)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
         rows, ended, prepared = job_rows.result()
@@ -247,7 +249,7 @@ class Arrivals:
         if not lines.count and not jobs and not times:
             return None
         return Change(
-            min(times, default=latest), frozenset(jobs), lines.ended(), hosts_of(lines.collected) - reporting_hosts, lines.collected,
+            min(times, default=latest), frozenset(jobs), lines.ended(), lines.reporting_hosts,
             frozenset(lines.unstamped), states, self.new, rows, prepared, lines.ahead, self.empty,
             lines.kernel_clock,
         )  # fmt: skip
@@ -264,6 +266,15 @@ class Arrivals:
             return pl.concat([no_rows(), *received.rows]), received.moments, received.prepared_runs
         rows = rows_since(self.store, cluster, self.new) if "jobs" in self.changed_tables else no_rows()
         return rows, moments_of(rows), prepared_runs(rows)
+
+    def _reporting_hosts(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
+        """Hosts outside ``known`` whose own log begins in the new lines."""
+        hosts = {r["host"] for r in self._rows(LOGS, new_rows.hosts_of_lines, cluster)}
+        strange = sorted(h for h in hosts - known if h)
+        if not strange:
+            return frozenset()
+        rows = self._rows(LOGS, new_rows.hosts_with_own_log, cluster, strange, KERNEL_SOURCES)
+        return frozenset(r["host"] for r in rows)
 
 
 def _names(text: str) -> list[str]:

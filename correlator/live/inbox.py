@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import structlog
 
-from correlator.gather.collected import spans_in
 from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import prepared_runs
+from correlator.gather.telemetry import KERNEL_SOURCES
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
 from correlator.model.nouns import Event, Run
@@ -64,7 +64,7 @@ class NewRows:
 
     ``lines`` counts the log lines, ``timed`` those with a time; ``earliest`` is the first time (epoch seconds).
     ``jobs`` are the jobs that they name and ``unstamped`` the jobs of lines without a time. On the hosts in ``ending``
-    something may have ended. ``collected`` are the spans of the lines (gather/collected.py). Event lines are ``parts`` once read
+    something may have ended; the kernel or system of the ``reporting_hosts`` logs. Event lines are ``parts`` once read
     and ``loose`` before. ``rows`` are the rows about jobs, with their ``moments`` and the ``prepared_runs`` made of
     them. ``kernel_clock``: a line in the kernel's name may show the kernel's clock.
     """
@@ -75,7 +75,7 @@ class NewRows:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: set[str] = field(default_factory=set)
-    collected: list[pl.DataFrame] = field(default_factory=list)
+    reporting_hosts: set[str] = field(default_factory=set)
     parts: list[Part] = field(default_factory=list)
     loose: list[pl.DataFrame] = field(default_factory=list)
     rows: list[pl.DataFrame] = field(default_factory=list)
@@ -90,7 +90,7 @@ class NewRows:
         self.jobs |= more.jobs
         self.unstamped |= more.unstamped
         self.ending |= more.ending
-        self.collected += more.collected
+        self.reporting_hosts |= more.reporting_hosts
         self.parts += more.parts
         self.loose += more.loose
         self.rows += more.rows
@@ -255,11 +255,12 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
         times, jobs = of_all["time"], of_all["job_id"]
         ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
+        spoken = of_all.filter(pl.col("source").cast(pl.String).is_in(KERNEL_SOURCES))["host"].unique().cast(pl.String)
         timed = ours.filter(pl.col("time").is_not_null())
         yield cluster, NewRows(
             of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
             set(jobs.drop_nulls().unique().to_list()), set(jobs.filter(times.is_null()).drop_nulls().to_list()),
-            ending_in(ours), [spans_in(of_all)], loose=[timed] if timed.height else [],
+            ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
             kernel_clock=kernel_clock,
         )  # fmt: skip
 

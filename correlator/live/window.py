@@ -11,7 +11,7 @@ What ended before t - margin stays unchanged. If that is not enough (another set
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,6 @@ from correlator.gather import events as event_rows
 from correlator.gather import kernel_lines, telemetry, unstamped_lines
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import are_of_other_agents
-from correlator.gather.collected import GPUS
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
@@ -159,9 +158,7 @@ class Window:
         empty = self.change.empty
         states = [] if "node_states" in empty else node_states(self.store, before.cluster, since(self.since))
         zoned = self.skew if before.clocks.zones.offsets else 0.0
-        measured = measure(
-            self.store, before.cluster, empty, since(self.since - zoned), gpus=before.collected.telemetry
-        )
+        measured = measure(self.store, before.cluster, empty, since(self.since - zoned))
         carried = self._carried(jobs)
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
@@ -192,13 +189,11 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed,
-            kernel_clocks=self.kernel_clocks, more=self.change.collected)  # fmt: skip
+        world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed, kernel_clocks=self.kernel_clocks)  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
-        if world.collected and world.collected.telemetry and not before.collected.telemetry and self._lacks({GPUS}):
-            return None
+        world.reporting_hosts |= self.change.reporting_hosts
         world.earlier_runs, world.runs_since = others, self.since
         world.past = self._past
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
@@ -267,18 +262,12 @@ class Window:
     def _unmuted(self) -> bool:
         """Does a verdict carry a doubt for lack of a node's log that is now collected?"""
         before = self.before
-        if self._lacks(before.collected.new_in(self.change.collected)):
-            return True
         new_hosts = self.change.reporting_hosts - before.reporting_hosts
         if not new_hosts or not before.reporting_hosts:
             return bool(new_hosts)
         if any(not new_hosts.isdisjoint(look.unlogged) for look in before.looks):
             return True
         return any(r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes) for r in before.runs)
-
-    def _lacks(self, places: Collection[str]) -> bool:
-        """Is a verdict less sure because one of these sources (``gather.collected.place``) was not collected?"""
-        return bool(places) and any(not look.unlogged.isdisjoint(places) for look in self.before.looks)
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
         """When each host was first seen, including the rows of the window.

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from correlator.evidence.calibration import SUREST, calibrated, covered
+from correlator.evidence.calibration import SUREST, calibrated
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs, weight_of
@@ -43,9 +43,9 @@ from correlator.model.attributes import (
     WORDS,
 )
 from correlator.model.attrs import draft_of
-from correlator.model.nouns import Edge, Event, Fact, Run
+from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
-from correlator.verdicts import coverage, never_started, stated_ends
+from correlator.verdicts import never_started, stated_ends
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits, denied
@@ -82,9 +82,7 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
 
 
 def _sure(verdict: Verdict) -> float:
-    """The confidence, calibrated, by what could be asked, and at most what the evidence allows."""
-    asked = covered(calibrated(verdict.category, verdict.confidence, unlogged=verdict.unlogged), verdict.unwitnessed)
-    return min(verdict.at_most, asked)
+    return min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
 
 
 def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Verdict:
@@ -180,7 +178,6 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         if mute and own.category in ("app.error", "unknown"):
             # A node whose log is missing may hide the cause.
             verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
-            verdict.unlogged = 2 * len(mute) > len(run.nodes)
             verdict.doubts.append(
                 f"No kernel or system log of {fold(mute)} was collected: a cause there would not show"
             )
@@ -206,10 +203,6 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.at_most = wanting.at_most
         verdict.doubts.append(wanting.doubt)
     _doubt_root(world, verdict, best.root)
-    verdict.missing = coverage.missing(world, best.hops)
-    if places := frozenset(name for one in verdict.missing for name in one.places):
-        weigher.exposed.looks.append(coverage.Uncollected(end.start, places))
-    verdict.against = coverage.denied(world, best.root)
     return verdict
 
 
@@ -345,10 +338,10 @@ def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: lis
     for whole in (c for c in chains if c.root.kind in roots()):
         chain: Chain | None = whole
         while chain is not None and (
-            chain.root.kind not in roots() or (against := _against(weigher, chain)) is not None
+            chain.root.kind not in roots() or (blocking := weigher.blocked(chain.root)) is not None
         ):
-            if chain.root.kind in roots() and against is not None:
-                rejections.append(Rejection(against[0], chain.root, end, against[1]))
+            if chain.root.kind in roots() and blocking is not None:
+                rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
             rest = chain.hops[1:]
             chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
         if chain is not None and (id(chain.root) not in kept or chain.weight > kept[id(chain.root)].weight):
@@ -358,14 +351,6 @@ def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: lis
     explained = {id(hop.effect) for chain in kept.values() for hop in chain.hops}
     left = [chain for chain in kept.values() if chain.doubted or id(chain.root) not in explained]
     return sorted(left, key=lambda c: (-c.weight, c.root.key))
-
-
-def _against(weigher: Weigher, chain: Chain) -> tuple[Edge, str] | None:
-    """What takes the blame from the root of a chain: a blocking edge, or a witness that denies it. With the edge, and why."""
-    if (blocking := weigher.blocked(chain.root)) is not None:
-        return blocking.edge, blocking.edge.text
-    why = coverage.unbelieved(weigher.world, chain.root)
-    return (chain.hops[0].edge, why) if why else None
 
 
 def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Select, and_, bindparam, cast, exists, func, not_, select
+from sqlalchemy import Double, Select, and_, bindparam, cast, exists, func, not_, select
 
-from store.functions import among, const, counted, epoch, group_of, in_order, json_text, matches, one_of, same
+from store.functions import among, const, epoch, group_of, in_order, json_text, matches, one_of, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
-from store.tables import BOOTS, LINES, LOGS, TEXT
+from store.tables import BOOTS, LINES, TEXT
 
 #: Sources written by others about a host, or by a run on several hosts: none of them is the host's own.
 OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
@@ -127,12 +127,10 @@ def _boots_again(rows: Rows, sources: Sequence[str], least_gap_s: float) -> Sele
     return found.order_by(boots.c.host, "t")
 
 
-def own_logs(cluster: str | None, sources: Sequence[str], new: ColumnElement[bool] | None = None) -> Select[Any]:
-    """``host`` and ``source`` of lines of these sources, with the times of the ``first`` and ``last`` line, and how many are
-    ``untimed``. With ``new``, of the stored lines that this condition selects."""
-    lines = (LINES if new is None else LOGS).c
-    asked = select(
-        lines.host, lines.source, func.min(lines.time).label("first"), func.max(lines.time).label("last"),
-        counted(lines.time.is_(None)).label("untimed"),
-    ).where(same(lines.cluster, cluster), lines.host.is_not(None), one_of(lines.source, sources))  # fmt: skip
-    return (asked if new is None else asked.where(new)).group_by(lines.host, lines.source)
+def with_own_log(cluster: str | None, sources: Sequence[str]) -> Select[Any]:
+    """``host`` of each host with a collected line of these sources."""
+    return (
+        select(LINES.c.host)
+        .distinct()
+        .where(same(LINES.c.cluster, cluster), LINES.c.host.is_not(None), one_of(LINES.c.source, sources))
+    )
