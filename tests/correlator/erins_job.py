@@ -4,16 +4,20 @@ change."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+from _pytest.mark.structures import ParameterSet
+
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from store import open_store
+from store.duckdb.store import DuckStore
 from tests.correlator.attacked import _TREE, write
 from tests.correlator.rows import answer
 from tests.line_parser import line_parser
@@ -83,16 +87,24 @@ def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = 
 @cache
 def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """The same, once for each cluster: several tests begin with the same one."""
-    files, tree = dict(added), dict(changed)
-    with TemporaryDirectory() as folder, open_store(None) as store:
-        root = Path(folder)
-        known = {**_TREE, **tree}
+    with open_store(None) as store:
+        bring_in(store, dict(added), live, dict(changed), answer)
+        return result(store)
+
+
+def bring_in(
+    store: DuckStore, files: dict[str, str], live: bool, tree: dict[str, str], look: Callable[[DuckStore], object]
+) -> None:
+    """Concludes about the small cluster in an empty store. ``live`` as for ``concluded``: what ``look`` finds must be the
+    same after the last tick as after a full pass."""
+    with TemporaryDirectory() as folder:
+        root, known = Path(folder), {**_TREE, **tree}
         write(root, {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})})
         reader = Ingest(store, parser=line_parser())
         reader.run([root])
         if not live:
             correlate(store)
-            return result(store)
+            return
         ticker = Ticker(store)
         ticker.tick()
         for name, text in files.items():
@@ -103,10 +115,18 @@ def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tu
                     file.write(line)
                 reader.run([root])
                 ticker.tick()
-        ticked = answer(store)
+        ticked = look(store)
         correlate(store)
-        assert ticked == answer(store), "a tick says what a full pass says"
-        return result(store)
+        assert ticked == look(store), "a tick says what a full pass says"
+
+
+def in_both_ways(cases: Iterable[str], by_ticks: Collection[str]) -> list[ParameterSet]:
+    """Names of cases, each at once and live; the live ones that are not in ``by_ticks`` are long tests."""
+    return [
+        pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}",
+                     marks=pytest.mark.long if live and name not in by_ticks else ())
+        for name in cases for live in (False, True)
+    ]  # fmt: skip
 
 
 def of_erin(found: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
 
-from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from correlator.model.false_lines import FORGED
@@ -19,7 +16,7 @@ from queries.reports.reader import Reader
 from store import open_store
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
-from tests.correlator.attacked import _TREE, write
+from tests.correlator.attacked import _TREE
 from tests.correlator.erins_job import (
     BARE,
     FITTING,
@@ -32,7 +29,9 @@ from tests.correlator.erins_job import (
     WITH_UPTIMES,
     WITHOUT,
     XID,
+    bring_in,
     bsd,
+    in_both_ways,
     stamped,
 )
 from tests.correlator.test_kernel_copies import ALIVE, CENTRAL, PASSED, SENT, both, central
@@ -42,7 +41,6 @@ from tests.correlator.test_standing_everywhere import ingest as add_tree
 from tests.correlator.test_syslog_senders import FORGED as SENT_AS_GX02
 from tests.correlator.test_syslog_senders import LINE as SENT_AS_CTL
 from tests.correlator.test_syslog_senders import loaded, sent
-from tests.line_parser import line_parser
 
 
 def told(store: DuckStore) -> list[dict[str, Any]]:
@@ -57,26 +55,8 @@ def all_events(store: DuckStore) -> list[dict[str, Any]]:
 
 def after(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> list[dict[str, Any]]:
     """The events about false lines in erin's cluster. ``live``: by ticks, line by line; a full pass says the same."""
-    with TemporaryDirectory() as folder, open_store(None) as store:
-        root, known = Path(folder), {**_TREE, **tree}
-        write(root, {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})})
-        reader = Ingest(store, parser=line_parser())
-        reader.run([root])
-        if live:
-            ticker = Ticker(store)
-            ticker.tick()
-            for name, text in files.items():
-                for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
-                    (root / name).parent.mkdir(parents=True, exist_ok=True)
-                    with (root / name).open("a", encoding="utf-8") as file:
-                        file.write(line)
-                    reader.run([root])
-                    ticker.tick()
-            ticked = all_events(store)
-            correlate(store)
-            assert ticked == all_events(store), "a tick says what a full pass says"
-        else:
-            correlate(store)
+    with open_store(None) as store:
+        bring_in(store, files, live, tree, all_events)
         found = result(store)
         ids = {row["event_id"] for row in told(store)}
         assert not ids & {e["id"] for i in found["incidents"] for e in i["events"]}
@@ -118,15 +98,7 @@ CASES = {
 BY_TICKS = {"without an uptime, as no other line of this kernel", "a copy with a user's facility"}
 
 
-@pytest.mark.parametrize(
-    ("name", "live"),
-    [
-        pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}", marks=marks)
-        for name in CASES
-        for live in (False, True)
-        for marks in [pytest.mark.long if live and name not in BY_TICKS else ()]
-    ],
-)
+@pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_becomes_an_event(name: str, live: bool) -> None:
     case = CASES[name]
     found = after(case.files, live)

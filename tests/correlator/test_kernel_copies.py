@@ -19,6 +19,7 @@ from tests.correlator.erins_job import (
     XID,
     bsd,
     concluded,
+    in_both_ways,
     of_erin,
 )
 
@@ -113,15 +114,7 @@ CASES = {
 BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"}
 
 
-@pytest.mark.parametrize(
-    ("name", "live"),
-    [
-        pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}", marks=marks)
-        for name in CASES
-        for live in (False, True)
-        for marks in [pytest.mark.long if live and name not in BY_TICKS else ()]
-    ],
-)
+@pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
     case = CASES[name]
     found = concluded(case.files, live)
