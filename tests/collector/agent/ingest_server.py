@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,6 +35,8 @@ class IngestServer:
     drop: Callable[[str], bool] = lambda key: False
     stored: dict[str, Stored] = field(default_factory=dict)
     repeated: int = 0
+    #: Requests whose body ended too early; nothing of them is stored.
+    cut: int = 0
     requests: list[tuple[str, int]] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
     port: int = 0
@@ -48,7 +50,12 @@ class IngestServer:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:  # the sender was killed while it sent: it offers the same key again
+                    outer.cut += 1
+                    self.close_connection = True
+                    return
                 answer = outer._take(self, body)
                 if answer is None:
                     self.close_connection = True
@@ -81,7 +88,7 @@ class IngestServer:
             if key and key in self.stored:
                 self.repeated += 1
             else:
-                self.stored[key] = Stored(key, _records(body, handler.headers.get("Content-Encoding", "")))
+                self.stored[key] = Stored(key, records_of(body, handler.headers.get("Content-Encoding", "")))
             return None if self.drop(key) else (200, {}, '{"status": "stored", "duplicate": false}')
 
     @property
@@ -101,17 +108,7 @@ class IngestServer:
 
     def lines(self, path: Path | str | None = None) -> list[str]:
         """All stored lines (of one file), in the order of storing."""
-        found: list[str] = []
-        for row in self.records():
-            if path is not None and row.get("path") != str(path):
-                continue
-            if "lines" in row:
-                found += row["lines"].split("\n")
-            elif "lines_base64" in row:
-                found += base64.b64decode(row["lines_base64"]).decode("utf-8", "surrogateescape").split("\n")
-            elif "raw" in row and "document" not in row:
-                found.append(row["raw"])
-        return found
+        return lines_of(row for row in self.records() if path is None or row.get("path") == str(path))
 
     def blind(self, stream: str | None = None) -> list[dict[str, Any]]:
         return [
@@ -119,9 +116,25 @@ class IngestServer:
         ]
 
 
-def _records(body: bytes, encoding: str) -> list[dict[str, Any]]:
+def lines_of(records: Iterable[dict[str, Any]]) -> list[str]:
+    """The lines in records, in their order."""
+    found: list[str] = []
+    for row in records:
+        if "lines" in row:
+            found += row["lines"].split("\n")
+        elif "lines_base64" in row:
+            found += base64.b64decode(row["lines_base64"]).decode("utf-8", "surrogateescape").split("\n")
+        elif "raw" in row and "document" not in row:
+            found.append(row["raw"])
+    return found
+
+
+def records_of(body: bytes, encoding: str) -> list[dict[str, Any]]:
+    """The records of a request's body. Raises for one that is not whole."""
     if encoding == "zstd":
-        body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        body = frame.decompress(body)
+        assert frame.eof, "the end of the frame is missing"
     elif encoding == "gzip":
         body = gzip.decompress(body)
     return [json.loads(line) for line in body.splitlines()]
