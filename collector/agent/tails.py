@@ -174,6 +174,8 @@ class Packed:
     stream: IO[bytes]
     started: bool = False
     rest: bytes = b""
+    #: The last bytes before the place, which identify it.
+    before: bytes = b""
 
     def read(self, now: float) -> Reading | None:
         """The next lines; None at the end."""
@@ -182,6 +184,7 @@ class Packed:
             left = self.place.offset
             while left > 0 and (skipped := self.stream.read(min(left, PIECE))):
                 left -= len(skipped)
+                self._passed_over(skipped)
         data = self.stream.read(PIECE)
         joined = self.rest + data
         if not joined:
@@ -193,15 +196,21 @@ class Packed:
         cut = len(joined) if cut < 0 else cut
         text, self.rest = joined[:cut].removesuffix(b"\n"), joined[cut + 1 :]
         body = wire.lines_record(_head(self.place, self.source), text, offset=self.place.offset, read=wire.stamp(now))
-        self.place = _packed_place(self.place, joined[: cut + 1], now)
+        used = joined[: cut + 1]
+        self._passed_over(used)
+        self.place = _packed_place(self.place, used, self.before, now)
         return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
 
+    def _passed_over(self, data: bytes) -> None:
+        self.before = (self.before + data[-rotation.ANCHOR_BYTES :])[-rotation.ANCHOR_BYTES :]
 
-def _packed_place(place: Place, used: bytes, now: float) -> Place:
+
+def _packed_place(place: Place, used: bytes, before: bytes, now: float) -> Place:
+    """The place behind ``used``; ``before``: the last bytes before it, which may begin before ``used``."""
     head_bytes, head = place.head_bytes, place.head
     if not place.offset:
         head_bytes, head = len(used[: rotation.HEAD_BYTES]), zlib.crc32(used[: rotation.HEAD_BYTES])
-    anchor = zlib.crc32(used[-rotation.ANCHOR_BYTES :])
+    anchor = zlib.crc32(before)
     return Place(place.path, place.device, place.inode, place.offset + len(used), head_bytes, head, anchor, now)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_agent_files import Following, by_copytruncate, by_rename, numbers, write
+from test_agent_files import ROTATIONS, Following, by_copytruncate, by_rename, numbers, write
 
 from collector.agent import rotation
 from collector.agent.sources import files
@@ -221,6 +221,24 @@ def test_an_archive_in_the_making_is_not_taken_for_a_new_log(log: Path) -> None:
     log.with_name("app.log.1").unlink()
     followed.poll(5)
     assert numbers(followed.lines) == list(range(1, 111)) and followed.blind == []
+
+
+@pytest.mark.parametrize("rotate", ROTATIONS)
+@pytest.mark.parametrize("unread", [1, 10_000])
+def test_an_agent_killed_after_every_look_loses_and_repeats_nothing(
+    log: Path, rotate: Callable[[Path], None], unread: int
+) -> None:
+    """The last line of an archive, shorter than what identifies a place, left a place that no file fitted: a file read
+    to its end was reported as gone."""
+    followed = Following(str(log)).poll()
+    followed.runner.close()
+    write(log, 101, 100 + unread)
+    rotate(log)
+    write(log, 101 + unread, 110 + unread)
+    for _ in range(8):
+        followed.restart(clean=False).poll(1)
+    assert sorted(numbers(followed.lines)) == list(range(1, 111 + unread))
+    assert followed.blind == []
 
 
 def test_a_generation_that_nobody_may_open_is_reported(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
