@@ -16,7 +16,8 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -33,6 +34,8 @@ _TICK_S = 0.01
 _SAME_STAMP_NS = 50_000_000
 #: Folders with many logs are scanned for generations less often: 10,000 logs per second.
 _LOGS_A_SECOND = 10_000
+#: So many read generations of a log are remembered until their archives have come: delaycompress packs the newest ones.
+_REMEMBERED = 3
 #: Exceptions raised by unpacking a damaged or foreign file.
 UNPACKABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
@@ -252,12 +255,45 @@ class Generations:
         found = identified(path)
         return found is not None and found[0] in self.accounted
 
+    def may_be_packed(self, inode: int) -> bool:
+        """Whether this generation is still there as it is, or its archive may be among those not judged yet."""
+        return self.is_changing or any(known == inode for _, known, _ in self.accounted)
+
     def account(self, path: Path) -> None:
         """Marks this generation as judged."""
         found = identified(path)
         if found:
             self.accounted.add(found[0])
             self.changed = True
+
+
+class Remembered:
+    """Generations that were read to their end. Rotation may pack them much later: their archives hold nothing new."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+
+    def add(self, place: Place) -> None:
+        self._places[place.key()] = place
+
+    def of(self, path: str) -> list[Place]:
+        """The remembered generations of a log."""
+        return [place for place in self._places.values() if place.path == path]
+
+    def forget(self, generations: Mapping[str, Generations]) -> set[str]:
+        """Drops all but the newest, and those whose archive has been judged. Returns their keys. ``generations``: of
+        each log."""
+        kept: dict[str, Place] = {}
+        counts: Counter[str] = Counter()
+        for place in sorted(self._places.values(), key=lambda place: place.seen, reverse=True):
+            own = generations.get(place.path)
+            # An empty file cannot be told from others by its content.
+            if place.offset and own is not None and own.may_be_packed(place.inode) and counts[place.path] < _REMEMBERED:
+                counts[place.path] += 1
+                kept[place.key()] = place
+        forgotten = self._places.keys() - kept.keys()
+        self._places = kept
+        return forgotten
 
 
 @dataclass

@@ -58,6 +58,7 @@ class Files:
     _packed: list[Packed] = field(default_factory=list)
     _waiting: list[Reading] = field(default_factory=list)
     _finished: deque[Place] = field(default_factory=lambda: deque(maxlen=32))
+    _remembered: rotation.Remembered = field(default_factory=rotation.Remembered)
     _watched: set[str] = field(default_factory=set)
     _folders: rotation.Folders = field(default_factory=rotation.Folders)
     #: Files that cannot be read at the moment, by path: reading continues there later. ``_gone``: already reported as
@@ -207,15 +208,19 @@ class Files:
 
     def _is_known(self, path: Path, live: str) -> bool:
         """Whether a generation is a file that was or is being read: renamed, copied or compressed."""
-        packed = path.suffix in rotation.PACKED
         places = [t.place for t in self._tails] + [p.place for p in self._packed] + list(self._finished)
-        for place in places:
-            if place.path == live and (
-                place.fits_packed(path) if packed else rotation.holds(place, path, not place.offset)
-            ):
+        places += self._remembered.of(live)
+        read = [place for place in places if place.path == live and place.offset]
+        if path.suffix in rotation.PACKED:
+            if any(place.fits_packed(path) for place in read):
                 return True
-        unread = [t.handle for t in self._tails if t.place.path == live and not t.finished and not t.place.offset]
-        return any(rotation.same_beginning(path, handle) for handle in unread)
+        elif any(rotation.holds(place, path) for place in read):
+            return True
+        # Nothing was read of it: it is the same file while it is open. Another may have the inode of one that was closed.
+        waiting = [t for t in self._tails if t.place.path == live and not t.finished and not t.place.offset]
+        if any(rotation.holds(tail.place, path, same_inode=True) for tail in waiting):
+            return True
+        return any(rotation.same_beginning(path, tail.handle) for tail in waiting)
 
     def _also(self, path: Path, begin: Place) -> Place | None:
         """Starts reading an earlier generation at ``begin``."""
@@ -286,14 +291,21 @@ class Files:
             except OSError as error:
                 if error.errno not in _NOT_THERE:
                     self._refuse(path, error)
-        # A finished file is remembered as long as a glob matches its new name.
-        gone = {t.place.key(): None for t in self._tails if t.finished and t.identity() not in matched}
-        self._tails = [t for t in self._tails if t.place.key() not in gone]
-        if gone:
-            self._waiting.append(Reading(b"", 0, dict(gone)))
+        self._forget_finished(matched)
         if self._first and not self.from_start:  # from now on everything is new, even in an empty file
             self._waiting.append(Reading(b"", 0, {"files": {"since": self.context.now()}}))
         self._first = False
+
+    def _forget_finished(self, matched: set[tuple[int, int]]) -> None:
+        """A finished file is remembered as long as a glob matches its new name, or it may still be packed."""
+        gone = {t.place.key(): t for t in self._tails if t.finished and t.identity() not in matched}
+        self._tails = [t for t in self._tails if not t.finished or t.identity() in matched]
+        for tail in gone.values():
+            self._remembered.add(tail.place)
+        # A new file may have its inode by now, and so the key of its position.
+        used = {t.place.key() for t in self._tails} | {p.place.key() for p in self._packed}
+        if forgotten := self._remembered.forget(self._generations) - used:
+            self._waiting.append(Reading(b"", 0, dict.fromkeys(forgotten)))
 
     def _is_to_be_judged(self, path: str) -> bool:
         """Whether a new file may be an earlier generation of a followed log: most or all of it was read under that

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_agent_files import ROTATIONS, Following, by_copytruncate, by_rename, numbers, write
+from test_agent_files import ROTATIONS, Following, by_copytruncate, by_rename, by_rename_with_date, numbers, write
 
 from collector.agent import rotation
 from collector.agent.sources import files
@@ -239,6 +239,53 @@ def test_an_agent_killed_after_every_look_loses_and_repeats_nothing(
         followed.restart(clean=False).poll(1)
     assert sorted(numbers(followed.lines)) == list(range(1, 111 + unread))
     assert followed.blind == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_archives_made_long_after_their_generations_were_read_are_not_read(restarted: bool, tmp_path: Path) -> None:
+    """logrotate's delaycompress packs yesterday's generation. After a restart it was read again, as a new one; so were
+    those of more than 32 logs without a restart."""
+    logs = [tmp_path / f"app{n}.log" for n in range(40)]
+    for n, log in enumerate(logs):
+        write(log, 100 * n, 100 * n + 9)
+    followed = Following(f"{tmp_path}/*.log").poll()
+    for n, log in enumerate(logs):
+        by_rename(log)
+        write(log, 100 * n + 10, 100 * n + 19)
+    followed.poll(4).poll(4, step=40)
+    if restarted:
+        followed.restart().poll()
+    for n, log in enumerate(logs):
+        first, second = log.with_suffix(".log.1"), log.with_suffix(".log.2")
+        first.rename(second)
+        by_rename(log)
+        write(log, 100 * n + 20, 100 * n + 29)
+        with second.open("rb") as plain, gzip.open(f"{second}.gz", "wb") as packed:
+            shutil.copyfileobj(plain, packed)
+        shutil.copystat(second, f"{second}.gz")
+        second.unlink()
+    followed.poll(4).poll(4, step=40)
+    assert sorted(numbers(followed.lines)) == [100 * n + line for n in range(40) for line in range(30)]
+    assert followed.blind == []
+    assert sum(key.startswith("files:") for key in followed.positions) == 80, (
+        "the live files and the newest generations"
+    )
+
+
+def test_a_file_with_the_inode_of_a_generation_of_which_nothing_was_read_is_new(log: Path) -> None:
+    """An empty file is rotated, read to its end and removed. A file system that gives its inode to a log that rotates
+    between two looks lost that log's lines."""
+    followed = Following(str(log)).poll()
+    by_rename_with_date(log)
+    log.touch()
+    followed.poll()
+    by_rename(log)
+    write(log, 101, 110)
+    followed.poll(4).poll(4, step=40)
+    write(log.with_name("app.log.1"), 111, 120)
+    log.with_name("app.log.1").rename(log.with_name("app-20261122.log"))
+    followed.poll(6)
+    assert numbers(followed.lines) == list(range(1, 121)) and followed.blind == []
 
 
 def test_a_generation_that_nobody_may_open_is_reported(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
