@@ -198,6 +198,8 @@ class Generations:
     accounted: set[Identity] = field(default_factory=set)
     judged_at: float | None = None
     changed: bool = False
+    #: Whether the folder was looked at since the start.
+    is_seen: bool = False
     _changing: dict[Identity, tuple[int, int, float]] = field(default_factory=dict)
 
     def baseline(self, now: float, names: Iterable[str]) -> None:
@@ -257,7 +259,7 @@ class Generations:
 
     def may_be_packed(self, inode: int) -> bool:
         """Whether this generation is still there as it is, or its archive may be among those not judged yet."""
-        return self.is_changing or any(known == inode for _, known, _ in self.accounted)
+        return not self.is_seen or self.is_changing or any(known == inode for _, known, _ in self.accounted)
 
     def account(self, path: Path) -> None:
         """Marks this generation as judged."""
@@ -268,32 +270,44 @@ class Generations:
 
 
 class Remembered:
-    """Generations that were read to their end. Rotation may pack them much later: their archives hold nothing new."""
+    """Generations that were read to their end. Rotation may pack them much later: their archives hold nothing new.
+
+    Each has a position of its own, under a key that begins with ``KEY``: a new file may get its inode.
+    """
+
+    KEY = "read:"
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
+        self._stored: set[str] = set()
+
+    def recall(self, key: str, place: Place) -> None:
+        """A place from the stored positions."""
+        self._places[key] = place
+        self._stored.add(key)
 
     def add(self, place: Place) -> None:
-        self._places[place.key()] = place
+        if place.offset:  # an empty file cannot be told from others by its content
+            self._places[f"{self.KEY}{place.path}|{place.inode}:{place.head:08x}:{place.anchor:08x}"] = place
 
     def of(self, path: str) -> list[Place]:
         """The remembered generations of a log."""
         return [place for place in self._places.values() if place.path == path]
 
-    def forget(self, generations: Mapping[str, Generations]) -> set[str]:
-        """Drops all but the newest, and those whose archive has been judged. Returns their keys. ``generations``: of
-        each log."""
+    def changes(self, generations: Mapping[str, Generations]) -> dict[str, Any]:
+        """Forgets all but the newest, and those whose archive has been judged. Returns the positions to store.
+        ``generations``: of each log."""
         kept: dict[str, Place] = {}
         counts: Counter[str] = Counter()
-        for place in sorted(self._places.values(), key=lambda place: place.seen, reverse=True):
+        for key, place in sorted(self._places.items(), key=lambda item: item[1].seen, reverse=True):
             own = generations.get(place.path)
-            # An empty file cannot be told from others by its content.
-            if place.offset and own is not None and own.may_be_packed(place.inode) and counts[place.path] < _REMEMBERED:
+            if own is not None and own.may_be_packed(place.inode) and counts[place.path] < _REMEMBERED:
                 counts[place.path] += 1
-                kept[place.key()] = place
-        forgotten = self._places.keys() - kept.keys()
-        self._places = kept
-        return forgotten
+                kept[key] = place
+        changed: dict[str, Any] = dict.fromkeys(self._stored - kept.keys())
+        changed |= {key: place.as_json() for key, place in kept.items() if key not in self._stored}
+        self._places, self._stored = kept, set(kept)
+        return changed
 
 
 @dataclass
@@ -338,6 +352,7 @@ class Folders:
                 if names or generations.accounted or generations.changed:
                     yield generations, generations.appeared(monotonic, now, names)
                     folder.is_changing = folder.is_changing or generations.is_changing
+                generations.is_seen = True
 
     def _list(self, path: Path, folder: _Folder) -> bool:
         """Lists a folder that changed; False if it did not."""

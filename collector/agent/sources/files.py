@@ -81,6 +81,8 @@ class Files:
             if key.startswith("generations:"):
                 path = key.removeprefix("generations:")
                 self._generations[path] = rotation.Generations.of_json(Path(path), position)
+            elif key.startswith(rotation.Remembered.KEY):
+                self._remembered.recall(key, Place.of_json(position))
         # Newest first: the rest of a file must not be taken for a generation that was never seen.
         for place in sorted(known, key=lambda p: p.seen, reverse=True):
             self._watch(place.path)
@@ -297,15 +299,17 @@ class Files:
         self._first = False
 
     def _forget_finished(self, matched: set[tuple[int, int]]) -> None:
-        """A finished file is remembered as long as a glob matches its new name, or it may still be packed."""
-        gone = {t.place.key(): t for t in self._tails if t.finished and t.identity() not in matched}
+        """A finished file is followed as long as a glob matches its new name, and remembered while it may be packed."""
+        gone = [t for t in self._tails if t.finished and t.identity() not in matched]
         self._tails = [t for t in self._tails if not t.finished or t.identity() in matched]
-        for tail in gone.values():
-            self._remembered.add(tail.place)
-        # A new file may have its inode by now, and so the key of its position.
         used = {t.place.key() for t in self._tails} | {p.place.key() for p in self._packed}
-        if forgotten := self._remembered.forget(self._generations) - used:
-            self._waiting.append(Reading(b"", 0, dict.fromkeys(forgotten)))
+        for tail in gone:
+            self._remembered.add(tail.place)
+        changed = {t.place.key(): None for t in gone if t.place.key() not in used} | self._remembered.changes(
+            self._generations
+        )
+        if changed:
+            self._waiting.append(Reading(b"", 0, changed))
 
     def _is_to_be_judged(self, path: str) -> bool:
         """Whether a new file may be an earlier generation of a followed log: most or all of it was read under that
@@ -345,6 +349,7 @@ class Files:
         self._tails.remove(tail)
         if not is_same:
             os.close(handle)
+            self._remembered.add(tail.place)
             self._begin(path)
             return
         again = self._tail(handle, replace(tail.place, done=False))

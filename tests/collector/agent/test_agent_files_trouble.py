@@ -9,6 +9,7 @@ import errno
 import gzip
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,9 +268,23 @@ def test_archives_made_long_after_their_generations_were_read_are_not_read(resta
     followed.poll(4).poll(4, step=40)
     assert sorted(numbers(followed.lines)) == [100 * n + line for n in range(40) for line in range(30)]
     assert followed.blind == []
-    assert sum(key.startswith("files:") for key in followed.positions) == 80, (
-        "the live files and the newest generations"
-    )
+    kept = Counter(key.partition(":")[0] for key in followed.positions)
+    assert kept["files"] == kept["read"] == 40, "the live files and the newest generations"
+
+
+def test_an_agent_killed_before_an_archive_was_judged_knows_it_afterwards(log: Path) -> None:
+    followed = Following(str(log)).poll()
+    by_rename(log)
+    write(log, 101, 110)
+    followed.poll(4).poll(4, step=40)
+    two = log.with_name("app.log.1").rename(log.with_name("app.log.2"))
+    two.with_name("app.log.2.gz").write_bytes(gzip.compress(two.read_bytes()))  # with a time of its own
+    two.unlink()
+    followed.poll(1)
+    by_copytruncate(log)  # its copy is known at once: the list of those judged is stored, without the one removed
+    write(log, 111, 120)
+    followed.poll(1, step=0.2).restart(clean=False).poll(6)
+    assert numbers(followed.lines) == list(range(1, 121)) and followed.blind == []
 
 
 def test_a_file_with_the_inode_of_a_generation_of_which_nothing_was_read_is_new(log: Path) -> None:
