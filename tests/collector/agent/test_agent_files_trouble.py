@@ -272,7 +272,9 @@ def test_archives_made_long_after_their_generations_were_read_are_not_read(resta
     assert kept["files"] == kept["read"] == 40, "the live files and the newest generations"
 
 
-def test_an_agent_killed_before_an_archive_was_judged_knows_it_afterwards(log: Path) -> None:
+@pytest.mark.parametrize("reused", [False, True])
+def test_an_agent_killed_before_an_archive_was_judged_knows_it_afterwards(log: Path, reused: bool) -> None:
+    """``reused``: where the file system allows it, the copy gets the inode of the generation that was packed."""
     followed = Following(str(log)).poll()
     by_rename(log)
     write(log, 101, 110)
@@ -280,6 +282,8 @@ def test_an_agent_killed_before_an_archive_was_judged_knows_it_afterwards(log: P
     two = log.with_name("app.log.1").rename(log.with_name("app.log.2"))
     two.with_name("app.log.2.gz").write_bytes(gzip.compress(two.read_bytes()))  # with a time of its own
     two.unlink()
+    if not reused:
+        log.with_name("another").touch()
     followed.poll(1)
     by_copytruncate(log)  # its copy is known at once: the list of those judged is stored, without the one removed
     write(log, 111, 120)
