@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from correlator.clocks.clocks import AccountingTime, Offset
-from correlator.gather import kernel_copies, kernel_lines
+from correlator.gather import kernel_copies, kernel_lines, shared_lines
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
@@ -98,8 +98,12 @@ class World:
             ruled = ruling(self.events, self.believed)
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
         self.admitted = admitted(ruled, self.runs)
-        #: For events in the kernel's name, by id: the evidence against their being its own, if there is any.
-        self.kernel_standing, words = kernel_copies.standing(self.admitted, self.kernel_clocks, self.line_copies)
+        relays = self.believed.senders.relays
+        #: For events that others than their program can have written, by id: what speaks against them.
+        self.kernel_standing, words = kernel_copies.standing(
+            self.admitted, self.kernel_clocks, self.line_copies, relays
+        )
+        self.kernel_standing |= shared_lines.standing(self.admitted, relays)
         #: The events in the kernel's name that another file shows not to be its own, by the host that they name, and why.
         self.not_of_kernel: dict[str, list[tuple[Event, str]]] = defaultdict(list)
         #: All of them, with how it is known and why (evidence/forgeries.py).

@@ -26,14 +26,13 @@ def read_senders(
     return senders(settings, overrides, _agents(store, cluster) if is_needed else {})
 
 
-def are_of_other_agents(store: Asks, cluster: str | None, events: Iterable[Event], known: Senders) -> bool:
-    """Did an address that ``known`` lacks send one of ``events``, and does another host's agent report from there?"""
-    sent = {(str(e.entities["sender"]), e.host) for e in events if "sender" in e.entities}
-    new = {(address, host) for address, host in sent if address not in known.nodes and address not in known.relays}
+def are_of_agents(store: Asks, cluster: str | None, events: Iterable[Event], known: Senders) -> bool:
+    """Did an address that ``known`` lacks send one of ``events``, and does an agent report from there?"""
+    sent = {str(e.entities["sender"]) for e in events if "sender" in e.entities}
+    new = {address for address in sent if address not in known.nodes and address not in known.relays}
     if not new:
         return False
-    agents = _agents(store, cluster, sorted({address for address, _ in new}))
-    return any(agents.get(address, host) != host for address, host in new)
+    return bool(_agents(store, cluster, sorted(new)))
 
 
 def _agents(store: Asks, cluster: str | None, addresses: Collection[str] | None = None) -> dict[str, str]:

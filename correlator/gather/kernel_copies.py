@@ -21,14 +21,18 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from correlator.gather import kernel_lines
+from correlator.gather import kernel_lines, shared_lines
 from correlator.gather.kernel_lines import (
+    BARE,
     COPY_S,
     DENIED,
     LACKING,
     NAME,
+    ODD,
     OF_USER,
     REFUTED,
+    SENT,
+    STAMPED,
     UNCONFIRMED,
     UNHELD,
     moments,
@@ -65,6 +69,8 @@ _FATAL = (
 _GENERAL = re.compile(r"(?:syslog|messages|kern(?:el)?(?:\.log)?)(?:$|[.-])")
 #: The folders of a tree that are named after hosts (parsers/recognise.py).
 _HOST_FOLDERS = frozenset({"hosts", "nodes"})
+#: What counts for more than a line whose writer nothing shows.
+_SURER = (STAMPED, BARE, ODD)
 _SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 
 Rows = Sequence[Mapping[str, Any]]
@@ -119,18 +125,20 @@ class Disproof(NamedTuple):
 
 
 def standing(
-    events: Iterable[Event], clocks: kernel_lines.Clocks, copies: Copies | None
+    events: Iterable[Event], clocks: kernel_lines.Clocks, copies: Copies | None, relays: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The evidence against events in the kernel's name, by event id, and in words what other files show against some."""
+    """The evidence against events in the kernel's name, by event id, and in words what other files show against some.
+    ``relays``: addresses that forward lines of others."""
     of_kernel = kernel_lines.in_name_of_kernel(events)
     doubtful = kernel_lines.unsupported(of_kernel)
     found = kernel_lines.standing(doubtful, clocks)
+    found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name, BARE) in _SURER}
     words: dict[str, str] = {}
     for name, disproof in disproved([e for e in doubtful if found.get(e.id) != REFUTED], of_kernel, copies).items():
         if disproof.how != LACKING:
             found[name] = disproof.how
             words[name] = disproof.why
-        elif found.get(name) != UNCONFIRMED:
+        elif found.get(name) not in (UNCONFIRMED, SENT):
             found[name] = LACKING
     return found, words
 

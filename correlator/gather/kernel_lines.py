@@ -29,6 +29,7 @@ import polars as pl
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event
 from parsers.record import TABLES
+from parsers.writers import UNVERIFIED
 from store.questions import kernel_lines
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 REFUTED, ODD, UNCONFIRMED, STAMPED, BARE = "refuted", "odd", "unconfirmed", "stamped", "bare"
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
+#: What others than the program that they name can have written (gather/shared_lines.py).
+SHARED, SENT = "shared", "sent"
 #: What other files show (gather/kernel_copies.py).
 OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 
@@ -43,7 +46,7 @@ OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 RING, FACILITY, NAME = "", "facility", "name"
 
 #: The columns with that evidence.
-COLUMNS = {name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")}
+COLUMNS = {**{name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")}, "authority": pl.String()}
 _BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
 #: A kernel's habit is searched for this long before the first line in question.
 HABIT_S = 7 * 86_400.0
@@ -65,9 +68,8 @@ Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
 
 def known_by(lines: pl.DataFrame) -> list[str]:
     """The evidence that each of these lines is the kernel's; ``RING`` for others, which need none."""
-    doubtful = (pl.col("source") == "kernel").fill_null(False) & ~pl.col("format").fill_null("").is_in(
-        kernel_lines.OF_RING
-    )
+    of_ring = pl.col("format").fill_null("").is_in(kernel_lines.OF_RING) & (pl.col("authority") != UNVERIFIED)
+    doubtful = (pl.col("source") == "kernel").fill_null(False) & ~of_ring
     reported = lines.select(
         pl.when(doubtful).then(pl.lit(NAME)).otherwise(pl.lit(RING)).alias("by"), "facility", "file"
     )
@@ -84,7 +86,7 @@ def known_by(lines: pl.DataFrame) -> list[str]:
 
 def known_by_of(line: Mapping[str, Any]) -> str:
     """The same for one line."""
-    if line["source"] != "kernel" or line["format"] in kernel_lines.OF_RING:
+    if line["source"] != "kernel" or (line["format"] in kernel_lines.OF_RING and line["authority"] != UNVERIFIED):
         return RING
     by_facility = line["facility"] is not None or _BY_FACILITY.search(line["file"] or "")
     return FACILITY if by_facility else NAME

@@ -37,7 +37,7 @@ from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import kernel_lines, telemetry, unstamped_lines
 from correlator.gather import runs as run_rows
-from correlator.gather.addresses import are_of_other_agents
+from correlator.gather.addresses import are_of_agents
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
@@ -432,7 +432,7 @@ class Window:
         believed = self.before.believed
         if asks_again(events, doubtful, believed, self._nodes):
             return False
-        return not are_of_other_agents(self.store, self.before.cluster, doubtful, believed.senders)
+        return not are_of_agents(self.store, self.before.cluster, doubtful, believed.senders)
 
     def _nodes(self) -> frozenset[str]:
         return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.before.cluster)))

@@ -124,7 +124,8 @@ def _without(end: Fact, left_out: Collection[int]) -> Fact:
 def _doubt_own(verdict: Verdict, claims: Claims) -> None:
     """Limits a verdict that rests only on unproven lines and has no chain (memory, Xids blamed on the program)."""
     if verdict.chain is None and _rests_on(verdict, claims.events):
-        wanting = max(claims.events[event.id] for event in verdict.own)
+        own = (claims.events[event.id] for event in verdict.own)
+        wanting = max(own, key=lambda claim: (claim.at_most, claim.place, claim.host or ""))
         verdict.at_most = min(verdict.at_most, wanting.at_most)
         verdict.doubts.append(wanting.doubt)
 

@@ -1,10 +1,12 @@
-"""The confidence in a cause whose only lines could be written by any user of the host (gather/kernel_lines.py).
+"""The confidence in a cause whose only lines others could have written: any user of the host, in the name of its kernel
+(gather/kernel_lines.py) or of a daemon, or whoever can send to Faultline (gather/shared_lines.py).
 
 Evidence that no user can write removes the doubt: a line of slurmctld, of a switch or of another host, telemetry of the
 same device. A run's own output does not: a forger of a kernel line may well own the run that it clears.
 
 If jobs of other users ran on the host when a line was written, each of those users could have written it. Then a line
-that is known by its name only gives no more confidence than one that the kernel's ring lacks.
+that is known by its name only gives no more confidence than one that the kernel's ring lacks. A line in a daemon's name
+on a host where nobody's job ran has no limit: there is no user who could have written it.
 """
 
 from __future__ import annotations
@@ -18,19 +20,21 @@ from correlator.evidence.exposure import Seen
 from correlator.evidence.presence import Presence, users_there
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
-from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, STAMPED, UNCONFIRMED
+from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, SENT, SHARED, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Denied, Unproven
 
 #: The highest confidence, by the evidence about the lines; the best line counts.
-SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5}
+SURE = {STAMPED: 0.9, SHARED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5, SENT: 0.5}
 #: The same for lines known by their name only, if other users could have written them.
 SHARED_SURE = 0.5
 #: Telemetry's samples and the kernel's lines of one fault are at most this far from one another (seconds).
 SEEN_S = 60.0
 _WHY = {
+    SHARED: "the file does not show which program wrote a line",
+    SENT: "nothing shows that they came from that host",
     STAMPED: "their uptime fits, which every user of the node can read as well",
     BARE: "they carry no uptime that could be compared",
     UNCONFIRMED: "the kernel's own buffer of that time was collected and does not hold them",
@@ -42,7 +46,7 @@ _OTHERS = "; others' jobs ran there then, each could have written them"
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines of one host, none of them proven.
+    """Lines of one host, none of them proven; of any hosts (``host`` is None) if nothing shows who wrote them.
 
     ``named`` and ``by_facility``: the objection to the best line that is known by its name only, or by its facility.
     ``named_at``: the time of the first line that is known by its name only. Each is None if there is no such line.
@@ -117,8 +121,8 @@ class Limits:
             if wanting := self.of_cause(fact, (), (run,), end.start):
                 found[id(fact)], facts[id(fact)] = wanting, fact
         memory = [what for what in end.attrs[MEMORY] if isinstance(what, Event)]
-        if len(memory) == len(end.attrs[MEMORY]) and (lines := self._unproven(memory)):
-            wanting = self._limit(lines, (run,), end.start)
+        lines = self._unproven(memory) if len(memory) == len(end.attrs[MEMORY]) else None
+        if lines and (wanting := self._limit(lines, (run,), end.start)):
             found |= {id(event): wanting for event in memory}
             events |= {event.id: wanting for event in memory}
         found = {name: wanting for name, wanting in found.items() if name not in proven}
@@ -126,21 +130,27 @@ class Limits:
         return Claims(found, events)
 
     def _unproven(self, events: Collection[Event]) -> _Lines | None:
-        """None if any of these events is proven, or if they are of several hosts."""
+        """None if any of these events is proven, or if several hosts logged them."""
         standing = self.world.kernel_standing
-        if not events or any(e.id not in standing for e in events) or len({e.host for e in events}) > 1:
+        if not events or any(e.id not in standing for e in events):
             return None
-        named = [e for e in events if e.known_by == NAME]
+        hosts = {e.host for e in events}
+        if len(hosts) > 1 and any(standing[e.id] != SENT for e in events):
+            return None
+        named = [e for e in events if e.known_by == NAME or standing[e.id] == SHARED]
+        by_name = {e.id for e in named}
         places = sorted({e.file for e in events if e.file}) or ["a log"]
         return _Lines(
-            next(iter(events)).host,
+            hosts.pop() if len(hosts) == 1 else None,
             places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more",
             _surest(standing[e.id] for e in named),
             min((e.time for e in named), default=None),
-            _surest(standing[e.id] for e in events if e.known_by != NAME),
+            _surest(standing[e.id] for e in events if e.id not in by_name),
         )
 
-    def _limit(self, lines: _Lines, runs: Collection[Run], at: float) -> Unproven:
+    def _limit(self, lines: _Lines, runs: Collection[Run], at: float) -> Unproven | None:
+        if lines.named == SHARED and lines.host is not None and not self._there(lines, at):
+            return None
         found = []
         if lines.by_facility is not None:
             found.append((SURE.get(lines.by_facility, 0.0), lines.by_facility, ""))
@@ -149,18 +159,22 @@ class Limits:
             crowded = sure >= SHARED_SURE and self._crowded(lines, runs, at)
             found.append((min(sure, SHARED_SURE) if crowded else sure, lines.named, _OTHERS if crowded else ""))
         at_most, how, others = max(found)
-        return Unproven(at_most, lines.place, lines.host, f"{_WHY.get(how, how)}{others}")
+        return Unproven(at_most, lines.place, lines.host, f"{_WHY.get(how, how)}{others}", how)
 
     def _crowded(self, lines: _Lines, runs: Collection[Run], at: float) -> bool:
         """Whether a user other than those of ``runs``, or more than one user, had runs on the host at the first line."""
+        there = self._there(lines, at)
+        return bool(there) and len(there.union(user for run in runs if (user := run.row.get("user")))) > 1
+
+    def _there(self, lines: _Lines, at: float) -> frozenset[str]:
+        """The users with runs on the host at the first line."""
         if lines.host is None or lines.named_at is None:
-            return False
+            return frozenset()
         look = Presence(at, lines.host, lines.named_at)
         if look not in self._asked:
             self._asked.add(look)
             self._looks.append(look)
-        there = users_there(self.world, lines.host, lines.named_at)
-        return bool(there) and len(there.union(user for run in runs if (user := run.row.get("user")))) > 1
+        return users_there(self.world, lines.host, lines.named_at)
 
 
 #: A line that is not the kernel's is named in the verdicts on runs that ended within this after it, or just before.

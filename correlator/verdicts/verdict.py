@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from correlator.evidence.chains import Chain, Rejection
+from correlator.gather.kernel_lines import SENT, SHARED
 from correlator.model.nouns import Event, Fact, Run
 
 
@@ -17,30 +18,40 @@ def quoted(event: Event) -> str:
 class Unproven(NamedTuple):
     """What is missing in the evidence of a cause.
 
-    ``at_most`` is the highest confidence. The lines are in ``place``; ``host`` is the host that they claim to be from.
-    ``why`` says what speaks against them, for people.
+    ``at_most`` is the highest confidence. The lines are in ``place``; ``host`` is the host that they claim to be from
+    (None: several). ``why`` says what speaks against them, for people; ``how`` is the same as gather/kernel_lines.py
+    has it.
     """
 
     at_most: float
     place: str
     host: str | None
     why: str
+    how: str = ""
 
     @property
     def doubt(self) -> str:
         """The doubt in a verdict that rests on the cause."""
-        return f"Only lines in {self.place}, where anybody on {self.host} can write, tell of the cause; {self.why}. {self._check}"
+        return f"Only lines in {self.place}, {self._writers}, tell of the cause; {self.why}. {self._check}"
 
     @property
     def outweighed(self) -> str:
         """The doubt in a verdict that another explanation carries."""
         return (
-            f"Lines in {self.place}, where anybody on {self.host} can write, tell of another cause; {self.why}. "
+            f"Lines in {self.place}, {self._writers}, tell of another cause; {self.why}. "
             f"They count for nothing against an explanation that is as sure. {self._check}"
         )
 
     @property
+    def _writers(self) -> str:
+        return "which anybody can send" if self.how == SENT else f"where anybody on {self.host} can write"
+
+    @property
     def _check(self) -> str:
+        if self.how == SHARED:
+            return "The daemon's own log, or its journal (journalctl -o verbose), shows who wrote them"
+        if self.how == SENT:
+            return "The host's own logs show whether it wrote them; an agent there, or [syslog] relays, settles it next time"
         return "The node's journalctl -k or dmesg shows whether its kernel wrote them"
 
 

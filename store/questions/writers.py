@@ -11,6 +11,7 @@ and facility are what the writer chose, and any user of the host is a possible w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache, reduce
 from operator import and_ as both
@@ -76,7 +77,8 @@ _BY_ITS_HOST = Condition(
 )
 #: A shipper sent it and named no file that it stands in: "loki:HOST", "http/HOST", "elasticsearch:INDEX/HOST".
 _UPLOADED = _begins("file", "journal:")
-_SHIPPED = _like("file", r"^(?:(?:loki|otlp|http|\?):[^/]|(?:loki|otlp|http)/[^/]*$|(?:elasticsearch|journal):)")
+_NO_FILE = r"^(?:(?:loki|otlp|http|\?):[^/]|(?:loki|otlp|http)/[^/]*$|(?:elasticsearch|journal):)"
+_SHIPPED = _like("file", _NO_FILE)
 #: A file that a syslog daemon writes. A user's message may contain a line end, and what follows it has no header.
 _SYSLOGS = _like("file", r"(?:^|[/:])(?:syslog|messages|kern|kernel|daemon|user|auth|secure)(?:[._-][^/]*)?$")
 _SWITCHES = _like("file", r"(?:^|/)switches/")
@@ -211,6 +213,11 @@ def counted() -> Select[Any]:
     return asked.group_by(found.c.authority, found.c.source).order_by(
         found.c.authority, func.count().desc(), found.c.source
     )
+
+
+def names_no_file(file: str | None) -> bool:
+    """Did a shipper send a line without naming the file that it stands in? ``file`` is the line's own column."""
+    return file is not None and re.search(_NO_FILE, file) is not None
 
 
 def of_disowned(value: str) -> str:

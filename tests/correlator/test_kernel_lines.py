@@ -361,10 +361,12 @@ def test_a_line_without_proof_is_kept() -> None:
         ("kernel", "kern", "journald", "journal:a", ""),
         ("syslog", None, "rfc3164", "nodes/a/syslog", ""),
         (None, None, None, None, ""),
+        ("kernel", None, "dmesg", "otlp:a", "name"),
     ],
 )
 def test_by_what_a_line_is_known(source: str | None, facility: str | None, form: str | None, file: str | None, known: str) -> None:  # fmt: skip
-    row = {"source": source, "facility": facility, "format": form, "file": file}
-    other = {"source": "kernel", "facility": "kern", "format": "rfc3164", "file": "x"}
+    authority = "unverified" if file == "otlp:a" else "local"
+    row = {"source": source, "facility": facility, "format": form, "file": file, "authority": authority}
+    other = {"source": "kernel", "facility": "kern", "format": "rfc3164", "file": "x", "authority": "local"}
     frame = pl.DataFrame([row, other], schema=kernel_lines.COLUMNS)
     assert kernel_lines.known_by(frame) == [known, "facility"] and kernel_lines.known_by_of(row) == known

@@ -1,6 +1,6 @@
 """The liar's test: whatever a user writes, nobody else's verdict changes, and no node or link is blamed that was not.
 
-In two captures and a simulated cluster a user with one job on one node (``liars.py``) writes examples of all
+In every capture, scenario and made situation a user with one job on one node (``liars.py``) writes examples of all
 patterns of the catalogue through every channel that a user has. What docs/security.md leaves open is tested as the limit
 that it states: a user of a node can make a line in the name of that node's kernel, which gives others' verdicts a
 confidence of at most 0.5, on that node.
@@ -8,16 +8,29 @@ confidence of at most 0.5, on that node.
 
 from __future__ import annotations
 
+import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import polars as pl
 import pytest
 
 from benchmarks.simulators import scenario
+from correlator.edges.load import entries, rules
+from correlator.engine import Conclusions, correlate
+from correlator.selftest import situations as made
+from correlator.selftest.run import gather
+from parsers.record import Origin, frame
+from store import open_store
+from store.duckdb.store import logs_for_storage
 from tests.correlator.liars import (
+    HER_NAME,
+    MALLORYS,
     SHARED_SURE,
     Limit,
     Stage,
@@ -25,17 +38,40 @@ from tests.correlator.liars import (
     concluded,
     harm,
     lies,
+    said,
     staged,
+    texts,
     ways,
 )
+from tests.line_parser import line_parser
 from tests.measured import Measured
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / "tests" / "captures"
+SCENARIOS = ROOT.parent / "shared" / "scenarios"
+#: By kind: folders and archives with a tree each.
+ALL: dict[str, list[Path]] = {
+    "captures": sorted(p.parent for p in CAPTURES.glob("*/truth.json")),
+    "archived captures": sorted(p for kind in ("entangled", "further") for p in (CAPTURES / kind).glob("*.tar.xz")),
+    "endings": sorted(p.parent for p in (CAPTURES / "endings").glob("*/truth.json")),
+    "captures beside": sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json")),
+    "scenarios": sorted(SCENARIOS.glob("*/logs.tar.xz")),
+}
 #: Each text goes one way in this many. The turn is another one for each tree, so together they take every way.
 SHARE = 384
 #: Of the channels for which docs/security.md states a limit, each tree gets one kind in its turn, one tree in this many.
 LIMITED = 3
+
+
+@contextmanager
+def unpacked(place: Path) -> Iterator[Path]:
+    if place.is_dir():
+        yield place
+        return
+    with TemporaryDirectory() as folder, tarfile.open(place) as packed:
+        packed.extractall(folder, filter="data")
+        inside = [p for p in Path(folder).iterdir() if p.is_dir()]
+        yield inside[0] if len(inside) == 1 else Path(folder)
 
 
 class Count:
@@ -57,8 +93,8 @@ def rounds(stage: Stage) -> Iterator[tuple[Limit | None, list[Way]]]:
     """What is written together: all channels of which nothing is left open, then those that are, by what it is."""
     channels = ways(stage)
     limits = {
-        "": None, "near kernel": Limit(stage.near, SHARED_SURE), "near daemon": Limit(stage.near, 1.0, 1.0),
-        "far kernel": Limit(stage.far, SHARED_SURE), "far daemon": Limit(stage.far, 1.0, 1.0), "switch": Limit(stage.switch, 1.0),
+        "": None, "near kernel": Limit(stage.near, SHARED_SURE), "near daemon": Limit(stage.near, SHARED_SURE),
+        "far kernel": Limit(stage.far, SHARED_SURE), "far daemon": Limit(stage.far, SHARED_SURE), "switch": Limit(stage.switch, SHARED_SURE),
     }  # fmt: skip
     for bound, limit in limits.items():
         if some := [way for way in channels if way.bound == bound]:
@@ -67,8 +103,8 @@ def rounds(stage: Stage) -> Iterator[tuple[Limit | None, list[Way]]]:
 
 def tell(place: Path, turn: int, count: Count, share: int = SHARE) -> None:
     """Judges one tree without and with the lies."""
-    with TemporaryDirectory() as folder:
-        stage = staged(place, Path(folder))
+    with TemporaryDirectory() as folder, unpacked(place) as tree:
+        stage = staged(tree, Path(folder))
         if stage is None:
             count.skipped += 1
             return
@@ -98,6 +134,18 @@ def test_no_lie_changes_anothers_verdict(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ALL)
+def test_no_lie_changes_anothers_verdict_anywhere(kind: str, measured: Measured) -> None:
+    if not ALL[kind]:
+        pytest.skip(f"{kind}: there are none here")
+    count = Count()
+    for turn, place in enumerate(ALL[kind]):
+        tell(place, turn, count)
+    measured(f"{kind}: {count}")
+    assert not count.harmed, "\n".join(count.harmed)
+
+
+@pytest.mark.long
 def test_no_lie_changes_anothers_verdict_in_a_simulated_cluster(tmp_path: Path, measured: Measured) -> None:
     scenario.make(7, tmp_path)
     count = Count()
@@ -116,3 +164,89 @@ def test_the_same_words_of_the_kernels_own_ring_do_change_it(tmp_path: Path) -> 
     lines = [f"[{datetime.fromisoformat(at):%a %b %e %H:%M:%S %Y}] {xid}" for at in stage.moments]
     found, _ = concluded(stage, {ring: lines})
     assert harm(peace, found)
+
+
+# ------------------------------------------------------------------------------------------------ situations of edges
+
+
+def _of_mallory(some: Sequence[Any]) -> pl.DataFrame:
+    """A run of mallory's on the first node of each situation, during all of it."""
+    rows = [
+        {"cluster": made.cluster_of(n), "job_id": MALLORYS, "submit": made._moment(-1000), "start": made._moment(-1000),
+         "end": made._moment(90_000), "state": "FAILED", "node_list": _near(case), "nodes": [_near(case)], "exit_code": 1, "user": HER_NAME,
+         "source": "sacct", "file": "test", "line": 999}
+        for n, case in enumerate(some)
+    ]  # fmt: skip
+    return frame("jobs", rows)
+
+
+def _near(case: Any) -> str:
+    return str(made.expand(case.jobs[0].nodes)[0])
+
+
+def _quiet(some: Sequence[Any]) -> pl.DataFrame:
+    """A line in the syslog of mallory's node, so that hers are not the first to show that it is collected."""
+    stamp = made._moment(-600).isoformat(timespec="microseconds")
+    lines = [f"{stamp}+00:00 {_near(case)} systemd[1]: Started Session 7 of user root.".encode() for case in some]
+    rows = line_parser().parse(lines, Origin(path="quiet", timezone_known=True, reference=made._moment(0)))
+    clusters = [made.cluster_of(n) for n in range(len(some))]
+    return rows.with_columns(pl.Series("cluster", clusters, pl.String), pl.Series("line", range(1, len(lines) + 1)))
+
+
+def _told_there(some: Sequence[Any]) -> pl.DataFrame:
+    """In each situation: output of mallory's job that looks like logs, and lines of ``logger`` in her node's syslog."""
+    parts = []
+    tags = (HER_NAME, "kernel[77]", "slurmctld[77]", "slurmdbd[77]")
+    for way in ("job_stdout", "job_stderr", "syslog"):
+        lines, clusters, at = [], [], []
+        for n, case in enumerate(some):
+            # A node that is lost writes nothing at the end.
+            near = _near(case)
+            ends = [job.start + 3 if job.state == "NODE_FAIL" else job.end for job in case.jobs]
+            for place, (text, _) in enumerate(texts()[n % 16 :: 16]):
+                moment = made._moment(ends[place % len(ends)] - 2)
+                stamp = moment.isoformat(timespec="microseconds")
+                told = (f"{stamp}+00:00 {near} kernel: {text}", f"[ 9123.456789] {text}", text)[place % 3]
+                if way == "syslog":
+                    told = f"{stamp}+00:00 {near} {tags[place % len(tags)]}: {text}"
+                lines.append(told.encode())
+                clusters.append(made.cluster_of(n))
+                at.append(moment)
+        origin = Origin(path="lies", timezone_known=True, reference=made._moment(0))
+        if way != "syslog":
+            origin = origin.but(source=way, job_id=MALLORYS)
+        rows = line_parser().parse(lines, origin)
+        if way != "syslog":
+            rows = rows.with_columns(pl.Series("time", at, pl.Datetime("us")), time_quality=pl.lit("line"))
+        parts.append(rows.with_columns(pl.Series("cluster", clusters, pl.String), pl.Series("line", range(1, len(lines) + 1))))  # fmt: skip
+    return pl.concat(parts)
+
+
+def _by_cluster(found: Sequence[Conclusions]) -> dict[tuple[str, str], Any]:
+    return {
+        (str(c.cluster), key): said(verdict) for c in found for key, verdict in c.verdicts.items()
+        if key != str(MALLORYS)
+    }  # fmt: skip
+
+
+@pytest.mark.long
+def test_no_lie_changes_a_situation_of_an_edge(measured: Measured) -> None:
+    tests, _ = gather(entries(()), {edge.id: edge for edge in rules(())[0].edges})
+    some = list({case.situation: case for case in tests if case.lines and case.jobs}.values())
+    tables = made.tables_of(some)
+    tables["jobs"] = pl.concat([tables["jobs"], _of_mallory(some)])
+    tables["logs"] = pl.concat([tables["logs"], _quiet(some)], how="diagonal_relaxed")
+    lied = _told_there(some)
+    found = []
+    for logs in (None, lied):
+        with open_store(None) as store:
+            store.append(tables)
+            if logs is not None:
+                store.add({"logs": logs_for_storage(logs)})
+            found.append(_by_cluster(correlate(store)))
+    peace, after = found
+    changed = [f"{key}: {was} -> {after.get(key)}" for key, was in peace.items() if after.get(key) != was]
+    measured(
+        f"{len(some)} situations, {lied.height} lines injected, {len(peace)} verdicts compared, changed: {len(changed)}"
+    )
+    assert len(peace) > 30 and not changed, "\n".join(changed)

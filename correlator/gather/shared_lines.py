@@ -1,0 +1,75 @@
+"""Events whose lines others than the program that they name can have written, beside those in the kernel's name
+(``kernel_lines.py``, ``kernel_copies.py``).
+
+* ``logger -t slurmd`` writes to a syslog daemon's file what looks like the daemon's own line (``SHARED``). A log host's
+  file about another host, and what a relay forwards, are no better: the writer was some program of that host.
+* A packet from an address that is not known to be the host's, and text that a shipper sent without naming a file, show
+  nothing about their writer (``SENT``). That counts for lines in the kernel's name as well.
+
+A copy that needs more rights, and another report of the same in such a place, remove the doubt. What such lines are worth
+is said in verdicts/kernel_words.py.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from ipaddress import ip_address
+
+from correlator.gather.kernel_lines import COPY_S, SENT, SHARED
+from correlator.gather.standing import OUTPUT
+from correlator.model.nouns import Event
+from parsers.writers import LOCAL, NETWORK, UNVERIFIED
+from store.questions.writers import names_no_file
+
+_OPEN = frozenset({LOCAL, NETWORK, UNVERIFIED})
+
+
+def standing(events: Sequence[Event], relays: Collection[str]) -> dict[str, str]:
+    """``SHARED`` or ``SENT`` by the ids of the events that nothing supports. ``relays``: addresses that forward lines of
+    others."""
+    shared = [e for e in events if e.authority in _OPEN and e.source != "kernel" and e.source not in OUTPUT]
+    if not shared:
+        return {}
+    return {e.id: how for e in _unsupported(shared, events) if (how := _open_to(e, relays))}
+
+
+def sent(of_kernel: Iterable[Event], relays: Collection[str]) -> set[str]:
+    """The ids of the events in the kernel's name that came with nothing that shows their writer."""
+    return {e.id for e in of_kernel if e.authority in _OPEN and _open_to(e, relays) == SENT}
+
+
+def _open_to(event: Event, relays: Collection[str]) -> str:
+    if event.authority == UNVERIFIED:  # a file in a format of its own is its program's
+        return SENT if names_no_file(event.file) else ""
+    if event.authority == NETWORK and "sender" in event.entities and not _forwards(event, relays):
+        return SENT
+    return SHARED
+
+
+def _forwards(event: Event, relays: Collection[str]) -> bool:
+    """Did a relay forward it, or the log daemon of the machine that Faultline runs on?"""
+    sender = str(event.entities["sender"])
+    return sender in relays or _is_loopback(sender)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event]:
+    """Those that no line which only their program can have written reports as well."""
+    keys = {(e.host, e.kind, e.device) for e in shared}
+    kinds = {kind for _, kind, _ in keys}
+    proven: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
+    for event in [e for e in events if e.kind in kinds and e.authority not in _OPEN and e.source not in OUTPUT]:
+        if (key := (event.host, event.kind, event.device)) in keys:
+            proven[key].append(event.time)
+    if not proven:
+        return list(shared)
+    return [
+        e for e in shared if not any(abs(at - e.time) <= COPY_S for at in proven.get((e.host, e.kind, e.device), ()))
+    ]  # fmt: skip

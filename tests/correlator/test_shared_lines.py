@@ -1,0 +1,125 @@
+"""What a line is worth that others than its program can have written: in a daemon's name in a syslog file, from an address
+that nobody knows, or from a shipper that names no file.
+
+erin's job 45 fails on gx02, and nothing else shows why.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from collector.decoding import _rows
+from collector.receivers import all_receivers
+from collector.receivers.base import Decoded, Payload, micros
+from correlator.engine import correlate, result
+from correlator.live.ticker import Ticker
+from correlator.site.senders import RELAYS_SETTING
+from store import open_store
+from store.duckdb.store import DuckStore, logs_for_storage
+from tests.correlator.erins_job import HERS, SHARED, SYSLOG, XID, bobs_job, bring_in, bsd, concluded, of_erin
+from tests.correlator.rows import answer
+from tests.line_parser import line_parser
+
+LOST = "Unable to determine the device handle for GPU3: 0000:5e:00.0: Unknown Error"
+DAEMONS = bsd("10:19:55", f"nv-fabricmanager[77]: {LOST}")
+OWN_FILE = f"[Feb 28 2026 10:19:55] [ERROR] [tid 77] {LOST}\n"
+OTHERS = "others' jobs ran there then"
+
+
+class Case(NamedTuple):
+    """``tree``: whose job 42 ran there as well; ``at_most``: the confidence that a GPU of gx02 is blamed with."""
+
+    files: dict[str, str]
+    tree: dict[str, str]
+    at_most: float
+    doubt: str = ""
+
+
+CASES = {
+    "of the user alone": Case({SYSLOG: DAEMONS}, HERS, 0.9, "where anybody on gx02 can write"),
+    "beside another user's job": Case({SYSLOG: DAEMONS}, SHARED, 0.5, OTHERS),
+    "before another user's job": Case(
+        {SYSLOG: DAEMONS}, bobs_job("10:22:00", "10:24:00"), 0.9, "where anybody on gx02 can write"
+    ),
+    "with a copy in the daemon's own file": Case(
+        {SYSLOG: DAEMONS, "nodes/gx02/fabricmanager.log": OWN_FILE}, SHARED, 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
+    case = CASES[name]
+    found = concluded(case.files, live, case.tree)
+    verdict = of_erin(found)
+    assert verdict["category"] == "infra.gpu" and verdict["confidence"] <= case.at_most
+    doubts = " ".join(verdict["doubts"])
+    assert case.doubt in doubts
+    if case.at_most == 1.0:
+        assert verdict["confidence"] > 0.9 and "can write" not in doubts
+        return
+    (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
+    assert incident["confidence"] <= case.at_most
+    assert "the daemon's own log" in doubts.lower()
+
+
+def sent(store: DuckStore, address: str, text: str) -> None:
+    """Stores what the receiver of syslog makes of ``text`` from this address."""
+    known = {"received": micros("2026-02-28T10:20:05Z"), "parts": [[address, False, "udp", len(text.encode()), False, "UTC"]]}  # fmt: skip
+    _store(store, "syslog", text.encode(), known)
+
+
+def shipped(store: DuckStore, text: str) -> None:
+    """Stores what the receiver of Loki's protocol makes of ``text`` from a stream that names no file."""
+    pushed = {"streams": [{"stream": {"host": "gx02"}, "values": [["1772273995000000000", text]]}]}
+    _store(store, "loki", json.dumps(pushed).encode(), {"received": micros("2026-02-28T10:20:05Z"), "form": "json"})
+
+
+def _store(store: DuckStore, kind: str, body: bytes, known: dict[str, Any]) -> None:
+    into = Decoded()
+    all_receivers()[kind].decode(Payload(body, known), into)
+    for group in into.groups.values():
+        rows = _rows(group, line_parser()).drop("_transport")
+        store.add({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
+
+
+UNKNOWN, OWN, RELAY = "10.9.9.9", "10.0.0.2", "10.0.0.200"
+PACKET = f"<2>Feb 28 10:19:55 gx02 kernel: {XID}\n"
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize(
+    ("address", "sure"), [(UNKNOWN, False), (OWN, True), (RELAY, True), ("127.0.0.1", True)],
+    ids=["an unknown address", "its own address", "a relay", "the log daemon beside Faultline"],
+)  # fmt: skip
+def test_a_packet_of_an_unknown_address_blames_with_half_the_confidence(address: str, sure: bool, live: bool) -> None:
+    settings = {RELAYS_SETTING: [RELAY]}
+    with open_store(None) as store:
+        bring_in(store, {}, False, HERS, answer)
+        ticker = Ticker(store, settings=settings)
+        if live:
+            ticker.tick()
+        sent(store, address, PACKET)
+        if live:
+            ticker.tick()
+            ticked = answer(store)
+        correlate(store, settings=settings)
+        assert not live or ticked == answer(store), "a tick says what a full pass says"
+        verdict = of_erin(result(store))
+    assert verdict["category"] == "infra.gpu" and verdict["root_cause"]["host"] == "gx02"
+    assert (verdict["confidence"] > 0.5) is sure
+    assert ("which anybody can send" in " ".join(verdict["doubts"])) is not sure
+
+
+def test_a_ring_that_a_shipper_sent_without_a_file_blames_with_half_the_confidence() -> None:
+    with open_store(None) as store:
+        bring_in(store, {}, False, HERS, answer)
+        shipped(store, f"[Sat Feb 28 10:19:55 2026] {XID}")
+        correlate(store)
+        verdict = of_erin(result(store))
+    assert verdict["category"] == "infra.gpu" and verdict["confidence"] <= 0.5
+    assert "which anybody can send" in " ".join(verdict["doubts"])
