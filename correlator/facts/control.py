@@ -123,8 +123,8 @@ def cancellations(world: World) -> list[Fact]:
         "slurm.job_cancelled": USER_CANCEL, "slurm.job_preempted": SCHED_PREEMPT, "slurm.job_timeout": TIME_LIMIT,
     }  # fmt: skip
     for event in world.kinds(*kinds):
-        if event.job_id is None or event.entities.get("symptom"):
-            continue
+        if event.job_id is None or event.entities.get("symptom") or event.id in world.kernel_standing:
+            continue  # a line that any user can write does not show who asked for an end
         attrs: AskedEnd = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
         kind, run = kinds[event.kind], str(event.job_id)
         facts.append(kind.fact(event.time, None, event.sigma, event.host, run=run, attrs=attrs, events=(event,)))

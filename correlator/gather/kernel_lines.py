@@ -46,7 +46,10 @@ OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 RING, FACILITY, NAME = "", "facility", "name"
 
 #: The columns with that evidence.
-COLUMNS = {**{name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")}, "authority": pl.String()}
+COLUMNS = {
+    **{name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")},
+    "authority": pl.String(),
+}
 _BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
 #: A kernel's habit is searched for this long before the first line in question.
 HABIT_S = 7 * 86_400.0

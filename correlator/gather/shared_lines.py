@@ -6,7 +6,7 @@
 * A packet from an address that is not known to be the host's, and text that a shipper sent without naming a file, show
   nothing about their writer (``SENT``). That counts for lines in the kernel's name as well.
 
-A copy that needs more rights, and another report of the same in such a place, remove the doubt. What such lines are worth
+The same words where only their program can write remove the doubt. What such lines are worth
 is said in verdicts/kernel_words.py.
 """
 
@@ -61,15 +61,18 @@ def _is_loopback(address: str) -> bool:
 
 
 def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event]:
-    """Those that no line which only their program can have written reports as well."""
-    keys = {(e.host, e.kind, e.device) for e in shared}
-    kinds = {kind for _, kind, _ in keys}
-    proven: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
+    """Those of which no line that only their program can have written says the same."""
+    kinds = {e.kind for e in shared}
+    wanted = {_said(e) for e in shared}
+    proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
     for event in [e for e in events if e.kind in kinds and e.authority not in _OPEN and e.source not in OUTPUT]:
-        if (key := (event.host, event.kind, event.device)) in keys:
-            proven[key].append(event.time)
+        if (said := _said(event)) in wanted:
+            proven[said].append(event.time)
     if not proven:
         return list(shared)
-    return [
-        e for e in shared if not any(abs(at - e.time) <= COPY_S for at in proven.get((e.host, e.kind, e.device), ()))
-    ]  # fmt: skip
+    return [e for e in shared if not any(abs(at - e.time) <= COPY_S for at in proven.get(_said(e), ()))]
+
+
+def _said(event: Event) -> tuple[str | None, str, str]:
+    """What a line says of which host. A header of its daemon's before the words is no part of them."""
+    return event.host, event.kind, event.message.rpartition("] ")[2].removeprefix("error: ")

@@ -95,7 +95,7 @@ class Limits:
         lines = self._known[id(root)][1]
         if lines is None or _measured(self.world, root):
             return None
-        if any(_confirms(self.world, event) for fact in _between(hops) for event in fact.events):
+        if any(_confirms(self.world, lines, event) for fact in _between(hops) for event in fact.events):
             return None
         return self._limit(lines, runs, at)
 
@@ -205,8 +205,12 @@ def _between(hops: Iterable[Hop]) -> list[Fact]:
     return [hop.effect for hop in hops if not hop.effect.kind.startswith("run.")]
 
 
-def _confirms(world: World, event: Event) -> bool:
-    return event.source not in OUTPUT and event.id not in world.kernel_standing
+def _confirms(world: World, lines: _Lines, event: Event) -> bool:
+    """Does a line of a consequence show that ``lines`` are true? For lines that anybody can send, one of their own host
+    or of slurmctld does not: the host may have another fault, and slurmctld reports the end of each."""
+    if event.source in OUTPUT or event.id in world.kernel_standing:
+        return False
+    return lines.by_facility != SENT or (event.host not in (lines.host, None) and event.source != "slurmctld")
 
 
 def _measured(world: World, root: Fact) -> bool:

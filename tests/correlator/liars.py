@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +51,8 @@ class Limit:
 
     def allows(self, document: Mapping[str, Any], now: tuple[str, str | None, str | None, str | None, float]) -> bool:
         category, _, host, _, confidence = now
+        if category == "infra.storage":  # a client names the server that it lost
+            host = self.host
         blames = host == self.host if category.startswith("infra.") else True
         nodes = document["nodes"] or ()
         return blames and confidence <= self.sure and self.host in (expand(nodes) if isinstance(nodes, str) else nodes)
@@ -254,6 +256,8 @@ def _moved(stage: Stage, line: str, at: str) -> str:
     for old, new in names.items():
         line = line.replace(old, new)
     line = re.sub(r"\bctl\b", stage.controller, line)
+    for old_epoch, moment in (("1772272800", stage.begin), ("1772274000", stage.end)):
+        line = line.replace(old_epoch, str(int(moment.replace(tzinfo=UTC).timestamp())))
     line = re.sub(r"(?m)\|c$", f"|{stage.cluster}", line).replace("CLUSTER_NAME=c", f"CLUSTER_NAME={stage.cluster}")
     line = line.replace("SLURM_JOB_ID=41", f"SLURM_JOB_ID={MALLORYS}").replace("SLURM_JOB_ID=45", f"SLURM_JOB_ID={stage.job}")  # fmt: skip
     return re.sub(r"^41\|41\|", f"{MALLORYS}|{MALLORYS}|", line).replace("45|45|", f"{stage.job}|{stage.job}|")
@@ -348,10 +352,18 @@ def harm(peace: Mapping[str, Any], found: Mapping[str, Any], limit: Limit | None
             continue
         elif limit is not None and was is not None and now is not None and was[:4] == now[:4] and now[4] <= was[4]:
             continue  # only less sure
+        elif (
+            limit is not None
+            and was is not None
+            and now is not None
+            and was[2] == now[2] == limit.host
+            and now[4] <= min(was[4], limit.sure)
+        ):
+            continue  # so is this, and it still blames the same node
         elif was != now and not (limit is not None and now is not None and limit.allows(after[key], now)):
             harmed.append(f"{key}: {was} -> {now}")
     for root in sorted(roots(found) - roots(peace), key=str):
-        if limit is None or root[2] != limit.host:
+        if limit is None or (root[2] != limit.host and root[0] != "infra.storage"):
             harmed.append(f"a new incident: {root}")
     if limit is None:
         harmed += [f"an incident is gone: {root}" for root in sorted(roots(peace) - roots(found), key=str)]
