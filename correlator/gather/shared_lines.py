@@ -62,15 +62,16 @@ def _is_loopback(address: str) -> bool:
 
 def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event]:
     """Those of which no line that only their program can have written says the same."""
-    kinds = {e.kind for e in shared}
-    wanted = {_said(e) for e in shared}
+    about = {(e.host, e.kind) for e in shared}
     proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
-    for event in [e for e in events if e.kind in kinds and e.authority not in _OPEN and e.source not in OUTPUT]:
-        if (said := _said(event)) in wanted:
-            proven[said].append(event.time)
-    if not proven:
-        return list(shared)
-    return [e for e in shared if not any(abs(at - e.time) <= COPY_S for at in proven.get(_said(e), ()))]
+    for event in [e for e in events if e.authority not in _OPEN and (e.host, e.kind) in about]:
+        if event.source not in OUTPUT:
+            proven[_said(event)].append(event.time)
+    about = {(host, kind) for host, kind, _ in proven}
+    return [
+        e for e in shared
+        if (e.host, e.kind) not in about or not any(abs(at - e.time) <= COPY_S for at in proven.get(_said(e), ()))
+    ]  # fmt: skip
 
 
 def _said(event: Event) -> tuple[str | None, str, str]:
