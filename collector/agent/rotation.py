@@ -18,7 +18,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -44,7 +44,7 @@ UNPACKABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 class Place:
     """How far a file has been read: ``offset``, and the checksums that find the file again.
 
-    ``head`` is of the first ``head_bytes``; ``anchor`` of the ``ANCHOR_BYTES`` (or fewer) before ``offset``. ``seen``:
+    ``head`` is of the first ``head_bytes``, also of a file of which nothing was read; ``anchor`` of the ``ANCHOR_BYTES`` (or fewer) before ``offset``. ``seen``:
     when that offset was reached (epoch seconds). ``done``: the file was read to its end under another name and is no
     longer written.
     """
@@ -73,11 +73,26 @@ class Place:
     def moved(self, handle: int, offset: int, seen: float) -> Place:
         """The same file (open as ``handle``), read up to ``offset``."""
         head_bytes, head = self.head_bytes, self.head
-        if head_bytes < HEAD_BYTES:
+        if head_bytes < HEAD_BYTES or not self.offset:
             beginning = os.pread(handle, min(HEAD_BYTES, offset), 0)
             head_bytes, head = len(beginning), zlib.crc32(beginning)
         anchor = zlib.crc32(os.pread(handle, min(ANCHOR_BYTES, offset), max(0, offset - ANCHOR_BYTES)))
         return Place(self.path, self.device, self.inode, offset, head_bytes, head, anchor, seen)
+
+    def begun(self, handle: int) -> Place:
+        """The same file (open as ``handle``) before anything was read of it, to be found by how it begins."""
+        beginning = os.pread(handle, HEAD_BYTES, 0)
+        return replace(self, head_bytes=len(beginning), head=zlib.crc32(beginning))
+
+    def begins(self, path: Path) -> bool:
+        """Whether a file, unpacked, is this one, of which nothing was read: it begins alike, or is the same if short."""
+        try:
+            with unpacked(path) as stream:
+                beginning = stream.read(self.head_bytes + 1)
+        except UNPACKABLE:
+            return False
+        is_whole = self.head_bytes == HEAD_BYTES or len(beginning) == self.head_bytes
+        return self.head_bytes > 0 and is_whole and zlib.crc32(beginning[: self.head_bytes]) == self.head
 
     def fits(self, handle: int) -> bool:
         """Whether the open file still holds, before ``offset``, what was read."""
@@ -175,6 +190,8 @@ def find(place: Place) -> Path | None:
     for path in generations if not place.offset else plain:
         if holds(place, path, same_inode=True):
             return path
+    if not place.offset:
+        return next((path for path in reversed(generations) if place.begins(path)), None)
     for path in plain:
         if holds(place, path):
             return path

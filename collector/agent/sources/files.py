@@ -258,6 +258,7 @@ class Files:
             return place
         try:
             handle = _open(path)
+            place = place if place.offset else place.begun(handle)
         except OSError as error:
             self._waiting.append(self._unreadable(path, place, error))
             return None
@@ -332,6 +333,8 @@ class Files:
         place = Place(path, status.st_dev, status.st_ino, seen=self.context.now())
         if self._first and not self.from_start:
             place = place.moved(handle, last_line_end(handle, status.st_size), self.context.now())
+        elif status.st_size:
+            place = place.begun(handle)
         self._watch(path)
         self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))
         self._tails.append(self._tail(handle, place))

@@ -291,6 +291,31 @@ def test_an_agent_killed_before_an_archive_was_judged_knows_it_afterwards(log: P
     assert numbers(followed.lines) == list(range(1, 121)) and followed.blind == []
 
 
+@pytest.mark.parametrize("lines", [2, 200])
+def test_a_generation_that_was_begun_and_not_read_is_found_in_its_archive(log: Path, lines: int) -> None:
+    """A batch was full between the start of a generation and its lines, and the agent was killed: packed meanwhile, the
+    generation counted as read."""
+    followed = Following(str(log)).poll()
+    followed.runner.close()
+    by_rename_with_date(log)
+    write(log, 101, 100 + lines)
+    by_rename(log)
+    write(log, 101 + lines, 110 + lines)
+    followed.restart().poll(1)
+    followed.time += 1.1
+    for reading in followed.runner.poll():
+        if reading.body:
+            break
+        followed.positions |= reading.positions
+    two = log.with_name("app.log.1")
+    with two.open("rb") as plain, gzip.open(f"{two}.gz", "wb") as packed:
+        shutil.copyfileobj(plain, packed)
+    shutil.copystat(two, f"{two}.gz")
+    two.unlink()
+    followed.restart(clean=False).poll(6)
+    assert sorted(numbers(followed.lines)) == list(range(1, 111 + lines)) and followed.blind == []
+
+
 def test_a_file_with_the_inode_of_a_generation_of_which_nothing_was_read_is_new(log: Path) -> None:
     """An empty file is rotated, read to its end and removed. A file system that gives its inode to a log that rotates
     between two looks lost that log's lines."""
