@@ -454,7 +454,9 @@ class Files:
             os.close(tail.handle)
             tail.place = replace(tail.place, done=True)
             self._finished.append(tail.place)
-            yield Reading(b"", 0, {tail.place.key(): tail.place.as_json()})
+            self._remembered.add(tail.place)  # at once: its inode, and so its key, may be another file's from now on
+            remembered = self._remembered.changes(self._generations)
+            yield Reading(b"", 0, {tail.place.key(): tail.place.as_json(), **remembered})
 
     def _named(self, tail: Tail) -> tuple[bool, bool]:
         """Whether a file still has its name, and if not, whether another file of that name is being written. A daemon
