@@ -53,6 +53,8 @@ class Conclusions:
     forgeries: list[Forgery] = field(default_factory=list)
     #: Does any stored line in the kernel's name show the kernel's clock? None if nothing asked for it.
     any_kernel_clock: bool | None = None
+    #: Did slurmctld ever log a changed time limit? None if nothing asked for it.
+    any_new_limit: bool | None = None
     #: Jobs with output lines without a timestamp, whose time depends on what else is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0

@@ -136,11 +136,11 @@ def conclude_cluster(
     dropped = unruled(in_doubt(corrected, believed), believed)
     events, strays = list(without(corrected, dropped)), forgeries.strays(corrected, dropped)
     runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty)
-    kernel_clocks = kernel_lines.Asked(store, cluster)
+    kernel_clocks, limits = kernel_lines.Asked(store, cluster), of_timeouts.ChangedLimits(store, cluster)
     world = gather_world(
         store, cluster, settings, events, runs, [] if "node_states" in empty else node_states(store, cluster), clock_offsets,
         measured=measure(store, cluster, empty), inventory=inventory, believed=believed,
-        kernel_clocks=kernel_clocks,
+        kernel_clocks=kernel_clocks, limits=limits,
     )  # fmt: skip
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts_of(LINK_OUTAGE.name), world.facts_of(NODE_DOWN.name))
@@ -148,7 +148,7 @@ def conclude_cluster(
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
-    found.any_kernel_clock = kernel_clocks.any_clock
+    found.any_kernel_clock, found.any_new_limit = kernel_clocks.any_clock, limits.any_change
     if strays:
         found.strays = strays
         found.proof = forgeries.proof(strays, events, believed, inventory.settings, lambda: nodes)
@@ -179,12 +179,15 @@ class Measured:
     booted: list[tuple[float, str]] = field(default_factory=list)
 
 
-def measure(store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL) -> Measured:
-    """Reads measurements. ``empty`` names tables of ``raw`` without rows, which are not queried."""
+def measure(
+    store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL, *, any_pace: bool = True
+) -> Measured:
+    """Reads measurements. ``empty`` names tables of ``raw`` without rows, which are not queried. ``any_pace``: may job
+    output show the pace of a job?"""
     measured = "metrics" not in empty and bool(store.ask(samples.any_sample(cluster, source)))
     return Measured(
         _gpu_jobs(store, cluster, source) if measured else {}, telemetry.throttled(store, cluster, source) if measured else [],
-        telemetry.xids_seen(store, cluster, source) if measured else [], telemetry.progress(store, cluster, source),
+        telemetry.xids_seen(store, cluster, source) if measured else [], telemetry.progress(store, cluster, source) if any_pace else {},
         [] if "boots" in empty else telemetry.booted(store, cluster, source),
     )  # fmt: skip
 
@@ -193,7 +196,7 @@ def gather_world(
     store: Asks, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
-    kernel_clocks: kernel_lines.Clocks | None = None,
+    kernel_clocks: kernel_lines.Clocks | None = None, limits: of_timeouts.ChangedLimits | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
@@ -217,7 +220,9 @@ def gather_world(
         slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
         legs=telemetry.bonds(store, cluster),
         outputs=of_timeouts.outputs(store, cluster, off.zones),
-        new_limits=of_timeouts.new_limits(store, cluster, speakers_of(believed or Controllers(frozenset())), off.zones),
+        new_limits=(limits or of_timeouts.ChangedLimits(store, cluster)).read(
+            speakers_of(believed or Controllers(frozenset())), off.zones
+        ),
         kernel_clocks=kernel_clocks or kernel_lines.Asked(store, cluster),
         line_copies=kernel_copies.Asked(store, cluster),
         gpu_minors=telemetry.gpu_minors(store, cluster),

@@ -72,18 +72,12 @@ Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
 def known_by(lines: pl.DataFrame) -> list[str]:
     """The evidence that each of these lines is the kernel's; ``RING`` for others, which need none."""
     of_ring = pl.col("format").fill_null("").is_in(kernel_lines.OF_RING) & (pl.col("authority") != UNVERIFIED)
-    doubtful = (pl.col("source") == "kernel").fill_null(False) & ~of_ring
-    reported = lines.select(
-        pl.when(doubtful).then(pl.lit(NAME)).otherwise(pl.lit(RING)).alias("by"), "facility", "file"
-    )
-    places = reported.filter(pl.col("by") == NAME)["file"].unique()
-    by_place = [file for file in places if file and _BY_FACILITY.search(file)]
-    by_facility = (pl.col("by") == NAME) & (
-        pl.col("facility").is_not_null() | pl.col("file").is_in(by_place).fill_null(False)
-    )
-    found: list[str] = (
-        reported.select(pl.when(by_facility).then(pl.lit(FACILITY)).otherwise("by")).to_series().to_list()
-    )
+    doubtful = lines.select(((pl.col("source") == "kernel") & ~of_ring).fill_null(False)).to_series().arg_true()
+    found = [RING] * lines.height  # few of very many lines are in the kernel's name
+    facilities, files = lines["facility"].gather(doubtful).to_list(), lines["file"].gather(doubtful).to_list()
+    for place, facility, file in zip(doubtful.to_list(), facilities, files, strict=True):
+        by_facility = facility is not None or _BY_FACILITY.search(file or "")
+        found[place] = FACILITY if by_facility else NAME
     return found
 
 

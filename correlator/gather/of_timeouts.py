@@ -57,15 +57,32 @@ ZONES_S = 86_400.0
 ONE_CALL_S = 2.0
 
 
-def new_limits(store: Asks, cluster: str | None, speakers: Speakers, zones: Zones) -> NewLimits:
-    """``new_limits(jobs, since, until)``: the changes of these jobs' time limits in a range of true time that slurmctld
-    logs, in order."""
+class ChangedLimits:
+    """The changes of time limits that are stored. ``any_change``: did slurmctld ever log one? None: not known yet."""
 
-    def of(jobs: Collection[int], since: float, until: float) -> dict[int, list[NewLimit]]:
+    def __init__(self, store: Asks, cluster: str | None, *, any_change: bool | None = None) -> None:
+        self.store, self.cluster, self.any_change = store, cluster, any_change
+
+    def read(self, speakers: Speakers, zones: Zones) -> NewLimits:
+        """``new_limits(jobs, since, until)``: the changes of these jobs' time limits in a range of true time that
+        slurmctld logs, in order."""
+
+        def new_limits(jobs: Collection[int], since: float, until: float) -> dict[int, list[NewLimit]]:
+            if self.any_change is None:
+                self.any_change = bool(self.store.ask(time_limits.any_change(self.cluster)))
+            if not self.any_change:  # true of most clusters, and the question takes milliseconds of every tick
+                return {}
+            return self._of(jobs, since, until, speakers, zones)
+
+        return new_limits
+
+    def _of(
+        self, jobs: Collection[int], since: float, until: float, speakers: Speakers, zones: Zones
+    ) -> dict[int, list[NewLimit]]:
         found: defaultdict[int, list[NewLimit]] = defaultdict(list)
         asked: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
-        for row in store.ask(
-            time_limits.updates(cluster, sorted(jobs), *moments(since - ZONES_S, until + ZONES_S), speakers)
+        for row in self.store.ask(
+            time_limits.updates(self.cluster, sorted(jobs), *moments(since - ZONES_S, until + ZONES_S), speakers)
         ):
             job, moment, message = row["job_id"], row["t"] - zones.log_ahead, row["message"]
             if match := _SET.search(message):
@@ -73,8 +90,6 @@ def new_limits(store: Asks, cluster: str | None, speakers: Speakers, zones: Zone
             elif match := _ASKED.search(message):
                 asked[job].append((moment, match["uid"]))
         return {job: [_with_uid(new, asked[job]) for new in known] for job, known in found.items()}
-
-    return of
 
 
 def _with_uid(new: NewLimit, asked: list[tuple[float, str]]) -> NewLimit:

@@ -15,7 +15,7 @@ from correlator.gather.runs import no_rows, rows_since
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.since import since as rows_from
 from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
-from correlator.live.inbox import ENDING, Moments, NewRows, Recalled, ending_in, listed, moments_of
+from correlator.live.inbox import ENDING, EVERYTHING, MayShow, Moments, NewRows, Recalled, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
 from correlator.site.senders import NOBODY, Senders
@@ -67,7 +67,7 @@ class Change:
     own log of the hosts in ``reporting_hosts`` begins in the new lines. ``states`` is true if there are new node
     states. ``new`` selects the new rows, ``job_rows`` are those about jobs, and ``prepared_runs`` are the runs that
     those most probably describe. ``empty`` names the tables of ``raw`` without rows.
-    ``kernel_clock``: a new line in the kernel's name may show the kernel's clock.
+    ``may_show``: what the new lines may show.
     """
 
     earliest: float
@@ -81,7 +81,7 @@ class Change:
     prepared_runs: Mapping[int, Run] = field(default_factory=dict, compare=False)
     ahead: Ahead | Recalled | None = field(default=None, compare=False)
     empty: frozenset[str] = frozenset()
-    kernel_clock: bool = True
+    may_show: MayShow = EVERYTHING
 
 
 @dataclass
@@ -96,7 +96,7 @@ class _Lines:
     ending: Future[set[str]] | set[str] | None = None
     reporting_hosts: frozenset[str] = frozenset()
     ahead: Ahead | Recalled | None = None
-    kernel_clock: bool = True
+    may_show: MayShow = EVERYTHING
 
     def ended(self) -> frozenset[str]:
         """Hosts on which something may have ended, from the inbox or a query, else from the lines read ahead."""
@@ -194,7 +194,7 @@ class Arrivals:
             received.ending,
             speaking,
             ahead,
-            received.kernel_clock,
+            received.may_show,
         )
 
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
@@ -251,7 +251,7 @@ class Arrivals:
         return Change(
             min(times, default=latest), frozenset(jobs), lines.ended(), lines.reporting_hosts,
             frozenset(lines.unstamped), states, self.new, rows, prepared, lines.ahead, self.empty,
-            lines.kernel_clock,
+            lines.may_show,
         )  # fmt: skip
 
     def _boots(self, cluster: str | None) -> list[float | None]:

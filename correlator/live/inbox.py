@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 import structlog
@@ -29,7 +29,9 @@ from parsers.record import TABLES
 from store.changes import Changes, growth
 from store.line_frames import plain
 from store.questions import event_lines, job_rows
+from store.questions.job_output import may_show_pace
 from store.questions.kernel_lines import may_show_clock
+from store.questions.time_limits import may_change_limit
 
 if TYPE_CHECKING:
     from store.door import Added, Door
@@ -58,6 +60,24 @@ KEPT_S = 30.0
 Moments = tuple[int, float | None, float | None]
 
 
+class MayShow(NamedTuple):
+    """What new lines may show that those of most clusters never do: the kernel's clock, a changed time limit, the pace
+    of a job. Until one does, ticks need not query for it."""
+
+    kernel_clock: bool
+    new_limit: bool
+    pace: bool
+
+    def or_else(self, more: MayShow) -> MayShow:
+        """What these lines and ``more`` may show."""
+        return MayShow(*(one or other for one, other in zip(self, more, strict=True)))
+
+
+NOTHING = MayShow(kernel_clock=False, new_limit=False, pace=False)
+#: What lines may show that are not known.
+EVERYTHING = MayShow(kernel_clock=True, new_limit=True, pace=True)
+
+
 @dataclass
 class NewRows:
     """What new rows contain about one cluster.
@@ -66,7 +86,7 @@ class NewRows:
     ``jobs`` are the jobs that they name and ``unstamped`` the jobs of lines without a time. On the hosts in ``ending``
     something may have ended; the kernel or system of the ``reporting_hosts`` logs. Event lines are ``parts`` once read
     and ``loose`` before. ``rows`` are the rows about jobs, with their ``moments`` and the ``prepared_runs`` made of
-    them. ``kernel_clock``: a line in the kernel's name may show the kernel's clock.
+    them.
     """
 
     lines: int = 0
@@ -81,7 +101,7 @@ class NewRows:
     rows: list[pl.DataFrame] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     prepared_runs: dict[int, Run] = field(default_factory=dict)
-    kernel_clock: bool = False
+    may_show: MayShow = NOTHING
 
     def add(self, more: NewRows) -> None:
         self.lines += more.lines
@@ -96,7 +116,7 @@ class NewRows:
         self.rows += more.rows
         self.moments += more.moments
         self.prepared_runs |= more.prepared_runs
-        self.kernel_clock |= more.kernel_clock
+        self.may_show = self.may_show.or_else(more.may_show)
 
     @property
     def size(self) -> int:
@@ -251,7 +271,8 @@ def _new_rows(added: Added, senders: Mapping[str | None, Senders]) -> dict[str |
 def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     event = pl.col("event").cast(pl.String)
     events = _as_read(lines.filter(event.is_not_null() & (event != "other")))
-    kernel_clock = may_show_clock(lines)  # of any cluster: if one has such lines, most do
+    # Of any cluster: if one has such lines, most do.
+    may_show = MayShow(may_show_clock(lines), may_change_limit(lines), may_show_pace(lines))
     for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
         times, jobs = of_all["time"], of_all["job_id"]
         ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
@@ -261,7 +282,7 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
             of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
             set(jobs.drop_nulls().unique().to_list()), set(jobs.filter(times.is_null()).drop_nulls().to_list()),
             ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
-            kernel_clock=kernel_clock,
+            may_show=may_show,
         )  # fmt: skip
 
 

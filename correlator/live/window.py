@@ -35,7 +35,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
-from correlator.gather import kernel_lines, telemetry, unstamped_lines
+from correlator.gather import kernel_lines, of_timeouts, telemetry, unstamped_lines
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import are_of_agents
 from correlator.gather.events import COALESCE_S
@@ -116,9 +116,13 @@ class Window:
         if before.uncovered is not None:  # what became of other runs that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
-        known = before.any_kernel_clock
+        may_show = change.may_show
+        clock, limit = before.any_kernel_clock, before.any_new_limit
         self.kernel_clocks = kernel_lines.Asked(
-            store, before.cluster, any_clock=None if known is False and change.kernel_clock else known
+            store, before.cluster, any_clock=None if clock is False and may_show.kernel_clock else clock
+        )
+        self.limits = of_timeouts.ChangedLimits(
+            store, before.cluster, any_change=None if limit is False and may_show.new_limit else limit
         )
         self._begin(border)
 
@@ -158,7 +162,8 @@ class Window:
         empty = self.change.empty
         states = [] if "node_states" in empty else node_states(self.store, before.cluster, since(self.since))
         zoned = self.skew if before.clocks.zones.offsets else 0.0
-        measured = measure(self.store, before.cluster, empty, since(self.since - zoned))
+        any_pace = bool(before.progress) or self.change.may_show.pace
+        measured = measure(self.store, before.cluster, empty, since(self.since - zoned), any_pace=any_pace)
         carried = self._carried(jobs)
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
@@ -189,7 +194,10 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed, kernel_clocks=self.kernel_clocks)  # fmt: skip
+        world = gather_world(
+            self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed,
+            kernel_clocks=self.kernel_clocks, limits=self.limits,
+        )  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
@@ -215,6 +223,7 @@ class Window:
             return None if self.whole else self.again()
         found.seen, found.clocks = seen, off
         found.disowned, found.any_kernel_clock = strangers, self.kernel_clocks.any_clock
+        found.any_new_limit = self.limits.any_change
         found.strays, found.proof = strays, proof
         found.forgeries = forgeries.gathered(world, strays, proof, before.forgeries, self.border)
         found.looks += [one.look for one in found.forgeries if one.look and one.look.at >= self.border]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import polars as pl
 from sqlalchemy import (
     ColumnElement,
     Double,
@@ -34,10 +35,14 @@ class Pace(NamedTuple):
     inverse: bool
 
 
+#: Sources of a job's output.
+_OUTPUT = ("job_stdout", "job_stderr")
+
+
 def _output(lines: FromClause) -> ColumnElement[bool]:
     """Lines in which a job may report its pace."""
     return and_(
-        one_of(lines.c.source, ("job_stdout", "job_stderr")), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
+        one_of(lines.c.source, _OUTPUT), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
         func.coalesce(lines.c.event, const("other")) == const("other"), same(lines.c.cluster, CLUSTER),
     )  # fmt: skip
 
@@ -55,6 +60,12 @@ def _any_pace(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
     message = rows.lines.c.message
     wanted = and_(_output(rows.lines), matches(message, words), matches(message, of_any))
     return select(const(1).label("found")).select_from(rows.lines).where(wanted).limit(1)
+
+
+def may_show_pace(lines: pl.DataFrame) -> bool:
+    """May ``any_pace`` find a row among lines on their way into the store? They are not searched for one."""
+    ours = lines.select("source", "event").filter(pl.col("source").is_in(_OUTPUT))
+    return bool(ours.select((pl.col("event").fill_null("other") == "other").any()).item())
 
 
 def jobs_without_stamps(cluster: str | None) -> Select[Any]:
@@ -100,7 +111,7 @@ def _own_lines(jobs: Collection[int], cluster: str | None) -> ColumnElement[bool
     """Lines that programs of some jobs wrote."""
     lines = LINES.c
     return and_(
-        among(lines.job_id, jobs), one_of(lines.source, ("job_stdout", "job_stderr")), same(lines.cluster, cluster),
+        among(lines.job_id, jobs), one_of(lines.source, _OUTPUT), same(lines.cluster, cluster),
         not_(matches(func.coalesce(lines.message, const("")), _BY_SLURM)),
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ and facility are what the writer chose, and any user of the host is a possible w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce
 from operator import and_ as both
 from typing import Any, NamedTuple
@@ -30,11 +30,13 @@ from store.tables import LINES
 
 
 class Condition(NamedTuple):
-    """A condition on a line, in both spellings. ``of_events``: it can hold for a line that means an event."""
+    """A condition on a line, in both spellings. ``of_events``: it can hold for a line that means an event. ``of_file``: it
+    depends on the file's name alone."""
 
     sql: Callable[[FromClause], ColumnElement[bool]]
     frame: pl.Expr
     of_events: bool = True
+    of_file: bool = False
 
 
 # A condition on a null column is null in both, and so is its negation: neither holds.
@@ -46,13 +48,16 @@ def _is(column: str, *values: str) -> Condition:
 
 def _like(column: str, pattern: str) -> Condition:
     """Whether a pattern of ours matches anywhere; it must mean the same in RE2 and in Rust."""
-    return Condition(lambda lines: matches(lines.c[column], pattern), pl.col(column).str.contains(pattern))
+    return Condition(
+        lambda lines: matches(lines.c[column], pattern), pl.col(column).str.contains(pattern), of_file=column == "file"
+    )
 
 
 def _begins(column: str, prefix: str) -> Condition:
     return Condition(
-        lambda lines: func.starts_with(lines.c[column], const(prefix)), pl.col(column).str.starts_with(prefix)
-    )
+        lambda lines: func.starts_with(lines.c[column], const(prefix)), pl.col(column).str.starts_with(prefix),
+        of_file=column == "file",
+    )  # fmt: skip
 
 
 def _not(condition: Condition) -> Condition:
@@ -85,6 +90,7 @@ _SWITCHES = _like("file", r"(?:^|/)switches/")
 _NODES = _like("file", r"(?:^|/)(?:hosts|nodes)/")
 #: What the agent itself found, in no file (collector/agent/sources).
 _AGENTS = _like("file", r"^[^/:]+:(?:nvml|infiniband|links|units)$")
+_ON_A_HOST = pl.col("file").str.contains(":/", literal=True)
 #: An agent or a shipper read the file on one host ("loghost:/var/log/gpu02.log"), and the line names another.
 _OF_ANOTHER = Condition(
     lambda lines: and_(
@@ -92,7 +98,7 @@ _OF_ANOTHER = Condition(
         func.lower(func.split_part(func.split_part(lines.c.file, const(":/"), const(1)), const("."), const(1)))
         != func.lower(func.split_part(lines.c.host, const("."), const(1))),
     ),
-    pl.col("file").str.contains(":/", literal=True)
+    _ON_A_HOST
     & pl.col("file").str.extract(r"^(.*?):/").str.extract(r"^([^.]*)").str.to_lowercase().ne(
         pl.col("host").str.extract(r"^([^.]*)").str.to_lowercase()
     ),
@@ -154,42 +160,67 @@ def authority(lines: FromClause) -> ColumnElement[Any]:
     return case(*rule, else_=const(UNVERIFIED))
 
 
-#: The columns that decide for a line that means an event, beside whether ``entities`` notes a sender.
-_DECIDING = ("format", "source", "facility", "host", "file")
-#: Most combinations of them to remember: some kilobytes for each node.
+#: The columns that decide for a line that means an event, beside what the file's name shows, whether the file is on
+#: another host, and whether ``entities`` notes a sender.
+_DECIDING = ("format", "source", "facility")
+#: Most names of files, and most lines that differ in what decides, to remember: some kilobytes for each node.
 _MOST = 100_000
-_remembered: dict[str, str] = {}
+_shown: dict[str | None, str] = {}
+_decided: dict[str, str] = {}
 
 
 def authority_of_events(lines: pl.DataFrame) -> pl.Series:
     """The same for lines that mean an event. Needs ``format``, ``source``, ``facility``, ``host``, ``file``, ``event`` and
     ``entities``.
 
-    The rule takes 5 microseconds a line, and the same writers come again with every tick: what was decided is remembered.
+    The rule takes 5 microseconds a line. So each file's name is looked at once, and the rule decides once for all lines
+    that are alike.
     """
-    global _remembered
-    known = _remembered  # another thread may begin a new one
-    keys = lines.select(_key()).to_series().to_list()
-    found = list(map(known.get, keys))
-    if None in found:
-        new = lines.with_columns(pl.Series("key", keys, pl.String), pl.Series("found", found, pl.String))
-        new = new.filter(pl.col("found").is_null()).unique("key", keep="first")
-        if len(known) + len(new) > _MOST:
-            known = _remembered = {}
-        known |= dict(new.select("key", _rule_of_events()).iter_rows())
-        if len(known) == len(new):  # it began anew
-            known |= {key: value for key, value in zip(keys, found, strict=True) if value is not None}
-        found = list(map(known.get, keys))
-    return pl.Series("authority", found, pl.String)
+    signs = _with_values(lines["file"], _shown, _by_name)
+    on_a_host = signs.str.starts_with("1").any()
+    keys = lines.select(_key(signs, _OF_ANOTHER.frame if on_a_host else pl.lit(None, pl.Boolean))).to_series()
+
+    def by_rule(new: list[str]) -> Iterable[tuple[str, str]]:
+        alike = lines.with_columns(keys.alias("key")).filter(keys.is_in(new)).unique("key", keep="first")
+        return alike.select("key", _rule_of_events()).iter_rows()
+
+    return _with_values(keys, _decided, by_rule).alias("authority")
+
+
+def _with_values(
+    keys: pl.Series, remembered: dict[Any, str], decide: Callable[[list[Any]], Iterable[tuple[Any, str]]]
+) -> pl.Series:
+    """The value of each key: a remembered one, or what ``decide`` finds for those that are new."""
+    distinct = keys.unique()
+    values = {key: remembered.get(key) for key in distinct.to_list()}
+    if new := [key for key, value in values.items() if value is None]:
+        found = dict(decide(new))
+        if len(remembered) + len(found) > _MOST:  # other threads have their own ``values``
+            remembered.clear()
+        remembered |= found
+        values |= found
+    return keys.replace_strict(distinct, pl.Series(list(values.values()), dtype=pl.String), return_dtype=pl.String)
+
+
+def _by_name(files: list[str | None]) -> Iterable[tuple[str | None, str]]:
+    """Which of the conditions on a file's name hold, as a text; its first character says ``_ON_A_HOST``."""
+    return pl.DataFrame({"file": files}, schema={"file": pl.String}).select("file", _shown_by_name()).iter_rows()
 
 
 @cache
-def _key() -> pl.Expr:
-    """The deciding values as one text; with their lengths, so that no name can look like two of them."""
+def _shown_by_name() -> pl.Expr:
+    conditions = {id(one): one.frame for _, conditions in _RULE for one in conditions if one.of_file}
+    results = [_ON_A_HOST, *conditions.values()]
+    return pl.concat_str(pl.coalesce(one.cast(pl.Int8).cast(pl.String), pl.lit("-")) for one in results).alias("shown")
+
+
+def _key(signs: pl.Series, of_another: pl.Expr) -> pl.Expr:
+    """All that decides as one text; with the lengths of its parts, so that no name can look like two of them."""
     values = [pl.col(name).fill_null("\0") for name in _DECIDING]
-    sizes = [value.str.len_bytes().cast(pl.String) for value in values[:-1]]
+    sizes = [value.str.len_bytes().cast(pl.String) for value in values]
     sender = pl.when(_BY_ITS_HOST.frame).then(pl.lit("-")).otherwise(pl.lit("+"))
-    return pl.concat_str(sender, *sizes, *values, separator=" ")
+    apart = pl.when(of_another).then(pl.lit("+")).otherwise(pl.lit("-"))
+    return pl.concat_str(sender, apart, pl.lit(signs), *sizes, *values, separator=" ")
 
 
 @cache

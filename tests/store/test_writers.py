@@ -4,6 +4,7 @@ believes of such a line."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +41,7 @@ from queries.kql import run
 from store import disowned, open_store
 from store.duckdb.store import DuckStore, logs_for_storage
 from store.questions import event_lines
-from store.questions.writers import counted
+from store.questions.writers import _rule_of_events, authority_of_events, counted
 from tests.line_parser import line_parser
 from web.reading import Reader
 from web.timerange import Range
@@ -353,3 +354,26 @@ def test_words() -> None:
     assert in_words(None, "gpu02") == in_words("x", "gpu02") == ""
     assert all(in_words(value, None) for value in AUTHORITIES)
     assert surest([NETWORK, LOCAL, ROOT]) == ROOT and surest([]) == ""
+
+
+#: Values of the columns that decide, with what each condition of the rule tells apart.
+DECIDING: dict[str, tuple[str | None, ...]] = {
+    "format": (None, "slurm", "rfc3164", "journald", "kmsg", "plain", "continuation", "ip_link", "relayed", "klog"),
+    "source": (None, "kernel", "syslog", "slurmctld", "job_stdout", "switch", "bmc", "prolog", "opensm", "klog"),
+    "facility": (None, "user", "kern"),
+    "host": (None, "gx01", "GX01.site", "loghost"),
+    "file": (
+        None, "", "syslog:10.0.0.1", "journal:gx01", "loki:gx01", "loki/x", "http/gx01", "gx01:/var/log/syslog", "gx01:nvml",
+        "loghost:/var/log/gx01.log", "elasticsearch:i/h", "hosts/gx01/kern.log", "nodes/gx01/x.log", "switches/leaf1/syslog",
+    ),
+    "event": ("gpu.xid", "slurm.node_down"),
+    "entities": (None, '{"sender":"10.0.0.1"}', '{"xid":79}'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0, 1, 5_000])
+def test_lines_that_are_alike_get_what_the_rule_gives_each_of_them(count: int) -> None:
+    rng = random.Random(count)
+    rows = {name: [rng.choice(values) for _ in range(count)] for name, values in DECIDING.items()}
+    lines = pl.DataFrame(rows, schema=dict.fromkeys(DECIDING, pl.String))
+    assert authority_of_events(lines).to_list() == lines.select(_rule_of_events()).to_series().to_list()
