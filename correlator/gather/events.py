@@ -286,7 +286,8 @@ class _LineEntities(NamedTuple):
 
 def _line_entities(text: str) -> _LineEntities:
     entities = from_json(text) if text else {}
-    kept = {k: v for k, v in entities.items() if v not in (None, "")}
+    values = entities.values()  # nearly always, all of them are given
+    kept = {k: v for k, v in entities.items() if v not in (None, "")} if None in values or "" in values else entities
     return _LineEntities(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
 
 
@@ -353,16 +354,16 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
     received = [c["received_time"] for c in copies if c["received_time"] is not None]
     jobs = [c["job_id"] for c in copies if c["job_id"] is not None]
     own = [c for c in copies if c["file"] == file]
+    alike = [c for c in copies if c["source"] == speaker["source"]]
     return Event(
-        id=_id_of(f"{speaker['key']}{_BETWEEN}{speaker['time']}".encode()), time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
+        id=speaker["id"], time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
         kind=speaker["event"], host=speaker["host"], device=speaker["device"], job_id=min(jobs, default=None), message=speaker["message"] or "",
         source=speaker["source"], layer=layer_of(speaker["event"], speaker["source"]), severity=speaker["severity"], file=file or None,
         line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",
         count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
         own=any(_is_own(c["format"], c["file"]) for c in copies),
         # A copy under another name says nothing about who wrote the kernel's.
-        known_by=min(kernel_lines.known_by_of(c) for c in copies if c["source"] == speaker["source"]),
-        authority=surest(c["authority"] for c in copies if c["source"] == speaker["source"]),
+        known_by=min(map(kernel_lines.known_by_of, alike)), authority=surest(c["authority"] for c in alike),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
 from correlator.facts.output_hardware import file_system
 from correlator.model.attributes import ENVIRONMENT, EXIT_CODE, MEMORY, OUTPUT, SIGNAL
 from correlator.model.nouns import Event, Fact
+from parsers.required import needs
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,9 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
     )
 )  # fmt: skip
 
+#: Every match of a pattern has one of these words. Most errors have none, and trying all patterns takes ten times as long.
+_WORDS = tuple(sorted({word for _, pattern in _PATTERNS for word in needs(pattern)[0]}))
+
 #: Symptoms about a file system, whose thing is the place of the path in the line.
 _OF_PATHS = frozenset({_STALE, _READ_ONLY, _FULL, _IO, _PATH})
 _A_PATH = re.compile(r"(?<![\w.:/])(/[\w.+@-]+(?:/[\w.+@%=-]+)*)")
@@ -162,6 +166,8 @@ def symptom_of(text: str) -> tuple[Symptom, str] | None:
 
 
 def _symptom(text: str) -> tuple[Symptom, str] | None:
+    if text.isascii() and not any(map(text.lower().__contains__, _WORDS)):
+        return None
     for symptom, pattern in _PATTERNS:
         if found := pattern.search(text):
             named = next((value for value in found.groupdict().values() if value), "")
