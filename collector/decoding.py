@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ from parsers.lines import Array, Codes, codes, counted, numbered, tally
 from parsers.record import conform
 from store.line_frames import CODED, logs_for_storage
 
+#: Lines that are parsed at once: parsing takes some 700 bytes for each meanwhile, however short they are, and the form in
+#: which they are returned 110. The lines of an ordinary piece of the spool are fewer.
+MOST_AT_ONCE = 100_000
 #: A line counts as late if it arrives more than this long after it was written, in seconds.
 LATE_S = 60.0
 
@@ -54,10 +57,12 @@ class Job:
 
 @dataclass
 class Outcome:
-    """The result of some records. Rows are in the store's form; ``poison`` lists records by position."""
+    """The result of some records. Rows are in the store's form, those of one table in order and in one or more parts;
+    ``poison`` lists records by position."""
 
-    tables: dict[str, Packed] = field(default_factory=dict)
-    stats: Packed | None = None
+    tables: list[tuple[str, Packed]] = field(default_factory=list)
+    #: Of the lines in each part of them.
+    stats: list[Packed] = field(default_factory=list)
     blind: list[dict[str, Any]] = field(default_factory=list)
     status: list[dict[str, Any]] = field(default_factory=list)
     poison: list[tuple[int, str]] = field(default_factory=list)
@@ -84,9 +89,32 @@ def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
     return answer
 
 
-def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
-    """Decodes and parses ``jobs``. What cannot be decoded is poison; an error of the parser itself is raised."""
+def work(jobs: Sequence[Job], parser: LineParser, most: int = MOST_AT_ONCE) -> Outcome:
+    """Decodes and parses ``jobs``. What cannot be decoded is poison; an error of the parser itself is raised. ``most``:
+    the lines that are parsed at once."""
     outcome = Outcome()
+    decoded_of = _decoded(jobs, outcome)
+    newest = moment_of(max((_received(job) for job in jobs), default=0))
+    tables: dict[str, list[pl.DataFrame]] = {}
+    for decoded in decoded_of.values():
+        outcome.blind += decoded.blind
+        outcome.status += decoded.status
+        for parsed in decoded.parsed:
+            for name, data in future.held_tables(parsed.tables, newest, newest, newest).items():
+                if data.height:
+                    tables.setdefault(name, []).append(conform(name, data))
+    logs = tables.pop("logs", [])
+    for frames in _together(_all_rows(decoded_of, parser, most), logs, most):
+        how: Any = "diagonal_relaxed" if logs else "vertical"
+        _add_lines(outcome, pl.concat(frames, how=how) if len(frames) > 1 else frames[0])
+    for name, parts in tables.items():
+        rows = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
+        outcome.tables.append((name, Packed.of(conform(name, rows))))
+    return outcome
+
+
+def _decoded(jobs: Sequence[Job], outcome: Outcome) -> dict[Limits | None, Decoded]:
+    """What ``jobs`` contain, by the limits of their senders. What cannot be decoded becomes poison of ``outcome``."""
     decoded_of: dict[Limits | None, Decoded] = {}
     receivers = all_receivers()
     for place, job in enumerate(jobs):
@@ -97,7 +125,6 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             own = Decoded()
             payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.stored)
             receivers[kind].decode(payload, own)
-            own.check()
             limits = Limits.of(job.meta)
             if limits is not None and (reason := limits.refused(own)) is not None:
                 raise Poison(reason)
@@ -108,35 +135,38 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
                 why = f"{name} raised {why}"
                 extensions.warn_once(f"{why} in decode; the batch is set aside", error)
             outcome.poison.append((place, whole(why[:500])))
-    frames = []
+    return decoded_of
+
+
+def _all_rows(decoded_of: dict[Limits | None, Decoded], parser: LineParser, most: int) -> Iterator[pl.DataFrame]:
+    """All lines, parsed."""
     for limits, decoded in decoded_of.items():
         for group in decoded.groups.values():
             if group.runs:
-                rows = _rows(group, parser)
-                frames.append(rows if limits is None else limits.lines(rows))
-    tables: dict[str, list[pl.DataFrame]] = {}
-    newest = moment_of(max((_received(job) for job in jobs), default=0))
-    for parsed in (one for decoded in decoded_of.values() for one in decoded.parsed):
-        for name, data in future.held_tables(parsed.tables, newest, newest, newest).items():
-            if data.height:
-                tables.setdefault(name, []).append(conform(name, data))
+                for rows in _rows(group, parser, most):
+                    yield rows if limits is None else limits.lines(rows)
+
+
+def _together(parsed: Iterator[pl.DataFrame], last: list[pl.DataFrame], most: int) -> Iterator[list[pl.DataFrame]]:
+    """Frames to be stored as one, of ``most`` lines or a little more: one frame costs less than several small ones, and
+    the store's form takes half of a frame's memory. ``last``: those that follow."""
+    frames: list[pl.DataFrame] = []
+    for frame in chain(parsed, last):
+        frames.append(frame)
+        if sum(map(len, frames)) >= most:
+            yield frames
+            frames = []
     if frames:
-        tables.setdefault("logs", []).insert(0, pl.concat(frames) if len(frames) > 1 else frames[0])
-    for decoded in decoded_of.values():
-        outcome.blind += decoded.blind
-        outcome.status += decoded.status
-    for name, parts in tables.items():
-        rows = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
-        if name == "logs":
-            stored = logs_for_storage(rows)
-            repeated = _repeated(stored)
-            stored = _numbered(stored, repeated["file"])
-            outcome.lines = rows.height
-            outcome.stats = Packed.of(_stats(stored, rows, repeated))
-            outcome.tables[name] = Packed.of(stored, repeated)
-        else:
-            outcome.tables[name] = Packed.of(conform(name, rows))
-    return outcome
+        yield frames
+
+
+def _add_lines(outcome: Outcome, rows: pl.DataFrame) -> None:
+    stored = logs_for_storage(rows)
+    repeated = _repeated(stored)
+    stored = _numbered(stored, repeated["file"])
+    outcome.lines += rows.height
+    outcome.stats.append(Packed.of(_stats(stored, rows, repeated)))
+    outcome.tables.append(("logs", Packed.of(stored, repeated)))
 
 
 def _received(job: Job) -> int:
@@ -164,11 +194,28 @@ def _merge(own: Decoded, into: Decoded) -> None:
     into.status += own.status
 
 
-def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
-    """The parser's rows, completed with what the transport knows where the lines give nothing."""
+def _rows(group: Lines, parser: LineParser, most: int = MOST_AT_ONCE) -> Iterator[pl.DataFrame]:
+    """The parser's rows, completed with what the transport knows where the lines give nothing. ``most`` lines are
+    parsed at once, which limits the memory of doing so; the rows are the same whatever it is."""
+    newest, first_line = moment_of(group.received), 1
+    right: frozenset[str] | None = None
+    for part in group.slices(most):
+        rows = _completed(part, parser, newest, first_line)
+        first_line += len(rows)
+        if part is not group and right is None and future.is_any_ahead(rows, newest):
+            # Whether a stamp is right depends on all stamps of its host. It is rare: then all lines are read twice.
+            right = frozenset[str]().union(
+                *(future.right_hosts(_completed(one, parser, newest, 1), newest) for one in group.slices(most))
+            )
+        rows = future.held_lines(rows, newest, pl.col("received_time"), right or ())
+        yield _by_channel(rows, group.origin.source).drop("_named", "_peer")
+
+
+def _completed(group: Lines, parser: LineParser, newest: datetime, first_line: int) -> pl.DataFrame:
+    """The rows of some lines of a group whose last line was received at ``newest``. Besides LOGS' columns they have
+    ``_transport``, the host that the line names (``_named``) and the sender's (``_peer``)."""
     runs = _runs(group.runs)
-    newest = moment_of(int(runs["received"].to_numpy().max()))
-    rows = group.parse(parser, newest)
+    rows = group.parse(parser, newest, first_line)
     # Values that all runs share are set once; only the rest is spread over the lines.
     differs = [name for name in Run._fields if name != "lines" and runs[name].n_unique() > 1]
     columns = {
@@ -181,6 +228,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
             some = some[np.repeat(np.arange(len(runs), dtype=np.uint32), runs["lines"].to_numpy())]
         spread = rows.hstack(some)
     values = _overlay(columns, named_in_line(rows["host"]), newest, runs)
+    values |= {"_named": pl.col("host"), "_peer": columns["host"]}
     if runs["file"][0] is None and not {"file", "transport"} & set(differs):
         del values["file"]
         spread = spread.with_columns(**values)
@@ -189,9 +237,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         spread = spread.with_columns(**values)
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
         spread = _with_fields(spread.with_columns(columns["fields"].alias("_fields"), columns["tags"].alias("_tags")))
-    spread = future.held_lines(spread, newest, pl.col("received_time"))
-    spread = _by_channel(spread, rows["host"], columns["host"], group.origin.source)
-    return spread.select([*rows.columns, "_transport"])
+    return spread.select([*rows.columns, "_transport", "_named", "_peer"])
 
 
 #: A syslog line starts with a priority; a line without one was not written by a syslog daemon.
@@ -199,16 +245,16 @@ _SYSLOG = "syslog"
 _HEADED = ("rfc3164", "rfc5424")
 
 
-def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str | None) -> pl.DataFrame:
-    """``rows`` with what the transport shows about a line's writer (parsers/authority.py). ``named``: the hosts that
-    lines name; ``known``: the source that the sender gave.
+def _by_channel(rows: pl.DataFrame, known: str | None) -> pl.DataFrame:
+    """``rows`` (of :func:`_completed`) with what the transport shows about a line's writer (parsers/authority.py).
+    ``known``: the source that the sender gave.
 
     A syslog line that names another host keeps its sender's address (``sender``): the correlator knows who that is."""
     at = (rows["event"] != "other").arg_true()
     if not len(at):
         return rows
     # Few lines mean something: only these are examined.
-    some, named = rows[at, ["event", "source", "format", "facility", "entities", "_transport"]], named[at]
+    some = rows[at, ["event", "source", "format", "facility", "entities", "_transport", "_named", "_peer"]]
     claimed = _of_persons(some)
     if known is None:  # from some program of an unknown user
         claimed |= one_of(some["source"], JOB_SOURCES) & ~some["event"].str.starts_with("job.")
@@ -222,9 +268,8 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
         rows = authority.silenced(rows, mask)
     if not sent.any():
         return rows
-    sender = rows.select(peer.alias("sender")).to_series()
-    sender = sender[at] if len(sender) == len(rows) else pl.repeat(sender[0], len(at), dtype=pl.String, eager=True)
-    foreign = (sent & ~claimed & (named != sender)).fill_null(False)
+    sender = some["_peer"]
+    foreign = (sent & ~claimed & (some["_named"] != sender)).fill_null(False)
     if not foreign.any():
         return rows
     fields = ('{"sender": "' + sender.filter(foreign) + '"}').alias("_fields")

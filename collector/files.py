@@ -19,11 +19,12 @@ from typing import IO, Any, cast
 
 import zstandard
 
+from collector.segment_file import weight
 from collector.tree import opened_at
 
 #: Enough bytes to recognise a file.
 HEAD = 64 * 1024
-#: How many bytes are parsed and stored at a time.
+#: How many bytes are parsed and stored at a time; very short lines count as more (``segment_file.weight``).
 CHUNK = 4 * 1024 * 1024
 
 #: Bytes requested from a decompressor at a time. Small, because a decompressor that meets a truncated end returns
@@ -196,7 +197,7 @@ class Pieces:
 
     def __iter__(self) -> Iterator[bytes]:
         held: list[bytes] = []
-        size = 0
+        size = lines = 0
         left = self.skip
         for block in self._bounded():
             if left:
@@ -205,9 +206,10 @@ class Pieces:
             cut = block.rfind(b"\n") + 1
             held.append(block[:cut] if cut else block)
             size += len(held[-1])
-            if cut and size >= CHUNK:
+            lines += held[-1].count(b"\n")
+            if cut and weight(lines, size) >= CHUNK:
                 yield self._terminated(held)
-                held, size = [], 0
+                held, size, lines = [], 0, 0
             if cut and cut < len(block):
                 held.append(block[cut:])
                 size += len(held[-1])

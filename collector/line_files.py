@@ -15,6 +15,7 @@ from typing import Protocol
 
 import polars as pl
 
+from collector.segment_file import weight
 from collector.workers import Counted, Counts, ParserPool, ParsingFailed, Piece
 from parsers.record import Origin
 from store.door import FileEntry
@@ -104,7 +105,9 @@ class LineFiles:
 
     def _append(self, part: _Part) -> None:
         self._parts.append(part)
-        self._bytes += len(part.piece.data) if part.piece else 0
+        if part.piece:
+            data = part.piece.data
+            self._bytes += weight(data.count(b"\n"), len(data))
         if self._bytes >= TASK_BYTES or len(self._parts) >= TASK_PIECES:
             self._submit()
 

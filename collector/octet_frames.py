@@ -21,11 +21,12 @@ class _Frame(NamedTuple):
     end: int
 
 
-def whole(data: bytes) -> tuple[int, bool]:
-    """Where the last whole frame ends, with its trailing line ends; and whether a count follows."""
-    for frame in _frames(data):
+def whole(data: bytes) -> tuple[int, bool, int]:
+    """Where the last whole frame ends, with its trailing line ends; whether a count follows; and the number of whole
+    frames."""
+    for number, frame in enumerate(_frames(data)):
         if frame.begin < 0 or frame.end > len(data):
-            return frame.place, frame.begin >= 0
+            return frame.place, frame.begin >= 0, number
     raise AssertionError("the last of the frames is never whole")
 
 

@@ -16,7 +16,8 @@ from collector.workers import Worker, WorkerDied, WorkerFault
 
 @dataclass
 class Piece:
-    """Consecutive records up to ``end``; ``records`` excludes those already stored. ``size``: their bytes, unpacked."""
+    """Consecutive records up to ``end``; ``records`` excludes those already stored. ``size``: their
+    bytes, unpacked, where very short lines count as more."""
 
     end: Position
     size: int = 0
@@ -35,10 +36,9 @@ class Piece:
         """Takes the piece's result. Unpacks it at once: the store is busy with others now; later it would wait."""
         self.outcomes, self.done = outcomes, True
         for outcome in outcomes:
-            self.tables += [(name, packed.frame()) for name, packed in outcome.tables.items()]
-            if outcome.stats is not None:
-                self.stats.append(outcome.stats.frame())
-            outcome.tables, outcome.stats = {}, None
+            self.tables += [(name, packed.frame()) for name, packed in outcome.tables]
+            self.stats += [packed.frame() for packed in outcome.stats]
+            outcome.tables, outcome.stats = [], []
 
     @property
     def lines(self) -> int:
@@ -47,7 +47,7 @@ class Piece:
 
 
 def held(pieces: Iterable[Piece]) -> int:
-    """Bytes of ``pieces``, unpacked."""
+    """Bytes of ``pieces``, as :class:`Piece` counts them."""
     return sum(piece.size for piece in pieces)
 
 

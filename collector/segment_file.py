@@ -34,6 +34,9 @@ _MOST_PARTS = 1023
 
 #: Assumed compression ratio if none is recorded.
 PACKED = 8
+#: A line counts as at least so many bytes of its batch: parsed, it takes a worker and the service as much memory as a
+#: line of so many bytes, however short it is.
+LINE_BYTES = 20
 
 
 class Position(NamedTuple):
@@ -67,6 +70,23 @@ class Record:
     def unpacked_bytes(self) -> int:
         """Approximate unpacked size."""
         return unpacked_size(self.meta, self.payload_bytes)
+
+    @property
+    def weight(self) -> int:
+        """Its bytes, unpacked; more if its lines are very short."""
+        lines = self.meta.get("lines")
+        return weight(lines if isinstance(lines, int) else 0, self.unpacked_bytes)
+
+
+def weight(lines: int, size: int) -> int:
+    """What so many lines in ``size`` bytes count as, in bytes: more if they are very short."""
+    return max(size, lines * LINE_BYTES)
+
+
+def short_lines(lines: int, size: int) -> dict[str, int]:
+    """The description of a batch of ``size`` bytes, unpacked, with at most so many lines: empty unless they are very
+    short."""
+    return {"lines": lines} if lines * LINE_BYTES > size else {}
 
 
 def unpacked_size(meta: Mapping[str, Any], payload_bytes: int) -> int:

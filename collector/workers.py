@@ -174,6 +174,7 @@ def _serve(_logged: None, pipe: Connection, make: Maker, patterns: tuple[Path, .
             answer = WorkerFault(traceback.format_exc(limit=-3))
         with contextlib.suppress(BrokenPipeError):
             exchange.send(answer)
+        answer = None  # kept, its rows would be in memory besides the next ones
 
 
 def _next(asked: queue.SimpleQueue[tuple[Any] | None], exchange: Exchange) -> tuple[Any] | None:

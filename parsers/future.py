@@ -18,6 +18,7 @@ that sends no other, up to 14 hours.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import polars as pl
@@ -45,28 +46,44 @@ def _any_after(times: pl.Series, limit: datetime, margin: timedelta) -> bool:
     return isinstance(newest, int) and newest > (limit - _EPOCH + margin) // timedelta(microseconds=1)
 
 
-def _too_far(rows: pl.DataFrame, limit: pl.Expr) -> pl.Series:
-    """Which rows of ``logs`` have a timestamp too far after ``limit``."""
+#: The rows whose stamp has the zone of their host. A container may have a zone of its own, and its programs use that in
+#: their timestamps.
+_OF_HOST = (pl.col("time_quality") == "inferred").fill_null(False) & ~pl.col("source").is_in(JOB_SOURCES).fill_null(
+    False
+)
+
+
+def is_any_ahead(rows: pl.DataFrame, limit: datetime) -> bool:
+    """Whether a time of ``logs`` may be too far after ``limit``."""
+    return _any_after(rows["time"], limit, EXACT)
+
+
+def right_hosts(rows: pl.DataFrame, limit: datetime) -> set[str]:
+    """The hosts with a stamp without a zone that is right as UTC, for lines read at ``limit``."""
+    right = _OF_HOST & (pl.col("time") - pl.lit(limit, _US)).abs().le(EXACT)
+    return set(rows.filter(right.fill_null(False) & pl.col("host").is_not_null())["host"].unique())
+
+
+def _too_far(rows: pl.DataFrame, limit: datetime, right: Collection[str]) -> pl.Series:
+    """Which rows of ``logs`` have a timestamp too far after ``limit``. ``right``: hosts with right ones in other rows."""
+    moment = pl.lit(limit, _US)
     own_time = pl.col("time_quality") != "received"
-    ahead = rows.select((own_time & (pl.col("time") > limit + EXACT)).fill_null(False).alias("ahead")).to_series()
+    ahead = rows.select((own_time & (pl.col("time") > moment + EXACT)).fill_null(False).alias("ahead")).to_series()
     if not ahead.any():
         return ahead
-    # A container may have a zone of its own, and its programs use that in their timestamps.
     unzoned = (pl.col("time_quality") == "inferred").fill_null(False)
-    of_host = unzoned & ~pl.col("source").is_in(JOB_SOURCES).fill_null(False)
-    right = of_host & (pl.col("time") - limit).abs().le(EXACT)
     # Without a host the writer is unknown.
-    beside = right.fill_null(False).any().over("host") & pl.col("host").is_not_null() & of_host
-    far = ~unzoned | (pl.col("time") > limit + UNZONED) | beside
+    beside = pl.col("host").is_in(right_hosts(rows, limit) | set(right)).fill_null(False) & _OF_HOST
+    far = ~unzoned | (pl.col("time") > moment + UNZONED) | beside
     return ahead & rows.select(far.fill_null(True).alias("far")).to_series()
 
 
-def held_lines(rows: pl.DataFrame, limit: datetime, instead: pl.Expr) -> pl.DataFrame:
+def held_lines(rows: pl.DataFrame, limit: datetime, instead: pl.Expr, right: Collection[str] = ()) -> pl.DataFrame:
     """Rows of ``logs`` whose time is too far after ``limit``, the time of reading: they get ``instead``, and their
-    timestamp moves to ``sender_time``."""
-    if not _any_after(rows["time"], limit, EXACT):
+    timestamp moves to ``sender_time``. ``right``: hosts with stamps right as UTC in other rows read with these."""
+    if not is_any_ahead(rows, limit):
         return rows
-    too_far = _too_far(rows, pl.lit(limit, _US))
+    too_far = _too_far(rows, limit, right)
     if not too_far.any():
         return rows
     ahead = pl.lit(too_far)

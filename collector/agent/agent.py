@@ -42,6 +42,8 @@ BUSY_BYTES = 8 * 1024
 BREATH_S = 0.05
 #: Approximate maximum of one batch before compression: bounds memory and stays far below the service's 64 MiB.
 BATCH_BYTES = 1024 * 1024
+#: And of its lines, which take a worker of the service memory however short they are.
+BATCH_LINES = 100_000
 #: While the service is unreachable, batches are gathered up to this many times longer: nobody waits for a line then. A
 #: slow service serves thousands of agents, and one line costs it as much as a hundred.
 BEHIND_FLUSH = 5.0
@@ -202,7 +204,7 @@ class Agent:
             pending.kept.append(reading.kept)
         if name == "links" and b"LOWER_UP" in reading.body and self.sender is not None:
             self.sender.hurry()
-        if pending.size >= BATCH_BYTES:
+        if pending.size >= BATCH_BYTES or sum(pending.lines.values()) >= BATCH_LINES:
             while not self._flush() and not self.stopping.wait(DISK_WAIT_S):
                 pass  # the disk refuses: hold this one batch and read nothing more
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+import numpy as np
 import zstandard
 
+from collector.segment_file import short_lines
+from parsers.lines import line_ends
 from parsers.record import FIRST_MOMENT, LAST_MOMENT, Origin, Parsed
 
 if TYPE_CHECKING:
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
 #: Limits of a body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
 MAX_BODY = 16 * 1024 * 1024
 MAX_UNPACKED = 64 * 1024 * 1024
-#: The maximum number of lines of one batch. A line takes 600 bytes in a worker, however short it is, and 64 MiB of log
-#: lines are fewer.
+#: The maximum number of lines of one batch: a line takes 200 bytes in a worker, however short it is, and 64 MiB of log
+#: lines are fewer. And of records that each have their own description, with 600 bytes.
 MOST_LINES = 1_000_000
+MOST_RECORDS = 500_000
 #: Metadata of a packed payload: its ``Content-Encoding``, and its unpacked size in bytes.
 PACKING = ("encoding", "unpacked")
 #: Input per call of a decompressor: its unused input is copied, and a body may be a million streams.
@@ -54,6 +58,11 @@ class Refused(Exception):  # noqa: N818  (an answer)
     def __init__(self, status: int, text: str, do: str = "") -> None:
         super().__init__(text)
         self.status, self.text, self.do = status, text, do
+
+
+def too_many(what: str, most: int) -> Refused:
+    """The refusal of a body with more than ``most`` of ``what``."""
+    return Refused(413, f"more than {most:,} {what}", "Send smaller batches.")
 
 
 class Poison(ValueError):  # noqa: N818  (a property of a batch)
@@ -243,12 +252,70 @@ class Lines:
     #: values.
     runs: list[Run | pl.DataFrame] = field(default_factory=list)
 
-    def parse(self, parser: LineParser, received: datetime) -> pl.DataFrame:
+    def parse(self, parser: LineParser, received: datetime, first_line: int = 1) -> pl.DataFrame:
         """One row per line."""
         origin = self.origin.but(received=received, reference=received)
         if self.data:
-            return parser.parse_data(self.data, origin)
-        return parser.parse(self.lines, origin)
+            return parser.parse_data(self.data, origin, first_line)
+        return parser.parse(self.lines, origin, first_line)
+
+    @property
+    def count(self) -> int:
+        """The number of lines."""
+        return sum(map(_lines_of, self.runs))
+
+    @property
+    def received(self) -> int:
+        """When the last of the lines was received, in microseconds since 1970."""
+        return max(run.received if isinstance(run, Run) else cast(int, run["received"].max()) for run in self.runs)
+
+    def slices(self, most: int) -> Iterator[Lines]:
+        """The same lines in order, at most ``most`` at a time."""
+        if self.count <= most:
+            yield self
+            return
+        data = _cut(self.data, most)
+        for at, runs in enumerate(_dealt(self.runs, most)):
+            yield Lines(self.origin, self.lines[at * most : (at + 1) * most], next(data) if self.data else [], runs)
+
+
+def _lines_of(run: Run | pl.DataFrame) -> int:
+    return run.lines if isinstance(run, Run) else len(run)
+
+
+def _dealt(runs: Iterable[Run | pl.DataFrame], most: int) -> Iterator[list[Run | pl.DataFrame]]:
+    """The runs of ``most`` lines at a time."""
+    dealt: list[Run | pl.DataFrame] = []
+    room = most
+    for run in runs:
+        at, count = 0, _lines_of(run)
+        while at < count:
+            taken = min(room, count - at)
+            dealt.append(run._replace(lines=taken) if isinstance(run, Run) else run[at : at + taken])
+            at, room = at + taken, room - taken
+            if not room:
+                yield dealt
+                dealt, room = [], most
+    if dealt:
+        yield dealt
+
+
+def _cut(data: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
+    """The text of ``most`` lines at a time."""
+    dealt: list[bytes] = []
+    room = most
+    for part in data:
+        ends, at, first = line_ends(np.frombuffer(part, np.uint8)), 0, 0
+        while len(ends) - first >= room:
+            end = int(ends[first + room - 1]) + 1
+            dealt.append(part[at:end])
+            yield dealt
+            at, first, dealt, room = end, first + room, [], most
+        if at < len(part):
+            dealt.append(part[at:])
+            room -= len(ends) - first
+    if dealt:
+        yield dealt
 
 
 class _GroupKey(NamedTuple):
@@ -268,10 +335,14 @@ class Decoded:
     parsed: list[Parsed] = field(default_factory=list)
     blind: list[dict[str, Any]] = field(default_factory=list)
     status: list[dict[str, Any]] = field(default_factory=list)
+    #: The number of lines.
+    lines: int = 0
 
     def add(self, lines: list[bytes], *runs: Run, source: str | None = None, cluster: str | None = None,
             timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
-        """Adds ``lines``; the counts of all ``runs`` together must equal their number."""
+        """Adds ``lines``; the counts of all ``runs`` together must equal their number. Raises ``Poison`` if there are too
+        many to be parsed."""
+        self._count(len(lines))
         group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
         group.runs += runs
@@ -279,6 +350,7 @@ class Decoded:
     def add_table(self, lines: list[bytes], table: pl.DataFrame, *, source: str | None = None, cluster: str | None = None,
                   timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
         """Like :meth:`add`, for lines with a run each: row ``i`` of ``table`` describes line ``i``."""
+        self._count(len(lines))
         group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
         if len(table) < FEW:
@@ -290,16 +362,15 @@ class Decoded:
                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
         """Like :meth:`add`, for ``run.lines`` lines that each end with ``\\n`` (or ``\\r\\n``): the parser splits them,
         all at once."""
+        self._count(run.lines)
         group = self._group(_GroupKey(True, source, cluster, timezone, job_id, restarts))
         group.data.append(data)
         group.runs.append(run)
 
-    def check(self) -> None:
-        """Raises ``Poison`` if the lines are too many to be parsed."""
-        held = (run for group in self.groups.values() for run in group.runs)
-        count = sum(run.lines if isinstance(run, Run) else len(run) for run in held)
-        if count > MOST_LINES:
-            raise Poison(f"{count:,} lines in one batch; more than {MOST_LINES:,} are not parsed")
+    def _count(self, lines: int) -> None:
+        self.lines += lines
+        if self.lines > MOST_LINES:
+            raise Poison(f"more than {MOST_LINES:,} lines in one batch are not parsed")
 
     def _group(self, key: _GroupKey) -> Lines:
         group = self.groups.get(key)
@@ -358,11 +429,12 @@ class Request:
             return self.unpacked
         return unpack(self.body, self.headers.get("content-encoding"))
 
-    def packing(self, plain: bytes) -> dict[str, Any]:
+    def packing(self, plain: bytes, lines: int = 0) -> dict[str, Any]:
         """The compression of the body, for the description of its batch: the names of ``PACKING``, none if it is not
-        packed. ``plain``: the unpacked body."""
+        packed; and ``lines``, at most how many it has, if they are very short. ``plain``: the unpacked body."""
         encoding = self.headers.get("content-encoding")
-        return {"encoding": encoding, "unpacked": len(plain)} if encoding else {}
+        packed = {"encoding": encoding, "unpacked": len(plain)} if encoding else {}
+        return packed | short_lines(lines, len(plain))
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _bulk(request: Request) -> Batch:
     key = None
     if wanted and all(action.identity for action in wanted):
         key = f"es {index} {_digest(body)}"  # by content, too: an ID may come again with another document
-    meta = {"form": "bulk", "index": index, **request.packing(body)}
+    meta = {"form": "bulk", "index": index, **request.packing(body, len(wanted))}
     key = request.headers.get("idempotency-key") or key
     return Batch(request.body if wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, Receiver, Refused, Route, Run
+from collector.segment_file import short_lines
 
 #: Entries are spooled together up to this many bytes: a body may be a whole journal.
 BATCH_BYTES = 1024 * 1024
@@ -172,6 +173,7 @@ class _Spooling:
         if self._journal is not None:
             meta["key"] = ["journal", self._journal, "0", self._first, self._last]
         payload = b"".join(self._batch)
+        meta |= short_lines(len(self._batch), len(payload))
         self._batch, self._size = [], 0
         await self._intake.put("journal", payload, meta)
 

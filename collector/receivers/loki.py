@@ -17,7 +17,9 @@ import polars as pl
 from google.protobuf.message import DecodeError
 
 from collector.loki_messages import PushRequest
+from collector.protobuf_messages import at_most, count
 from collector.receivers.base import (
+    MOST_RECORDS,
     Answer,
     Batch,
     Decoded,
@@ -28,6 +30,7 @@ from collector.receivers.base import (
     Request,
     Route,
     Run,
+    too_many,
     unsnap,
     unsnapped_size,
 )
@@ -44,6 +47,8 @@ _KNOWN = frozenset((*_HOST, *_PATH, *_LEVEL))
 _NO_REQUEST = (DecodeError, ValueError, KeyError, TypeError, AttributeError, IndexError)
 #: Nanoseconds since 1970, the line, its own metadata.
 Entry = tuple[int, bytes, dict[str, str]]
+#: The fields of a push request in which its entries lie.
+_ENTRY_PATH = (1, 2)
 _NOTHING: dict[str, str] = {}
 
 
@@ -52,25 +57,34 @@ def _accept(request: Request) -> Batch:
     # A body that begins with a brace is JSON, whatever its content type: snappy cannot begin so.
     as_json = "json" in request.headers.get("content-type", "").lower() or body[:1] == b"{"
     try:
-        _check(body, as_json)
+        bound = _check(body, as_json)
     except KeyError as error:
         raise Refused(400, f"the body is no push request of Loki: it has no {error}") from error
     except _NO_REQUEST as error:
         raise Refused(400, f"the body is no push request of Loki: {error}") from error
-    meta = {"form": "json" if as_json else "protobuf", **request.packing(body)}
+    meta = {"form": "json" if as_json else "protobuf", **request.packing(body, bound)}
     key = f"loki {hashlib.blake2b(body, digest_size=16).hexdigest()}"
     return Batch(request.body, Answer(204, b""), meta, request.headers.get("idempotency-key") or key)
 
 
-def _check(body: bytes, as_json: bool) -> None:
-    """Raises what :func:`_decode` raises for a body that is not a push request: parses the first stream of JSON, all
-    labels of protobuf."""
+def _check(body: bytes, as_json: bool) -> int:
+    """At most how many entries a body has. Raises what :func:`_decode` raises for one that is not a push request: parses
+    the first stream of JSON, all labels of protobuf. Raises ``Refused`` for too many entries."""
     if as_json:
-        for _, entries in islice(_streams(document(body)), 1):
+        found = document(body)
+        for _, entries in islice(_streams(found), 1):
             deque(entries, maxlen=0)
-    else:
-        for stream in PushRequest.FromString(unsnap(body)).streams:
-            _labels(stream.labels)
+        entries_of = (len(stream.get("values") or ()) for stream in found["streams"])
+        if (bound := sum(entries_of)) > MOST_RECORDS:
+            raise too_many("entries", MOST_RECORDS)
+        return bound
+    plain = unsnap(body)
+    bound = at_most(plain, _ENTRY_PATH[-1])
+    if bound > MOST_RECORDS and count(plain, _ENTRY_PATH, MOST_RECORDS) > MOST_RECORDS:
+        raise too_many("entries", MOST_RECORDS)
+    for stream in PushRequest.FromString(plain).streams:
+        _labels(stream.labels)
+    return bound
 
 
 def _size(body: bytes) -> int:
@@ -92,6 +106,8 @@ def _decode(payload: Payload, into: Decoded) -> None:
         for labels, entries in _streams(loads(body)) if payload.meta.get("form") == "json" else _messages(body):
             _stream(labels, entries, to)
         to.wrapped.done()
+    except Poison:
+        raise
     except _NO_REQUEST as error:
         raise Poison(f"no push request of Loki: {error}") from error
 

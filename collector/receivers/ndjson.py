@@ -6,7 +6,9 @@ import base64
 import binascii
 import codecs
 import json
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from email.message import Message
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -32,6 +34,7 @@ from collector.receivers.base import (
     answer_json,
     micros,
     moment_of,
+    too_many,
 )  # fmt: skip
 from collector.receivers.wrapped import HEAD_LINES, Streams, document, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wrappers
@@ -50,6 +53,9 @@ _BASE64 = frozenset(("raw_base64", "lines_base64"))
 _CONTENT: dict[str, type | tuple[type, ...]] = {
     "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
 }  # fmt: skip
+#: Where a record's lines are encoded, and where they are the members of a list.
+_ENCODED = re.compile(rb'"lines_base64"\s*:\s*"([^"]*)')
+_LISTED = re.compile(rb'"lines"\s*:\s*\[')
 #: Fields in which similar records may differ.
 _OWN = frozenset(("raw", "time", "read", "offset"))
 #: Keys that only a wire record has, or that a format parses whole.
@@ -65,12 +71,16 @@ _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "in
 
 def _accept(request: Request) -> Batch:
     body = request.plain()
-    if body.count(b"\n") > MOST_LINES:
-        raise Refused(413, f"more than {MOST_LINES:,} lines", "Send smaller batches.")
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    lines = body.count(b"\n") if kind == "text/plain" else _counted(body)
+    if lines > MOST_LINES:
+        raise too_many("lines", MOST_LINES)
     if archive := archive_of(body):
         raise Refused(415, f"the body is {archive}", "Send its files one by one, or ingest the unpacked folder.")
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    meta: dict[str, Any] = {"form": "text" if kind == "text/plain" else "records", **request.packing(body)}
+    meta: dict[str, Any] = {
+        "form": "text" if kind == "text/plain" else "records",
+        **request.packing(body, lines + (body.count(b",") if _LISTED.search(body) else 0)),
+    }
     attributes = {n: v for n in _HEADERS if (v := request.headers.get(f"x-faultline-{n}"))}
     if attributes:
         meta["attributes"] = attributes
@@ -85,6 +95,15 @@ def _accept(request: Request) -> Batch:
     if not body or body.isspace():
         return Batch(None, answer)
     return Batch(request.body, answer, meta, request.headers.get("idempotency-key"))
+
+
+def _counted(body: bytes) -> int:
+    """The lines of records: also those inside their strings, but no backslash before an n."""
+    lines = body.count(b"\n") + body.count(b"\\n") - body.count(b"\\\\n")
+    if b'lines_base64"' in body:
+        with suppress(binascii.Error):
+            lines += sum(base64.b64decode(found[1]).count(b"\n") for found in _ENCODED.finditer(body))
+    return lines
 
 
 def _charset(content_type: str) -> str | None:
@@ -135,7 +154,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
     else:
         for record in _records(body, json_form):
             reading.one(record)
-    reading.alike.add()
+    reading.add()
     others.done()
 
 
@@ -144,18 +163,30 @@ class _Reading:
 
     def __init__(self, to: _To, defaults: dict[str, Any]) -> None:
         self._to, self.defaults, self.alike = to, defaults, _Alike(to)
+        self._texts: list[bytes] = []
 
     def one(self, record: dict[str, Any] | bytes) -> None:
-        if isinstance(record, dict) and self.alike.takes(record, self.defaults):
+        if isinstance(record, bytes):
+            self.alike.add()
+            self._texts.append(record)
+            return
+        if self._texts:
+            self.add()
+        if self.alike.takes(record, self.defaults):
             return
         self.alike.add()
-        if isinstance(record, bytes):
-            _add_lines([record], self.defaults, self._to)
-            return
         if isinstance(record.get("defaults"), dict):
             self.defaults = {**self.defaults, **record["defaults"]}
         if len(record) > 1 or "defaults" not in record:
             _one(record, {**self.defaults, **record}, self._to)
+
+    def add(self) -> None:
+        """Passes on what waits for others like it: lines that are no objects, or similar records."""
+        self.alike.add()
+        if self._texts:
+            run, group = _described(len(self._texts), self._texts[:1], self.defaults, self._to)
+            self._to.into.add(self._texts, run, **group)
+            self._texts = []
 
 
 def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> None:
@@ -168,12 +199,12 @@ def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> Non
     edges = [0, *changes.tolist(), len(rows)] if len(rows) else []
     for first, behind in pairwise(edges):
         if are_alike[first] and behind - first >= columns.FEWEST:
-            reading.alike.add()
+            reading.add()
             alike.add(rows[first:behind], reading.defaults, to)
             continue
         for row in rows[first:behind].tolist():
             if row != to.others.row + 1:  # anything between two lines separates them
-                reading.alike.add()
+                reading.add()
             to.others.row = row
             text = found.text(row)
             for record in [found.loads(text)] if json_form else _records(text, False):

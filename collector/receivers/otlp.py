@@ -24,7 +24,9 @@ from collector.columnar.otlp_fields import fields
 from collector.columnar.otlp_rows import SEVERITIES, SEVERITY_WORDS, Sorts
 from collector.columnar.otlp_tables import BEGIN, END, KIND, RESOURCE, TEXT, Array, Tables
 from collector.columnar.readiness import Readiness
+from collector.protobuf_messages import at_most, count
 from collector.receivers.base import (
+    MOST_RECORDS,
     Answer,
     Batch,
     Decoded,
@@ -37,13 +39,16 @@ from collector.receivers.base import (
     Run,
     answer_json,
     moment_of,
+    too_many,
 )
-from collector.receivers.wrapped import Streams, Wrapped, document, is_wrapped, loads, nanoseconds
+from collector.receivers.wrapped import Streams, Wrapped, document, few_values, is_wrapped, loads, nanoseconds
 from parsers.documents.prometheus import device_and_host
 from parsers.record import Parsed, frame
 
 _REQUESTS: dict[str, Any] = {"logs": ExportLogsServiceRequest, "metrics": ExportMetricsServiceRequest}
 _GROUPS = {"logs": "resourceLogs", "metrics": "resourceMetrics"}
+#: The fields of a request in which its records lie.
+_RECORD_PATH = (1, 2, 2)
 _FILE = ("log.file.path", "log.file.name")
 _HOST = ("host.name", "k8s.node.name", "net.host.name", "host.id")
 _SERVICE, _PID = "service.name", "process.pid"
@@ -68,18 +73,29 @@ class _Log(NamedTuple):
 def _accept(signal: str, request: Request) -> Batch:
     body = request.plain()
     as_json = _is_json(request, body)
+    bound = body.count(b"{") if as_json else at_most(body, _RECORD_PATH[-1])
+    if as_json:
+        few_values(body)
     try:
         if as_json:
             if signal != "logs" or not (QUICK and otlp_json.is_request(body)):
                 _check_json(signal, body)
+            elif bound > MOST_RECORDS:
+                _check_tables(body)
             dated = b'imeUnixNano"' in body
         else:
+            if signal == "logs" and bound > MOST_RECORDS:
+                _check_count(count(body, _RECORD_PATH, MOST_RECORDS))
             message = _REQUESTS[signal].FromString(body)
             dated = message.ByteSize() > 0
     except (DecodeError, ValueError) as error:
         raise Refused(400, f"the body is not OTLP {signal}: {error}") from error
     answer = Answer(200, b'{"partialSuccess":{}}') if as_json else Answer(200, b"", "application/x-protobuf")
-    meta = {"signal": signal, "form": "json" if as_json else "protobuf", **request.packing(body)}
+    meta = {
+        "signal": signal,
+        "form": "json" if as_json else "protobuf",
+        **request.packing(body, bound if signal == "logs" else 0),
+    }
     digest = hashlib.blake2b(body, digest_size=16).hexdigest()
     key = request.headers.get("idempotency-key") or (f"otlp {signal} {digest}" if dated else None)
     return Batch(request.body if dated or as_json else None, answer, meta, key)
@@ -93,6 +109,24 @@ def _check_json(signal: str, body: bytes) -> None:
     groups = found.get(_GROUPS[signal], None if found else [])
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise ValueError(f"no list {_GROUPS[signal]!r} of objects")
+    if signal == "logs":
+        scopes = [scope for group in groups for scope in _list(group.get("scopeLogs")) if isinstance(scope, dict)]
+        _check_count(sum(len(_list(scope.get("logRecords"))) for scope in scopes))
+
+
+def _list(found: object) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _check_tables(body: bytes) -> None:
+    """Raises ``Refused`` for JSON of too many records; it is a request of the usual form."""
+    found = otlp_json.tables(body)
+    _check_count(len(found.records) if found is not None else 0)
+
+
+def _check_count(records: int) -> None:
+    if records > MOST_RECORDS:
+        raise too_many("records", MOST_RECORDS)
 
 
 def _is_json(request: Request, body: bytes) -> bool:
@@ -139,6 +173,8 @@ def _decode(payload: Payload, into: Decoded) -> None:
         elif len(tables.records):
             _walked(tables, as_json, to)
         to.wrapped.done()
+    except Poison:
+        raise
     except (DecodeError, ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
         raise Poison(f"not OTLP: {error}") from error
 

@@ -92,7 +92,8 @@ class Stream(asyncio.BufferedProtocol):
         room, scratch = self._gatherer.room, self._gatherer.scratch
         if self._octets is False and (end := scratch.rfind(b"\n", 0, size) + 1):
             # The common case, with one copy of what was read.
-            self._add(b"".join((*self._begun, room[:end])), False)
+            whole = b"".join((*self._begun, room[:end]))
+            self._add(whole, False, whole.count(b"\n"))
             self._keep(bytes(room[end:size]))
         elif self._held + size < self._wanted and (self._octets or scratch.find(b"\0", 0, size) < 0):
             # Joining each time, a message of megabytes in small segments would cost a thousand times its size.
@@ -109,9 +110,9 @@ class Stream(asyncio.BufferedProtocol):
                 self._keep(data)
                 return
             self._octets = _OCTETS.match(data) is not None
-        at = self._octet_end(data) if self._octets else 0
+        at, frames = self._octet_end(data) if self._octets else (0, 0)
         if at:
-            self._add(data[:at], True)
+            self._add(data[:at], True, frames)
             data = data[at:]
         if not self._octets:
             data = _ended(data)
@@ -119,7 +120,7 @@ class Stream(asyncio.BufferedProtocol):
             if not end and len(data) > LONGEST:
                 data, end = data + b"\n", len(data) + 1
             if end:
-                self._add(data[:end], False)
+                self._add(data[:end], False, data.count(b"\n", 0, end))
                 data = data[end:]
         self._keep(data)
 
@@ -129,18 +130,18 @@ class Stream(asyncio.BufferedProtocol):
         counted = _COUNT.match(rest) if self._octets else None
         self._wanted = counted.end() + int(counted[1]) if counted else LONGEST + 1 if self._octets is False else 0
 
-    def _octet_end(self, data: bytes) -> int:
-        """Where the last whole frame ends; after a lost count, the rest is a stream of lines."""
-        at, is_begun = octet_frames.whole(data)
+    def _octet_end(self, data: bytes) -> tuple[int, int]:
+        """Where the last whole frame ends, and how many there are; after a lost count, the rest is a stream of lines."""
+        at, is_begun, frames = octet_frames.whole(data)
         if is_begun:
-            return at
+            return at, frames
         if len(data) - at > octet_frames.DIGITS + 1 or (data[at:] and not data[at:].strip().isdigit()):
             log.warning("syslog: octet count lost; reading lines", peer=self._peer)
             self._octets = False
-        return at
+        return at, frames
 
-    def _add(self, data: bytes, octets: bool, cut: bool = False) -> None:
-        self._gatherer.add(data, Part(self._peer, octets, self._name, len(data), cut, self._timezone))
+    def _add(self, data: bytes, octets: bool, lines: int, cut: bool = False) -> None:
+        self._gatherer.add(data, Part(self._peer, octets, self._name, len(data), cut, self._timezone), lines)
         if not self._place.proven:
             self._place.finished()
             self._place.busy = True  # nothing acknowledges syslog: closing the connection would lose lines
@@ -161,7 +162,7 @@ class Stream(asyncio.BufferedProtocol):
         self._place.release()
         self._all.held -= self._held
         if self._begun:  # a last line without its end: kept and marked
-            self._add(b"".join((*self._begun, b"\n")), False, cut=True)
+            self._add(b"".join((*self._begun, b"\n")), False, 1, cut=True)
             self._keep(b"")
 
     def close(self) -> None:

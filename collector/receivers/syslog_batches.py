@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from collector.receivers.base import Intake
-from collector.segment_file import Position
+from collector.segment_file import Position, short_lines
 from collector.spool import SpoolBroken, SpoolFull
 
 #: Bytes read from a connection at once; one buffer serves all connections.
@@ -21,6 +21,8 @@ READ_BYTES = 512 * 1024
 #: Lines wait this long for others before they are spooled together, or until there are ``FLUSH_BYTES`` of them.
 FLUSH_S = 0.02
 FLUSH_BYTES = 1024 * 1024
+#: Or so many lines: a worker's memory depends on their number.
+FLUSH_LINES = 100_000
 #: With more than this on the way to the disk, reading stops until it is less.
 HIGH_BYTES = 16 * 1024 * 1024
 #: The overhead of a part besides its bytes: address, transport and sizes, in memory and in the batch's description.
@@ -39,6 +41,14 @@ class Part(NamedTuple):
     timezone: str | None
 
 
+class _Batch(NamedTuple):
+    """A batch for the spool, with its description and its size as a gatherer counts it."""
+
+    data: bytes
+    meta: dict[str, Any]
+    size: int
+
+
 class Held(Protocol):
     """A connection whose reading can be paused and resumed."""
 
@@ -55,9 +65,9 @@ class Gatherer:
         self._parts: list[Part] = []
         self._data: list[bytes] = []
         #: Bytes, including ``PART_BYTES`` for each part.
-        self._size = 0
+        self._size = self._lines = 0
         self._under_way = 0
-        self._again: deque[tuple[bytes, list[Part], int]] = deque()
+        self._again: deque[_Batch] = deque()
         self._timer: asyncio.TimerHandle | None = None
         #: The connections being read; and whether they are paused for lack of room.
         self.streams: set[Held] = set()
@@ -68,8 +78,10 @@ class Gatherer:
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Future[Any]] = set()
 
-    def add(self, data: bytes, part: Part) -> None:
+    def add(self, data: bytes, part: Part, lines: int) -> None:
+        """Adds what a sender sent: at most so many lines."""
         self._data.append(data)
+        self._lines += lines
         last = self._parts[-1] if self._parts else None
         if last is not None and not part.cut and last == part._replace(size=last.size):
             self._parts[-1] = part._replace(size=last.size + part.size)
@@ -77,7 +89,7 @@ class Gatherer:
             self._parts.append(part)
             self._size += PART_BYTES
         self._size += len(data)
-        if self._size >= FLUSH_BYTES:
+        if self._size >= FLUSH_BYTES or self._lines >= FLUSH_LINES:
             self.flush()
         elif self._timer is None:
             self._timer = self._loop.call_later(FLUSH_S, self.flush)
@@ -115,25 +127,26 @@ class Gatherer:
             self._timer.cancel()
             self._timer = None
         if self._parts:
-            self._again.append((b"".join(self._data), self._parts, self._size))
-            self._parts, self._data, self._size = [], [], 0
-        while self._again and self._put(*self._again[0]):
+            meta = {"parts": self._parts, **short_lines(self._lines, self._size)}
+            self._again.append(_Batch(b"".join(self._data), meta, self._size))
+            self._parts, self._data, self._size, self._lines = [], [], 0, 0
+        while self._again and self._put(self._again[0]):
             self._again.popleft()
 
-    def _put(self, data: bytes, parts: list[Part], size: int) -> bool:
+    def _put(self, batch: _Batch) -> bool:
         try:
-            done = self.intake.put("syslog", data, {"parts": parts})
+            done = self.intake.put("syslog", batch.data, batch.meta)
         except SpoolFull:
             self._loop.call_later(RETRY_S, self.flush)
             return False
-        self._under_way += size
-        done.add_done_callback(lambda future: self._spooled(future, data, parts, size))
+        self._under_way += batch.size
+        done.add_done_callback(lambda future: self._spooled(future, batch))
         return True
 
-    def _spooled(self, future: asyncio.Future[Position], data: bytes, parts: list[Part], size: int) -> None:
-        self._under_way -= size
+    def _spooled(self, future: asyncio.Future[Position], batch: _Batch) -> None:
+        self._under_way -= batch.size
         if not future.cancelled() and isinstance(future.exception(), SpoolBroken):
-            self._again.appendleft((data, parts, size))  # already read from the sender: kept until the disk accepts it
+            self._again.appendleft(batch)  # already read from the sender: kept until the disk accepts it
             self._loop.call_later(RETRY_S, self.flush)
 
     async def drain(self) -> None:

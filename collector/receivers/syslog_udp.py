@@ -70,7 +70,7 @@ class DatagramListener:
                 joined = b"".join(b"%d %b" % (len(i), i) for i in items) if counted else b"\n".join(items) + b"\n"
                 if room:
                     part = Part(plain_address((address,)), counted, "udp", len(joined), False, self._timezone)
-                    self.gatherer.add(joined, part)
+                    self.gatherer.add(joined, part, len(items))
                 else:
                     self._since = self._since or time.time()
                     self._refused += len(items)

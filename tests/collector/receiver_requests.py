@@ -77,7 +77,8 @@ def tables(spool: Spool) -> dict[str, pl.DataFrame]:
 
 def frames(outcome: decoding.Outcome) -> dict[str, pl.DataFrame]:
     """A worker's tables, messages in full (they are sent as their offset into the line)."""
-    found = {name: packed.frame() for name, packed in outcome.tables.items()}
+    names = dict(outcome.tables)
+    found = {name: pl.concat(p.frame() for n, p in outcome.tables if n == name) for name in names}
     if "logs" in found:
         tail = pl.col("raw").str.slice(pl.col("msg_start").cast(pl.Int64))
         whole = pl.when(pl.col("msg_start").is_null()).then("message").otherwise(tail)

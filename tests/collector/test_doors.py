@@ -152,7 +152,7 @@ class Kept:
         self.streams: set[Stream] = set()
         self.data: list[bytes] = []
 
-    def add(self, data: bytes, _part: Part) -> None:
+    def add(self, data: bytes, _part: Part, _lines: int) -> None:
         self.data.append(data)
 
 

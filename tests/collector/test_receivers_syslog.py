@@ -43,7 +43,7 @@ class Collected:
         self.streams: set[Stream] = set()
         self.is_held = False
 
-    def add(self, data: bytes, part: Part) -> None:
+    def add(self, data: bytes, part: Part, lines: int) -> None:
         self.data.append(data)
         self.parts.append(part)
 

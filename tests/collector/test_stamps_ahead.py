@@ -16,7 +16,7 @@ import pytest
 from receiver_requests import ask, frames
 
 from collector import decoding
-from collector.decoding import Job
+from collector.decoding import Job, summed
 from collector.ingest import Ingest
 from collector.segment_file import Position
 from collector.spool import Spool
@@ -189,7 +189,7 @@ def test_what_comes_over_a_network_came_when_it_came(record: dict[str, str], spo
         for r in spool.read(Position(0, 0), 1 << 40)
     ]
     outcome = decoding.work(jobs, PARSER)
-    stats = outcome.stats.frame() if outcome.stats else None
+    stats = summed([packed.frame() for packed in outcome.stats]) if outcome.stats else None
     found = frames(outcome)
     for table, rows in found.items():
         for column in ("time", "received_time", "observed_at"):

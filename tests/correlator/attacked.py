@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from collector.decoding import _rows
 from collector.ingest import Ingest
 from collector.receivers import all_receivers
@@ -448,7 +450,7 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
         for place, lines in lies.items():
             if "/" not in place:
                 for group in _received(place, lines).groups.values():
-                    rows = _rows(group, line_parser()).drop("_transport")
+                    rows = pl.concat(_rows(group, line_parser())).drop("_transport")
                     names = ingest._names.normal(rows.with_columns(cluster=rows["cluster"].fill_null("c")))
                     store.add({"logs": logs_for_storage(names)})
         correlate(store)

@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars as pl
+
 from collector.decoding import _rows
 from collector.ingest import Ingest
 from collector.receivers import all_receivers
@@ -294,7 +296,7 @@ def concluded(stage: Stage, told: Mapping[str, list[str]]) -> tuple[dict[str, An
         for place in ("udp", "tcp"):
             if told.get(place):
                 for group in _received(stage, place, told[place]).groups.values():
-                    rows = _rows(group, line_parser()).drop("_transport")
+                    rows = pl.concat(_rows(group, line_parser())).drop("_transport")
                     names = ingest._names.normal(
                         rows.with_columns(
                             cluster=rows["cluster"].fill_null(stage.cluster) if stage.cluster else rows["cluster"]

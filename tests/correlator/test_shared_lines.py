@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+import polars as pl
 import pytest
 
 from collector.decoding import _rows
@@ -83,7 +84,7 @@ def _store(store: DuckStore, kind: str, body: bytes, known: dict[str, Any]) -> N
     into = Decoded()
     all_receivers()[kind].decode(Payload(body, known), into)
     for group in into.groups.values():
-        rows = _rows(group, line_parser()).drop("_transport")
+        rows = pl.concat(_rows(group, line_parser())).drop("_transport")
         store.add({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
 
 

@@ -51,7 +51,7 @@ def sent(store: DuckStore, address: str, text: str = LINE, transport: str = "udp
     known = {"received": at, "parts": [[address, False, transport, len(text.encode()), False, "UTC"]]}
     all_receivers()["syslog"].decode(Payload(text.encode(), known), into)
     for group in into.groups.values():
-        rows = _rows(group, line_parser()).drop("_transport")
+        rows = pl.concat(_rows(group, line_parser())).drop("_transport")
         store.add({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
 
 

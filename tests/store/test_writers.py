@@ -61,7 +61,7 @@ def stored(store: DuckStore, receiver: str, body: str, **known: Any) -> None:
     known = {"received": micros(AT), "peer": "10.9.9.9", **known}
     all_receivers()[receiver].decode(Payload(body.encode(), known), into)
     for group in into.groups.values():
-        rows = _rows(group, line_parser()).drop("_transport")
+        rows = pl.concat(_rows(group, line_parser())).drop("_transport")
         store.add({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
 
 

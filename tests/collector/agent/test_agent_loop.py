@@ -186,6 +186,24 @@ def test_above_the_memory_cap_it_starts_anew_but_not_all_the_time(tmp_path: Path
     agent.finish()
 
 
+def test_a_batch_ends_at_a_number_of_lines_too(
+    tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that runs ``yes``: a worker of the service would need memory for each line."""
+    monkeypatch.setattr("collector.agent.agent.BATCH_LINES", 100)
+    agent, log = made(tmp_path, server, flush_s=600)
+    agent.start()
+    about = wire.head(stream=str(log))
+    for _ in range(7):
+        agent._take("files", Reading(wire.lines_record(about, b"y\n" * 39 + b"y"), 40))
+    agent.finish()
+    assert [sum(wire.count([r]) for r in batch.records if "lines" in r) for batch in server.stored.values()] == [
+        120,
+        120,
+        40,
+    ]
+
+
 def test_a_first_line_goes_at_once_and_the_next_ones_together(tmp_path: Path, server: IngestServer) -> None:
     agent, log = made(tmp_path, server, flush_s=0.6)
     agent.start()
