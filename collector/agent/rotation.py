@@ -223,8 +223,11 @@ class Generations:
         """Sets what counts as already known. Without earlier knowledge that is everything present; otherwise it is
         every file last written before all had been judged, since an archive of a generation keeps its time. ``names``:
         the log's generations in its folder.
+
+        A clock that was set back since then says nothing of that: each file is judged by its content.
         """
-        for path in siblings(self.path, names):
+        was_set_back = self.judged_at is not None and now < self.judged_at
+        for path in siblings(self.path, names) if not was_set_back else ():
             found = identified(path)
             if found and (self.judged_at is None or found[1].st_mtime <= self.judged_at - _TICK_S):
                 self.accounted.add(found[0])

@@ -316,6 +316,27 @@ def test_a_generation_that_was_begun_and_not_read_is_found_in_its_archive(log: P
     assert sorted(numbers(followed.lines)) == list(range(1, 111 + lines)) and followed.blind == []
 
 
+@pytest.mark.parametrize("ahead_s", [0, 3600], ids=["a sound clock", "a clock that was set back"])
+def test_generations_that_came_while_the_agent_was_down_are_read_whatever_its_clock_showed(
+    log: Path, ahead_s: int
+) -> None:
+    """With a clock that had been ahead, the first of two rotations looked older than what had been judged, and was
+    lost without a word."""
+    followed = Following(str(log)).poll()
+    by_rename(log)
+    write(log, 101, 110)
+    followed.poll(4).poll(4, step=40)
+    followed.runner.close()
+    followed.positions[f"generations:{log}"]["at"] += ahead_s
+    for first in (111, 121):
+        write(log, first, first + 9)
+        log.rename(log.with_name(f"app-{20261000 + first}.log"))
+    write(log, 131, 140)
+    followed._begin()
+    followed.poll(6)
+    assert sorted(numbers(followed.lines)) == list(range(1, 141)) and followed.blind == []
+
+
 def test_a_file_with_the_inode_of_a_generation_of_which_nothing_was_read_is_new(log: Path) -> None:
     """An empty file is rotated, read to its end and removed. A file system that gives its inode to a log that rotates
     between two looks lost that log's lines."""
