@@ -25,7 +25,7 @@ from correlator.clocks.accounting_zones import NO_BOOKS, TRUE_ACCOUNTING_TIME, A
 from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
-from correlator.clocks.pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
+from correlator.clocks.pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, ZONE_S, Known, Sign, signs
 from correlator.clocks.zone_votes import hours_off
 from correlator.model.nouns import Event
 
@@ -197,7 +197,7 @@ def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
     while off:
         group = _alike(off, right)
         off = [s for s in off if s not in group]
-        if any(s.stated for s in group) or len({s.time for s in group}) > 1:
+        if any(s.stated for s in group) or len({(s.time, s.pair) for s in group}) > 1:
             found.append((group, _offset(host, group, right)))
     found.sort(key=lambda f: (f[0][0].time, f[1].seconds))
     stretches = [o for _, o in found]
@@ -252,6 +252,7 @@ __all__ = [
     "NO_BOOKS",
     "NO_ZONES",
     "TRUE_ACCOUNTING_TIME",
+    "ZONE_S",
     "AccountingTime",
     "Books",
     "Clocks",

@@ -1,8 +1,8 @@
 """Compares clocks by pairs of lines about one moment.
 
-The pairs are allocation and launch, the launches of one step, both ends of a cable, and sending and receiving. Each
-gives signs of a host's clock: by how much it was off, or that it was correct. Hosts are compared within a time range
-(``AROUND_S``): a fault of last month says nothing about today's.
+The pairs are allocation and launch, allocation and accounting, the launches of one step, both ends of a cable, and
+sending and receiving. Each gives signs of a host's clock: by how much it was off, or that it was correct. Hosts are
+compared within a time range (``AROUND_S``): a fault of last month says nothing about today's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ LAUNCH_S = 20.0
 #: At least this many nodes must have started one step to identify the odd one out.
 STEP_NODES = 3
 
-#: Launches do not show a clock that is further ahead: a requeued job is launched again after its first allocation.
+#: Launches do not show a clock that is further ahead: a requeued job is launched again after its first allocation. A tick
+#: looks back this long.
 LATE_S = 900.0
 
 #: At least this many launches must be late by the same amount, on a node that was not prompt meanwhile, while most
@@ -50,6 +51,7 @@ HOLDS_S = 14 * 86400.0
 
 #: What was compared, as nouns that a count may precede.
 PAIR_LAUNCH, PAIR_CABLE, PAIR_RECEIVED = "launches", "ends of its links", "times of arrival"
+PAIR_ACCOUNTING = "starts in accounting"
 
 
 @dataclass(frozen=True)
@@ -125,12 +127,14 @@ def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
     starts = by_kind["slurm.step_start"]
     allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)
     again = _allocated_again(by_kind)
+    ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, allocated, again, known.begun)
+    allocated |= ahead
     late = list(_launches(starts, allocated, again))
     if any(s.seconds > 0 for _, s in late):
         late = _without_live(events, late)
     return [
-        *_daemon(by_kind["sys.clock"]), *late, *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again),
-        *_cables(by_kind, known.cables), *_received(events),
+        *_daemon(by_kind["sys.clock"]), *log_signs, *late,
+        *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again), *_cables(by_kind, known.cables), *_received(events),
     ]  # fmt: skip
 
 
@@ -157,6 +161,43 @@ def _allocations(allocations: Sequence[Event], starts: Sequence[Event], begun: B
             found.setdefault(event.job_id, (event.time, 0.0))
     untold = {e.job_id for e in starts if e.job_id is not None} - found.keys()
     return found | {job: (at, WHOLE_S) for job, at in begun(untold).items()} if untold else found
+
+
+def _log_ahead(
+    allocations: Iterable[Event], starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]],
+    again: Collection[int], begun: Begun,
+) -> tuple[dict[int, tuple[float, float]], list[HostSign]]:  # fmt: skip
+    """When jobs began whose allocation slurmctld's log shows too late, as in ``_allocations``, and the signs of that.
+
+    A job is launched after its allocation. If its launch is logged before that, one of the two clocks is wrong.
+    Accounting has the time of slurmctld as well, and decides which. A log that is behind does not show like this: a job
+    whose nodes have to boot begins later than its allocation by accounting too.
+    """
+    delays: dict[int, list[float]] = defaultdict(list)
+    for event in starts:
+        known = allocated.get(event.job_id or -1)
+        if event.source == "slurmd" and event.host and known is not None and not known[1]:
+            delays[event.job_id or -1].append(event.time - known[0])
+    # Launches on both sides of the logged allocation are those of two runs: the first run's allocation is not logged.
+    early = {
+        job: min(some) for job, some in delays.items()
+        if min(some) < -NOTICEABLE_S and job not in again and not any(-NOTICEABLE_S <= d <= LAUNCH_S for d in some)
+    }  # fmt: skip
+    if not early:
+        return {}, []
+    hosts: dict[int, str] = {}
+    for event in allocations:
+        if event.source == "slurmctld" and event.job_id in early:
+            hosts.setdefault(event.job_id, event.host or "")
+    found: dict[int, tuple[float, float]] = {}
+    shown: list[HostSign] = []
+    for job, at in sorted(begun(early).items()):
+        logged = allocated[job][0]
+        if NOTICEABLE_S <= logged - at <= LATE_S and abs(logged - at + early[job]) <= AGREE_S:
+            found[job] = (at, WHOLE_S)
+            shown.append((hosts[job], Sign(logged, logged - at, PAIR_ACCOUNTING)))
+            shown.append((hosts[job], Sign(logged, -early[job])))
+    return found, shown
 
 
 def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
@@ -298,6 +339,9 @@ def _odd_launches(
 #: munge rejects hosts further off than 300 s, and such a node would be out of service.
 ENDS_S = 360.0
 
+#: A smaller difference than this is a clock's, not a zone's: zones are at least half an hour apart.
+ZONE_S = 1800.0 - ENDS_S
+
 #: (down, up, uncertainty) as one end logs it.
 _Span = tuple[float, float, float]
 
@@ -394,21 +438,25 @@ def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Spa
 #: queue that drains after an outage delays each line differently.
 LIVE_LINES, LIVE_S = 4, 600.0
 
+#: A program may write the time of any zone, or of any other moment.
+_OUTPUT = frozenset({"job_stdout", "job_stderr"})
+
 
 def _received(events: Sequence[Event]) -> Iterable[HostSign]:
     """Compares the time of a line with its arrival.
 
     A line cannot arrive before it was written: then its writer's clock is ahead, by at least that much. If all lines
-    arrive late by the same amount while others' arrive at once, their writer's clock is behind.
+    arrive late by the same amount while others' arrive at once, their writer's clock is behind. A timestamp that names
+    no zone shows the first only, if it is less ahead than zones are.
     """
     late: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
-        if event.received is None or event.time_quality != "line" or not event.host:
+        if event.received is None or event.time_quality not in ("line", "inferred") or not event.host:
             continue
-        lag = event.received - event.time
-        if lag >= NOTICEABLE_S:
+        lag, zoned = event.received - event.time, event.time_quality == "line"
+        if lag >= NOTICEABLE_S and zoned:
             late[event.host].append((event.time, lag))
-        elif lag <= -NOTICEABLE_S - event.sigma:
+        elif lag <= -NOTICEABLE_S - event.sigma and (zoned or (lag > -ZONE_S and event.source not in _OUTPUT)):
             yield event.host, Sign(event.time, -lag, PAIR_RECEIVED)
     if any(list(_late_alike(lags)) for lags in late.values()):
         yield from _all_late(events)

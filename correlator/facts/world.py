@@ -142,7 +142,8 @@ class World:
         #: The hosts that run slurmctld, by its own lines and slurm.conf.
         from_slurmctld = [e for e in self.admitted if e.source == "slurmctld"]
         self.controllers = self.believed.hosts | {e.host for e in from_slurmctld if e.host}
-        self.het_components = _het_components(from_slurmctld)
+        launched = (e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.own)
+        self.het_components = _het_components(chain(from_slurmctld, launched))
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
@@ -268,11 +269,13 @@ class World:
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
 
 
-def _het_components(from_slurmctld: Iterable[Event]) -> dict[int, frozenset[int]]:
-    """Job -> all components of its heterogeneous job (``JobId=100+1(101)``), as slurmctld's events name them."""
+def _het_components(from_slurm: Iterable[Event]) -> dict[int, frozenset[int]]:
+    """Job -> all components of its heterogeneous job, as slurmctld names them (``JobId=100+1(101)``), and slurmds in
+    their own logs where they launch its steps (``100+1.0 (StepId=101.0)``).
+    """
     of_whole: dict[str, set[int]] = defaultdict(set)
     # Few of very many events match: the sign is tested before the entities are read.
-    for event in [e for e in from_slurmctld if "+" in e.message]:
+    for event in [e for e in from_slurm if "+" in e.message]:
         if event.job_id is not None and (whole := event.entities.get("het_job_id")):
             of_whole[str(whole)].add(event.job_id)
     return {job: frozenset(parts) for parts in of_whole.values() if len(parts) > 1 for job in parts}

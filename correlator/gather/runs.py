@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime
+from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, ZONE_S, AccountingTime
 from correlator.gather.ownership import differ, dispute, names_user
 from correlator.gather.run_endings import (
     END_STATES,
@@ -169,8 +169,12 @@ def _runs_of_job(
                 break
         else:
             groups.append([row])
+    moved: dict[int, list[dict[str, Any]]] | None = None
     for row in _in_order(rest):
         home = _group_for(groups, row) if groups else None
+        if home is None and groups and row.get("source") == "log":
+            moved = _moved_alike(groups, rest) if moved is None else moved
+            home = moved.get(id(row))
         if home is None and groups and not _MOMENTS & row.keys():
             continue  # a hook's row without any time that could belong to several runs is no evidence
         if home is None:
@@ -231,6 +235,39 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
         if before <= 30 and after <= 1800 and (best is None or distance < best[0]):
             best = (distance, group)
     return None if best is None else best[1]
+
+
+def _moved_alike(groups: list[list[dict[str, Any]]], rest: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """The runs that slurmctld's log shows at other times than accounting, because its timestamps are off.
+
+    By the id() of the log's row. All rows that fit no run must have been moved by the same time, each with its begin
+    and its end, on the nodes of a run of which the log shows nothing else. If several times are possible, the least.
+    """
+    logged = [row for row in rest if row.get("source") == "log" and {"start", "end", "nodes"} <= row.keys()]
+    homes = [_group_for(groups, row) for row in logged]
+    free = [group for group in groups if not any(home is group for home in homes)]
+    strays = [row for row, home in zip(logged, homes, strict=True) if home is None]
+    fits = [[(moved, g) for g in free if (moved := _moved_by(g, row)) is not None] for row in strays]
+    possible: list[tuple[float, list[list[dict[str, Any]]]]] = []
+    for moved, _ in fits[0] if fits else ():
+        found = [next((g for by, g in some if abs(by - moved) <= SAME_START_S), None) for some in fits]
+        if all(group is not None for group in found):
+            possible.append((abs(moved), [group for group in found if group is not None]))
+    if not possible:
+        return {}
+    _, chosen = min(possible, key=itemgetter(0))
+    return {id(row): group for row, group in zip(strays, chosen, strict=True)}
+
+
+def _moved_by(group: Iterable[dict[str, Any]], row: dict[str, Any]) -> float | None:
+    """By how many seconds a row of the log is later than a run of accounting; None if it cannot be that run."""
+    for known in group:
+        if known.get("source") in _OBSERVERS or not {"start", "end", "nodes"} <= known.keys():
+            continue
+        begun, ended = ((row[name] - known[name]).total_seconds() for name in ("start", "end"))
+        if set(known["nodes"]) == set(row["nodes"]) and abs(begun) < ZONE_S and abs(begun - ended) <= SAME_START_S:
+            return float(begun)
+    return None
 
 
 def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -49,6 +49,17 @@ def live(host: str, lags: list[float], each: float = 200.0) -> list[Any]:
     return [event("sys.service_started", n * each, host, f"unit {n}", source="syslog", received=n * each + lag) for n, lag in enumerate(lags)]  # fmt: skip
 
 
+def unzoned(events: list[Any]) -> list[Any]:
+    """The same lines, with timestamps that name no zone."""
+    return [replace(e, time_quality="inferred") for e in events]
+
+
+def logged(job: int, at: float, log: float, node: float = 0.0) -> list[Any]:
+    """A job that began at ``at``, as slurmctld's log and n1 show it; their clocks are off by ``log`` and ``node``."""
+    allocated = event("slurm.job_start", at + log, "ctl", "Allocate", source="slurmctld", job_id=job)
+    return [allocated, *launch(job, at, "n1", node)]
+
+
 PROMPT = [e for h in HOSTS[1:] for e in live(h, [0.1, 0.2, 0.1, 0.3, 0.1])]
 RIGHT = [e for h in HOSTS[1:] for e in ends(h, 0, 90)]
 #: Jobs 10 to 19: accounting gives their starts, and slurmctld's log is missing.
@@ -81,6 +92,10 @@ CASES = [
     Case("accounting's zone is wrong", [e for j in range(10, 16) for e in launch(j, 1000.0 * j, HOSTS[j % 4], -3600)], None, BEGUN),
     Case("whole seconds of accounting", [*OTHERS, *launch(14, 14000, "n1", -5.8), *launch(15, 15000, "n1", -5.9)], None, BEGUN),
     Case("all its lines come late by the same", [*PROMPT, *live("n1", [240.1, 240.4, 240.2, 241.0, 240.3])], -240),
+    Case("its lines come before they are written", live("n1", [-600.0] * 2), 600),
+    Case("without a zone", unzoned(live("n1", [-600.0] * 2)), 600),
+    Case("as far ahead as zones are", unzoned(live("n1", [-1800.0, -1799.0, -1801.0])), None),
+    Case("late, without a zone", [*PROMPT, *unzoned(live("n1", [240.1, 240.4, 240.2, 241.0, 240.3]))], None),
     Case("a queue that empties", [*PROMPT, *live("n1", [800.1, 600.4, 400.2, 200.0, 0.3])], None),
     Case("held back for a while", [*PROMPT, *live("n1", [0.1, 60.4, 59.2, 58.0, 0.3], 1.0)], None),
     Case("a slow pipeline", [e for h in HOSTS for e in live(h, [60.1, 60.4, 60.2, 60.0, 60.3])], None),
@@ -95,6 +110,34 @@ def test_a_pair_of_lines_shows_a_clock(case: Case) -> None:
     found = offsets(sorted(case.events, key=lambda e: e.time), case.known)
     assert [o.host for o in found] == (["n1"] if case.off is not None else [])
     assert all(o.seconds == pytest.approx(case.off, abs=1.0) for o in found)
+
+
+#: Lines by slurmctld's log and by n1, and whose clock was how far off. Accounting knows the jobs 10 to 19.
+LOGS = {
+    "accounting and the launch agree: the log is ahead": (logged(10, 10000.0, 41.0), [("ctl", 41)]),
+    "accounting and the log agree: the node is behind": (
+        [*logged(10, 10000.0, 0.0, -41.0), *logged(11, 11000.0, 0.0, -41.0)],
+        [("n1", -40)],
+    ),
+    "accounting does not know the jobs: the node is taken to be behind": (
+        [*logged(30, 30000.0, 41.0), *logged(31, 31000.0, 41.0)],
+        [("n1", -40)],
+    ),
+    "the log and the node are off": (logged(10, 10000.0, 60.0, 20.0), []),
+    "a node had to boot: the log is early": (logged(10, 10000.0, -178.0), []),
+    "as far as zones are": (logged(10, 10000.0, 1800.0), []),
+    "launched for two allocations, of which one is logged": (
+        [*logged(10, 10000.0, 100.0), *launch(10, 10100.0, "n1", 0.0)],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_accounting_decides_between_the_log_and_a_node(name: str) -> None:
+    events, expected = LOGS[name]
+    found = offsets(sorted(events, key=lambda e: e.time), BEGUN)
+    assert [(o.host, round(o.seconds)) for o in found if o.seconds] == expected  # of a zone there may be doubt
 
 
 def _behind(days: float, job: int = 1) -> list[Any]:

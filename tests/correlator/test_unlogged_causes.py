@@ -33,6 +33,11 @@ from tests.correlator.field import (
 ADMIN = ("infra.scheduler", "slurm.admin_action", "gpu01")
 QUIET = "-3600s gpu01 kernel: EDAC MC: Ver: 3.0.0"
 LAUNCHED = "-3600s gpu01 slurmd: launch task StepId={0}.0 request from UID:1000 GID:1000 HOST:10.0.0.1 PORT:4242"
+#: slurmds launch a step of a heterogeneous job.
+STEPS_OF_PARTS = (
+    "-3600s gpu01 slurmd: launch task {0}+0.0 (StepId={0}.0) request from UID:1000 GID:1000 HOST:10.0.0.1 PORT:4242",
+    "-3600s gpu03 slurmd: launch task {0}+1.0 (StepId={1}.0) request from UID:1000 GID:1000 HOST:10.0.0.1 PORT:4242",
+)
 SITUATIONS = [
     # an administrator's DOWN
     Situation(
@@ -379,6 +384,31 @@ SITUATIONS = [
         ),
         (ended("CANCELLED", nodes="gpu[01-02]"), ended("NODE_FAIL", nodes="gpu[03-04]")),
         (("infra.network", "nic.link_down", "gpu03"), ("infra.network", "nic.link_down", "gpu03")),
+    ),
+    Situation(
+        "a part of a heterogeneous job loses its node, without slurmctld's log",
+        (
+            *down("-250s", "gpu03", "eth0"),
+            *STEPS_OF_PARTS,
+            "-1s {0} stderr: srun: error: Node failure on gpu03",
+        ),
+        (ended("NODE_FAIL", nodes="gpu01"), ended("NODE_FAIL", nodes="gpu03")),
+        (("infra.network", "nic.link_down", "gpu03"), ("infra.network", "nic.link_down", "gpu03")),
+    ),
+    Situation(
+        "the same, and nothing tells that they are parts of one job",
+        (
+            *down("-250s", "gpu03", "eth0"),
+            "-1s {0} stderr: srun: error: Node failure on gpu03",
+        ),
+        (ended("NODE_FAIL", nodes="gpu01"), ended("NODE_FAIL", nodes="gpu03")),
+        (("infra.node", None, None), ("infra.network", "nic.link_down", "gpu03")),
+    ),
+    Situation(
+        "srun names no other node",
+        (*down("-250s", "gpu03", "eth0"), "-1s {0} stderr: srun: error: Node failure on gpu01"),
+        (ended("NODE_FAIL", nodes="gpu01"), ended("NODE_FAIL", nodes="gpu03")),
+        (("infra.node", "node.unresponsive", "gpu01"), ("infra.network", "nic.link_down", "gpu03")),
     ),
     Situation(
         "a part of a heterogeneous job fails by a GPU",

@@ -272,7 +272,7 @@ def ends(world: World) -> list[Fact]:
                 words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
         failed = _failed_nodes(world, run, lines, moment, downs)
         if kind is RUN_NODE_FAIL:
-            unseen = _unseen_downs(world, run, moment, failed, facts)
+            unseen = _unseen_downs(world, run, moment, lines, failed, facts)
             facts += unseen
             failed = failed or sorted({fact.host for fact in unseen if fact.host})
         memory, ago = _out_of_memory(lines, run, moment, words, _killed_for_memory(world, run, moment, lines))
@@ -469,15 +469,24 @@ def _failed_nodes(
             # All components of a heterogeneous job end with one of them, possibly on a node of another component.
             part = _PART.search(event.message)
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
-    # srun names the node that failed; slurmstepd's line about it names the node that writes it.
-    failed = {
-        h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower() for h in hosts_of(e)
-    }
+    failed = _named_by_srun(lines)
     named |= failed.intersection(run.nodes) or _of_another_part(world, run, failed)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
     named.update(host for host, noticed in downs if abs(noticed - moment) <= END_SLACK_S and host and host in run.nodes)
     return sorted(named)
+
+
+def _named_by_srun(lines: Iterable[Event]) -> set[str]:
+    """The nodes that failed, as srun names them; slurmstepd's line about it names the node that writes it."""
+    return {
+        h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower() for h in hosts_of(e)
+    }
+
+
+def _ever_had(world: World, run: Run) -> set[str]:
+    """The nodes of all runs of a job: its output file may still hold the lines of an earlier run."""
+    return {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
 
 
 def _of_another_part(world: World, run: Run, failed: set[str]) -> set[str]:
@@ -487,8 +496,8 @@ def _of_another_part(world: World, run: Run, failed: set[str]) -> set[str]:
     other node, and a node of an earlier run is left over in the job's output file.
     """
     parts = world.het_components.get(run.job_id, frozenset())
-    earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
-    return (failed & {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}) - earlier
+    others = {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}
+    return (failed & others) - _ever_had(world, run)
 
 
 #: How long before a node is set DOWN the reason may have begun, seconds (five thirds of a SlurmdTimeout of ten
@@ -496,11 +505,14 @@ def _of_another_part(world: World, run: Run, failed: set[str]) -> set[str]:
 UNSEEN_S = 1000.0
 
 
-def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found: list[Fact]) -> list[Fact]:
+def _unseen_downs(
+    world: World, run: Run, moment: float, lines: Iterable[Event], named: list[str], found: list[Fact]
+) -> list[Fact]:
     """``node.down`` without slurmctld's line.
 
     The run's end names a node, or accounting reports that one failed. In the second case there must be only one node,
-    or something that sets nodes DOWN must have happened on a few of them or on the switch of all.
+    and srun must name no other, or something that sets nodes DOWN must have happened on a few of them or on the switch
+    of all.
     """
     if reconfigured(world, run, moment):
         return []  # slurmctld says why: the nodes were not lost
@@ -529,7 +541,9 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
         for host in run.nodes if host in (fact.attrs.get(UNDER) or fact.attrs[HOSTS])
     }  # fmt: skip
     few = near if 2 * len(near) <= len(run.nodes) else set()
-    hosts = set(run.nodes) if len(run.nodes) == 1 else cut_off or few
+    # srun may name the node of another component: this run's own node need not have failed.
+    elsewhere = (_named_by_srun(lines) & world.site.hosts) - _ever_had(world, run)
+    hosts = set(run.nodes) if len(run.nodes) == 1 and not elsewhere else cut_off or few
     return [_unseen(world, run, host, moment) for host in sorted(h for h in hosts if h)]
 
 

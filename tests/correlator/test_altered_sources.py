@@ -1,0 +1,137 @@
+"""Sources that are lost, late, sent twice or by another clock: a verdict may become unknown or less sure, and never
+blames another infrastructure than before or than the truth.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from correlator.live.ticker import INPUTS
+from store import open_store
+from tests.correlator.liars import said
+from tests.correlator.test_liars import CAPTURES, unpacked
+from tests.line_parser import line_parser
+
+Rows = dict[str, pl.DataFrame]
+#: With less confidence nobody is blamed.
+BLAMES = 0.5
+
+
+def _without_lines(rows: Rows, lost: pl.Expr) -> Rows:
+    return rows | {"logs": rows["logs"].filter(~lost.fill_null(False))}
+
+
+def _of(*sources: str) -> pl.Expr:
+    return pl.col("source").cast(pl.String).is_in(sources)
+
+
+def _without(*tables: str) -> Callable[[Rows], Rows]:
+    return lambda rows: {name: rows[name].clear() if name in tables else rows[name] for name in rows}
+
+
+#: Kinds of sources, each lost as a whole.
+LOST: dict[str, Callable[[Rows], Rows]] = {
+    "slurmctld's log": lambda rows: _without_lines(rows, _of("slurmctld")),
+    "slurmd's logs": lambda rows: _without_lines(rows, _of("slurmd", "slurmstepd")),
+    "kernel lines": lambda rows: _without_lines(rows, _of("kernel")),
+    "syslog of nodes": lambda rows: _without_lines(rows, _of("kernel", "syslog", "switch")),
+    "job output": lambda rows: _without_lines(rows, _of("job_stdout", "job_stderr", "job_output")),
+    "log host": lambda rows: _without_lines(rows, pl.col("file").cast(pl.String).str.contains("central.log")),
+    "accounting": _without("jobs", "steps"),
+    "configuration": _without("settings", "links", "topology"),
+    "node states": _without("node_states", "boots"),
+}
+
+
+def _skewed(rows: Rows, seconds: float, host: str) -> Rows:
+    """All timestamps of a host, except those of jobs' output, are ``seconds`` ahead."""
+    logs = rows["logs"]
+    of_host = (pl.col("host").cast(pl.String) == host) & ~_of("job_stdout", "job_stderr", "job_output")
+    moved = pl.when(of_host.fill_null(False)).then(pl.col("time") + timedelta(seconds=seconds)).otherwise("time")
+    return rows | {"logs": logs.with_columns(moved.alias("time"))}
+
+
+def rows_of(place: Path) -> Rows:
+    with open_store(None) as store, unpacked(place) as tree:
+        Ingest(store, parser=line_parser()).run([tree])
+        return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
+
+
+def concluded(rows: Rows) -> dict[str, Any]:
+    with open_store(None) as store:
+        store.add({name: table for name, table in rows.items() if table.height})
+        correlate(store)
+        return result(store)
+
+
+def innocent(place: Path) -> dict[str, set[str]]:
+    """Job -> hosts that its truth says are not to blame, in captures whose truth says so."""
+    truth = json.loads((place / "truth.json").read_text()) if (place / "truth.json").exists() else {"jobs": []}
+    return {str(j["id"]): set(j["not_to_blame"]) for j in truth["jobs"] if "not_to_blame" in j}
+
+
+def wrong(before: Mapping[str, Any], after: Mapping[str, Any], spared: Mapping[str, set[str]]) -> list[str]:
+    """Verdicts that blame another infrastructure than before. If the truth names the hosts that are not to blame, a host
+    that is not among them is right."""
+    known, found = ({key: said(v) for key, v in one["verdicts"].items()} for one in (before, after))
+    worse = []
+    for key, now in found.items():
+        category, _, host, _, confidence = now
+        if not category.startswith("infra.") or confidence < BLAMES:
+            continue
+        was = known.get(key)
+        same = was is not None and was[0] == category and (host is None or host == was[2])
+        true = host is not None and key.split("#")[0] in spared and host not in spared[key.split("#")[0]]
+        if not same and not true:
+            worse.append(f"{key}: {was} -> {now}")
+    return worse
+
+
+def compare(place: Path, changes: Callable[[Rows], Iterable[tuple[str, Rows]]]) -> tuple[int, int, list[str]]:
+    """Verdicts compared, those that are less sure or unknown now, and wrong blames."""
+    rows = rows_of(place)
+    before, spared = concluded(rows), innocent(place)
+    compared, less, worse = 0, 0, []
+    for what, changed in changes(rows):
+        after = concluded(changed)
+        compared += len(after["verdicts"])
+        pairs = ((before["verdicts"].get(key), v) for key, v in after["verdicts"].items())
+        less += sum(was is not None and said(was) != said(now) for was, now in pairs)
+        worse += [f"{place.name}, {what}: {one}" for one in wrong(before, after, spared)]
+    return compared, less, worse
+
+
+def _by_clock(name: str, seconds: float, host: str) -> tuple[str, str, Callable[[Rows], Rows]]:
+    return name, f"the clock of {host} off by {seconds:g} s", lambda rows: _skewed(rows, seconds, host)
+
+
+#: What once blamed another, or blamed for a run that there never was.
+FOUND = [
+    # A node's and slurmctld's clocks differ: accounting shows which of them is wrong.
+    _by_clock("endings/gpu_lost_by_neighbour_only", 41.0, "ctl"),
+    _by_clock("endings/partition_removed", 41.0, "ctl"),
+    # Nothing measures the clock of slurmctld's log.
+    _by_clock("prolog_fails", -37.0, "ctl"),
+    # Only timestamps without a zone show the clock.
+    _by_clock("further/device_gone_short_timeout.tar.xz", 600.0, "gpu04"),
+    # Only slurmds name the parts of a heterogeneous job.
+    ("entangled/het_link_lost.tar.xz", "without slurmctld's log", LOST["slurmctld's log"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "change"),
+    [pytest.param(*one, marks=[pytest.mark.long] if place else [], id=one[0]) for place, one in enumerate(FOUND)],
+)
+def test_what_once_blamed_another(name: str, what: str, change: Callable[[Rows], Rows]) -> None:
+    compared, _, worse = compare(CAPTURES / name, lambda rows: [(what, change(rows))])
+    assert compared and not worse, "\n".join(worse)
