@@ -66,6 +66,11 @@ class ClockWatch:
         self._remember(now, None)
         self.trouble = None
 
+    def begin(self, now: datetime) -> None:
+        """For a store that was just filled from files: their lines, however old, say nothing about the clock of today."""
+        if self._remembered()[0] is None:
+            self._remember(now, None)
+
     def _arrived(self) -> datetime | None:
         found: datetime | None = self.store.ask(sources.LAST_ARRIVAL)[0]["last"]
         return found

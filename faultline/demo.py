@@ -7,8 +7,10 @@ import tempfile
 from pathlib import Path
 
 from collector.ingest import Ingest
+from faultline.clock_watch import ClockWatch
 from faultline.config import validate
 from faultline.exposure import refuse
+from faultline.upkeep import utc_now
 from store import open_store
 
 CAPTURE = Path(__file__).parent / "capture"
@@ -24,6 +26,7 @@ def show(listen: str, *, once: bool, insecure: bool = False) -> None:
         data = Path(folder)
         with open_store(data) as store:
             report = Ingest(store).run([CAPTURE])
+            ClockWatch(store).begin(utc_now())
             correlate(store)
             found = result(store)
         print(

@@ -10,10 +10,12 @@ from pathlib import Path
 from collector.ingest import Ingest, Options, Report
 from faultline import terminal
 from faultline.access import open_for_writing
+from faultline.clock_watch import ClockWatch
 from faultline.config import load
 from faultline.defaults import DEFAULT_DATA
 from faultline.failure import CommandError
 from faultline.parsing import known_zone
+from faultline.upkeep import utc_now
 from parsers.visible import visible
 
 #: The database's memory limit during loading; queries of the correlator spill to disk beyond it.
@@ -35,6 +37,8 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
     # Loading streams data through: more memory would only cache pages that are not read again.
     os.environ.setdefault("FAULTLINE_MEMORY", LOADING_MEMORY)
     with open_for_writing(data or settings.data or DEFAULT_DATA) as store:
+        if not store.info()["lines"]:
+            ClockWatch(store).begin(utc_now())
         report = _with_progress(Ingest(store, options, patterns=settings.patterns), paths)
         correlate(store, settings=settings.site, edge_paths=settings.edges)
         size = store.info()["lines"]

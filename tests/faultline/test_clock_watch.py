@@ -71,6 +71,17 @@ def test_the_last_arrival_counts_where_nothing_was_remembered(tmp_path: Path) ->
         assert ClockWatch(store).look(NOW + timedelta(days=3))
 
 
+def test_old_logs_in_a_new_store_say_nothing_about_the_clock(tmp_path: Path) -> None:
+    """A week after they were written, `make demo` and a service over ingested logs said that the clock had jumped."""
+    log, data = tmp_path / "syslog", tmp_path / "data"
+    log.write_text("2026-02-28T10:00:00+00:00 gx01 systemd[1]: Started Session 1 of user root.\n")
+    assert run(["ingest", str(log), "--data", str(data)]) == 0
+    with open_store(data) as store:
+        watch = ClockWatch(store)
+        assert watch.look(upkeep.utc_now()) and watch.trouble is None
+        assert not watch.look(upkeep.utc_now() + timedelta(days=30)) and watch.trouble is not None
+
+
 def test_it_is_remembered_over_a_restart(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         lines(store, NOW)
