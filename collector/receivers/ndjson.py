@@ -38,6 +38,7 @@ from collector.receivers.base import (
 )  # fmt: skip
 from collector.receivers.wrapped import HEAD_LINES, Streams, document, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wrappers
+from collector.segment_file import short_lines
 from parsers import documents
 from parsers import journal_fields as journal
 from parsers.lines import codes, numbered
@@ -53,9 +54,9 @@ _BASE64 = frozenset(("raw_base64", "lines_base64"))
 _CONTENT: dict[str, type | tuple[type, ...]] = {
     "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
 }  # fmt: skip
-#: Where a record's lines are encoded, and where they are the members of a list.
+#: Where a record's lines are encoded or the members of a list, and those that are encoded.
+_DENSE = re.compile(rb'"lines(?:_base64"|"\s*:\s*\[)')
 _ENCODED = re.compile(rb'"lines_base64"\s*:\s*"([^"]*)')
-_LISTED = re.compile(rb'"lines"\s*:\s*\[')
 #: Fields in which similar records may differ.
 _OWN = frozenset(("raw", "time", "read", "offset"))
 #: Keys that only a wire record has, or that a format parses whole.
@@ -72,14 +73,14 @@ _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "in
 def _accept(request: Request) -> Batch:
     body = request.plain()
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    lines = body.count(b"\n") if kind == "text/plain" else _counted(body)
+    lines, bound = (body.count(b"\n"),) * 2 if kind == "text/plain" else _counted(body)
     if lines > MOST_LINES:
         raise too_many("lines", MOST_LINES)
     if archive := archive_of(body):
         raise Refused(415, f"the body is {archive}", "Send its files one by one, or ingest the unpacked folder.")
     meta: dict[str, Any] = {
         "form": "text" if kind == "text/plain" else "records",
-        **request.packing(body, lines + (body.count(b",") if _LISTED.search(body) else 0)),
+        **request.packing(body, bound + (body.count(b",") if kind == "application/json" else 0)),
     }
     attributes = {n: v for n in _HEADERS if (v := request.headers.get(f"x-faultline-{n}"))}
     if attributes:
@@ -97,13 +98,17 @@ def _accept(request: Request) -> Batch:
     return Batch(request.body, answer, meta, request.headers.get("idempotency-key"))
 
 
-def _counted(body: bytes) -> int:
-    """The lines of records: also those inside their strings, but no backslash before an n."""
-    lines = body.count(b"\n") + body.count(b"\\n") - body.count(b"\\\\n")
-    if b'lines_base64"' in body:
-        with suppress(binascii.Error):
-            lines += sum(base64.b64decode(found[1]).count(b"\n") for found in _ENCODED.finditer(body))
-    return lines
+def _counted(body: bytes) -> tuple[int, int]:
+    """The lines of records, without those that are members of lists, and a bound for all of them. Those inside of
+    strings are only counted if they may be very short: ordinary bodies are searched once for each sign."""
+    lines = body.count(b"\n")
+    if short_lines(lines + body.count(b"\\"), len(body)):
+        lines += body.count(b"\\n") - body.count(b"\\\\n")  # line ends, but no backslash before an n
+    if not _DENSE.search(body):
+        return lines, lines
+    with suppress(binascii.Error):
+        lines += sum(base64.b64decode(found[1]).count(b"\n") for found in _ENCODED.finditer(body))
+    return lines, lines + body.count(b",")
 
 
 def _charset(content_type: str) -> str | None:

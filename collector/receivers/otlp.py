@@ -73,9 +73,7 @@ class _Log(NamedTuple):
 def _accept(signal: str, request: Request) -> Batch:
     body = request.plain()
     as_json = _is_json(request, body)
-    bound = body.count(b"{") if as_json else at_most(body, _RECORD_PATH[-1])
-    if as_json:
-        few_values(body)
+    bound = few_values(body) if as_json else at_most(body, _RECORD_PATH[-1])
     try:
         if as_json:
             if signal != "logs" or not (QUICK and otlp_json.is_request(body)):

@@ -316,10 +316,13 @@ def document(body: bytes) -> Any:
             gc.enable()
 
 
-def few_values(body: bytes) -> None:
-    """Raises ``Refused`` for JSON of more values than any batch of log lines has."""
-    if body.count(b",") > MOST_VALUES:
+def few_values(body: bytes) -> int:
+    """A bound for the items of the lists in a JSON body. Raises ``Refused`` for more values than any batch of log lines
+    has."""
+    count = body.count(b",") + 1
+    if count > MOST_VALUES + 1:
         raise Refused(413, f"more than {MOST_VALUES:,} values", "Send smaller batches.")
+    return count
 
 
 def loads(line: bytes) -> Any:
