@@ -15,6 +15,8 @@ LOCAL, JOB, NETWORK, UNVERIFIED = "local", "job", "network", "unverified"
 AUTHORITIES = (KERNEL, DAEMON, DEVICE, ROOT, LOCAL, JOB, NETWORK, UNVERIFIED)
 #: Those that no user without further rights can have written.
 NO_USERS = frozenset({KERNEL, DAEMON, DEVICE, ROOT})
+#: Those that one can have written.
+USERS = frozenset(AUTHORITIES) - NO_USERS
 
 _WORDS = {
     KERNEL: "the kernel of {host}, by its own ring",

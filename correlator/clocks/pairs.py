@@ -17,6 +17,7 @@ from statistics import median
 from correlator.model.nouns import Event
 from correlator.site.cabling import Cabling, Place
 from parsers.documents.fields import number
+from parsers.writers import JOB, UNVERIFIED, USERS
 
 #: Smaller differences are explained by launch delays and whole seconds.
 NOTICEABLE_S = 5.0
@@ -438,25 +439,24 @@ def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Spa
 #: queue that drains after an outage delays each line differently.
 LIVE_LINES, LIVE_S = 4, 600.0
 
-#: A program may write the time of any zone, or of any other moment.
-_OUTPUT = frozenset({"job_stdout", "job_stderr"})
-
 
 def _received(events: Sequence[Event]) -> Iterable[HostSign]:
     """Compares the time of a line with its arrival.
 
     A line cannot arrive before it was written: then its writer's clock is ahead, by at least that much. If all lines
     arrive late by the same amount while others' arrive at once, their writer's clock is behind. A timestamp that names
-    no zone shows the first only, if it is less ahead than zones are.
+    no zone shows the first only, if it is less ahead than zones are, and where no user can choose it.
     """
     late: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         if event.received is None or event.time_quality not in ("line", "inferred") or not event.host:
             continue
+        if event.authority in (JOB, UNVERIFIED) or "sender" in event.entities:
+            continue  # its writer chose the time, and need not be on that host
         lag, zoned = event.received - event.time, event.time_quality == "line"
         if lag >= NOTICEABLE_S and zoned:
             late[event.host].append((event.time, lag))
-        elif lag <= -NOTICEABLE_S - event.sigma and (zoned or (lag > -ZONE_S and event.source not in _OUTPUT)):
+        elif lag <= -NOTICEABLE_S - event.sigma and (zoned or (lag > -ZONE_S and event.authority not in USERS)):
             yield event.host, Sign(event.time, -lag, PAIR_RECEIVED)
     if any(list(_late_alike(lags)) for lags in late.values()):
         yield from _all_late(events)

@@ -7,6 +7,7 @@ repository (``../shared/captures``) are judged by the same table if they exist.
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from dataclasses import dataclass
 from functools import cache
@@ -139,7 +140,7 @@ def check_capture(folder: Path) -> None:
     for job in truth["jobs"]:
         # for an array's task, whose number Slurm does not show, the note gives its name
         names = {str(job["id"]), job["note"]}
-        runs = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] in names}
+        runs = {k: v for k, v in found["verdicts"].items() if re.split("[#@]", k)[0] in names}
         if job["cause"] is None or job["expected"] == "COMPLETED":
             assert not runs, f"job {job['id']} ended well and has a verdict"
             continue

@@ -112,6 +112,27 @@ def test_a_pair_of_lines_shows_a_clock(case: Case) -> None:
     assert all(o.seconds == pytest.approx(case.off, abs=1.0) for o in found)
 
 
+#: Stamps 600 s ahead, by who can have written them.
+AHEAD = live("n1", [-600.0] * 2)
+PACKETS = [replace(e, authority="network", entities={**e.entities, "sender": "10.9.9.9"}) for e in AHEAD]
+
+
+@pytest.mark.parametrize(
+    ("events", "counts"),
+    [
+        ([replace(e, authority="job", source="job_stdout") for e in AHEAD], False),
+        ([replace(e, authority="unverified") for e in AHEAD], False),
+        (PACKETS, False),
+        ([replace(e, authority="local") for e in unzoned(AHEAD)], False),
+        ([replace(e, authority="local") for e in AHEAD], True),
+        ([replace(e, authority="daemon") for e in unzoned(AHEAD)], True),
+    ],
+    ids=["a job's output", "a shipper without a file", "packets", "syslog without a zone", "syslog", "a daemon's file"],
+)
+def test_whoever_can_choose_a_stamp_sets_no_hosts_clock(events: list[Any], counts: bool) -> None:
+    assert bool(offsets(events)) is counts
+
+
 #: Lines by slurmctld's log and by n1, and whose clock was how far off. Accounting knows the jobs 10 to 19.
 LOGS = {
     "accounting and the launch agree: the log is ahead": (logged(10, 10000.0, 41.0), [("ctl", 41)]),
