@@ -165,7 +165,8 @@ def explain_job(access: Access, key: str, form: str) -> int:
         if form == "json":
             print(json.dumps({"job_id": key, "verdict": None, "runs": runs}))
         else:
-            print(f"Job {key} needs no explanation: {states}.")
+            earlier = f" For the run that did not end well: faultline why {others[-1]}" if others else ""
+            print(f"Job {key} needs no explanation: {states}.{earlier}")
         return 1
     incident = next((i for i in found["incidents"] if i["id"] == verdict["incident_id"]), None)
     access.attach_blocks(key, verdict["evidence"])

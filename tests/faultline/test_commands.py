@@ -9,11 +9,13 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from faultline.query import explain_job
 from store import open_store
 from tests.faultline.command import faultline
 from web.app import create_app
@@ -233,3 +235,14 @@ def test_a_start_loads_only_what_it_needs(loaded: str, without: str) -> None:
     code = f"import sys, {loaded}; print(*set({without.split()}) & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-2_000:]
+
+
+def test_why_names_the_run_that_did_not_end_well(capsys: pytest.CaptureFixture[str]) -> None:
+    """A job that was requeued and then ended well."""
+    requeued = "18@2026-11-22T19:08:24"
+    access: Any = SimpleNamespace(
+        result=lambda: {"verdicts": {requeued: {"cluster": "mini"}}, "incidents": []},
+        run_keys=lambda: [{"run_key": "18", "state": "COMPLETED"}, {"run_key": requeued, "state": "REQUEUED"}],
+    )
+    assert explain_job(access, "18", "text") == 1
+    assert f"faultline why {requeued}" in capsys.readouterr().out
