@@ -123,7 +123,7 @@ def cancellations(world: World) -> list[Fact]:
         "slurm.job_cancelled": USER_CANCEL, "slurm.job_preempted": SCHED_PREEMPT, "slurm.job_timeout": TIME_LIMIT,
     }  # fmt: skip
     for event in world.kinds(*kinds):
-        if event.job_id is None or event.entities.get("symptom") or event.id in world.kernel_standing:
+        if event.job_id is None or event.entities.get("symptom") or event.id in world.doubted:
             continue  # a line that any user can write does not show who asked for an end
         attrs: AskedEnd = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
         kind, run = kinds[event.kind], str(event.job_id)

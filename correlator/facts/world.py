@@ -100,19 +100,17 @@ class World:
         self.admitted = admitted(ruled, self.runs)
         relays = self.believed.senders.relays
         #: For events that others than their program can have written, by id: what speaks against them.
-        self.kernel_standing, words = kernel_copies.standing(
-            self.admitted, self.kernel_clocks, self.line_copies, relays
-        )
-        self.kernel_standing |= shared_lines.standing(self.admitted, relays)
+        self.doubted, words = kernel_copies.standing(self.admitted, self.kernel_clocks, self.line_copies, relays)
+        self.doubted |= shared_lines.standing(self.admitted, relays)
         #: The events in the kernel's name that another file shows not to be its own, by the host that they name, and why.
         self.not_of_kernel: dict[str, list[tuple[Event, str]]] = defaultdict(list)
         #: All of them, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
-        refuted = {name for name, how in self.kernel_standing.items() if how == kernel_lines.REFUTED}.union(words)
+        refuted = {name for name, how in self.doubted.items() if how == kernel_lines.REFUTED}.union(words)
         if refuted:
             for event in (e for e in self.admitted if e.id in refuted):
                 why = words.get(event.id, kernel_lines.REFUTED_WHY)
-                self.refuted.append((event, self.kernel_standing[event.id], why))
+                self.refuted.append((event, self.doubted[event.id], why))
                 if event.host and event.id in words:
                     self.not_of_kernel[event.host].append((event, why))
             self.admitted = [e for e in self.admitted if e.id not in refuted]

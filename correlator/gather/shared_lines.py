@@ -17,18 +17,18 @@ from collections.abc import Collection, Iterable, Sequence
 from ipaddress import ip_address
 
 from correlator.gather.kernel_lines import COPY_S, SENT, SHARED
-from correlator.gather.standing import OUTPUT
 from correlator.model.nouns import Event
-from parsers.writers import LOCAL, NETWORK, UNVERIFIED
+from parsers.writers import JOB, NETWORK, UNVERIFIED, USERS
 from store.questions.writers import names_no_file
 
-_OPEN = frozenset({LOCAL, NETWORK, UNVERIFIED})
+#: A job's output is judged elsewhere (gather/standing.py).
+_OPEN = USERS - {JOB}
 
 
 def standing(events: Sequence[Event], relays: Collection[str]) -> dict[str, str]:
     """``SHARED`` or ``SENT`` by the ids of the events that nothing supports. ``relays``: addresses that forward lines of
     others."""
-    shared = [e for e in events if e.authority in _OPEN and e.source != "kernel" and e.source not in OUTPUT]
+    shared = [e for e in events if e.authority in _OPEN and e.source != "kernel"]
     if not shared:
         return {}
     return {e.id: how for e in _unsupported(shared, events) if (how := _open_to(e, relays))}
@@ -64,9 +64,8 @@ def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event
     """Those of which no line that only their program can have written says the same."""
     about = {(e.host, e.kind) for e in shared}
     proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
-    for event in [e for e in events if e.authority not in _OPEN and (e.host, e.kind) in about]:
-        if event.source not in OUTPUT:
-            proven[_said(event)].append(event.time)
+    for event in [e for e in events if e.authority not in USERS and (e.host, e.kind) in about]:
+        proven[_said(event)].append(event.time)
     about = {(host, kind) for host, kind, _ in proven}
     return [
         e for e in shared

@@ -88,7 +88,7 @@ class Limits:
 
         ``at`` is the time of the effect that it explains.
         """
-        if not self.world.kernel_standing:
+        if not self.world.doubted:
             return None
         if id(root) not in self._known:
             self._known[id(root)] = root, self._unproven(root.events)
@@ -105,7 +105,7 @@ class Limits:
         They are roots of ``chains`` with the facts below them, as far as all of these are unproven, kills for lack of
         memory, and Xids that are blamed on the program.
         """
-        if not self.world.kernel_standing:
+        if not self.world.doubted:
             return NO_CLAIMS
         found: dict[int, Unproven] = {}
         events: dict[str, Unproven] = {}
@@ -131,7 +131,7 @@ class Limits:
 
     def _unproven(self, events: Collection[Event]) -> _Lines | None:
         """None if any of these events is proven, or if several hosts logged them."""
-        standing = self.world.kernel_standing
+        standing = self.world.doubted
         if not events or any(e.id not in standing for e in events):
             return None
         hosts = {e.host for e in events}
@@ -208,7 +208,7 @@ def _between(hops: Iterable[Hop]) -> list[Fact]:
 def _confirms(world: World, lines: _Lines, event: Event) -> bool:
     """Does a line of a consequence show that ``lines`` are true? For lines that anybody can send, one of their own host
     or of slurmctld does not: the host may have another fault, and slurmctld reports the end of each."""
-    if event.source in OUTPUT or event.id in world.kernel_standing:
+    if event.source in OUTPUT or event.id in world.doubted:
         return False
     return lines.by_facility != SENT or (event.host not in (lines.host, None) and event.source != "slurmctld")
 
