@@ -212,7 +212,7 @@ class Weigher:
         ``hosts`` is None for any host.
         """
         low, high = window
-        early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
+        early, late = listed_from(effect, high), effect.start - low + high + 2 * NEAR_MISS_S
         if edge.scope == "same run":
             return self._on_place.between((kind, effect.run), early, late)
         if hosts is None:
@@ -291,6 +291,14 @@ class Weigher:
         if left >= low - 3 * math.hypot(cause.sigma, CLOCK_S) - WHOLE_S:
             return ""
         return f"it came {-left:.1f} s after the run had ended" if left < 0 else f"it came {left:.1f} s before the run ended, {low:.0f} s at least allowed"  # fmt: skip
+
+
+def listed_from(effect: Fact, high: float) -> float:
+    """A cause that was over before this moment (epoch seconds) is not even a rejected rival.
+
+    ``high`` is the end of its edge's window.
+    """
+    return effect.start - 2 * high - 2 * NEAR_MISS_S
 
 
 #: Accounting has whole seconds.

@@ -215,6 +215,23 @@ class World:
             self._facts_by_kind, self._facts_by_job = (-1, {}), (-1, {})
         self.facts += sorted((one for one in listed if isinstance(one, Fact)), key=lambda f: f.key)
 
+    def recall(self, facts: Iterable[Fact]) -> None:
+        """Adds facts of other passes among those of their kinds, in the order in which a detector would have found
+        them."""
+        added: defaultdict[str, list[Fact]] = defaultdict(list)
+        for fact in facts:
+            added[fact.kind].append(fact)
+        if not added:
+            return
+        whole = {kind: sorted([*self.facts_of(kind), *some], key=lambda f: f.key) for kind, some in added.items()}
+        listed: list[Fact] = []
+        for fact in self.facts:
+            if fact.kind in added:
+                listed += whole.pop(fact.kind, ())
+            else:
+                listed.append(fact)
+        self.facts = [*listed, *chain.from_iterable(whole.values())]
+
     def facts_of(self, *kinds: str) -> Sequence[Fact]:
         count, known = self._facts_by_kind
         if count != len(self.facts):

@@ -44,6 +44,7 @@ from correlator.gather.since import since
 from correlator.gather.standing import asks_again, disowned, in_doubt, speakers_of, unruled, without
 from correlator.incidents.incident import events_of
 from correlator.live.arrivals import Change
+from correlator.live.far_causes import far_causes
 from correlator.live.lookup import Spans
 from correlator.live.merge import Merge, longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
@@ -64,7 +65,8 @@ MARGIN_S = TOLD_S
 #: A run's end in accounting and the fact that ended it may differ by this many seconds.
 ENDS_WITH_S = 5.0
 
-#: A window longer than this belongs to facts that still last (a drain, a hanging run); those are carried, not searched.
+#: The rows of no longer a window are read again. Facts that still last (a drain, a hanging run) are carried further, and
+#: those that ended are recalled (``far_causes``).
 LONGEST_S = 6 * 3600.0
 
 
@@ -215,6 +217,7 @@ class Window:
         narrow_slurmd_timeout(world.site, outages, downs)
         if before.site is None or not _same_site(world, before):
             return None
+        world.recall(far_causes(world, before.facts, self.index.facts, self.rules.edges, self.since, self.reach))
         weighed = Weighed(world, self.rules.edges, BaseRates(facts, seen.values(), world.first, self.rules.innocent))
         found = weighed.concluded()
         lately = Spans.of(found.stories)

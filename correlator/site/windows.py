@@ -152,6 +152,7 @@ def parse_window(text: str) -> tuple[Any, Any]:
     return _Reader(text).window()
 
 
+@cache
 def names(text: str) -> frozenset[str]:
     """The settings that a window names."""
     return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"(?<=\d)(us|ms|min|s|h|d)\b", "", text))) - {

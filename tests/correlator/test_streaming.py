@@ -92,6 +92,9 @@ def with_voices(store: DuckStore, strangers: int = 0) -> None:
 @example(
     seed=9082, late=3000.0, again=True, strangers=30, ticks=6
 )  # a GPU logs errors again, longer after than any causal window
+@example(
+    seed=53, late=0.0, again=False, strangers=0, ticks=5
+)  # runs reach their time limits hours after storage was lost that they did not wait for
 def test_any_split_of_any_order_of_arrival_ends_as_a_full_pass(seed: int, late: float, again: bool, strangers: int, ticks: int) -> None:  # fmt: skip
     rng = random.Random(seed)
     rows = made_rows(seed, 700)

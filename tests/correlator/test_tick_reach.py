@@ -142,3 +142,28 @@ def test_what_becomes_known_of_others_later_changes_what_was_stated() -> None:
     assert partly >= 8
     survivors = dict(reported)
     assert (survivors[50.0], survivors[160.0], survivors[4_400.0], survivors[5_100.0]) == (None, 4, 5, 4), reported
+
+
+def answered_long_before(day: Any) -> None:
+    """A file server does not answer for a minute; hours later a run of that node is ended by its time limit."""
+    nodes = benchmark().NODES[30:32]
+    day.say(AT + 30, nodes[0], "kernel", "storage.nfs_error", "nfs: server nas1 not responding, still trying", nfs_server="nas1")  # fmt: skip
+    day.say(AT + 90, nodes[0], "kernel", "storage.recovered", "nfs: server nas1 OK", nfs_server="nas1")
+    day._lifecycle(901, nodes, AT - 600, AT + 14_000, "TIMEOUT")
+
+
+def answered_too_late(day: Any) -> None:
+    """A run waits for a file server most of its time, and is ended by its time limit soon after the server is back."""
+    nodes = benchmark().NODES[30:32]
+    day.say(AT + 30, nodes[0], "kernel", "storage.nfs_error", "nfs: server nas1 not responding, still trying", nfs_server="nas1")  # fmt: skip
+    day.say(AT + 12_800, nodes[0], "kernel", "storage.recovered", "nfs: server nas1 OK", nfs_server="nas1")
+    day._lifecycle(901, nodes, AT - 600, AT + 14_000, "TIMEOUT")
+
+
+@pytest.mark.parametrize(("break_it", "blamed"), [(answered_long_before, False), (answered_too_late, True)])
+def test_a_tick_weighs_an_outage_of_hours_before_a_time_limit(break_it: Callable[[Any], None], blamed: bool) -> None:
+    with open_store(None) as store:
+        assert all(as_told(store, break_it, -AT, (1_800.0, 7_000.0, 14_100.0, 14_300.0))), "a full pass proves nothing"
+        verdict = result(store)["verdicts"]["901"]
+    outages = [r for r in verdict["rivals"] if r["cause"].startswith("storage.outage")]
+    assert (bool(verdict["root_cause"]), len(outages)) == (blamed, int(not blamed)), verdict

@@ -1,0 +1,104 @@
+"""Causes from before a tick's window: recalled from the conclusions before, not concluded anew.
+
+A window reaches back as far as most edges (``window.longest_window``), but not as far as all of them: storage may have
+been lost days before the time limit of a run, and a cause is listed as a rejected rival for twice its edge's window. To
+read all rows since then would make a full pass of every tick in which a run reaches its limit. The facts of that time
+cannot change any more, so those that an edge may link to an effect in the window are weighed as they were concluded. If
+one of them explains something, the window begins anew before it (``Merge.first_restated``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import NamedTuple
+
+from correlator.edges.conditions.common import derived_values
+from correlator.edges.scopes import OUTSIDE, scopes
+from correlator.evidence.weigh import listed_from
+from correlator.facts.world import World
+from correlator.live.lookup import Times
+from correlator.model.attributes import TIMEOUT
+from correlator.model.nouns import Edge, Fact
+from correlator.site import windows
+from correlator.site.site import JOB_SETTINGS
+from correlator.site.windows import Value
+
+#: Values that windows derive from the settings of a job (``derived_values``).
+OF_JOBS = frozenset({*JOB_SETTINGS, "IbRetryBudget"})
+
+
+class Asked(NamedTuple):
+    """An effect in the window whose causes by ``edge`` may have begun before it, but are not over before ``early``."""
+
+    edge: Edge
+    effect: Fact
+    early: float
+
+
+def far_causes(
+    world: World, known: Sequence[Fact], times: Times, edges: Iterable[Edge], since: float, reach: float
+) -> list[Fact]:
+    """The facts from before ``since`` (epoch seconds) that edges may link to facts of ``world``, and what else is known
+    of their hosts and devices at that time: requirements of edges ask for it.
+
+    ``known`` are the facts concluded before, ``times`` their extent. Facts that lasted until ``since`` are not among the
+    result: a window knows those by their events. Nor are causes of what began less than ``reach`` (seconds) after
+    ``since``: it is read for the sake of what followed, and judged by no tick with this window.
+    """
+    asked = list(_asked(world, edges, since, reach))
+    if not asked:
+        return []
+    earliest = min(one.early for one in asked)
+    past = compress(known, (times.last >= earliest) & (times.last < since))
+    read = {fact.key for fact in world.facts}
+    kinds: dict[str, list[Fact]] = {kind: [] for one in asked for kind in one.edge.cause}
+    for fact in past:
+        if fact.kind in kinds and fact.key not in read:
+            kinds[fact.kind].append(fact)
+    causes = {f.key: f for one in asked for kind in one.edge.cause for f in kinds[kind] if _may_link(world, one, f)}
+    if not causes:
+        return []
+    around = compress(known, (times.last >= min(f.start for f in causes.values())) & (times.last < since))
+    beside = [f for f in around if f.run is None and f.key not in read]
+    return [*causes.values(), *(f for f in beside if f.key not in causes and _beside(f, causes.values()))]
+
+
+def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> Iterator[Asked]:
+    job_settings = world.site.job_settings
+    highs: dict[tuple[str, str | None, object], float] = {}
+    values: dict[tuple[str | None, object], Mapping[str, Value]] = {}
+    for edge in edges:
+        if edge.scope == "same run":  # the run's own lines are read however old they are
+            continue
+        names = windows.names(edge.window)
+        for effect in (f for f in world.facts_of(*edge.effect) if f.start - reach >= since):
+            own = effect.run if effect.run in job_settings and not names.isdisjoint(OF_JOBS) else None
+            timeout = effect.attrs.get(TIMEOUT) if "PrintedTimeout" in names else None
+            if (edge.id, own, timeout) not in highs:
+                if (own, timeout) not in values:
+                    values[own, timeout] = derived_values(world.site.values_for(own), effect if timeout else None)
+                highs[edge.id, own, timeout] = windows.window(edge.window, values[own, timeout])[1]
+            early = listed_from(effect, highs[edge.id, own, timeout])
+            if early < since:
+                yield Asked(edge, effect, early)
+
+
+def _may_link(world: World, one: Asked, cause: Fact) -> bool:
+    edge, effect = one.edge, one.effect
+    last = cause.start if cause.end is None else max(cause.start, cause.end)
+    if last < one.early:
+        return False
+    outside = OUTSIDE.get(edge.scope)
+    within = scopes()[edge.scope](world, cause, effect)
+    return within or (outside is not None and outside(world, cause, effect) is not None)
+
+
+def _beside(fact: Fact, causes: Iterable[Fact]) -> bool:
+    """Is it about the host or the device of one of the causes, at the same time?"""
+    last = fact.start if fact.end is None else max(fact.start, fact.end)
+    return any(
+        fact.start <= (cause.start if cause.end is None else cause.end) and last >= cause.start
+        and ((fact.host is not None and fact.host == cause.host) or (fact.device is not None and fact.device == cause.device))
+        for cause in causes
+    )  # fmt: skip
