@@ -146,8 +146,8 @@ class Exchange:
         self._theirs: dict[int, mmap.mmap] = {}
         self._read: deque[int] = deque()
 
-    def send(self, message: Any) -> None:
-        """Sends a message. Raises ``OSError`` if the other side is gone."""
+    def send(self, message: Any) -> int:
+        """Sends a message, and returns the bytes of its large buffers. Raises ``OSError`` if the other side is gone."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
         views = [buffer.raw() for buffer in buffers]
@@ -167,6 +167,7 @@ class Exchange:
             for view in views:
                 while view:
                     view = view[os.write(self.pipe.fileno(), view) :]
+        return needed
 
     def receive(self) -> Any:
         """Receives a message. Raises ``EOFError`` or ``OSError`` if the other side is gone."""

@@ -58,6 +58,9 @@ GOODBYE_S = 2.0
 _PR_SET_PDEATHSIG = 1
 #: A worker idle for this long returns the memory of its answers to the system.
 IDLE_S = 5.0
+#: After an answer of more bytes, a worker returns free memory at once: a body of a million short lines leaves 200 MB, and
+#: an ordinary piece has an answer of 15 MB.
+LARGE_ANSWER = 64 << 20
 #: Allocations before a garbage collection. A piece makes some ten thousand objects that live until it is done: with
 #: Python's 700, they would be scanned dozens of times.
 GARBAGE = 100_000
@@ -172,9 +175,19 @@ def _serve(_logged: None, pipe: Connection, make: Maker, patterns: tuple[Path, .
             answer = answer_to(*request)
         except Exception:
             answer = WorkerFault(traceback.format_exc(limit=-3))
+        sent = 0
         with contextlib.suppress(BrokenPipeError):
-            exchange.send(answer)
+            sent = exchange.send(answer)
         answer = None  # kept, its rows would be in memory besides the next ones
+        if sent > LARGE_ANSWER:
+            _return_memory()
+
+
+def _return_memory() -> None:
+    """Returns what is free on the C library's heap to the system. What remains there is not where the next body's lines
+    go, which would come on top of it."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
+        trim(0)
 
 
 def _next(asked: queue.SimpleQueue[tuple[Any] | None], exchange: Exchange) -> tuple[Any] | None:

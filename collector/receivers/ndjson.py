@@ -41,7 +41,7 @@ from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wr
 from collector.segment_file import short_lines
 from parsers import documents
 from parsers import journal_fields as journal
-from parsers.lines import codes, numbered
+from parsers.lines import codes, line_ends, numbered
 from parsers.recognise import archive_of
 from parsers.record import Origin
 
@@ -153,14 +153,34 @@ def _decode(payload: Payload, into: Decoded) -> None:
         return
     reading = _Reading(to, defaults)
     json_form = payload.meta.get("form") == "json"
-    found = columns.in_a_list(body, json.loads) if json_form else columns.on_lines(body, loads)
-    if found is not None:
-        _columns(found, json_form, reading, to)
-    else:
-        for record in _records(body, json_form):
-            reading.one(record)
+    first = 0
+    for part in [body] if json_form else _parts(body, _AT_ONCE):
+        found = columns.in_a_list(part, json.loads) if json_form else columns.on_lines(part, loads)
+        first += (
+            _singly(part, json_form, reading, to, first)
+            if found is None
+            else _columns(found, json_form, reading, to, first)
+        )
     reading.add()
     others.done()
+
+
+#: Lines that are read at once: their tables take 150 bytes and more for each meanwhile, however short they are.
+_AT_ONCE = 100_000
+
+
+def _parts(body: bytes, most: int) -> Iterator[bytes]:
+    """The body in order, ``most`` lines at a time."""
+    if body.count(b"\n") <= most:
+        yield body
+        return
+    ends = line_ends(np.frombuffer(body, np.uint8))
+    at = 0
+    for end in (ends[most - 1 :: most] + 1).tolist():
+        yield body[at:end]
+        at = end
+    if at < len(body):
+        yield body[at:]
 
 
 class _Reading:
@@ -194,8 +214,21 @@ class _Reading:
             self._texts = []
 
 
-def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> None:
-    """Adds all records of a body: similar ones and foreign ones many at once, the others one by one."""
+def _singly(body: bytes, json_form: bool, reading: _Reading, to: _To, first: int) -> int:
+    """Adds all records of (a part of) a body one by one, and returns their number. ``first``: the number of records
+    before them."""
+    if first != to.others.row + 1:
+        reading.add()
+    row = first
+    for row, record in enumerate(_records(body, json_form), first + 1):
+        to.others.row = row - 1
+        reading.one(record)
+    return row - first
+
+
+def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To, before: int) -> int:
+    """Adds all records of (a part of) a body: similar ones and foreign ones many at once, the others one by one. Returns
+    their number; ``before``: the number of records before them."""
     foreign = plain_wrappers(found) & ~found.with_any([top in _OURS for top in found.tops]) & (not to.own)
     alike = AlikeColumns(found)
     rows = np.flatnonzero(~foreign)
@@ -208,14 +241,15 @@ def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> Non
             alike.add(rows[first:behind], reading.defaults, to)
             continue
         for row in rows[first:behind].tolist():
-            if row != to.others.row + 1:  # anything between two lines separates them
+            if before + row != to.others.row + 1:  # anything between two lines separates them
                 reading.add()
-            to.others.row = row
+            to.others.row = before + row
             text = found.text(row)
             for record in [found.loads(text)] if json_form else _records(text, False):
                 reading.one(record)
     kept = np.flatnonzero(foreign)
-    to.others.add_all(found, kept, ["http"], np.zeros(len(kept), np.int64))
+    to.others.add_all(found, kept, ["http"], np.zeros(len(kept), np.int64), before)
+    return len(found)
 
 
 class _To(NamedTuple):

@@ -65,8 +65,8 @@ class WrappedColumns(Wrapped):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._alone: list[tuple[int, Read]] = []
-        self._table: pl.DataFrame | None = None
-        self._rows: Array = np.zeros(0, np.int64)
+        self._tables: list[pl.DataFrame] = []
+        self._rows: list[Array] = []
         #: The key that separates lines: their group number, and its path and source.
         self._groups: dict[tuple[str | None, str | None, int | None], int] = {}
         self._of_group: list[tuple[str | None, str | None, int | None]] = []
@@ -74,9 +74,9 @@ class WrappedColumns(Wrapped):
     def take(self, read: Read) -> None:
         self._alone.append((self.row, read))
 
-    def add_all(self, objects: Objects, rows: Array, streams: Sequence[str], which: Array) -> None:
+    def add_all(self, objects: Objects, rows: Array, streams: Sequence[str], which: Array, before: int = 0) -> None:
         """Adds the objects ``rows``, all of them regular; ``streams[which[i]]`` names the lines of ``rows[i]`` if it
-        names no file."""
+        names no file. ``before``: the number of the payload's objects before these."""
         if not len(rows):
             return
         slots = {name: held[rows] for name, held in objects.slots((*TEXT, *TIME, *_NAMED)).items()}
@@ -85,13 +85,14 @@ class WrappedColumns(Wrapped):
             if name in slots and time.null_count():
                 time = pl.select(pl.coalesce(time, moments(objects, slots[name], micros))).to_series()
         about, own = self._abouts_of(objects, slots, streams, which)
-        self._rows = rows
-        self._table = about.with_columns(
+        self._rows.append(rows + before)
+        table = about.with_columns(
             objects.texts(_first(objects, slots, TEXT, (t.TEXT,))).cast(pl.Binary).alias("line"),
             time.alias("time"),
             own.alias("pid"),
             _fields(objects, rows).alias("fields"),
-        ).select(list(_COLUMNS))
+        )
+        self._tables.append(table.select(list(_COLUMNS)))
 
     def _abouts_of(
         self, objects: Objects, slots: dict[str, Array], streams: Sequence[str], which: Array
@@ -128,12 +129,14 @@ class WrappedColumns(Wrapped):
         return number
 
     def done(self) -> None:
-        if self._table is None:
+        if not self._tables:
             for _, read in self._alone:
                 super().take(read)
             super().done()
             return
-        table, rows = self._table, self._rows
+        table, rows = pl.concat(self._tables), np.concatenate(self._rows)
+        self._tables.clear()
+        self._rows.clear()
         if self._alone:
             alone = [
                 (read.line, run.host, run.file, run.time, run.severity, run.unit, run.pid, run.facility, run.fields,
@@ -144,14 +147,14 @@ class WrappedColumns(Wrapped):
             table = pl.concat([table, pl.DataFrame(alone, schema=_COLUMNS, orient="row")])
             table = table[np.argsort(rows, kind="stable")]
         self._give_on(table)
-        self._table = None
         self._alone.clear()
 
     def _give_on(self, table: pl.DataFrame) -> None:
         """Passes on the lines file by file, each file's in order, parsed together with those of similar files."""
         group, firsts = numbered(table["group"].to_numpy())
-        order = np.argsort(group, kind="stable")
-        table, group = table[order], group[order]
+        if (group[1:] < group[:-1]).any():
+            order = np.argsort(group, kind="stable")
+            table, group = table[order], group[order]
         begins = np.searchsorted(group, np.arange(len(firsts)))
         streams, keys = Streams(), []
         for begin, number in zip(begins.tolist(), table["group"][begins].to_list(), strict=True):

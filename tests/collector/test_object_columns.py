@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from collector.columnar import objects
 from collector.columnar.moments import moments
-from collector.receivers import base, elasticsearch, ndjson
+from collector.receivers import base, elasticsearch, ndjson, wrapped
 from collector.receivers.base import Decoded, Payload, Poison, Run, micros
 from collector.receivers.wrapped import loads
 from collector.receivers.wrapped_columns import plain_wrappers
@@ -42,21 +42,23 @@ def said(decoded: Decoded) -> list[tuple[Any, list[tuple[bytes, Run]]]]:
 def both(kind: str, body: bytes, **meta: Any) -> tuple[Any, Any]:
     """The results of many at once and of one by one; the reason if it is set aside."""
     payload = Payload(body, {"received": RECEIVED, "peer": "10.0.0.1", **meta})
-    answers = []
-    for fewest in (1, 1 << 30):
-        into = Decoded()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(objects, "FEWEST", fewest)
-            patch.setattr(base, "FEW", 2)
-            try:
-                DECODE[kind](payload, into)
-                tables = [{name: part.to_dicts() for name, part in parsed.tables.items()} for parsed in into.parsed]
-                uncut = [(key, group.data, group.runs) for key, group in into.groups.items() if key.uncut]
-                into.groups = {key: group for key, group in into.groups.items() if not key.uncut}
-                answers.append((said(into), uncut, tables, into.blind, into.status))
-            except (Poison, ValueError) as error:
-                answers.append(str(error))
-    return answers[0], answers[1]
+    return decoded(kind, payload, 1), decoded(kind, payload, 1 << 30)
+
+
+def decoded(kind: str, payload: Payload, fewest: int) -> Any:
+    """The result with ``fewest`` objects read at once; the reason if the payload is set aside."""
+    into = Decoded()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "FEWEST", fewest)
+        patch.setattr(base, "FEW", 2)
+        try:
+            DECODE[kind](payload, into)
+        except (Poison, ValueError) as error:
+            return str(error)
+    tables = [{name: part.to_dicts() for name, part in parsed.tables.items()} for parsed in into.parsed]
+    uncut = [(key, group.data, group.runs) for key, group in into.groups.items() if key.uncut]
+    into.groups = {key: group for key, group in into.groups.items() if not key.uncut}
+    return said(into), uncut, tables, into.blind, into.status
 
 
 def same(kind: str, body: bytes, **meta: Any) -> None:
@@ -141,6 +143,27 @@ def test_any_records_on_lines(some: list[bytes], attributes: dict[str, str], end
     same(
         "ingest", b"\n".join(some) + b"\n" * ends, form="records", **({"attributes": attributes} if attributes else {})
     )
+
+
+@_QUICKLY
+@given(lines(), _HEADERS, st.integers(1, 7), st.sampled_from([1, 3, 1 << 30]))
+@example(
+    [b'{"message":"x"}', b"plain", b'{"raw":"a","host":"n1"}', b'{"message":"y","a":{}}', b"plain", b"plain"], {}, 2, 1
+)
+def test_a_body_that_is_read_in_parts(some: list[bytes], attributes: dict[str, str], most: int, fewest: int) -> None:
+    """Whatever lies at the end of a part: what a stream is shows in its first line here, which is always read whole."""
+    meta = {
+        "received": RECEIVED,
+        "peer": "10.0.0.1",
+        "form": "records",
+        **({"attributes": attributes} if attributes else {}),
+    }
+    payload = Payload(b"\n".join(some), meta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wrapped, "HEAD_LINES", 1)
+        whole = decoded("ingest", payload, fewest)
+        patch.setattr(ndjson, "_AT_ONCE", most)
+        assert repr(decoded("ingest", payload, fewest)) == repr(whole)
 
 
 @_QUICKLY

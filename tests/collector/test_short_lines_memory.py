@@ -1,5 +1,5 @@
-"""16 MiB of lines of two bytes, through each way in, in a running service: the workers' memory stays below what
-docs/security.md promises."""
+"""16 MiB of lines of two bytes, through each way in, and full bodies of the most lines in a row, in a running service:
+the workers' memory stays below what docs/security.md promises."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.measured import Measured
 PROMISED = 700
 LINE = b"y\n"
 COUNT = MAX_BODY // len(LINE)
+FULL_BODIES = 3
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,15 @@ def over_otlp(service: Running, _: Path) -> tuple[str, int]:
     return 'File startswith "otlp:"', times * MOST_RECORDS
 
 
+def in_full_bodies(service: Running, _: Path) -> tuple[str, int]:
+    """The most lines that one body may have, of 60 bytes each, packed; again and again."""
+    for number in range(FULL_BODIES):
+        whole = b"".join(b"line %09d of body %d, %s\n" % (at, number, b"x" * 35) for at in range(MOST_LINES))
+        headers = {"content_encoding": "gzip", "content_type": "application/x-ndjson", "x_faultline_host": "full"}
+        assert service.post("/api/v1/ingest", gzip.compress(whole, 1), **headers)[0] == 200
+    return 'File == "http:full"', FULL_BODIES * MOST_LINES
+
+
 def over_agent(service: Running, folder: Path) -> tuple[str, int]:
     """The output of a job that ran ``yes``."""
     agent = Agent(folder, service)
@@ -97,14 +107,14 @@ def over_agent(service: Running, folder: Path) -> tuple[str, int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", [over_syslog, over_agent, over_http, over_otlp])
-def test_lines_of_two_bytes_take_no_more_memory_than_promised(
+@pytest.mark.parametrize("way", [over_syslog, over_agent, over_http, over_otlp, in_full_bodies])
+def test_short_lines_take_no_more_memory_than_promised(
     way: object, service: Running, tmp_path: Path, measured: Measured
 ) -> None:
     begun = time.monotonic()
     where, count = way(service, tmp_path)  # type: ignore[operator]
     assert stored(service, where, count) == count
     own, workers = peaks(service)
-    measured(f"{way.__name__}: {count:,} lines of two bytes in {time.monotonic() - begun:.0f} s; peak of each worker "  # type: ignore[attr-defined]
+    measured(f"{way.__name__}: {count:,} lines in {time.monotonic() - begun:.0f} s; peak of each worker "  # type: ignore[attr-defined]
           f"{workers} MB, of the service {own} MB")  # fmt: skip
     assert workers and max(workers) < PROMISED
