@@ -57,8 +57,8 @@ class Job:
 
 @dataclass
 class Outcome:
-    """The result of some records. Rows are in the store's form, those of one table in order and in one or more parts;
-    ``poison`` lists records by position."""
+    """The result of some records, or a part of it (``more``: others follow). Rows are in the store's form, those of one
+    table in order and in one or more parts; ``poison`` lists records by position."""
 
     tables: list[tuple[str, Packed]] = field(default_factory=list)
     #: Of the lines in each part of them.
@@ -67,9 +67,10 @@ class Outcome:
     status: list[dict[str, Any]] = field(default_factory=list)
     poison: list[tuple[int, str]] = field(default_factory=list)
     lines: int = 0
+    more: bool = False
 
 
-def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
+def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Iterator[Outcome]]:
     """The work function of a pipeline worker (``collector.workers``): its parser reloads changed pattern files by
     itself."""
     from parsers.watched import WatchedCatalogue
@@ -80,18 +81,29 @@ def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
     parser.prepare()
     all_receivers()
 
-    def answer(jobs: Sequence[Job]) -> Outcome:
+    def answer(jobs: Sequence[Job]) -> Iterator[Outcome]:
         nonlocal parser
         if watched.refresh():
             parser = LineParser(watched.catalogue)
-        return work(jobs, parser)
+        return in_parts(jobs, parser)
 
     return answer
 
 
 def work(jobs: Sequence[Job], parser: LineParser, most: int = MOST_AT_ONCE) -> Outcome:
+    """Like :func:`in_parts`, as a whole."""
+    whole = Outcome()
+    for part in in_parts(jobs, parser, most):
+        for name in ("tables", "stats", "blind", "status", "poison"):
+            getattr(whole, name).extend(getattr(part, name))
+        whole.lines += part.lines
+    return whole
+
+
+def in_parts(jobs: Sequence[Job], parser: LineParser, most: int = MOST_AT_ONCE) -> Iterator[Outcome]:
     """Decodes and parses ``jobs``. What cannot be decoded is poison; an error of the parser itself is raised. ``most``:
-    the lines that are parsed at once."""
+    the lines that are parsed at once; each part has so many or a little more, and need not be kept while the next is
+    made."""
     outcome = Outcome()
     decoded_of = _decoded(jobs, outcome)
     newest = moment_of(max((_received(job) for job in jobs), default=0))
@@ -105,12 +117,16 @@ def work(jobs: Sequence[Job], parser: LineParser, most: int = MOST_AT_ONCE) -> O
                     tables.setdefault(name, []).append(conform(name, data))
     logs = tables.pop("logs", [])
     for frames in _together(_all_rows(decoded_of, parser, most), logs, most):
+        if outcome.tables:
+            outcome.more = True
+            yield outcome
+            outcome = Outcome()
         how: Any = "diagonal_relaxed" if logs else "vertical"
         _add_lines(outcome, pl.concat(frames, how=how) if len(frames) > 1 else frames[0])
     for name, parts in tables.items():
         rows = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
         outcome.tables.append((name, Packed.of(conform(name, rows))))
-    return outcome
+    yield outcome
 
 
 def _decoded(jobs: Sequence[Job], outcome: Outcome) -> dict[Limits | None, Decoded]:

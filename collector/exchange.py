@@ -31,8 +31,8 @@ from store import line_frames
 LEAST_ROOM = 256 * 1024
 #: Spare factor for a new room: the next message has about the same size, not exactly.
 SPARE = 1.25
-#: Most rooms; a buffer that finds none free goes through the pipe.
-MOST_ROOMS = 12
+#: Most rooms; a buffer that finds none free goes through the pipe. A body of a million lines fills ten.
+MOST_ROOMS = 24
 _ALIGNED = 64
 
 

@@ -33,16 +33,24 @@ class Piece:
     done: bool = False
 
     def take(self, outcomes: list[Outcome]) -> None:
-        """Takes the piece's result. Unpacks it at once: the store is busy with others now; later it would wait."""
-        self.outcomes, self.done = outcomes, True
+        """Takes the piece's result, or some of its parts. Unpacks them at once: the store is busy with others now; later it
+        would wait."""
+        self.outcomes += outcomes
+        self.done = not outcomes or not outcomes[-1].more
         for outcome in outcomes:
             self.tables += [(name, packed.frame()) for name, packed in outcome.tables]
             self.stats += [packed.frame() for packed in outcome.stats]
             outcome.tables, outcome.stats = [], []
 
+    def forget(self) -> None:
+        """Expects no answer any more, and drops the parts of one that is not complete."""
+        self.worker = None
+        if not self.done:
+            self.outcomes, self.tables, self.stats = [], [], []
+
     @property
     def lines(self) -> int:
-        """The lines found in it, 0 before it is parsed."""
+        """The lines found in it so far."""
         return sum(outcome.lines for outcome in self.outcomes)
 
 
@@ -81,9 +89,12 @@ def isolate_failures(worker: Worker, jobs: Sequence[Job], at: int = 0) -> list[O
     for _attempt in range(2 if len(jobs) == 1 else 1):
         try:
             worker.give(jobs)
-            outcome: Outcome = worker.take()
-            outcome.poison = [(at + place, why) for place, why in outcome.poison]
-            return [outcome]
+            outcomes: list[Outcome] = [worker.take()]
+            while outcomes[-1].more:
+                outcomes.append(worker.take())
+            for outcome in outcomes:
+                outcome.poison = [(at + place, why) for place, why in outcome.poison]
+            return outcomes
         except (WorkerDied, WorkerFault) as error:
             reason = str(error)
     if len(jobs) == 1:

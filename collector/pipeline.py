@@ -400,7 +400,7 @@ class Pipeline:
         for worker in self._workers:
             worker.stop()
         for piece in self._pieces:
-            piece.worker = None
+            piece.forget()
         while self._pieces and not self._stopping.is_set():
             piece = self._pieces[0]
             if not piece.done:

@@ -66,7 +66,8 @@ LARGE_ANSWER = 64 << 20
 GARBAGE = 100_000
 _environment_lock = threading.Lock()
 
-#: Called once in each worker with the site's pattern files; returns the function that answers requests.
+#: Called once in each worker with the site's pattern files; returns the function that answers requests. An iterator that it
+#: returns is an answer in parts: each is sent, and taken, for itself.
 Maker = Callable[[tuple[Path, ...]], Callable[[Any], Any]]
 
 
@@ -171,16 +172,25 @@ def _serve(_logged: None, pipe: Connection, make: Maker, patterns: tuple[Path, .
     exchange = Exchange(pipe)
     threading.Thread(target=_listen, args=(exchange, asked), daemon=True).start()
     while (request := _next(asked, exchange)) is not None:
-        try:
-            answer = answer_to(*request)
-        except Exception:
-            answer = WorkerFault(traceback.format_exc(limit=-3))
         sent = 0
-        with contextlib.suppress(BrokenPipeError):
-            sent = exchange.send(answer)
-        answer = None  # kept, its rows would be in memory besides the next ones
+        for answer in _answers(answer_to, request):
+            with contextlib.suppress(BrokenPipeError):
+                sent += exchange.send(answer)
+            del answer  # kept, its rows would be in memory besides the next ones
         if sent > LARGE_ANSWER:
             _return_memory()
+
+
+def _answers(answer_to: Callable[[Any], Any], request: tuple[Any]) -> Iterator[Any]:
+    """The answer to a request, or its parts as they are made; an error is the last of them."""
+    try:
+        answer = answer_to(*request)
+        if isinstance(answer, Iterator):
+            yield from answer
+        else:
+            yield answer
+    except Exception:
+        yield WorkerFault(traceback.format_exc(limit=-3))
 
 
 def _return_memory() -> None:

@@ -338,6 +338,7 @@ class AlikeColumns:
             runs.append((*run, groups.setdefault(tuple(group.items()), len(groups))))
         table = pl.DataFrame(runs, schema=_SCHEMA, orient="row")[which]
         table = table.with_columns(self._moments(rows, name, defaults) for name in ("time", "read")).drop("lines")
+        table = table.select(column for column in table if column.null_count() < len(table))  # the others take as much
         for group_of, at in zip(groups, parted(table["group"].to_numpy(), len(groups)), strict=True):
             to.into.add_table([lines[row] for row in at.tolist()], table[at].drop("group"), **dict(group_of))
 

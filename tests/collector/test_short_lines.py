@@ -123,6 +123,9 @@ def test_what_a_worker_returns_in_parts_is_stored_like_one(intake: Intake, spool
     whole, sliced = (decoding.work(jobs_of(spool), PARSER, most) for most in (1 << 30, 7))
     assert not whole.poison and not sliced.poison
     assert len(whole.tables) == 1 and len(sliced.tables) > 5 and whole.lines == sliced.lines
+    parts = list(decoding.in_parts(jobs_of(spool), PARSER, 7))
+    assert [len(part.tables) for part in parts] == [1] * len(sliced.tables), "one part is in memory at a time"
+    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
 
     def stored(outcome: decoding.Outcome) -> pl.DataFrame:
         parts = numbered_on([packed.frame() for name, packed in outcome.tables if name == "logs"], {"n1:x": 3})

@@ -23,7 +23,6 @@ from tests.measured import Measured
 PROMISED = 700
 LINE = b"y\n"
 COUNT = MAX_BODY // len(LINE)
-FULL_BODIES = 3
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +83,26 @@ def over_otlp(service: Running, _: Path) -> tuple[str, int]:
     return 'File startswith "otlp:"', times * MOST_RECORDS
 
 
+#: Lines of a body that has the most lines: plain ones of 60 bytes, records that each have their own origin, and events.
+FULL = (
+    b"line %09d, some words that mean nothing, and a few more..\n",
+    b'{"raw":"line %09d","host":"full","path":"/var/log/%d"}\n',
+    b"line %09d NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n",
+)
+
+
 def in_full_bodies(service: Running, _: Path) -> tuple[str, int]:
-    """The most lines that one body may have, of 60 bytes each, packed; again and again."""
-    for number in range(FULL_BODIES):
-        whole = b"".join(b"line %09d of body %d, %s\n" % (at, number, b"x" * 35) for at in range(MOST_LINES))
-        headers = {"content_encoding": "gzip", "content_type": "application/x-ndjson", "x_faultline_host": "full"}
+    """The most lines that one body may have, packed; again and again."""
+    for number, line in enumerate(FULL * 2):
+        whole = b"".join(line % ((at,) if line.count(b"%") == 1 else (at, at % 100)) for at in range(MOST_LINES))
+        headers = {
+            "content_encoding": "gzip",
+            "content_type": "application/x-ndjson",
+            "x_faultline_host": "full",
+            "idempotency_key": f"full {number}",
+        }
         assert service.post("/api/v1/ingest", gzip.compress(whole, 1), **headers)[0] == 200
-    return 'File == "http:full"', FULL_BODIES * MOST_LINES
+    return 'Host == "full"', 2 * len(FULL) * MOST_LINES
 
 
 def over_agent(service: Running, folder: Path) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.workers import ParserPool, ParsingFailed, Piece, Worker, WorkerDied
+from collector.workers import ParserPool, ParsingFailed, Piece, Worker, WorkerDied, WorkerFault
 from parsers.engine import LineParser
 from parsers.lines import split
 from parsers.record import Origin
@@ -121,6 +121,24 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def _in_parts(patterns: tuple[Path, ...]) -> Callable[[int], Iterator[float]]:
+    return lambda request: (1 / (3 - part) for part in range(request))
+
+
+def test_an_answer_in_parts_ends_with_its_error() -> None:
+    worker = Worker(_in_parts)
+    try:
+        worker.give(2)
+        worker.give(4)
+        assert [worker.take() for _ in range(5)] == [1 / 3, 1 / 2, 1 / 3, 1 / 2, 1.0]
+        with pytest.raises(WorkerFault, match="ZeroDivisionError"):
+            worker.take()
+        worker.give(1)
+        assert worker.take() == 1 / 3
+    finally:
+        worker.stop()
 
 
 def _large(patterns: tuple[Path, ...]) -> Callable[[object], bytes]:
