@@ -83,11 +83,10 @@ def over_otlp(service: Running, _: Path) -> tuple[str, int]:
     return 'File startswith "otlp:"', times * MOST_RECORDS
 
 
-#: Lines of a body that has the most lines: plain ones of 60 bytes, records that each have their own origin, and events.
+#: Lines of a body that has the most lines: plain ones of 60 bytes, and records that each have their own origin.
 FULL = (
     b"line %09d, some words that mean nothing, and a few more..\n",
     b'{"raw":"line %09d","host":"full","path":"/var/log/%d"}\n',
-    b"line %09d NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n",
 )
 
 
