@@ -102,8 +102,9 @@ class World:
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(self.admitted, self.kernel_clocks, self.line_copies, relays)
         self.doubted |= shared_lines.standing(self.admitted, relays)
-        #: The events in the kernel's name that another file shows not to be its own, by the host that they name, and why.
-        self.not_of_kernel: dict[str, list[tuple[Event, str]]] = defaultdict(list)
+        #: Events that do not count, by the host that they name, and why: another file shows that they are not the kernel's,
+        #: or nothing shows who sent them.
+        self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
         #: All of them, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
         refuted = {name for name, how in self.doubted.items() if how == kernel_lines.REFUTED}.union(words)
@@ -112,8 +113,12 @@ class World:
                 why = words.get(event.id, kernel_lines.REFUTED_WHY)
                 self.refuted.append((event, self.doubted[event.id], why))
                 if event.host and event.id in words:
-                    self.not_of_kernel[event.host].append((event, why))
-            self.admitted = [e for e in self.admitted if e.id not in refuted]
+                    self.not_counted[event.host].append((event, why))
+        if sent := {name for name, how in self.doubted.items() if how == kernel_lines.SENT}:
+            for event in (e for e in self.admitted if e.id in sent and e.host):
+                self.not_counted[event.host or ""].append((event, kernel_lines.SENT_WHY))
+        if out := refuted | sent:
+            self.admitted = [e for e in self.admitted if e.id not in out]
         by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
         for event in self.admitted:
             by_kind[event.kind].append(event)

@@ -23,16 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from correlator.gather import kernel_lines, shared_lines
 from correlator.gather.kernel_lines import (
-    BARE,
     COPY_S,
     DENIED,
     LACKING,
     NAME,
-    ODD,
     OF_USER,
     REFUTED,
     SENT,
-    STAMPED,
     UNCONFIRMED,
     UNHELD,
     moments,
@@ -69,8 +66,6 @@ _FATAL = (
 _GENERAL = re.compile(r"(?:syslog|messages|kern(?:el)?(?:\.log)?)(?:$|[.-])")
 #: The folders of a tree that are named after hosts (parsers/recognise.py).
 _HOST_FOLDERS = frozenset({"hosts", "nodes"})
-#: What counts for more than a line whose writer nothing shows.
-_SURER = (STAMPED, BARE, ODD)
 _SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 
 Rows = Sequence[Mapping[str, Any]]
@@ -132,7 +127,7 @@ def standing(
     of_kernel = kernel_lines.in_name_of_kernel(events)
     doubtful = kernel_lines.unsupported(of_kernel)
     found = kernel_lines.standing(doubtful, clocks)
-    found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name, BARE) in _SURER}
+    found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name) != REFUTED}
     words: dict[str, str] = {}
     for name, disproof in disproved([e for e in doubtful if found.get(e.id) != REFUTED], of_kernel, copies).items():
         if disproof.how != LACKING:

@@ -4,7 +4,7 @@
 * ``logger -t slurmd`` writes to a syslog daemon's file what looks like the daemon's own line (``SHARED``). A log host's
   file about another host, and what a relay forwards, are no better: the writer was some program of that host.
 * A packet from an address that is not known to be the host's, and text that a shipper sent without naming a file, show
-  nothing about their writer (``SENT``). That counts for lines in the kernel's name as well.
+  nothing about their writer (``SENT``). That counts for lines in the kernel's name as well. No conclusion uses them.
 
 The same words where only their program can write remove the doubt. What such lines are worth
 is said in verdicts/kernel_words.py.

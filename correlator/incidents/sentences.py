@@ -301,13 +301,18 @@ DENIALS = 3
 
 
 def denials(verdict: Verdict) -> list[str]:
-    """The claims about the run's nodes that count for nothing, because the kernel did not make them."""
+    """The claims about the run's nodes that count for nothing."""
     named = [
-        f"A line in the kernel's name in {one.event.file or 'a log'} claims {_claimed(one.event)} and does not count: {one.why}"
+        f"A line{_as_kernel(one.event)} in {one.event.file or 'a log'} claims {_claimed(one.event)} and does not count: {one.why}"
         for one in verdict.denied[:DENIALS]
     ]
-    further = len(verdict.denied) - len(named)
-    return [*named, f"{further} further lines in the kernel's name do not count either"] if further else named
+    further = verdict.denied[DENIALS:]
+    which = _as_kernel(*(one.event for one in further))
+    return [*named, f"{len(further)} further lines{which} do not count either"] if further else named
+
+
+def _as_kernel(*events: Event) -> str:
+    return " in the kernel's name" if all(e.source == "kernel" for e in events) else ""
 
 
 def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:

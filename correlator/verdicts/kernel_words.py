@@ -1,5 +1,5 @@
 """The confidence in a cause whose only lines others could have written: any user of the host, in the name of its kernel
-(gather/kernel_lines.py) or of a daemon, or whoever can send to Faultline (gather/shared_lines.py).
+(gather/kernel_lines.py) or of a daemon (gather/shared_lines.py). What anybody can have sent makes no event at all.
 
 Evidence that no user can write removes the doubt: a line of slurmctld, of a switch or of another host, telemetry of the
 same device. A run's own output does not: a forger of a kernel line may well own the run that it clears.
@@ -20,21 +20,20 @@ from correlator.evidence.exposure import Seen
 from correlator.evidence.presence import Presence, users_there
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
-from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, SENT, SHARED, STAMPED, UNCONFIRMED
+from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, SHARED, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Denied, Unproven
 
 #: The highest confidence, by the evidence about the lines; the best line counts.
-SURE = {STAMPED: 0.9, SHARED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5, SENT: 0.5}
+SURE = {STAMPED: 0.9, SHARED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5}
 #: The same for lines known by their name only, if other users could have written them.
 SHARED_SURE = 0.5
 #: Telemetry's samples and the kernel's lines of one fault are at most this far from one another (seconds).
 SEEN_S = 60.0
 _WHY = {
     SHARED: "the file does not show which program wrote a line",
-    SENT: "nothing shows that they came from that host",
     STAMPED: "their uptime fits, which every user of the node can read as well",
     BARE: "they carry no uptime that could be compared",
     UNCONFIRMED: "the kernel's own buffer of that time was collected and does not hold them",
@@ -46,7 +45,7 @@ _OTHERS = "; others' jobs ran there then, each could have written them"
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines of one host, none of them proven; of any hosts (``host`` is None) if nothing shows who wrote them.
+    """Lines of one host, none of them proven; ``host`` is None if they name none.
 
     ``named`` and ``by_facility``: the objection to the best line that is known by its name only, or by its facility.
     ``named_at``: the time of the first line that is known by its name only. Each is None if there is no such line.
@@ -95,7 +94,7 @@ class Limits:
         lines = self._known[id(root)][1]
         if lines is None or _measured(self.world, root):
             return None
-        if any(_confirms(self.world, lines, event) for fact in _between(hops) for event in fact.events):
+        if any(_confirms(self.world, event) for fact in _between(hops) for event in fact.events):
             return None
         return self._limit(lines, runs, at)
 
@@ -135,13 +134,13 @@ class Limits:
         if not events or any(e.id not in standing for e in events):
             return None
         hosts = {e.host for e in events}
-        if len(hosts) > 1 and any(standing[e.id] != SENT for e in events):
+        if len(hosts) > 1:
             return None
         named = [e for e in events if e.known_by == NAME or standing[e.id] == SHARED]
         by_name = {e.id for e in named}
         places = sorted({e.file for e in events if e.file}) or ["a log"]
         return _Lines(
-            hosts.pop() if len(hosts) == 1 else None,
+            hosts.pop(),
             places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more",
             _surest(standing[e.id] for e in named),
             min((e.time for e in named), default=None),
@@ -177,7 +176,7 @@ class Limits:
         return users_there(self.world, lines.host, lines.named_at)
 
 
-#: A line that is not the kernel's is named in the verdicts on runs that ended within this after it, or just before.
+#: A line that does not count is named in the verdicts on runs that ended within this after it, or just before.
 DENIED_S, DENIED_AFTER_S = 900.0, 5.0
 
 
@@ -186,11 +185,11 @@ _ACCUSING = ("gpu", "link", "storage", "kernel")
 
 
 def denied(world: World, run: Run, end: Fact) -> list[Denied]:
-    """What lines that are not the kernel's claim about the devices of a run's nodes before its end."""
-    if not world.not_of_kernel:
+    """What lines that do not count claim about a run's nodes before its end."""
+    if not world.not_counted:
         return []
     found = [
-        Denied(event, why) for host in sorted(set(run.nodes)) for event, why in world.not_of_kernel.get(host, ())
+        Denied(event, why) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
         if event.layer in _ACCUSING and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.event.time, one.event.id))
@@ -205,12 +204,9 @@ def _between(hops: Iterable[Hop]) -> list[Fact]:
     return [hop.effect for hop in hops if not hop.effect.kind.startswith("run.")]
 
 
-def _confirms(world: World, lines: _Lines, event: Event) -> bool:
-    """Does a line of a consequence show that ``lines`` are true? For lines that anybody can send, one of their own host
-    or of slurmctld does not: the host may have another fault, and slurmctld reports the end of each."""
-    if event.source in OUTPUT or event.id in world.doubted:
-        return False
-    return lines.by_facility != SENT or (event.host not in (lines.host, None) and event.source != "slurmctld")
+def _confirms(world: World, event: Event) -> bool:
+    """Does a line of a consequence show that the cause is true?"""
+    return event.source not in OUTPUT and event.id not in world.doubted
 
 
 def _measured(world: World, root: Fact) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from correlator.evidence.chains import Chain, Rejection
-from correlator.gather.kernel_lines import SENT, SHARED
+from correlator.gather.kernel_lines import SHARED
 from correlator.model.nouns import Event, Fact, Run
 
 
@@ -19,7 +19,7 @@ class Unproven(NamedTuple):
     """What is missing in the evidence of a cause.
 
     ``at_most`` is the highest confidence. The lines are in ``place``; ``host`` is the host that they claim to be from
-    (None: several). ``why`` says what speaks against them, for people; ``how`` is the same as gather/kernel_lines.py
+    (None: none). ``why`` says what speaks against them, for people; ``how`` is the same as gather/kernel_lines.py
     has it.
     """
 
@@ -44,19 +44,18 @@ class Unproven(NamedTuple):
 
     @property
     def _writers(self) -> str:
-        return "which anybody can send" if self.how == SENT else f"where anybody on {self.host} can write"
+        return f"where anybody on {self.host} can write"
 
     @property
     def _check(self) -> str:
         if self.how == SHARED:
             return "The daemon's own log, or its journal (journalctl -o verbose), shows who wrote them"
-        if self.how == SENT:
-            return "The host's own logs show whether it wrote them; an agent there, or [syslog] relays, settles it next time"
         return "The node's journalctl -k or dmesg shows whether its kernel wrote them"
 
 
 class Denied(NamedTuple):
-    """A line in the kernel's name that is not the kernel's; ``why``, for people."""
+    """A line that does not count, since another file shows that it is not the kernel's, or nothing shows its sender;
+    ``why``, for people."""
 
     event: Event
     why: str
@@ -68,7 +67,7 @@ class Verdict:
 
     ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
     run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit). ``denied``: lines in
-    the name of the kernel of one of its nodes that are not the kernel's.
+    the name of one of its nodes that do not count.
     ``unstarted``: what kept its program from starting; empty if it started. ``headline`` and ``advice`` replace the
     category's.
     """

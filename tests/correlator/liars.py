@@ -35,9 +35,6 @@ from tests.line_parser import line_parser
 MALLORYS, HER_NAME, HER_UID = 99001, "mallory", 20666
 #: Nobody's address.
 HER_ADDRESS = "203.0.113.9"
-#: Kinds that a node in such a state may not write into its own files (gather/kernel_copies.py): a log host's copy of
-#: them counts without the node's own.
-FATAL = ("kernel.panic", "kernel.lockup", "kernel.boot", "kernel.hung_task", "kernel.mce", "storage.", "disk.", "pcie.")
 #: No cause whose lines another user of the node could have written is surer than this (docs/security.md).
 SHARED_SURE = 0.5
 
@@ -82,14 +79,12 @@ class Stage:
 @dataclass(frozen=True)
 class Way:
     """A channel: ``place`` is a file of the tree or a receiver. ``bound``: what docs/security.md leaves open, in a word:
-    nothing, or the kernel or a daemon of one of the nodes, or a switch."""
+    nothing, or the kernel or a daemon of her node."""
 
     name: str
     place: str
     line: Callable[[str, str], str]
     bound: str = ""
-    kinds: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
 
 
 def staged(source: Path, folder: Path) -> Stage | None:
@@ -224,15 +219,7 @@ def ways(stage: Stage) -> tuple[Way, ...]:
 def _by_network(stage: Stage) -> Iterator[Way]:
     for place, lines in (("udp", _over_udp()), ("tcp", _over_tcp())):
         for name, line in lines:
-            if name.startswith("as another host") and "kernel" in name:
-                yield Way(f"{place}: {name}", place, line, "far kernel", without=FATAL)
-                yield Way(f"{place}: {name}, of what keeps a node from writing", place, line, "far daemon", kinds=FATAL)
-            elif name.startswith("as another host") and "slurmd[" in name:
-                yield Way(f"{place}: {name}", place, line, "far daemon")
-            elif name == "as a switch":
-                yield Way(f"{place}: {name}", place, line, "switch")
-            else:
-                yield Way(f"{place}: {name}", place, line)
+            yield Way(f"{place}: {name}", place, line)
 
 
 def lies(stage: Stage, some: Sequence[Way], share: int, turn: int) -> dict[str, list[str]]:
@@ -240,9 +227,7 @@ def lies(stage: Stage, some: Sequence[Way], share: int, turn: int) -> dict[str, 
     half about far and another's job."""
     found: dict[str, list[str]] = {}
     for number, way in enumerate(some):
-        for place, (text, kind) in enumerate(texts()[(number + turn) % share :: share]):
-            if (way.kinds and not kind.startswith(way.kinds)) or (way.without and kind.startswith(way.without)):
-                continue
+        for place, (text, _) in enumerate(texts()[(number + turn) % share :: share]):
             target = stage.near if place % 2 else stage.far
             about = _JOB.sub(rf"\g<1>{stage.job}", _NODE.sub(target, text))
             at = stage.moments[place % len(stage.moments)]

@@ -94,7 +94,6 @@ def rounds(stage: Stage) -> Iterator[tuple[Limit | None, list[Way]]]:
     channels = ways(stage)
     limits = {
         "": None, "near kernel": Limit(stage.near, SHARED_SURE), "near daemon": Limit(stage.near, SHARED_SURE),
-        "far kernel": Limit(stage.far, SHARED_SURE), "far daemon": Limit(stage.far, SHARED_SURE), "switch": Limit(stage.switch, SHARED_SURE),
     }  # fmt: skip
     for bound, limit in limits.items():
         if some := [way for way in channels if way.bound == bound]:
