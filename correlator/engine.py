@@ -39,7 +39,6 @@ from correlator.gather.standing import (
     controllers,
     disowned,
     in_doubt,
-    ruling,
     speakers_of,
     unruled,
     without,
@@ -121,8 +120,9 @@ def conclude_cluster(
     )
     unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))
     events, lines = event_rows.with_unstamped(stamped, store, cluster, speakers, unstamped)
+    doubtful = in_doubt(events, believed)
     clock_offsets = clocks.compared(
-        ruling(events, believed),
+        without(events, unruled(doubtful, believed)),
         clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time)),
         books,
     )
@@ -131,9 +131,10 @@ def conclude_cluster(
         events, lines = event_rows.with_unstamped(
             stamped, store, cluster, speakers, unstamped, clock_offsets.zones.accounting_time
         )
-    others = disowned(events, believed)
+        doubtful = in_doubt(events, believed)
+    # Correcting their times changes neither who can have written events nor their ids.
+    others, dropped = disowned(doubtful, believed), unruled(doubtful, believed)
     corrected = clock_offsets.corrected(events)
-    dropped = unruled(in_doubt(corrected, believed), believed)
     events, strays = list(without(corrected, dropped)), forgeries.strays(corrected, dropped)
     runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty)
     kernel_clocks, limits = kernel_lines.Asked(store, cluster), of_timeouts.ChangedLimits(store, cluster)

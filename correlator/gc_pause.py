@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,18 +19,31 @@ from contextlib import contextmanager
 TURN_S = 0.0005
 
 
+_lock = threading.Lock()
+#: How many pauses there are at present, in all threads; and the settings before the first of them.
+_pauses = 0
+_before = (True, 0.005)
+
+
 @contextmanager
 def paused() -> Iterator[None]:
-    """Applies to the whole process; the settings are restored afterwards, also after an error."""
-    enabled, turn = gc.isenabled(), sys.getswitchinterval()
-    gc.disable()
-    sys.setswitchinterval(min(turn, TURN_S))
+    """Applies to the whole process; the settings are restored after the last of overlapping pauses, also after an error."""
+    global _pauses, _before
+    with _lock:
+        if not _pauses:
+            _before = gc.isenabled(), sys.getswitchinterval()
+            gc.disable()
+            sys.setswitchinterval(min(_before[1], TURN_S))
+        _pauses += 1
     try:
         yield
     finally:
-        sys.setswitchinterval(turn)
-        if enabled:
-            gc.enable()
+        with _lock:
+            _pauses -= 1
+            if not _pauses:
+                sys.setswitchinterval(_before[1])
+                if _before[0]:
+                    gc.enable()
 
 
 def clear_away() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from parsers.record import TABLES, conform
@@ -41,3 +43,10 @@ def coded(lines: pl.DataFrame) -> pl.DataFrame:
 def plain(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines with texts in place of the numbers of ``coded``."""
     return lines.with_columns(pl.col(name).cast(pl.String) for name in CODED if name in lines.columns)
+
+
+def different(column: pl.Series) -> tuple[list[Any], pl.Series]:
+    """The distinct values of a column, null included, and for each row the index of its value."""
+    parts = column.to_arrow().dictionary_encode(null_encoding="encode")
+    # By way of Polars: pyarrow creates an object for each text first, and imports pandas to return numbers.
+    return pl.Series(parts.dictionary).to_list(), pl.Series(parts.indices)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,6 +79,10 @@ class AccountingTime:
 
     def words(self) -> list[str]:
         """What was corrected, in sentences for people."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> list[str]:
         off = {
             file: {self.log_ahead + s.quarters * QUARTER_S for s in stays} for file, stays in sorted(self.stays.items())
         }

@@ -22,6 +22,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -77,8 +78,7 @@ def known_by(lines: pl.DataFrame) -> list[str]:
     found = [RING] * lines.height  # few of very many lines are in the kernel's name
     facilities, files = lines["facility"].gather(doubtful).to_list(), lines["file"].gather(doubtful).to_list()
     for place, facility, file in zip(doubtful.to_list(), facilities, files, strict=True):
-        by_facility = facility is not None or _BY_FACILITY.search(file or "")
-        found[place] = FACILITY if by_facility else NAME
+        found[place] = FACILITY if facility is not None or _is_by_facility(file or "") else NAME
     return found
 
 
@@ -86,8 +86,12 @@ def known_by_of(line: Mapping[str, Any]) -> str:
     """The same for one line."""
     if line["source"] != "kernel" or (line["format"] in kernel_lines.OF_RING and line["authority"] != UNVERIFIED):
         return RING
-    by_facility = line["facility"] is not None or _BY_FACILITY.search(line["file"] or "")
-    return FACILITY if by_facility else NAME
+    return FACILITY if line["facility"] is not None or _is_by_facility(line["file"] or "") else NAME
+
+
+@lru_cache(maxsize=65_536)
+def _is_by_facility(file: str) -> bool:
+    return _BY_FACILITY.search(file) is not None
 
 
 class Asked:

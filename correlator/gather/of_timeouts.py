@@ -29,19 +29,26 @@ def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
     """``outputs(jobs)``: when programs of these jobs wrote to their output, in true time."""
 
     def of(jobs: Collection[int]) -> dict[int, Output]:
-        asked = sorted(jobs)
         stamps: defaultdict[int, list[float]] = defaultdict(list)
         read_by: defaultdict[int, list[float]] = defaultdict(list)
-        for row in store.ask(job_output.written(cluster, asked)):
-            job, moment = row["job_id"], row["t"]
+        # The last line of each file that something dates, and that nothing dates.
+        dated: dict[tuple[int, str | None], int] = {}
+        undated: dict[tuple[int, str | None], int] = {}
+        for row in store.ask(job_output.written(cluster, sorted(jobs))):
+            job, moment, line = row["job_id"], row["t"], row["line"] or 0
+            last = undated if moment is None else dated
+            place = job, row["file"]
+            last[place] = max(line, last.get(place, line))
+            if moment is None:
+                continue
             if row["stamped"]:
                 stamps[job].append(moment - zones.ahead_in_output(job, moment) if zones.offsets else moment)
             else:
                 read_by[job].append(moment)
-        undated = {row["job_id"] for row in store.ask(job_output.undated_tails(cluster, asked))}
+        open_ended = {place[0] for place, line in undated.items() if place not in dated or dated[place] < line}
         return {
-            job: Output(tuple(sorted(stamps[job])), tuple(sorted(read_by[job])), job in undated)
-            for job in sorted({*stamps, *read_by, *undated})
+            job: Output(tuple(sorted(stamps[job])), tuple(sorted(read_by[job])), job in open_ended)
+            for job in sorted({*stamps, *read_by, *open_ended})
         }
 
     return of

@@ -15,10 +15,11 @@ from typing import Any
 
 import polars as pl
 
-from correlator.gather.events import different, shared
+from correlator.gather.events import shared
 from correlator.model.moments import all_seconds
 from correlator.model.nouns import Event, Run
 from parsers.job_states import OPEN
+from store.line_frames import different
 
 #: The fields of its rows that a run keeps besides its own attributes: there are very many runs.
 KEPT = (
@@ -143,6 +144,10 @@ class Row(Mapping[str, Any]):
         if value is None:
             raise KeyError(name)
         return value
+
+    def __contains__(self, name: object) -> bool:
+        column = self.columns.get(name)  # type: ignore[call-overload]
+        return column is not None and column[self.place] is not None
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, column in self.columns.items() if column[self.place] is not None)

@@ -56,7 +56,8 @@ def event_row(event: Event, role: str = "context") -> dict[str, Any]:
         "id": event.id, "time": stamp(event.time), "host": event.host, "event": event.kind, "message": event.message,
         "source": event.file or event.source, "line": event.line, "layer": event.layer, "device": event.device,
         "severity": event.severity, "role": role, "received_time": stamp(event.received), "time_quality": event.time_quality,
-        "resolution_s": event.sigma * 2, "clock_offset_s": round(event.clock_offset, 3), "also": [{"source": f, "line": n} for f, n in event.also],
+        "resolution_s": event.sigma * 2, "clock_offset_s": round(event.clock_offset, 3) if event.clock_offset else 0.0,
+        "also": [{"source": f, "line": n} for f, n in event.also] if event.also else [],
         "authority": event.authority or None,
     }  # fmt: skip
 

@@ -21,6 +21,7 @@ import structlog
 from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.telemetry import KERNEL_SOURCES
+from correlator.gc_pause import paused
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
 from correlator.model.nouns import Event, Run
@@ -258,6 +259,11 @@ class Inbox:
 
 def _new_rows(added: Added, senders: Mapping[str | None, Senders]) -> dict[str | None, NewRows]:
     """What the rows of one transaction contain, by cluster."""
+    with paused():  # the events stay alive: scanning them is a tenth of the time
+        return _read(added, senders)
+
+
+def _read(added: Added, senders: Mapping[str | None, Senders]) -> dict[str | None, NewRows]:
     found: dict[str | None, NewRows] = {}
     for name, rows in added:
         for cluster, new_rows in _of_lines(rows) if name == "logs" else _of_jobs(rows):
@@ -294,7 +300,7 @@ def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
-    for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null() & job_rows.rows_by_slurm())):
+    for cluster, of_all in _by_cluster(job_rows.rows_by_slurm(rows.filter(pl.col("job_id").is_not_null()))):
         ours = of_all.select(job_rows.COLUMNS)
         yield cluster, NewRows(rows=[ours], moments=moments_of(ours), prepared_runs=prepared_runs(ours))
 

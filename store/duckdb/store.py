@@ -39,7 +39,7 @@ from store.duckdb import (
 from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
-from store.duckdb.logs_view import show_claims
+from store.duckdb.logs_view import has_claims, show_claims
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.querying import store_errors, translated
 from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, has_this_versions_views, newer_than_known, statements
@@ -90,6 +90,8 @@ class DuckStore(OpenStore):
         self._answers: tuple[int, dict[ClauseElement, list[dict[str, Any]]]] = (0, {})
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
+        #: The length of the log at which a commit writes a checkpoint; None if it was not asked yet.
+        self._checkpoint_size: str | None = None
         #: The tables in memory may be wrong (``_doubt``).
         self._in_doubt = False
         target = ":memory:"
@@ -133,6 +135,7 @@ class DuckStore(OpenStore):
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
         self._answers = (0, {})  # numbers of lost commits are reused
+        self._checkpoint_size = None
         if self._takes_in:
             self._let_log_grow()
         facts = facts_of(self._connection) if folder is not None else {}
@@ -306,6 +309,7 @@ class DuckStore(OpenStore):
         self._let_log_grow()
 
     def _let_log_grow(self) -> None:
+        self._checkpoint_size = None
         with store_errors():
             self.cursor().execute(f"SET GLOBAL checkpoint_threshold = '{CHECKPOINT}'")
 
@@ -327,7 +331,10 @@ class DuckStore(OpenStore):
         database file, which takes half a second. For a writer that somebody waits for."""
         with store_errors():
             connection = self.cursor()
-            ((checkpoint_size,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+            if self._checkpoint_size is None:  # the question takes as long as both changes
+                ((size,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+                self._checkpoint_size = str(size)
+            checkpoint_size = self._checkpoint_size
             connection.execute("SET wal_autocheckpoint = '1TB'")
         try:
             yield
@@ -433,10 +440,11 @@ class DuckStore(OpenStore):
 
     def set_fact(self, name: str, value: str) -> None:
         with self.transaction() as connection:
+            shown = has_claims(connection) if name == disowned.FACT else None
             connection.execute("DELETE FROM model.facts WHERE name = ?", [name])
             connection.execute("INSERT INTO model.facts VALUES (?, ?)", [name, value])
             if name == disowned.FACT:
-                show_claims(connection)
+                show_claims(connection, shown=shown)
 
     @contextmanager
     def write(self) -> Iterator[Writer]:

@@ -17,7 +17,7 @@ from store.changes import Change
 from store.door import Question
 from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
-from store.duckdb.logs_view import show_claims
+from store.duckdb.logs_view import has_claims, show_claims
 from store.duckdb.querying import frame_of, rows_of, store_errors
 from store.functions import PLACE
 from store.tables import FACTS
@@ -91,6 +91,8 @@ class DuckWriter:
 
     def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
         """Adds the rows of a frame, replacing those with the same values in ``keys`` (none of them null)."""
+        of_claims = table is FACTS and (data["name"] == disowned.FACT).any()
+        shown = has_claims(self.connection) if of_claims else None
         if data.height == 1:
             self.change(sa.delete(table).where(*(table.c[key] == data[key][0] for key in keys)))
         elif data.height:
@@ -100,9 +102,9 @@ class DuckWriter:
             )
             self._note_of(table, Change(removed=gone))
         self.insert(table, data)
-        if table is FACTS and (data["name"] == disowned.FACT).any():
+        if of_claims:
             with store_errors():
-                show_claims(self.connection)
+                show_claims(self.connection, shown=shown)
 
     def _beside(self, data: pl.DataFrame, sql: str) -> int:
         """Runs a statement of ours that refers to a frame as ``changed``; returns the number of rows it changed."""

@@ -16,7 +16,6 @@ from sqlalchemy import (
     func,
     literal_column,
     not_,
-    or_,
     select,
     try_cast,
 )
@@ -121,31 +120,20 @@ _KNOWN = func.coalesce(LINES.c.time, LINES.c.sender_time, LINES.c.received_time)
 
 
 def written(cluster: str | None, jobs: Collection[int]) -> Select[Any]:
-    """When the programs of some jobs wrote to their output: ``job_id``, whether the lines are ``stamped``, and ``t``
-    (epoch seconds), the last of each minute. Lines without a time of their own count when they had been read."""
+    """When the programs of some jobs wrote to their output, by ``job_id`` and ``file``: whether the lines are ``stamped``,
+    ``t`` (epoch seconds), the last of each minute, and the number of the last ``line``. Lines without a time of their
+    own count when they had been read. ``t`` is null for those that nothing dates."""
     lines, moment = LINES.c, epoch(_KNOWN)
     stamped = and_(lines.time.is_not(None), lines.time_quality.is_distinct_from(const("received"))).label("stamped")
     minute = func.floor(moment / const(_MINUTE_S)).label("minute")
     return (
-        select(lines.job_id, stamped, minute, func.max(moment).label("t"))
-        .where(_own_lines(jobs, cluster), _KNOWN.is_not(None))
-        .group_by(lines.job_id, stamped, minute)
-        .order_by(lines.job_id, minute, stamped)
-    )
-
-
-def undated_tails(cluster: str | None, jobs: Collection[int]) -> Select[Any]:
-    """``job_id`` of those jobs of whose output a file ends with lines that nothing dates."""
-    lines = LINES.c
-    last, last_dated = func.max(lines.line), func.max(lines.line).filter(_KNOWN.is_not(None))
-    files = (
-        select(lines.job_id, last.label("last"), last_dated.label("dated"))
+        select(
+            lines.job_id, lines.file, stamped, minute, func.max(moment).label("t"), func.max(lines.line).label("line")
+        )
         .where(_own_lines(jobs, cluster))
-        .group_by(lines.job_id, lines.file)
-        .subquery("files")
+        .group_by(lines.job_id, lines.file, stamped, minute)
+        .order_by(lines.job_id, minute, stamped, lines.file)
     )
-    undated = or_(files.c.dated.is_(None), files.c.dated < files.c.last)
-    return select(files.c.job_id).distinct().where(undated)
 
 
 def new_outputs(new: ColumnElement[bool], since: datetime) -> Select[Any]:

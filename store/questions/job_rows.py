@@ -23,6 +23,8 @@ COLUMNS = (
 
 #: File name patterns of task hooks. Older stores have their rows under the source ``hook``.
 _TASK_HOOKS = ("/task-hooks/", ".taskprolog.")
+#: The sources whose rows a user may have written.
+_BY_HOOKS = ("task_hook", "hook")
 
 
 def _by_slurm() -> ColumnElement[bool]:
@@ -34,11 +36,13 @@ def _by_slurm() -> ColumnElement[bool]:
     return and_(JOBS.c.source.is_distinct_from(const("task_hook")), not_(of_user))
 
 
-def rows_by_slurm() -> pl.Expr:
-    """The same condition on rows in memory."""
+def rows_by_slurm(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows in memory of which the same holds."""
+    if not rows["source"].is_in(_BY_HOOKS).any():
+        return rows
     file, source = pl.col("file").fill_null(""), pl.col("source").fill_null("")
     of_user = pl.any_horizontal(file.str.contains(name, literal=True) for name in _TASK_HOOKS)
-    return (source != "task_hook") & ~((source == "hook") & of_user)
+    return rows.filter((source != "task_hook") & ~((source == "hook") & of_user))
 
 
 def job_rows(cluster: str | None) -> Select[Any]:

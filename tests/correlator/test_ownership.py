@@ -102,7 +102,7 @@ def test_rows_in_memory_and_in_the_store_pass_the_same_condition() -> None:
     with open_store(None) as store:
         store.add({"jobs": table})
         stored = {row["job_id"] for row in store.ask(job_rows(None))}
-    assert stored == set(table.filter(rows_by_slurm())["job_id"].to_list()) and 0 < len(stored) < len(rows)
+    assert stored == set(rows_by_slurm(table)["job_id"].to_list()) and 0 < len(stored) < len(rows)
 
 
 def test_a_task_prologs_word_makes_no_run_in_a_tick_either() -> None:
