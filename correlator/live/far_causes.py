@@ -9,6 +9,7 @@ one of them explains something, the window begins anew before it (``Merge.first_
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import NamedTuple
@@ -60,8 +61,12 @@ def far_causes(
     if not causes:
         return []
     around = compress(known, (times.last >= min(f.start for f in causes.values())) & (times.last < since))
-    beside = [f for f in around if f.run is None and f.key not in read]
-    return [*causes.values(), *(f for f in beside if f.key not in causes and _beside(f, causes.values()))]
+    about: defaultdict[str, list[Fact]] = defaultdict(list)
+    for cause in causes.values():
+        for subject in filter(None, {cause.host, cause.device}):
+            about[subject].append(cause)
+    beside = [f for f in around if f.run is None and _beside(f, about)]
+    return [*causes.values(), *(f for f in beside if f.key not in causes and f.key not in read)]
 
 
 def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> Iterator[Asked]:
@@ -94,11 +99,12 @@ def _may_link(world: World, one: Asked, cause: Fact) -> bool:
     return within or (outside is not None and outside(world, cause, effect) is not None)
 
 
-def _beside(fact: Fact, causes: Iterable[Fact]) -> bool:
-    """Is it about the host or the device of one of the causes, at the same time?"""
+def _beside(fact: Fact, about: Mapping[str, Sequence[Fact]]) -> bool:
+    """Is it about the host or the device of one of the causes, at the same time? ``about``: the causes, by host and by
+    device."""
     last = fact.start if fact.end is None else max(fact.start, fact.end)
     return any(
         fact.start <= (cause.start if cause.end is None else cause.end) and last >= cause.start
         and ((fact.host is not None and fact.host == cause.host) or (fact.device is not None and fact.device == cause.device))
-        for cause in causes
+        for subject in (fact.host, fact.device) for cause in about.get(subject or "", ())
     )  # fmt: skip
