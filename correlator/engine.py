@@ -198,11 +198,13 @@ def gather_world(
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
     kernel_clocks: kernel_lines.Clocks | None = None, limits: of_timeouts.ChangedLimits | None = None,
+    earlier: tuple[Sequence[Run], float] = ((), float("-inf")),
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
     ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory and reporting
-    hosts. ``measured`` and ``inventory`` are passed if they were read already.
+    hosts. ``measured`` and ``inventory`` are passed if they were read already. ``earlier``: the world's ``earlier_runs``
+    and ``runs_since``.
     """
     measured = measured or measure(store, cluster)
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
@@ -233,6 +235,8 @@ def gather_world(
         asked=True,
         inventory=inventory,
         believed=believed,
+        earlier_runs=earlier[0],
+        runs_since=earlier[1],
     )
     if before:  # a window may contain no line of slurmctld
         world.controllers |= before.controllers

@@ -58,11 +58,11 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 wrong += health.lost
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store)
-                opened += unproven_kernels(store)
+                opened += unproven_kernels(store) if settings.users_can_write_syslog else []
                 if written := counts(store):
                     totals = (f"{name} {sum(of_sources.values()):,}" for name, of_sources in written.items())
                     print(f"authority      lines with events: {', '.join(totals)}")
-                opened += forgeable(written)
+                opened += forgeable(written, settings.users_can_write_syslog)
                 opened += false_senders(store.fact(DISOWNED))
                 for name in names(store, settings.cluster).same:
                     print(
@@ -98,7 +98,7 @@ def unproven_kernels(store: Asks) -> list[str]:
     if bare:
         reported.append(
             f"kernel lines of {_some(bare)}: collected only from logs that keep no facility, where `logger -t kernel` of any user looks "
-            "the same, so no cause that only they tell is sure: collect the kernel's ring (the agent's kmsg) or the journal, or let "
+            "the same, so they count for nothing beside jobs of several users, and no cause that only they tell is sure: collect the kernel's ring (the agent's kmsg) or the journal, or let "
             "rsyslog write kern.* into /var/log/kern.log and collect that"
         )
     if by_facility:

@@ -23,18 +23,21 @@ def counts(store: Asks) -> dict[str, dict[str, int]]:
     return {name: found[name] for name in AUTHORITIES if name in found}
 
 
-def forgeable(found: dict[str, dict[str, int]]) -> list[str]:
-    """What users can forge and how to close it, a line of text for each authority; ``found``: see ``counts``."""
+def forgeable(found: dict[str, dict[str, int]], users_write_syslog: bool = True) -> list[str]:
+    """What users can forge and how to close it, a line of text for each authority; ``found``: see ``counts``.
+    ``users_write_syslog``: the setting ``users_can_write_syslog``."""
     reported = []
-    if LOCAL in found:
+    if LOCAL in found and users_write_syslog:
         reported.append(
-            f"authority local: {_some(found[LOCAL])}: any user of their hosts can write such lines (logger -t NAME -p FACILITY): collect "
-            "the kernel's ring (the agent's kmsg), the daemons' own files, and the journal in place of syslog's files"
+            f"authority local: {_some(found[LOCAL])}: any user of their hosts can write such lines (logger -t NAME -p FACILITY), so they "
+            "count for nothing beside jobs of several users: collect the kernel's ring (the agent's kmsg), the daemons' own files, and the "
+            "journal in place of syslog's files; or, if no user can write there, say users_can_write_syslog = false"
         )
     if NETWORK in found:
         reported.append(
             f"authority network: {_some(found[NETWORK])}: whoever reaches the log host can send such lines in any host's name: collect them "
-            "where they are written (the agent), or admit only known senders (a firewall; transport tls with client_ca)"
+            "where they are written (the agent), or admit only known senders (a firewall; transport tls with client_ca). Lines of an "
+            "address that is in neither slurm.conf nor relays count for nothing: name those of switches in relays"
         )
     if UNVERIFIED in found:
         reported.append(

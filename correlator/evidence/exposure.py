@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 from operator import attrgetter
 from typing import Protocol
@@ -30,6 +31,7 @@ from correlator.edges.scopes import ONE_NODE, REACH
 from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.registry import kind_of
 from correlator.facts.world import World
+from correlator.gather.presence import MARGIN_S, Crowded, Presence, users_there
 from correlator.model.attributes import PROMOTED, TOKEN
 from correlator.model.nouns import Edge, Fact, Others, Run
 from correlator.model.run_index import RunsInTime
@@ -97,9 +99,15 @@ class Seen(Protocol):
     def sees(self, run: Run | None) -> tuple[object, ...]: ...
 
 
-def other_now(looks: Sequence[Seen], before: Iterable[Run], after: Iterable[Run], border: float) -> float:
+def other_now(
+    looks: Sequence[Seen],
+    before: Sequence[Run],
+    after: Sequence[Run],
+    border: float,
+    elsewhere: Callable[[float], Iterable[Run]] = lambda since: (),
+) -> float:
     """The earliest effect before ``border`` that must be compared again, because runs changed from ``before`` to
-    ``after``.
+    ``after``. ``elsewhere`` returns the other runs that ended after a moment.
 
     Infinity if there is none.
     """
@@ -112,8 +120,42 @@ def other_now(looks: Sequence[Seen], before: Iterable[Run], after: Iterable[Run]
         (one, other) for key in known.keys() | now.keys()
         if _what(one := known.get(key), late) != _what(other := now.get(key), late)
     ]  # fmt: skip
-    moments = [look.at for look in looks if any(look.sees(one) != look.sees(other) for one, other in changed)]
-    return min(moments, default=float("inf"))
+    hosts = {node for pair in changed for run in pair if run is not None for node in run.nodes}
+    moved = [
+        look for look in looks
+        if (not isinstance(look, Presence) or look.host in hosts)  # there may be very many of these
+        and any(look.sees(one) != look.sees(other) for one, other in changed)
+    ]  # fmt: skip
+    crowds = [look for look in moved if isinstance(look, Crowded)]
+    moments = [look.at for look in moved if not isinstance(look, Crowded)]
+    return min([*moments, *_crowded_otherwise(crowds, before, after, elsewhere)], default=float("inf"))
+
+
+def _crowded_otherwise(
+    crowds: Sequence[Crowded],
+    before: Iterable[Run],
+    after: Iterable[Run],
+    elsewhere: Callable[[float], Iterable[Run]],
+) -> list[float]:
+    """The effects of those of ``crowds`` whose answer changes."""
+    if not crowds:
+        return []
+    hosts = {look.host for look in crowds}
+    others = list(elsewhere(min(look.time for look in crowds) - MARGIN_S))
+    then, now = (_on_hosts(hosts, chain(others, runs)) for runs in (before, after))
+    return [
+        look.at for look in crowds
+        if (len(users_there(then[look.host], look.host, look.time)) > 1)
+        != (len(users_there(now[look.host], look.host, look.time)) > 1)
+    ]  # fmt: skip
+
+
+def _on_hosts(hosts: frozenset[str] | set[str], runs: Iterable[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {host: [] for host in hosts}
+    for run in runs:
+        for host in hosts.intersection(run.nodes):
+            found[host].append(run)
+    return found
 
 
 def _what(run: Run | None, late: float) -> tuple[object, ...]:

@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from correlator.evidence.presence import MARGIN_S, user_there_between
 from correlator.facts.world import World
 from correlator.gather.kernel_copies import Copies, is_own
 from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED, written
+from correlator.gather.presence import MARGIN_S, user_there_between
 from correlator.gather.standing import OUTPUT, Controllers
 from correlator.model.false_lines import (
     AS_CONTROLLER,

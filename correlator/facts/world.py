@@ -12,9 +12,10 @@ from operator import attrgetter
 from typing import Any
 
 from correlator.clocks.clocks import AccountingTime, Offset
-from correlator.gather import kernel_copies, kernel_lines, shared_lines
+from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
+from correlator.gather.presence import MARGIN_S, Crowded, users_there
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
@@ -102,30 +103,13 @@ class World:
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(self.admitted, self.kernel_clocks, self.line_copies, relays)
         self.doubted |= shared_lines.standing(self.admitted, relays)
-        #: Events that do not count, by the host that they name, and why: another file shows that they are not the kernel's,
-        #: or nothing shows who sent them.
+        #: Events that do not count, by the host that they name, and why (gather/uncounted.py), without those in the kernel's
+        #: name that its other lines refute.
         self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
-        #: All of them, with how it is known and why (evidence/forgeries.py).
+        #: Those that are shown not to be the kernel's, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
-        refuted = {name for name, how in self.doubted.items() if how == kernel_lines.REFUTED}.union(words)
-        if refuted:
-            for event in (e for e in self.admitted if e.id in refuted):
-                why = words.get(event.id, kernel_lines.REFUTED_WHY)
-                self.refuted.append((event, self.doubted[event.id], why))
-                if event.host and event.id in words:
-                    self.not_counted[event.host].append((event, why))
-        if sent := {name for name, how in self.doubted.items() if how == kernel_lines.SENT}:
-            for event in (e for e in self.admitted if e.id in sent and e.host):
-                self.not_counted[event.host or ""].append((event, kernel_lines.SENT_WHY))
-        if out := refuted | sent:
-            self.admitted = [e for e in self.admitted if e.id not in out]
-        by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
-        for event in self.admitted:
-            by_kind[event.kind].append(event)
-            if (job := event.job_id) is not None:
-                by_job[job].append(event)
-            if host := event.host:
-                by_host[host].append(event)
+        #: Questions about other runs: if later rows change an answer, a tick judges again.
+        self.looks: list[CountedBefore | Crowded] = []
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -134,12 +118,21 @@ class World:
             self.runs_of_job[run.job_id].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
+        self._present: dict[str, RunsInTime] = {}
+        self._earlier_on: dict[str, list[Run]] = defaultdict(list)
+        if self.doubted:
+            self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
+        by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
+        for event in self.admitted:
+            by_kind[event.kind].append(event)
+            if (job := event.job_id) is not None:
+                by_job[job].append(event)
+            if host := event.host:
+                by_host[host].append(event)
         self._spoke: dict[str, Sequence[float]] = {}
         self._outputs: Mapping[int, Output] | None = None
         self._new_limits: Mapping[int, list[NewLimit]] | None = None
         self._states: dict[str, list[dict[str, object]]] | None = None
-        #: Questions that facts and edges asked about other runs: if later rows change an answer, a tick judges again.
-        self.looks: list[CountedBefore] = []
         self._counted_since: float | None = None
         self._counted_by_runs = False
         #: The hosts that run slurmctld, by its own lines and slurm.conf.
@@ -153,6 +146,38 @@ class World:
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
         times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
+
+    def _leave_out(self, doubtful: list[Event], words: Mapping[str, str]) -> None:
+        """Takes what does not count out of ``admitted``. ``doubtful``: the events that are ``doubted``; ``words``: what
+        other files show against some of them."""
+        assert self.believed is not None
+        if not self.believed.senders.users_write_syslog:
+            believed = uncounted.of_closed_files(doubtful, self.doubted)
+            self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
+            doubtful = [e for e in doubtful if e.id not in believed]
+        open_to_users = [e for e in doubtful if e.host and uncounted.is_open(e, self.doubted[e.id])]
+        if any(e.time - MARGIN_S < self.runs_since for e in open_to_users):
+            hosts = {e.host for e in open_to_users if e.host}
+            for run in self.earlier_runs:
+                for host in hosts.intersection(run.nodes):
+                    self._earlier_on[host].append(run)
+        self.looks += uncounted.questions(open_to_users)
+        reasons = uncounted.reasons(doubtful, self.doubted, words, self.users_at)
+        for event in (e for e in doubtful if e.id in reasons):
+            how, why = self.doubted[event.id], reasons[event.id]
+            if how == kernel_lines.REFUTED or event.id in words:
+                self.refuted.append((event, how, why))
+            if event.host and how != kernel_lines.REFUTED:
+                self.not_counted[event.host].append((event, why))
+        if reasons:
+            self.admitted = [e for e in self.admitted if e.id not in reasons]
+
+    def users_at(self, host: str, time: float) -> frozenset[str]:
+        """The users known to have had runs on a host at about ``time``, when a doubted event was written."""
+        if host not in self._present:
+            self._present[host] = RunsInTime([*self.runs_on.get(host, ()), *self._earlier_on.get(host, ())])
+        near = self._present[host].overlapping(time - MARGIN_S, time + MARGIN_S)
+        return users_there(near, host, time)
 
     def spoke_at(self, host: str) -> Sequence[float]:
         """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""

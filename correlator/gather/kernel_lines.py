@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from store.door import Asks
 
 REFUTED, ODD, UNCONFIRMED, STAMPED, BARE = "refuted", "odd", "unconfirmed", "stamped", "bare"
-REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 #: What others than the program that they name can have written (gather/shared_lines.py).
 SHARED, SENT = "shared", "sent"
-SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
 #: What other files show (gather/kernel_copies.py).
 OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 

@@ -11,7 +11,7 @@ What ended before t - margin stays unchanged. If that is not enough (another set
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -188,7 +188,8 @@ class Window:
         events = self._joined_events(new, carried)
         strangers = before.disowned | disowned(doubtful, believed)
         runs = self._runs(former, rows, events)
-        if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
+        earlier = other_now(before.looks, former, runs, self.border, lambda since: self._elsewhere(since, jobs))
+        if (earlier := earlier - ENDS_WITH_S) < self.border:
             self._begin(earlier)
             return None if self.whole else self.again()
         if further := self._spoken_of(former, runs) - self.live:
@@ -198,13 +199,12 @@ class Window:
         hosts = before.site.hosts if before.site else frozenset()
         world = gather_world(
             self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed,
-            kernel_clocks=self.kernel_clocks, limits=self.limits,
+            kernel_clocks=self.kernel_clocks, limits=self.limits, earlier=(others, self.since),
         )  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
         world.reporting_hosts |= self.change.reporting_hosts
-        world.earlier_runs, world.runs_since = others, self.since
         world.past = self._past
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
@@ -251,6 +251,10 @@ class Window:
         if then is None or not then.asked:
             return False
         return proof.heard is not then.heard or not then.asked.isdisjoint(proof.computing - then.computing)
+
+    def _elsewhere(self, since: float, jobs: Collection[int]) -> list[Run]:
+        """The known runs of other jobs that ended after ``since``."""
+        return [r for r in compress(self.before.runs, self.index.run_ends >= since) if r.job_id not in jobs]
 
     def _past(self, low: float) -> tuple[list[Run], list[Fact]]:
         """The runs that ended from ``low`` to the beginning of the window, and the facts about their failures."""

@@ -18,6 +18,8 @@ from store.questions.settling import ADDRESS, ALIAS
 
 #: The site's setting: addresses and small networks that forward lines of other hosts, a controller's included.
 RELAYS_SETTING = "syslog.relays"
+#: The site's setting: can users write to the syslog files of the nodes, with ``logger`` or to /dev/log?
+USERS_SETTING = "syslog.users_can_write_syslog"
 #: A network is listed address by address, since queries compare addresses as text.
 MOST_RELAYS = 256
 _NODE_NAME = "NodeName:"
@@ -30,12 +32,14 @@ CONTROLLER_SETTINGS = {"SlurmctldHost": None, "ControlMachine": "ControlAddr", "
 @dataclass(frozen=True)
 class Senders:
     """``nodes``: the node of each address. ``controllers``: likewise of controllers, which may also forward lines.
-    ``relays``: what these send counts for the host that it names. ``named``: the controllers of slurm.conf."""
+    ``relays``: what these send counts for the host that it names. ``named``: the controllers of slurm.conf.
+    ``users_write_syslog``: can users write to the syslog files of the nodes?"""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     controllers: Mapping[str, str] = field(default_factory=dict)
     relays: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
+    users_write_syslog: bool = True
 
     def is_another(self, sender: str, host: str | None, *, of_controller: bool) -> bool:
         """Did ``sender`` write in the name of another host? ``of_controller``: ``host`` is known to be one, and lines in
@@ -74,7 +78,8 @@ def senders(
     the host of each address from which an agent reports."""
     settings = list(settings)
     nodes = {**(agents or {}), **_of_nodes(settings)}
-    return Senders(nodes, _of_controllers(settings), relays(overrides), controllers(settings))
+    write = bool((overrides or {}).get(USERS_SETTING, True))
+    return Senders(nodes, _of_controllers(settings), relays(overrides), controllers(settings), write)
 
 
 def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:

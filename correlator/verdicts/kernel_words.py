@@ -4,9 +4,9 @@
 Evidence that no user can write removes the doubt: a line of slurmctld, of a switch or of another host, telemetry of the
 same device. A run's own output does not: a forger of a kernel line may well own the run that it clears.
 
-If jobs of other users ran on the host when a line was written, each of those users could have written it. Then a line
-that is known by its name only gives no more confidence than one that the kernel's ring lacks. A line in a daemon's name
-on a host where nobody's job ran has no limit: there is no user who could have written it.
+A line that is known by its name only counts where jobs of one user were on the host when it was written
+(gather/uncounted.py). For a run of another user it gives no more confidence than one that the kernel's ring lacks. A line
+in a daemon's name on a host where nobody's job ran has no limit: there is no user who could have written it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from correlator.evidence.chains import Chain
 from correlator.evidence.exposure import Seen
-from correlator.evidence.presence import Presence, users_there
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
 from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, SHARED, STAMPED, UNCONFIRMED
+from correlator.gather.presence import Presence
 from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
@@ -28,7 +28,7 @@ from correlator.verdicts.verdict import Denied, Unproven
 
 #: The highest confidence, by the evidence about the lines; the best line counts.
 SURE = {STAMPED: 0.9, SHARED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5}
-#: The same for lines known by their name only, if other users could have written them.
+#: The same for lines known by their name only, if another user than that of the run could have written them.
 SHARED_SURE = 0.5
 #: Telemetry's samples and the kernel's lines of one fault are at most this far from one another (seconds).
 SEEN_S = 60.0
@@ -40,7 +40,7 @@ _WHY = {
     ODD: "their uptime fits no boot that earlier lines of this kernel show: a forger, or a clock that was set",
     LACKING: "the node's own syslog of that time was collected and holds neither them nor earlier lines of this kernel",
 }
-_OTHERS = "; others' jobs ran there then, each could have written them"
+_OTHERS = "; the job of another user ran there then, who could have written them"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Limits:
         return Unproven(at_most, lines.place, lines.host, f"{_WHY.get(how, how)}{others}", how)
 
     def _crowded(self, lines: _Lines, runs: Collection[Run], at: float) -> bool:
-        """Whether a user other than those of ``runs``, or more than one user, had runs on the host at the first line."""
+        """Whether several users count: those of ``runs``, and the one with runs on the host at the first line."""
         there = self._there(lines, at)
         return bool(there) and len(there.union(user for run in runs if (user := run.row.get("user")))) > 1
 
@@ -173,15 +173,17 @@ class Limits:
         if look not in self._asked:
             self._asked.add(look)
             self._looks.append(look)
-        return users_there(self.world, lines.host, lines.named_at)
+        return self.world.users_at(lines.host, lines.named_at)
 
 
 #: A line that does not count is named in the verdicts on runs that ended within this after it, or just before.
 DENIED_S, DENIED_AFTER_S = 900.0, 5.0
 
 
-#: Lines of other layers accuse nothing that could have ended a run.
+#: Lines of other layers and kinds accuse nothing that could have ended a run.
 _ACCUSING = ("gpu", "link", "storage", "kernel")
+_ACCUSING_KINDS = ("slurm.comm_error", "slurm.node_error")
+_HARMLESS = ("nic.link_up", "nic.link_init", "storage.recovered")
 
 
 def denied(world: World, run: Run, end: Fact) -> list[Denied]:
@@ -190,9 +192,15 @@ def denied(world: World, run: Run, end: Fact) -> list[Denied]:
         return []
     found = [
         Denied(event, why) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
-        if event.layer in _ACCUSING and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
+        if _accuses(event) and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.event.time, one.event.id))
+
+
+def _accuses(event: Event) -> bool:
+    if event.kind in _ACCUSING_KINDS:
+        return event.source == "slurmd"
+    return event.layer in _ACCUSING and event.kind not in _HARMLESS
 
 
 def _surest(standing: Iterable[str]) -> str | None:

@@ -35,32 +35,14 @@ from tests.line_parser import line_parser
 MALLORYS, HER_NAME, HER_UID = 99001, "mallory", 20666
 #: Nobody's address.
 HER_ADDRESS = "203.0.113.9"
-#: No cause whose lines another user of the node could have written is surer than this (docs/security.md).
-SHARED_SURE = 0.5
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What docs/security.md leaves open: lines of a channel may change the verdicts on runs of ``host``, which they blame
-    at most with this confidence."""
-
-    host: str
-    sure: float
-    own: float = 0.9
-
-    def allows(self, document: Mapping[str, Any], now: tuple[str, str | None, str | None, str | None, float]) -> bool:
-        category, _, host, _, confidence = now
-        if category == "infra.storage":  # a client names the server that it lost
-            host = self.host
-        blames = host == self.host if category.startswith("infra.") else True
-        nodes = document["nodes"] or ()
-        return blames and confidence <= self.sure and self.host in (expand(nodes) if isinstance(nodes, str) else nodes)
+#: What a job prints about itself blames hardware with no more than this (docs/security.md).
+SURE_OF_OUTPUT = 0.5
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A tree with mallory's job. ``job``: another user's; ``moments``: when others' jobs end; ``iso``: do the nodes'
-    syslogs have ISO timestamps?"""
+    """A tree with mallory's job. ``job``: another user's; ``moments``: when others' jobs end; ``beside``: when those on her
+    node do; ``iso``: do the nodes' syslogs have ISO timestamps?"""
 
     folder: Path
     near: str
@@ -72,19 +54,21 @@ class Stage:
     begin: datetime
     end: datetime
     moments: tuple[str, ...]
+    beside: tuple[str, ...]
     syslog: str
     iso: bool
 
 
 @dataclass(frozen=True)
 class Way:
-    """A channel: ``place`` is a file of the tree or a receiver. ``bound``: what docs/security.md leaves open, in a word:
-    nothing, or the kernel or a daemon of her node."""
+    """A channel: ``place`` is a file of the tree or a receiver. ``beside``: it speaks for her node, and she uses it while
+    another user's job is there: alone on a node, she can blame it (docs/security.md). ``often``: more texts go this way."""
 
     name: str
     place: str
     line: Callable[[str, str], str]
-    bound: str = ""
+    beside: bool = False
+    often: bool = False
 
 
 def staged(source: Path, folder: Path) -> Stage | None:
@@ -115,11 +99,15 @@ def staged(source: Path, folder: Path) -> Stage | None:
     with accounting.open("a", encoding="utf-8") as file:
         file.write("|".join(hers.get(name, "") for name in header.split("|")) + "\n")
     ends = sorted({datetime.fromisoformat(r["End"]) for r in rows})
-    moments = tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in ends[-4:])
+    ends_beside = sorted({datetime.fromisoformat(r["End"]) for r in rows if near in expand(r["NodeList"])})
+    moments, beside = (
+        tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in some[-4:])
+        for some in (ends, ends_beside)
+    )
     lines = with_log[near].read_text(encoding="utf-8", errors="replace").splitlines()
     stage = Stage(
         folder, near, sound[0] if sound else near, max(clusters), _controller(folder, hosts), _switch(folder), int(rows[0]["JobIDRaw"].split(".")[0]),
-        begin, end, moments, str(with_log[near].relative_to(folder)), not lines or lines[0][:4].isdigit(),
+        begin, end, moments, beside, str(with_log[near].relative_to(folder)), not lines or lines[0][:4].isdigit(),
     )  # fmt: skip
     _extend(stage, {"jobs/99001/stdout": ["step 1"]})
     # Syslogs that are collected: otherwise her own line in one would be the first to show it.
@@ -207,9 +195,9 @@ def ways(stage: Stage) -> tuple[Way, ...]:
     return (
         *(Way(f"{kind}: {name}", f"jobs/{MALLORYS}/{kind}", line) for kind in ("stdout", "stderr") for name, line in _in_output()),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag)) for tag in TAGS),
-        Way("logger -t kernel", stage.syslog, syslog("kernel"), "near kernel"),
-        Way("/dev/log, with an uptime that fits", stage.syslog, stamped, "near kernel"),
-        *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), "near daemon") for tag in DAEMONS),
+        Way("logger -t kernel", stage.syslog, syslog("kernel"), True, True),
+        Way("/dev/log, with an uptime that fits", stage.syslog, stamped, True, True),
+        *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True, True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
         *(Way(f"hook: {name}", "hooks/*", line) for name, line in _in_environment()),
@@ -219,18 +207,24 @@ def ways(stage: Stage) -> tuple[Way, ...]:
 def _by_network(stage: Stage) -> Iterator[Way]:
     for place, lines in (("udp", _over_udp()), ("tcp", _over_tcp())):
         for name, line in lines:
-            yield Way(f"{place}: {name}", place, line)
+            yield Way(f"{place}: {name}", place, line, often=name.startswith("as "))
+
+
+#: So many times as many texts go a way that is used often.
+OFTEN = 16
 
 
 def lies(stage: Stage, some: Sequence[Way], share: int, turn: int) -> dict[str, list[str]]:
-    """What she writes, by place: each text goes one way in ``share``; ``turn`` says which. Half of them are about near,
-    half about far and another's job."""
+    """What she writes, by place: each text goes one way in ``share``, and one in ``share // OFTEN`` of those used often;
+    ``turn`` says which. Half of them are about near, half about far and another's job."""
     found: dict[str, list[str]] = {}
     for number, way in enumerate(some):
-        for place, (text, _) in enumerate(texts()[(number + turn) % share :: share]):
+        every = max(1, share // OFTEN) if way.often else share
+        moments = stage.beside if way.beside else stage.moments
+        for place, (text, _) in enumerate(texts()[(number + turn) % every :: every]):
             target = stage.near if place % 2 else stage.far
             about = _JOB.sub(rf"\g<1>{stage.job}", _NODE.sub(target, text))
-            at = stage.moments[place % len(stage.moments)]
+            at = moments[place % len(moments)]
             found.setdefault(way.place, []).append(_moved(stage, way.line(about, at), at))
     return found
 
@@ -320,38 +314,17 @@ def _doubt_lifted(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     return said(was)[:4] == said(now)[:4] and bool(unlogged) and not set(unlogged) <= set(now["doubts"])
 
 
-def harm(peace: Mapping[str, Any], found: Mapping[str, Any], limit: Limit | None = None) -> list[str]:
-    """What the lies changed for others, or gained their writer. ``limit``: what docs/security.md leaves open for them."""
+def harm(peace: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """What the lies changed for others, or gained their writer."""
     harmed = []
     before, after = peace["verdicts"], found["verdicts"]
     for key in sorted(before.keys() | after.keys()):
         was, now = (said(one[key]) if key in one else None for one in (before, after))
         if is_hers(key):
-            # Where no other user's job runs, her node's kernel may have a line of hers with at most 0.9.
-            if (
-                now is not None
-                and was != now
-                and now[0].startswith("infra.")
-                and now[4] > (limit.own if limit else SHARED_SURE)
-            ):
+            if now is not None and was != now and now[0].startswith("infra.") and now[4] > SURE_OF_OUTPUT:
                 harmed.append(f"her own: {was} -> {now}")
-        elif was is not None and now is not None and _doubt_lifted(before[key], after[key]):
-            continue
-        elif limit is not None and was is not None and now is not None and was[:4] == now[:4] and now[4] <= was[4]:
-            continue  # only less sure
-        elif (
-            limit is not None
-            and was is not None
-            and now is not None
-            and was[2] == now[2] == limit.host
-            and now[4] <= min(was[4], limit.sure)
-        ):
-            continue  # so is this, and it still blames the same node
-        elif was != now and not (limit is not None and now is not None and limit.allows(after[key], now)):
+        elif was != now and not (was is not None and now is not None and _doubt_lifted(before[key], after[key])):
             harmed.append(f"{key}: {was} -> {now}")
-    for root in sorted(roots(found) - roots(peace), key=str):
-        if limit is None or (root[2] != limit.host and root[0] != "infra.storage"):
-            harmed.append(f"a new incident: {root}")
-    if limit is None:
-        harmed += [f"an incident is gone: {root}" for root in sorted(roots(peace) - roots(found), key=str)]
+    harmed += [f"a new incident: {root}" for root in sorted(roots(found) - roots(peace), key=str)]
+    harmed += [f"an incident is gone: {root}" for root in sorted(roots(peace) - roots(found), key=str)]
     return harmed

@@ -1,9 +1,8 @@
 """The liar's test: whatever a user writes, nobody else's verdict changes, and no node or link is blamed that was not.
 
 In every capture, scenario and made situation a user with one job on one node (``liars.py``) writes examples of all
-patterns of the catalogue through every channel that a user has. What docs/security.md leaves open is tested as the limit
-that it states: a user of a node can make a line in the name of that node's kernel, which gives others' verdicts a
-confidence of at most 0.5, on that node.
+patterns of the catalogue through every channel that a user has. docs/security.md leaves open what a user who is alone on
+a node can say of it: so she writes to her node's syslog while another user's job is there.
 """
 
 from __future__ import annotations
@@ -31,10 +30,6 @@ from store.duckdb.store import logs_for_storage
 from tests.correlator.liars import (
     HER_NAME,
     MALLORYS,
-    SHARED_SURE,
-    Limit,
-    Stage,
-    Way,
     concluded,
     harm,
     lies,
@@ -59,8 +54,6 @@ ALL: dict[str, list[Path]] = {
 }
 #: Each text goes one way in this many. The turn is another one for each tree, so together they take every way.
 SHARE = 384
-#: Of the channels for which docs/security.md states a limit, each tree gets one kind in its turn, one tree in this many.
-LIMITED = 3
 
 
 @contextmanager
@@ -89,17 +82,6 @@ class Count:
         )
 
 
-def rounds(stage: Stage) -> Iterator[tuple[Limit | None, list[Way]]]:
-    """What is written together: all channels of which nothing is left open, then those that are, by what it is."""
-    channels = ways(stage)
-    limits = {
-        "": None, "near kernel": Limit(stage.near, SHARED_SURE), "near daemon": Limit(stage.near, SHARED_SURE),
-    }  # fmt: skip
-    for bound, limit in limits.items():
-        if some := [way for way in channels if way.bound == bound]:
-            yield limit, some
-
-
 def tell(place: Path, turn: int, count: Count, share: int = SHARE) -> None:
     """Judges one tree without and with the lies."""
     with TemporaryDirectory() as folder, unpacked(place) as tree:
@@ -108,19 +90,11 @@ def tell(place: Path, turn: int, count: Count, share: int = SHARE) -> None:
             count.skipped += 1
             return
         peace, quiet = concluded(stage, {})
+        found, stored = concluded(stage, lies(stage, ways(stage), share, turn))
         count.trees += 1
-        unlimited, *limited = rounds(stage)
-        chosen = [limited[turn // LIMITED % len(limited)]] if turn % LIMITED == 0 else []
-        for limit, some in (unlimited, *chosen):
-            few = share if limit is None else max(1, share // 16)
-            told = lies(stage, some, few, turn)
-            found, stored = concluded(stage, told)
-            count.lines += stored - quiet
-            count.verdicts += len(peace["verdicts"])
-            name = place.name.removesuffix(".tar.xz")
-            count.harmed += [
-                f"{name} ({some[0].bound or 'nothing open'}): {what}" for what in harm(peace, found, limit)
-            ]
+        count.lines += stored - quiet
+        count.verdicts += len(peace["verdicts"])
+        count.harmed += [f"{place.name.removesuffix('.tar.xz')}: {what}" for what in harm(peace, found)]
 
 
 @pytest.mark.parametrize("name", ["job_faults", "endings/exit_codes_small"])

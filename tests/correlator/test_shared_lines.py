@@ -7,20 +7,37 @@ erin's job 45 fails on gx02, and nothing else shows why.
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
 
 from collector.decoding import _rows
+from collector.ingest import Ingest
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
-from correlator.site.senders import RELAYS_SETTING
+from correlator.site.senders import RELAYS_SETTING, USERS_SETTING
 from store import open_store
 from store.duckdb.store import DuckStore, logs_for_storage
-from tests.correlator.erins_job import HERS, SHARED, SYSLOG, XID, bobs_job, bring_in, bsd, concluded, of_erin
+from tests.correlator.attacked import _TREE, write
+from tests.correlator.erins_job import (
+    HERS,
+    SACCT,
+    SHARED,
+    SYSLOG,
+    XID,
+    bobs_job,
+    bring_in,
+    bsd,
+    concluded,
+    in_both_ways,
+    of_erin,
+)
 from tests.correlator.liars import roots, said
 from tests.correlator.rows import answer
 from tests.line_parser import line_parser
@@ -28,21 +45,22 @@ from tests.line_parser import line_parser
 LOST = "Unable to determine the device handle for GPU3: 0000:5e:00.0: Unknown Error"
 DAEMONS = bsd("10:19:55", f"nv-fabricmanager[77]: {LOST}")
 OWN_FILE = f"[Feb 28 2026 10:19:55] [ERROR] [tid 77] {LOST}\n"
-OTHERS = "others' jobs ran there then"
+OTHERS = "jobs of several users were on gx02"
 
 
 class Case(NamedTuple):
-    """``tree``: whose job 42 ran there as well; ``at_most``: the confidence that a GPU of gx02 is blamed with."""
+    """``tree``: whose job 42 ran there as well; ``at_most``: the confidence that a GPU of gx02 is blamed with, None if none
+    is."""
 
     files: dict[str, str]
     tree: dict[str, str]
-    at_most: float
+    at_most: float | None
     doubt: str = ""
 
 
 CASES = {
     "of the user alone": Case({SYSLOG: DAEMONS}, HERS, 0.9, "where anybody on gx02 can write"),
-    "beside another user's job": Case({SYSLOG: DAEMONS}, SHARED, 0.5, OTHERS),
+    "beside another user's job": Case({SYSLOG: DAEMONS}, SHARED, None, OTHERS),
     "before another user's job": Case(
         {SYSLOG: DAEMONS}, bobs_job("10:22:00", "10:24:00"), 0.9, "where anybody on gx02 can write"
     ),
@@ -58,9 +76,13 @@ def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
     case = CASES[name]
     found = concluded(case.files, live, case.tree)
     verdict = of_erin(found)
-    assert verdict["category"] == "infra.gpu" and verdict["confidence"] <= case.at_most
     doubts = " ".join(verdict["doubts"])
     assert case.doubt in doubts
+    if case.at_most is None:
+        assert verdict["category"] == "app.error" and "does not count" in doubts
+        assert not [i for i in found["incidents"] if i["root_cause"]["host"] == "gx02"]
+        return
+    assert verdict["category"] == "infra.gpu" and verdict["confidence"] <= case.at_most
     if case.at_most == 1.0:
         assert verdict["confidence"] > 0.9 and "can write" not in doubts
         return
@@ -160,3 +182,54 @@ def test_a_packet_of_an_unknown_address_changes_no_verdict(packet: str, job: str
         key: said(verdict) for key, verdict in before["verdicts"].items()
     }
     assert roots(after) == roots(before)
+
+
+#: bob's job 42 runs on gx03, where carol's job 43 ends with the link: the kernel's ring has it.
+ON_GX03 = {
+    SACCT: re.sub(r"(?m)^(42\|.*)\|gx02\|", r"\1|gx03|", SHARED[SACCT]),
+    "controller/slurmctld.log": _TREE["controller/slurmctld.log"].replace("JobId=42 NodeList=gx02", "JobId=42 NodeList=gx03"),
+}  # fmt: skip
+GENUINE = {"nodes/gx03/dmesg": "[Sat Feb 28 10:10:55 2026] mlx5_core 0000:c4:00.0 eth0: Link down\n"}
+
+
+#: What bob writes with ``logger``: node, time and words.
+LIES = {
+    "munge, as slurmd": ("gx02", "10:19:55", "slurmd[77]: error: Munge decode failed: Expired credential"),
+    "a credential, as slurmd": ("gx02", "10:19:55", "slurmd[77]: error: Invalid job credential from 1001@10.0.0.1: Job credential revoked"),
+    "an invalid opcode, as the kernel": ("gx03", "10:10:50", "kernel: invalid opcode: 0000 [#1] SMP NOPTI"),
+    "a stall, as the kernel": ("gx03", "10:10:50", "kernel: rcu: INFO: rcu_sched self-detected stall on CPU"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "live"), in_both_ways(LIES, {"a credential, as slurmd", "a stall, as the kernel"}))
+def test_logger_beside_another_users_job_changes_nothing(name: str, live: bool) -> None:
+    host, clock, words = LIES[name]
+    tree, known = (SHARED, {}) if host == "gx02" else (ON_GX03, GENUINE)
+    before = concluded(known, live, tree)
+    after = concluded({**known, f"nodes/{host}/syslog": f"Feb 28 {clock} {host} {words}\n"}, live, tree)
+    assert {k: said(v) for k, v in after["verdicts"].items()} == {k: said(v) for k, v in before["verdicts"].items()}
+    assert roots(after) == roots(before)
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+def test_where_users_cannot_write_to_syslog_its_lines_count(live: bool) -> None:
+    """But a packet of an unknown address still counts for nothing."""
+    settings = {USERS_SETTING: False}
+    with open_store(None) as store:
+        bring_in(store, {}, False, SHARED, answer)
+        ticker = Ticker(store, settings=settings)
+        ticker.tick()
+        sent(store, UNKNOWN, PACKET)
+        ticker.tick()
+        assert of_erin(result(store))["category"] == "app.error"
+        with TemporaryDirectory() as folder:
+            write(Path(folder), {SYSLOG: _TREE[SYSLOG] + DAEMONS})
+            Ingest(store, parser=line_parser()).run([Path(folder)])
+        if live:
+            ticker.tick()
+            ticked = answer(store)
+        correlate(store, settings=settings)
+        assert not live or ticked == answer(store), "a tick says what a full pass says"
+        verdict = of_erin(result(store))
+        assert verdict["category"] == "infra.gpu" and verdict["confidence"] > 0.9
+        assert "can write" not in " ".join(verdict["doubts"])

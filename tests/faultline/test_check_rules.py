@@ -384,6 +384,17 @@ def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixtur
     assert not _said(begin, reported), reported
 
 
+def test_where_no_user_can_write_to_syslog_its_lines_are_not_reported(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.store(XID_OF_SYSLOG)
+    site.top["users_can_write_syslog"] = "true"
+    assert "say users_can_write_syslog = false" in site.told(capsys)
+    site.top["users_can_write_syslog"] = "false"
+    reported = site.told(capsys)
+    assert "can write such lines" not in reported and "keep no facility" not in reported, reported
+
+
 def _said(begin: str, reported: str) -> bool:
     """Does a line that is no heading contain the text?"""
     return any(begin in line for line in reported.splitlines() if re.match(r"OPEN |WRONG |cluster ", line))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from correlator.facts.world import World
 from correlator.model.nouns import Run
 
 #: A run may have begun this much later, or ended this much earlier, than recorded (seconds): clocks differ, and
@@ -32,6 +32,11 @@ class Presence:
         return () if user is None else (user,)
 
 
+@dataclass(frozen=True)
+class Crowded(Presence):
+    """The question whether more than one user had runs on ``host`` at ``time``."""
+
+
 def user_there(run: Run, host: str, time: float) -> str | None:
     """The user of a run that had a host at about ``time``.
 
@@ -51,9 +56,6 @@ def user_there_between(run: Run, host: str, since: float, until: float) -> str |
     return user_there(run, host, max(begun, since))
 
 
-def users_there(world: World, host: str, time: float) -> frozenset[str]:
-    """The users known to have had runs on a host at about ``time``."""
-    runs = list(world.runs_on.get(host, ()))
-    if time - MARGIN_S < world.runs_since:
-        runs += world.earlier_runs
+def users_there(runs: Iterable[Run], host: str, time: float) -> frozenset[str]:
+    """The users of those of some runs that had a host at about ``time``."""
     return frozenset(user for run in runs if (user := user_there(run, host, time)) is not None)
