@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from operator import attrgetter
 from typing import NamedTuple
+
+import numpy as np
 
 from correlator.edges.conditions.common import derived_values
 from correlator.edges.scopes import OUTSIDE, scopes
 from correlator.evidence.weigh import listed_from
 from correlator.facts.world import World
-from correlator.live.lookup import Times
+from correlator.live.lookup import Choice, Times
 from correlator.model.attributes import TIMEOUT
 from correlator.model.nouns import Edge, Fact
 from correlator.site import windows
@@ -27,6 +29,10 @@ from correlator.site.windows import Value
 
 #: Values that windows derive from the settings of a job (``derived_values``).
 OF_JOBS = frozenset({*JOB_SETTINGS, "IbRetryBudget"})
+#: All that the windows of two effects can differ by.
+OF_EFFECTS = OF_JOBS | {"PrintedTimeout"}
+
+_start = attrgetter("start")
 
 
 class Asked(NamedTuple):
@@ -51,7 +57,8 @@ def far_causes(
     if not asked:
         return []
     earliest = min(one.early for one in asked)
-    past = compress(known, (times.last >= earliest) & (times.last < since))
+    over = times.last < since
+    past = _some(known, over & (times.last >= earliest))
     read = {fact.key for fact in world.facts}
     kinds: dict[str, list[Fact]] = {kind: [] for one in asked for kind in one.edge.cause}
     for fact in past:
@@ -60,11 +67,14 @@ def far_causes(
     causes = {f.key: f for one in asked for kind in one.edge.cause for f in kinds[kind] if _may_link(world, one, f)}
     if not causes:
         return []
-    around = compress(known, (times.last >= min(f.start for f in causes.values())) & (times.last < since))
     about: defaultdict[str, list[Fact]] = defaultdict(list)
     for cause in causes.values():
         for subject in filter(None, {cause.host, cause.device}):
             about[subject].append(cause)
+    meanwhile = np.zeros(len(known), bool)
+    for start, end in _together(causes.values()):
+        meanwhile |= (times.start <= end) & (times.last >= start)
+    around = [f for f in _some(known, over & meanwhile) if f.host in about or f.device in about]
     beside = [f for f in around if f.run is None and _beside(f, about)]
     return [*causes.values(), *(f for f in beside if f.key not in causes and f.key not in read)]
 
@@ -73,11 +83,19 @@ def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> I
     job_settings = world.site.job_settings
     highs: dict[tuple[str, str | None, object], float] = {}
     values: dict[tuple[str | None, object], Mapping[str, Value]] = {}
+    values_of_all = derived_values(world.site.values_for(None), None)
     for edge in edges:
         if edge.scope == "same run":  # the run's own lines are read however old they are
             continue
         names = windows.names(edge.window)
-        for effect in (f for f in world.facts_of(*edge.effect) if f.start - reach >= since):
+        effects = [f for f in world.facts_of(*edge.effect) if f.start - reach >= since]
+        if not effects:
+            continue
+        if names.isdisjoint(OF_EFFECTS):  # the same for all of them, and mostly short
+            high = windows.window(edge.window, values_of_all)[1]
+            if listed_from(min(effects, key=_start), high) >= since:
+                continue
+        for effect in effects:
             own = effect.run if effect.run in job_settings and not names.isdisjoint(OF_JOBS) else None
             timeout = effect.attrs.get(TIMEOUT) if "PrintedTimeout" in names else None
             if (edge.id, own, timeout) not in highs:
@@ -97,6 +115,21 @@ def _may_link(world: World, one: Asked, cause: Fact) -> bool:
     outside = OUTSIDE.get(edge.scope)
     within = scopes()[edge.scope](world, cause, effect)
     return within or (outside is not None and outside(world, cause, effect) is not None)
+
+
+def _some(facts: Sequence[Fact], which: Choice) -> list[Fact]:
+    return [facts[place] for place in np.flatnonzero(which).tolist()]
+
+
+def _together(facts: Iterable[Fact]) -> list[tuple[float, float]]:
+    """The ranges of time that the facts cover, epoch seconds."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted((f.start, f.start if f.end is None else f.end) for f in facts):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
 
 
 def _beside(fact: Fact, about: Mapping[str, Sequence[Fact]]) -> bool:
