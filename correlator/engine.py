@@ -50,6 +50,7 @@ from correlator.incidents.documents import incident_document, times_of, verdict_
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.incidents.stored import result
+from correlator.model.fact_index import by_kind
 from correlator.model.json_text import sorted_json
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.nouns import Edge, Event, Run
@@ -146,7 +147,7 @@ def conclude_cluster(
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts_of(LINK_OUTAGE.name), world.facts_of(NODE_DOWN.name))
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
-    rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
+    rates = BaseRates(by_kind(world.facts), seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
     found.any_kernel_clock, found.any_new_limit = kernel_clocks.any_clock, limits.any_change

@@ -98,7 +98,7 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
         return False
     file_system = str(cause.device or "").split("-")[0]
     hosts = set(cause.attrs.get(HOSTS, ()))
-    if not hosts & set(run.nodes):
+    if hosts.isdisjoint(run.nodes):
         messages = " ".join(e.message for e in (effect.attrs.get(WORDS) or {}).get("storage", ()))
         return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in messages
     place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")

@@ -20,7 +20,7 @@ from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import INFERRED, TIMEOUT
 from correlator.model.attrs import attr
-from correlator.model.fact_index import FactsInTime
+from correlator.model.fact_index import FactsInTime, by_kind
 from correlator.model.nouns import Edge, Fact, Hop
 from correlator.site import windows
 from correlator.site.first_seen import first_seen, hour_of
@@ -57,20 +57,21 @@ class BaseRates:
     """
 
     def __init__(
-        self, facts: Iterable[Fact], seen: Iterable[float], first: float, innocent: Mapping[str, float] | None = None
+        self,
+        facts: Mapping[str, Sequence[Fact]],
+        seen: Iterable[float],
+        first: float,
+        innocent: Mapping[str, float] | None = None,
     ) -> None:
-        """``seen``: when (epoch seconds) each entity that could have had such facts was first seen; ``first``: when
+        """``facts``: by kind. ``seen``: when (epoch seconds) each entity that could have had such facts was first seen; ``first``: when
         anything was.
 
         A new entity changes no conclusion about the time before it. ``innocent``: kind -> the share of such facts that
         caused nothing, from edge files; 1 for all other kinds.
         """
         self.seen, self.first, self.innocent = sorted(seen), first, innocent or {}
-        self._starts: dict[str, list[float]] = defaultdict(list)
-        for fact in facts:
-            self._starts[fact.kind].append(fact.start)
-        for starts in self._starts.values():
-            starts.sort()
+        self._facts = facts
+        self._starts: dict[str, list[float]] = {}  # sorted; of few of all kinds, and there may be very many facts
 
     def of(self, kind: str, time: float) -> float:
         """The Gamma-Poisson mean of the count before the hour of ``time`` and the prior."""
@@ -81,7 +82,9 @@ class BaseRates:
         """Facts of a kind before the hour of ``time``, and the entity-seconds in which they were counted."""
         until = hour_of(time)
         hosts = max(1, bisect_left(self.seen, until))
-        return bisect_left(self._starts.get(kind, ()), until), hosts * max(0.0, until - self.first)
+        if kind not in self._starts:
+            self._starts[kind] = sorted(f.start for f in self._facts.get(kind, ()))
+        return bisect_left(self._starts[kind], until), hosts * max(0.0, until - self.first)
 
 
 def rate_of(events: float, exposure: float) -> float:
@@ -98,7 +101,9 @@ class Weigher:
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
-        self.rates = rates or BaseRates(world.facts, first_seen(world.events, world.runs).values(), world.first)
+        self.rates = rates or BaseRates(
+            by_kind(world.facts), first_seen(world.events, world.runs).values(), world.first
+        )
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)

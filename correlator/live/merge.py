@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import attrgetter
@@ -27,9 +27,9 @@ from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
 
-def longest_logged_timeout(facts: Iterable[Fact]) -> float:
-    """The longest timeout that a program logged when it gave up, seconds."""
-    logged = [f.attrs.get(TIMEOUT) for f in facts if f.kind == COMM_ERROR.name]
+def longest_logged_timeout(facts: Mapping[str, Sequence[Fact]]) -> float:
+    """The longest timeout that a program logged when it gave up, seconds. ``facts``: by kind."""
+    logged = [f.attrs.get(TIMEOUT) for f in facts.get(COMM_ERROR.name, ())]
     return max((float(timeout or 0.0) for timeout in logged), default=0.0)
 
 
@@ -97,6 +97,7 @@ class Merge:
         found: Conclusions,
         lately: Spans,
         facts: list[Fact],
+        kinds: Mapping[str, Sequence[Fact]],
         times: Times,
         others: list[Run],
         former: list[Run],
@@ -105,7 +106,7 @@ class Merge:
         """Merges results before the border with new ones after it, and returns the verdicts whose documents are to be
         written.
 
-        Replaced incidents have empty documents. ``others`` are the runs outside the window; ``former`` are those inside
+        Replaced incidents have empty documents. ``kinds``: the ``facts`` by kind. ``others`` are the runs outside the window; ``former`` are those inside
         it, as known before.
         """
         before, border, index = self.before, self.border, self.index
@@ -128,7 +129,7 @@ class Merge:
         restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
         verdicts, wanted, judged = self._verdicts(found, former, restated)
         events, event_jobs, repeated = self._all_events(found.events, found.strays)
-        logged_timeout = longest_logged_timeout(facts)
+        logged_timeout = longest_logged_timeout(kinds)
         merged = LiveConclusions.of(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],

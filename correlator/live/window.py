@@ -48,6 +48,7 @@ from correlator.live.far_causes import far_causes
 from correlator.live.lookup import Spans
 from correlator.live.merge import Merge, longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
+from correlator.model.fact_index import by_kind
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Edge, Event, Fact, Run
 from correlator.site import windows
@@ -77,7 +78,7 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
     if known.longest is not None:
         return known.longest
     values = derived_values(known.site.values_for(None), None)
-    known.logged_timeout = longest_logged_timeout(known.facts)
+    known.logged_timeout = longest_logged_timeout(by_kind(known.facts))
     values["PrintedTimeout"] = windows.Value(0.0, max(known.logged_timeout, 1800.0))
     highs = [windows.window(e.window, values)[1] for e in edges if e.scope != "same run"]
     known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
@@ -213,12 +214,12 @@ class Window:
         conclude(world)
         merge = Merge(before, self.change, self.border, self.reach, self.live)
         facts, times = merge.facts(world)
-        outages, downs = ([f for f in facts if f.kind == kind.name] for kind in (LINK_OUTAGE, NODE_DOWN))
-        narrow_slurmd_timeout(world.site, outages, downs)
+        kinds = by_kind(facts)
+        narrow_slurmd_timeout(world.site, kinds.get(LINK_OUTAGE.name, []), kinds.get(NODE_DOWN.name, []))
         if before.site is None or not _same_site(world, before):
             return None
         world.recall(far_causes(world, before.facts, self.index.facts, self.rules.edges, self.since, self.reach))
-        weighed = Weighed(world, self.rules.edges, BaseRates(facts, seen.values(), world.first, self.rules.innocent))
+        weighed = Weighed(world, self.rules.edges, BaseRates(kinds, seen.values(), world.first, self.rules.innocent))
         found = weighed.concluded()
         lately = Spans.of(found.stories)
         if (first := merge.first_restated(found, lately)) - self.reach < self.since:
@@ -230,7 +231,7 @@ class Window:
         found.strays, found.proof = strays, proof
         found.forgeries = forgeries.gathered(world, strays, proof, before.forgeries, self.border)
         found.looks += [one.look for one in found.forgeries if one.look and one.look.at >= self.border]
-        merged, verdicts = merge.merged(found, lately, facts, times, others, former, self.lines)
+        merged, verdicts = merge.merged(found, lately, facts, kinds, times, others, former, self.lines)
         self.begin(merged)
         return merge.in_words(merged, weighed, verdicts)
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
 from correlator.model.attrs import attr
 from correlator.model.nouns import Fact
+
+
+def by_kind(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
+    """Facts by their kind, in the order given."""
+    found: defaultdict[str, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        found[fact.kind].append(fact)
+    return dict(found)
 
 
 class FactsInTime:
