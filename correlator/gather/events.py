@@ -324,8 +324,9 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> 
     """Lines without copies, which is nearly all of them; column by column, because there are many."""
     lines = lines.with_columns(
         pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
-        pl.col("time_quality").fill_null("line").replace("", "line"),
+        pl.col("time_quality").fill_null("line").replace("", "line"), _own().alias("own"),
     )  # fmt: skip
+    own, lines = lines["own"].to_list(), lines.drop("own")
     times, received = all_seconds(lines["time"]), all_seconds(lines["received_time"])
     resolutions = lines["resolution_us"].to_list()
     sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
@@ -340,7 +341,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> 
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
-        shared(lines["time_quality"]), ones, times, spread(entities_by_text, whose), empty, nowhere, _own(lines).to_list(),
+        shared(lines["time_quality"]), ones, times, spread(entities_by_text, whose), empty, nowhere, own,
         kernel_lines.known_by(lines), shared(lines["authority"]),
     ))  # fmt: skip
     entities = pl.Series("entities", [sorted_json(t) if t else None for t in entities_by_text], pl.String)
@@ -379,12 +380,9 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
     )  # fmt: skip
 
 
-def _own(lines: pl.DataFrame) -> pl.Series:
-    """Which lines come from the own file of the Slurm daemon that wrote them."""
-    is_slurm_file = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(
-        RELAYED
-    )
-    return lines.select(is_slurm_file.alias("own")).to_series()
+def _own() -> pl.Expr:
+    """Selects lines from the own file of the Slurm daemon that wrote them."""
+    return (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(RELAYED)
 
 
 def _is_own(form: str | None, file: str | None) -> bool:

@@ -72,10 +72,9 @@ Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
 def known_by(lines: pl.DataFrame) -> list[str]:
     """The evidence that each of these lines is the kernel's; ``RING`` for others, which need none."""
     of_ring = pl.col("format").fill_null("").is_in(kernel_lines.OF_RING) & (pl.col("authority") != UNVERIFIED)
-    doubtful = lines.select(((pl.col("source") == "kernel") & ~of_ring).fill_null(False)).to_series().arg_true()
+    doubtful = lines.lazy().with_row_index("row").filter((pl.col("source") == "kernel") & ~of_ring)
     found = [RING] * lines.height  # few of very many lines are in the kernel's name
-    facilities, files = lines["facility"].gather(doubtful).to_list(), lines["file"].gather(doubtful).to_list()
-    for place, facility, file in zip(doubtful.to_list(), facilities, files, strict=True):
+    for place, facility, file in doubtful.select("row", "facility", "file").collect().iter_rows():
         found[place] = FACILITY if facility is not None or _is_by_facility(file or "") else NAME
     return found
 

@@ -281,12 +281,15 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     may_show = MayShow(may_show_clock(lines), may_change_limit(lines), may_show_pace(lines))
     for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
         times, jobs = of_all["time"], of_all["job_id"]
-        ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
+        untimed = jobs.filter(times.is_null()).to_list() if times.null_count() else []
+        ours = events
+        if of_all.height < lines.height:  # others are of another cluster
+            ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
         spoken = of_all.filter(pl.col("source").cast(pl.String).is_in(KERNEL_SOURCES))["host"].unique().cast(pl.String)
-        timed = ours.filter(pl.col("time").is_not_null())
+        timed = ours.drop_nulls("time") if ours["time"].null_count() else ours
         yield cluster, NewRows(
             of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
-            set(jobs.drop_nulls().unique().to_list()), set(jobs.filter(times.is_null()).drop_nulls().to_list()),
+            set(jobs.unique().to_list()) - {None}, set(untimed) - {None},
             ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
             may_show=may_show,
         )  # fmt: skip

@@ -63,8 +63,8 @@ def _any_pace(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
 
 def may_show_pace(lines: pl.DataFrame) -> bool:
     """May ``any_pace`` find a row among lines on their way into the store? They are not searched for one."""
-    ours = lines.select("source", "event").filter(pl.col("source").is_in(_OUTPUT))
-    return bool(ours.select((pl.col("event").fill_null("other") == "other").any()).item())
+    unnamed = pl.col("event").fill_null("other") == "other"
+    return bool(lines.select((pl.col("source").is_in(_OUTPUT) & unnamed).any()).item())
 
 
 def jobs_without_stamps(cluster: str | None) -> Select[Any]:
