@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from correlator.facts.configuration import took_from
 from correlator.facts.gpu_holders import not_held
@@ -92,15 +92,20 @@ MOST = 0.6
 WIDE = 3
 
 
+@lru_cache(maxsize=256)  # hundreds of clients, asked for with each run of its time
+def _hosts(outage: Fact) -> frozenset[str]:
+    return frozenset(outage.attrs.get(HOSTS, ()))
+
+
 def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     run = run_of(world, effect)
     if run is None:
         return False
     file_system = str(cause.device or "").split("-")[0]
-    hosts = set(cause.attrs.get(HOSTS, ()))
+    hosts = _hosts(cause)
     if hosts.isdisjoint(run.nodes):
-        messages = " ".join(e.message for e in (effect.attrs.get(WORDS) or {}).get("storage", ()))
-        return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in messages
+        said = (effect.attrs.get(WORDS) or {}).get("storage", ())
+        return len(hosts) >= WIDE and bool(file_system) and any(f"/{file_system}/" in e.message for e in said)
     place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
     return (
         not place

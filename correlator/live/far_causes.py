@@ -74,8 +74,9 @@ def far_causes(
     meanwhile = np.zeros(len(known), bool)
     for start, end in _together(causes.values()):
         meanwhile |= (times.start <= end) & (times.last >= start)
-    around = [f for f in _some(known, over & meanwhile) if f.host in about or f.device in about]
-    beside = [f for f in around if f.run is None and _beside(f, about)]
+    of_no_run = times.until > -np.inf
+    around = [f for f in _some(known, over & meanwhile & of_no_run) if f.host in about or f.device in about]
+    beside = [f for f in around if _beside(f, about)]
     return [*causes.values(), *(f for f in beside if f.key not in causes and f.key not in read)]
 
 

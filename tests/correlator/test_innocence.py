@@ -25,6 +25,7 @@ from correlator.learning.feedback import Answer, answers, give
 from correlator.learning.judged import LEAST, PRIOR_ANSWERS
 from correlator.learning.priors import Learned, as_file, learned
 from correlator.live.ticker import Ticker
+from correlator.model import fact_index
 from correlator.model.nouns import Fact
 from faultline.cli import app
 from store import open_store
@@ -96,7 +97,7 @@ def test_a_base_rate_counts_that_share_of_the_facts_before_the_hour_in_any_order
     facts = [Fact("gpu.xid", t, None, 0.1, "n1") for t in times]
     mixed = random.Random(seed).sample(facts, len(facts))
     plain, some, again = (
-        BaseRates(f, [0.0, 5e5], 0.0, s) for f, s in ((facts, None), (facts, {"gpu.xid": share}), (mixed, {"gpu.xid": share}))
+        BaseRates(fact_index.by_kind(f), [0.0, 5e5], 0.0, s) for f, s in ((facts, None), (facts, {"gpu.xid": share}), (mixed, {"gpu.xid": share}))
     )  # fmt: skip
     reported, exposure = plain.counted("gpu.xid", at)
     assert reported == sum(t < at // 3600 * 3600 for t in times)

@@ -16,6 +16,7 @@ from correlator.evidence.exposure import LOOKED_AT, factor_of
 from correlator.evidence.weigh import BaseRates, Weigher
 from correlator.facts.world import World
 from correlator.incidents.sentences import others_say
+from correlator.model.fact_index import by_kind
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Run
 from correlator.site.first_seen import first_seen
@@ -227,7 +228,7 @@ def test_the_mean_of_what_became_of_them() -> None:
 
 
 def document(where: World) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    rates = BaseRates(where.facts, first_seen(where.events, where.runs).values(), where.first)
+    rates = BaseRates(by_kind(where.facts), first_seen(where.events, where.runs).values(), where.first)
     found = conclude_world(where, EDGES, rates)
     return found.verdicts["1"], found.incidents
 
