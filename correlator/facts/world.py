@@ -15,7 +15,7 @@ from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, Crowded, users_there
+from correlator.gather.presence import MARGIN_S, NOBODY, Crowded, users_there
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
@@ -120,6 +120,7 @@ class World:
                 self.runs_on[node].append(run)
         self._present: dict[str, RunsInTime] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
+        self._crowds: dict[str, bool] = {}
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
         by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
@@ -162,7 +163,7 @@ class World:
                 for host in hosts.intersection(run.nodes):
                     self._earlier_on[host].append(run)
         self.looks += uncounted.questions(open_to_users)
-        reasons = uncounted.reasons(doubtful, self.doubted, words, self.users_at)
+        reasons = uncounted.reasons(doubtful, self.doubted, words, self._crowded_at)
         for event in (e for e in doubtful if e.id in reasons):
             how, why = self.doubted[event.id], reasons[event.id]
             if how == kernel_lines.REFUTED or event.id in words:
@@ -178,6 +179,13 @@ class World:
             self._present[host] = RunsInTime([*self.runs_on.get(host, ()), *self._earlier_on.get(host, ())])
         near = self._present[host].overlapping(time - MARGIN_S, time + MARGIN_S)
         return users_there(near, host, time)
+
+    def _crowded_at(self, host: str, time: float) -> bool:
+        """Had more than one user runs on a host at about ``time``?"""
+        if host not in self._crowds:  # few hosts had several users at all, and very many lines are doubted
+            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
+            self._crowds[host] = len({run.row.get("user") for run in runs} - NOBODY) > 1
+        return self._crowds[host] and len(self.users_at(host, time)) > 1
 
     def spoke_at(self, host: str) -> Sequence[float]:
         """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""

@@ -11,6 +11,8 @@ from correlator.model.nouns import Run
 #: A run may have begun this much later, or ended this much earlier, than recorded (seconds): clocks differ, and
 #: programs outlive their run.
 MARGIN_S = 60.0
+#: No user of whom a line could be: root needs no job to write one.
+NOBODY = frozenset({None, "", "root"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def user_there(run: Run, host: str, time: float) -> str | None:
     if host not in run.nodes or not run.covers(time, MARGIN_S):
         return None
     user = run.row.get("user")
-    return str(user) if user and user != "root" else None
+    return None if user in NOBODY else str(user)
 
 
 def user_there_between(run: Run, host: str, since: float, until: float) -> str | None:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from correlator.gather.kernel_lines import BARE, NAME, REFUTED, SENT, SHARED, STAMPED
 from correlator.gather.presence import Crowded
@@ -38,10 +38,10 @@ def reasons(
     doubtful: Iterable[Event],
     doubted: Mapping[str, str],
     words: Mapping[str, str],
-    users_at: Callable[[str, float], Collection[str]],
+    crowded_at: Callable[[str, float], bool],
 ) -> dict[str, str]:
     """Why some of the events that are ``doubted`` do not count, in words, by their ids. ``words``: what other files show
-    against some; ``users_at`` returns the users with runs on a host at about a moment."""
+    against some; ``crowded_at`` says whether several users had runs on a host at about a moment."""
     found = {}
     for event in doubtful:
         how = doubted[event.id]
@@ -51,7 +51,7 @@ def reasons(
             found[event.id] = REFUTED_WHY
         elif how == SENT:
             found[event.id] = SENT_WHY
-        elif is_open(event, how) and event.host and len(users_at(event.host, event.time)) > 1:
+        elif is_open(event, how) and event.host and crowded_at(event.host, event.time):
             found[event.id] = CROWDED_WHY.format(host=event.host)
     return found
 
