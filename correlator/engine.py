@@ -124,7 +124,7 @@ def conclude_cluster(
     doubtful = in_doubt(events, believed)
     clock_offsets = clocks.compared(
         without(events, unruled(doubtful, believed)),
-        clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time)),
+        clocks.Known(inventory.cabling, telemetry.begun(store, cluster, accounting_time), believed.senders),
         books,
     )
     # Output without a timestamp is placed by the end of its run, as accounting or slurmctld gives it.

@@ -30,7 +30,8 @@ from correlator.clocks.zone_votes import (
 )
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event
-from correlator.site.cabling import Cabling
+from correlator.site.open_lines import is_open
+from correlator.site.senders import Senders
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,17 @@ def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> 
 def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
     """Finds which timestamps are in another zone than assumed, from everything stored."""
     launched = launches(events, known)
-    signs = _Signs(events, votes(launched), words(events) or books.failures(), books.accounting_time)
+    told = words(events, known.senders) or books.failures()
+    signs = _Signs(events, votes(launched), told, books.accounting_time, known.senders)
     right = signs.right()
     log_offset = signs.system_log_offset({right or 0})
     if right is None and log_offset:  # a log host may have written the other timestamps as well
         right = signs.right({log_offset})
     shown = correct(events, offsets := signs.offsets(right or 0, log_offset or 0))
-    if (right is None or log_offset is None) and (more := _zoned_ahead(shown, known.cables)):
+    if (right is None or log_offset is None) and (more := _zoned_ahead(shown, known)):
         right, log_offset = (more, log_offset) if right is None else (right, -more)
         shown = correct(events, offsets := signs.offsets(right, log_offset or 0))
-    offsets += _of_switches(shown, known.cables)
+    offsets += _of_switches(shown, known)
     log_ahead = -(right or 0) * QUARTER_S
     accounting_time = replace(books.accounting_time, log_ahead=log_ahead) if log_ahead else books.accounting_time
     if not offsets and not signs.far:
@@ -107,9 +109,10 @@ class _Signs:
     """
 
     def __init__(
-        self, events: Sequence[Event], votes: Votes, words: Sequence[Word], accounting_time: AccountingTime
-    ) -> None:
+        self, events: Sequence[Event], votes: Votes, words: Sequence[Word], accounting_time: AccountingTime, senders: Senders,
+    ) -> None:  # fmt: skip
         self.events, self.votes, self.words, self.accounting_time = events, votes, words, accounting_time
+        self.senders = senders
         #: Zones of launches, other than slurmctld's.
         self.far = {vote.quarters for some in votes.values() for vote in some} - {0}
         self.believed = zones(votes, _hosts(events), events) if self.far else {}
@@ -125,14 +128,14 @@ class _Signs:
             return 0  # the log names its zone
         exact = Counter(v.quarters for some in self.votes.values() for v in some if not v.inferred)
         exact.update(self.accounting_time.epochs.values())
-        exact.update(_copies(self.events))
+        exact.update(_copies(self.events, self.senders))
         if exact:
             ((quarters, count),) = exact.most_common(1)
             if count > 1 and count >= TIMES * (exact.total() - count):
                 return quarters
         stays = [*(zoned.stays for zoned in self.believed.values()), *self.accounting_time.stays.values()]
         others = {stay.quarters for some in stays for stay in some}.union(maybe)
-        found = fit(self.words, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
+        found = fit(self.words, system_lines(self.events, self.nodes, self.senders, zoned=True), others).clear(others)
         return self._two_of_three() if found is None else found
 
     def _two_of_three(self) -> int | None:
@@ -153,7 +156,7 @@ class _Signs:
 
         A log host may write its own time. None without evidence.
         """
-        lines = system_lines(self.events, self.nodes, zoned=False)
+        lines = system_lines(self.events, self.nodes, self.senders, zoned=False)
         for host in lines.keys() & self.believed.keys():
             off = list(_stretches(host, self.believed[host], 0.0))
             lines[host] = sorted(t - ahead(off, t, True, True) for t in lines[host])
@@ -178,11 +181,14 @@ class _Signs:
         return found
 
 
-def _copies(events: Iterable[Event]) -> Iterable[int]:
+_COPIED = ("slurm.job_start", "slurm.job_end", "slurm.node_down")
+
+
+def _copies(events: Iterable[Event], senders: Senders) -> Iterable[int]:
     """How many quarters of an hour slurmctld's lines with a zone are ahead of the same lines in its log."""
     lines: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for event in events:
-        if event.source == "slurmctld" and event.kind in ("slurm.job_start", "slurm.job_end", "slurm.node_down"):
+        if event.source == "slurmctld" and event.kind in _COPIED and not is_open(event, senders):
             key = (event.kind, event.job_id, str(event.entities.get("nodes")))
             lines[key][event.time_quality == "line"].append(event.time)
     for unzoned, zoned in lines.values():
@@ -312,38 +318,36 @@ def _is_about(offset: Offset, event: Event) -> bool:
 OUTAGES = 2
 
 
-def _cables(events: Iterable[Event], cables: Cabling) -> dict[str, Counter[int]]:
+def _cables(events: Iterable[Event], known: Known) -> dict[str, Counter[int]]:
     """By switch, how many quarters of an hour it is ahead in outages that both ends of a cable report."""
     found: dict[str, Counter[int]] = defaultdict(Counter)
-    for switch, off in link_end_differences(events, cables):
+    for switch, off in link_end_differences(events, known):
         quarters = round(off / QUARTER_S)
         if abs(off) <= ENDS_S or (abs(off - quarters * QUARTER_S) <= NOTICEABLE_S and LEAST <= abs(quarters) <= MOST):
             found[switch][quarters] += 1
     return found
 
 
-def _zoned_ahead(events: Sequence[Event], cables: Cabling) -> int:
+def _zoned_ahead(events: Sequence[Event], known: Known) -> int:
     """How many quarters of an hour nodes' timestamps with a zone are ahead of those without one.
 
     The difference is taken from the distance of each to the switches.
     """
     links = [e for e in events if e.kind.startswith(("nic.link_", "switch.port_"))]
     log_votes = [
-        sum(
-            _cables((e for e in links if e.source == "switch" or e.time_quality == quality), cables).values(), Counter()
-        )
+        sum(_cables((e for e in links if e.source == "switch" or e.time_quality == quality), known).values(), Counter())
         for quality in ("line", "inferred")
     ]
     return _clear(log_votes[1]) - _clear(log_votes[0]) if all(map(_agreed, log_votes)) else 0
 
 
-def _of_switches(events: Sequence[Event], cables: Cabling) -> Iterable[Offset]:
+def _of_switches(events: Sequence[Event], known: Known) -> Iterable[Offset]:
     """Zones of switches, given ``events`` with all known offsets applied.
 
     All switches whose timestamps name a zone are configured alike, and so are all others, unless some are known to
     differ.
     """
-    by_switch = _cables(events, cables)
+    by_switch = _cables(events, known)
     if not any(quarters for found in by_switch.values() for quarters in found):
         return
     switches = {e.host for e in events if e.source == "switch" and e.host}

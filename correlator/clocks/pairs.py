@@ -1,7 +1,7 @@
 """Compares clocks by pairs of lines about one moment.
 
 The pairs are allocation and launch, allocation and accounting, the launches of one step, both ends of a cable, and
-sending and receiving. Each gives signs of a host's clock: by how much it was off, or that it was correct. Hosts are
+sending and receiving. Lines that users can write show nothing (``Known.senders``). Each gives signs of a host's clock: by how much it was off, or that it was correct. Hosts are
 compared within a time range (``AROUND_S``): a fault of last month says nothing about today's.
 """
 
@@ -16,8 +16,11 @@ from statistics import median
 
 from correlator.model.nouns import Event
 from correlator.site.cabling import Cabling, Place
+from correlator.site.open_lines import is_open
+from correlator.site.senders import NOBODY, Senders
 from parsers.documents.fields import number
-from parsers.writers import JOB, UNVERIFIED, USERS
+from parsers.formats.base import SLURM
+from parsers.writers import JOB, NETWORK, UNVERIFIED, USERS
 
 #: Smaller differences are explained by launch delays and whole seconds.
 NOTICEABLE_S = 5.0
@@ -81,11 +84,13 @@ class Known:
     """Evidence about moments and places besides events.
 
     ``cables`` gives what was connected to a switch's port at a moment. ``begun(jobs)`` gives when accounting says that
-    jobs began whose allocation is not logged.
+    jobs began whose allocation is not logged. ``senders`` shows which events users can have written: their timestamps, or
+    what they say of a clock, would move true lines of others.
     """
 
     cables: Cabling = field(default_factory=Cabling)
     begun: Begun = _nobody
+    senders: Senders = NOBODY
 
 
 NOTHING = Known()
@@ -113,7 +118,7 @@ def launches(events: Iterable[Event], known: Known) -> Launches:
     """The launches of jobs in ``events``."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.kind in _LAUNCH_EVENTS and event.host:
+        if event.kind in _LAUNCH_EVENTS and event.host and not is_open(event, known.senders):
             by_kind[event.kind].append(event)
     starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
     return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, known.begun), _allocated_again(by_kind))
@@ -123,7 +128,7 @@ def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
     """All signs of all hosts."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.kind in _COMPARED_EVENTS and event.host:
+        if event.kind in _COMPARED_EVENTS and event.host and not is_open(event, known.senders):
             by_kind[event.kind].append(event)
     starts = by_kind["slurm.step_start"]
     allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)
@@ -145,10 +150,13 @@ _COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start"
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
-    """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of the offset."""
+    """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of the offset.
+
+    What Slurm says of the modification time of a file shows a file put back as well as a clock, and no offset of either.
+    """
     for event in events:
         seconds = number(event.entities.get("offset_s"))
-        if seconds is None or abs(seconds) < NOTICEABLE_S:
+        if seconds is None or abs(seconds) < NOTICEABLE_S or event.source in SLURM:
             continue
         stepped = "step" in event.message or "reset" in event.message
         yield event.host or "", Sign(event.time, -seconds, "its time daemon", stated=True, mended=stepped)
@@ -293,7 +301,12 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
     live: dict[str, int] = defaultdict(int)
     for event in events:
         times = late.get(event.host or "")
-        if times and event.received is not None and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S:
+        if (
+            times
+            and event.received is not None
+            and not _is_dated_by_anybody(event)
+            and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S
+        ):
             live[event.host or ""] += abs(event.received - event.time) < NOTICEABLE_S
     return [(host, sign) for host, sign in signs if sign.seconds <= 0 or live[host] < LIVE_LINES]
 
@@ -377,15 +390,15 @@ def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable
                 yield host, Sign(time + length, off, PAIR_CABLE)
 
 
-def link_end_differences(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[str, float]]:
+def link_end_differences(events: Iterable[Event], known: Known) -> Iterable[tuple[str, float]]:
     """(switch, seconds it is ahead) for outages of equal length at both ends of a cable, however far from each other."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.kind in _LINKS and event.host:
+        if event.kind in _LINKS and event.host and not is_open(event, known.senders):
             by_kind[event.kind].append(event)
     near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
     for (switch, port), port_spans in sorted(far.items()):
-        for place, spans in _by_far_end(cables, switch, port, port_spans):
+        for place, spans in _by_far_end(known.cables, switch, port, port_spans):
             for its in spans:
                 for mine in near.get(place, ()):
                     doubt = AGREE_S / 2 + mine[2] + its[2]
@@ -451,8 +464,8 @@ def _received(events: Sequence[Event]) -> Iterable[HostSign]:
     for event in events:
         if event.received is None or event.time_quality not in ("line", "inferred") or not event.host:
             continue
-        if event.authority in (JOB, UNVERIFIED) or "sender" in event.entities:
-            continue  # its writer chose the time, and need not be on that host
+        if _is_dated_by_anybody(event):
+            continue
         lag, zoned = event.received - event.time, event.time_quality == "line"
         if lag >= NOTICEABLE_S and zoned:
             late[event.host].append((event.time, lag))
@@ -462,10 +475,20 @@ def _received(events: Sequence[Event]) -> Iterable[HostSign]:
         yield from _all_late(events)
 
 
+def _is_dated_by_anybody(event: Event) -> bool:
+    """Did its writer choose the time, who need not be on that host?"""
+    return event.authority in (JOB, NETWORK, UNVERIFIED) or "sender" in event.entities
+
+
 def _all_late(events: Sequence[Event]) -> Iterable[HostSign]:
     lags: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
-        if event.received is not None and event.time_quality == "line" and event.host:
+        if (
+            event.received is not None
+            and event.time_quality == "line"
+            and event.host
+            and not _is_dated_by_anybody(event)
+        ):
             lags[event.host].append((event.time, event.received - event.time))
     for host, host_lags in sorted(lags.items()):
         for run in _late_alike(host_lags):

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from correlator.clocks.zone_votes import MOST, QUARTER_S
 from correlator.model.nouns import Event
+from correlator.site.open_lines import is_open
+from correlator.site.senders import NOBODY, Senders
 
 #: slurmctld's line about a node is at most this long after, and before, the node's own line, seconds: SlurmdTimeout and
 #: pings of all nodes; another clock.
@@ -49,16 +51,18 @@ _OTHERS = frozenset({"slurmctld", "slurmdbd", "slurmrestd", "opensm", "switch"})
 Word = tuple[float, tuple[str, ...]]
 
 
-def words(events: Iterable[Event]) -> list[Word]:
+def words(events: Iterable[Event], senders: Senders = NOBODY) -> list[Word]:
     """(time, nodes) of the lines about nodes in slurmctld's log without a zone."""
     found = [
         (e.time, tuple(map(str, nodes))) for e in events
-        if e.kind in _OF_NODES and e.source == "slurmctld" and e.time_quality == "inferred" and isinstance(nodes := e.entities.get("nodes"), list)
+        if e.kind in _OF_NODES and e.source == "slurmctld" and e.time_quality == "inferred" and isinstance(nodes := e.entities.get("nodes"), list) and not is_open(e, senders)
     ]  # fmt: skip
     return sorted(set(found))
 
 
-def system_lines(events: Iterable[Event], hosts: Collection[str], zoned: bool) -> dict[str, list[float]]:
+def system_lines(
+    events: Iterable[Event], hosts: Collection[str], senders: Senders, *, zoned: bool
+) -> dict[str, list[float]]:
     """When hosts logged that they went down or came back, sorted by host.
 
     ``zoned`` selects timestamps that name a zone; otherwise system logs without one.
@@ -71,6 +75,7 @@ def system_lines(events: Iterable[Event], hosts: Collection[str], zoned: bool) -
             and event.time_quality == quality
             and event.kind.startswith(_COMPARED_EVENTS)
             and event.source not in others
+            and not is_open(event, senders)
         ):
             found[event.host or ""].append(event.time)
     return {host: sorted(times) for host, times in found.items()}

@@ -25,6 +25,7 @@ from correlator.gather import kernel_lines, shared_lines
 from correlator.gather.kernel_lines import (
     COPY_S,
     DENIED,
+    FACILITY,
     LACKING,
     NAME,
     OF_USER,
@@ -126,6 +127,24 @@ def standing(
     ``relays``: addresses that forward lines of others."""
     of_kernel = kernel_lines.in_name_of_kernel(events)
     doubtful = kernel_lines.unsupported(of_kernel)
+    found, words = _against(doubtful, of_kernel, clocks, copies, relays)
+    # What is doubted itself supports no other line: one user can send the one and write the other.
+    if any(e.known_by == FACILITY and e.id in found for e in doubtful):
+        asked = {e.id for e in doubtful}
+        others = kernel_lines.unsupported(e for e in of_kernel if e.known_by != FACILITY or e.id not in found)
+        more, more_words = _against([e for e in others if e.id not in asked], of_kernel, clocks, copies, relays)
+        found, words = found | more, words | more_words
+    return found, words
+
+
+def _against(
+    doubtful: Sequence[Event],
+    of_kernel: Sequence[Event],
+    clocks: kernel_lines.Clocks,
+    copies: Copies | None,
+    relays: Collection[str],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """``standing`` of ``doubtful``, events that no line with better evidence supports."""
     found = kernel_lines.standing(doubtful, clocks)
     found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name) != REFUTED}
     words: dict[str, str] = {}
@@ -337,10 +356,13 @@ def _preference(file: str) -> int:
 
 
 def _reported(of_kernel: Iterable[Event]) -> dict[tuple[str | None, str, str | None], list[float]]:
-    """When the own files of hosts report what: by host, kind and device, ascending."""
+    """When the own files of hosts report what: by host, kind and device, ascending.
+
+    A line in other words that has the kernel's name only may be a user's, written beside the one that she sent.
+    """
     found: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
     for event in of_kernel:
-        if _in_own_file(event):
+        if event.known_by != NAME and _in_own_file(event):
             found[(event.host, event.kind, event.device)].append(written(event))
     return {key: sorted(times) for key, times in found.items()}
 

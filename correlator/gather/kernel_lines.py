@@ -29,6 +29,7 @@ import polars as pl
 
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event
+from correlator.site import open_lines
 from parsers.record import TABLES
 from parsers.writers import UNVERIFIED
 from store.questions import kernel_lines
@@ -43,7 +44,7 @@ SHARED, SENT = "shared", "sent"
 OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 
 #: The evidence that a line is the kernel's, best first.
-RING, FACILITY, NAME = "", "facility", "name"
+RING, FACILITY, NAME = "", "facility", open_lines.NAME
 
 #: The columns with that evidence.
 COLUMNS = {

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from ipaddress import ip_address
 
 from correlator.gather.kernel_lines import COPY_S, SENT, SHARED
 from correlator.model.nouns import Event
-from parsers.writers import JOB, NETWORK, UNVERIFIED, USERS
-from store.questions.writers import names_no_file
+from correlator.site.open_lines import is_sent
+from parsers.writers import JOB, UNVERIFIED, USERS
 
 #: A job's output is judged elsewhere (gather/standing.py).
 _OPEN = USERS - {JOB}
@@ -40,24 +39,9 @@ def sent(of_kernel: Iterable[Event], relays: Collection[str]) -> set[str]:
 
 
 def _open_to(event: Event, relays: Collection[str]) -> str:
-    if event.authority == UNVERIFIED:  # a file in a format of its own is its program's
-        return SENT if names_no_file(event.file) else ""
-    if event.authority == NETWORK and "sender" in event.entities and not _forwards(event, relays):
+    if is_sent(event, relays):
         return SENT
-    return SHARED
-
-
-def _forwards(event: Event, relays: Collection[str]) -> bool:
-    """Did a relay forward it, or the log daemon of the machine that Faultline runs on?"""
-    sender = str(event.entities["sender"])
-    return sender in relays or _is_loopback(sender)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return "" if event.authority == UNVERIFIED else SHARED  # a file in a format of its own is its program's
 
 
 def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event]:

@@ -352,7 +352,9 @@ class Window:
             shown = sorted(map(clocks.as_shown, [*read, *carried]), key=event_rows.order)
         else:
             shown = event_rows.in_order(list(read), carried)
-        known = Known(cables, telemetry.begun(self.store, before.cluster, self.accounting_time))
+        known = Known(
+            cables, telemetry.begun(self.store, before.cluster, self.accounting_time), before.believed.senders
+        )
         return clocks.compared_further(
             before.clocks, shown, known, self.evidence_from, Books(self.accounting_time, rows=rows)
         )

@@ -62,7 +62,7 @@ class Stage:
 @dataclass(frozen=True)
 class Way:
     """A channel: ``place`` is a file of the tree or a receiver. ``beside``: it speaks for her node, and she uses it while
-    another user's job is there: alone on a node, she can blame it (docs/security.md). ``often``: more texts go this way."""
+    another user's job (root is none) is there: alone on a node, she can blame it (docs/security.md). ``often``: more texts go this way."""
 
     name: str
     place: str
@@ -99,7 +99,10 @@ def staged(source: Path, folder: Path) -> Stage | None:
     with accounting.open("a", encoding="utf-8") as file:
         file.write("|".join(hers.get(name, "") for name in header.split("|")) + "\n")
     ends = sorted({datetime.fromisoformat(r["End"]) for r in rows})
-    ends_beside = sorted({datetime.fromisoformat(r["End"]) for r in rows if near in expand(r["NodeList"])})
+    # Root is no other user: beside a run of root's only, she is alone on the node.
+    ends_beside = sorted(
+        {datetime.fromisoformat(r["End"]) for r in rows if near in expand(r["NodeList"]) and r["User"] != "root"}
+    )
     moments, beside = (
         tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in some[-4:])
         for some in (ends, ends_beside)
@@ -221,6 +224,8 @@ def lies(stage: Stage, some: Sequence[Way], share: int, turn: int) -> dict[str, 
     for number, way in enumerate(some):
         every = max(1, share // OFTEN) if way.often else share
         moments = stage.beside if way.beside else stage.moments
+        if not moments:  # nobody else's job was on her node
+            continue
         for place, (text, _) in enumerate(texts()[(number + turn) % every :: every]):
             target = stage.near if place % 2 else stage.far
             about = _JOB.sub(rf"\g<1>{stage.job}", _NODE.sub(target, text))

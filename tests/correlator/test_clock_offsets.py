@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
-from correlator.clocks.clocks import correct, offsets
+import pytest
+
+from correlator.clocks.clocks import Known, correct, offsets
+from correlator.site.senders import Senders
+from parsers.writers import DAEMON, LOCAL, NETWORK, UNVERIFIED
 from tests.correlator.making import T0, event
 
 HOSTS = [f"n{i}" for i in range(4)]
@@ -72,6 +77,38 @@ def test_the_time_daemon_is_believed_until_it_steps_the_clock():
     assert [(o.host, o.seconds, o.end < T0 + 4000.0) for o in found] == [("n1", -228.5, True)]
     inside, behind = event("nic.link_down", 200.0, "n1", port="eth0"), event("nic.link_down", 4100.0, "n1", port="eth0")
     assert sorted(round(e.time - T0, 1) for e in correct([inside, behind], found)) == [428.5, 4100.0]
+
+
+#: Who can have written a line, and whether it shows a clock: by default, and where no user can write to syslog.
+WRITERS = {
+    "a daemon's own log": ({"authority": DAEMON}, True, True),
+    "a syslog daemon's file": ({"authority": LOCAL}, False, True),
+    "a log host's file": ({"authority": NETWORK}, False, False),
+    "an unknown address": ({"authority": NETWORK, "entities": {"sender": "10.9.9.9"}}, False, False),
+    "a file in a format of its own": ({"authority": UNVERIFIED}, True, True),
+    "a shipper that names no file": ({"authority": UNVERIFIED, "file": "loki:10.0.0.2"}, False, False),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_users_can_write_shows_no_clock(name):
+    changed, counts, counts_there = WRITERS[name]
+
+    def by(some):
+        more = changed.get("entities", {})
+        return [replace(e, **changed | {"entities": {**e.entities, **more}}) for e in some]
+
+    wrong = event("sys.clock", 100.0, "n1", "System clock wrong by 228.5 seconds", source="syslog", offset_s=228.5)
+    launched = _step(2, 100, {"n2": -240.0}) + _step(3, 200, {"n2": -240.4})
+    for some in ([wrong], launched):
+        assert bool(offsets(by(some))) == counts
+        assert bool(offsets(by(some), Known(senders=Senders(users_write_syslog=False)))) == counts_there
+
+
+def test_what_slurm_says_of_a_file_is_no_clock():
+    """Its state file may have been put back."""
+    text = "error: The modification time of /var/spool/slurmctld/job_state moved backwards by 41 seconds"
+    assert offsets([event("sys.clock", 100.0, "ctl", text, source="slurmctld", offset_s=41)]) == []
 
 
 def test_lines_that_arrive_before_they_were_written():

@@ -142,6 +142,26 @@ def test_a_packet_of_an_unknown_address_blames_nothing(address: str, sure: bool,
     assert verdict["confidence"] > 0.5 and "does not count" not in stated
 
 
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+def test_what_counts_for_nothing_supports_no_other_line(live: bool) -> None:
+    """bob sends a packet in the name of the kernel of gx02, and writes the same with ``logger`` beside erin's job."""
+    with open_store(None) as store:
+        bring_in(store, {}, False, SHARED, answer)
+        ticker = Ticker(store)
+        ticker.tick()
+        sent(store, UNKNOWN, PACKET)
+        with TemporaryDirectory() as folder:
+            write(Path(folder), {SYSLOG: _TREE[SYSLOG] + bsd("10:18:30", f"kernel: {XID}")})
+            Ingest(store, parser=line_parser()).run([Path(folder)])
+        if live:
+            ticker.tick()
+            ticked = answer(store)
+        correlate(store)
+        assert not live or ticked == answer(store), "a tick says what a full pass says"
+        verdict = of_erin(result(store))
+    assert verdict["category"] == "app.error" and OTHERS in " ".join(verdict["doubts"])
+
+
 def test_a_ring_that_a_shipper_sent_without_a_file_blames_nothing() -> None:
     with open_store(None) as store:
         bring_in(store, {}, False, HERS, answer)
@@ -209,6 +229,40 @@ def test_logger_beside_another_users_job_changes_nothing(name: str, live: bool) 
     after = concluded({**known, f"nodes/{host}/syslog": f"Feb 28 {clock} {host} {words}\n"}, live, tree)
     assert {k: said(v) for k, v in after["verdicts"].items()} == {k: said(v) for k, v in before["verdicts"].items()}
     assert roots(after) == roots(before)
+
+
+#: What users say of the clock of gx03, where carol's job 43 ends with the link.
+CLOCKS = {
+    "as slurmd, of a file": "slurmd[77]: error: The modification time of /var/spool/slurmctld/job_state moved backwards by 250 seconds",
+    "as the time daemon": "chronyd[77]: System clock wrong by 250.5 seconds",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("place", ["nodes/gx03/syslog", "udp"])
+@pytest.mark.parametrize("words", CLOCKS)
+def test_no_user_sets_a_clock(words: str, place: str, live: bool) -> None:
+    line = f"Feb 28 10:05:00 gx03 {CLOCKS[words]}\n"
+    with open_store(None) as store:
+        bring_in(store, GENUINE, False, ON_GX03, answer)
+        ticker = Ticker(store)
+        ticker.tick()
+        before = result(store)
+        if place == "udp":
+            sent(store, UNKNOWN, f"<27>{line}")
+        else:
+            with TemporaryDirectory() as folder:
+                write(Path(folder), {place: _TREE.get(place, "") + line})
+                Ingest(store, parser=line_parser()).run([Path(folder)])
+        if live:
+            ticker.tick()
+        else:
+            correlate(store)
+        after = result(store)
+        (event,) = store.rows("SELECT count(*) AS n FROM raw.log_view WHERE event = 'sys.clock'")
+    assert event["n"] == 1
+    assert {k: said(v) for k, v in after["verdicts"].items()} == {k: said(v) for k, v in before["verdicts"].items()}
+    assert roots(after) == roots(before) and "The clock of" not in json.dumps(after)
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
