@@ -40,6 +40,8 @@ MAX_UNPACKED = 64 * 1024 * 1024
 #: lines are fewer. And of records that each have their own description, with 600 bytes.
 MOST_LINES = 1_000_000
 MOST_RECORDS = 500_000
+#: Messages within a protobuf body, as many as values in a JSON body: the library takes about 60 bytes for an empty one.
+MOST_MESSAGES = 4_000_000
 #: Metadata of a packed payload: its ``Content-Encoding``, and its unpacked size in bytes.
 PACKING = ("encoding", "unpacked")
 #: Input per call of a decompressor: its unused input is copied, and a body may be a million streams.

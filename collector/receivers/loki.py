@@ -17,8 +17,9 @@ import polars as pl
 from google.protobuf.message import DecodeError
 
 from collector.loki_messages import PushRequest
-from collector.protobuf_messages import at_most, count
+from collector.protobuf_messages import at_most, check_all, count
 from collector.receivers.base import (
+    MOST_MESSAGES,
     MOST_RECORDS,
     Answer,
     Batch,
@@ -82,6 +83,8 @@ def _check(body: bytes, as_json: bool) -> int:
     bound = at_most(plain, _ENTRY_PATH[-1])
     if bound > MOST_RECORDS and count(plain, _ENTRY_PATH, MOST_RECORDS) > MOST_RECORDS:
         raise too_many("entries", MOST_RECORDS)
+    if not check_all(plain, PushRequest, MOST_MESSAGES):
+        raise too_many("messages", MOST_MESSAGES)
     for stream in PushRequest.FromString(plain).streams:
         _labels(stream.labels)
     return bound

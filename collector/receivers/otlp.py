@@ -24,8 +24,9 @@ from collector.columnar.otlp_fields import fields
 from collector.columnar.otlp_rows import SEVERITIES, SEVERITY_WORDS, Sorts
 from collector.columnar.otlp_tables import BEGIN, END, KIND, RESOURCE, TEXT, Array, Tables
 from collector.columnar.readiness import Readiness
-from collector.protobuf_messages import at_most, count
+from collector.protobuf_messages import at_most, check_all, count
 from collector.receivers.base import (
+    MOST_MESSAGES,
     MOST_RECORDS,
     Answer,
     Batch,
@@ -84,6 +85,8 @@ def _accept(signal: str, request: Request) -> Batch:
         else:
             if signal == "logs" and bound > MOST_RECORDS:
                 _check_count(count(body, _RECORD_PATH, MOST_RECORDS))
+            if not check_all(body, _REQUESTS[signal], MOST_MESSAGES):
+                raise too_many("messages", MOST_MESSAGES)
             message = _REQUESTS[signal].FromString(body)
             dated = message.ByteSize() > 0
     except (DecodeError, ValueError) as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from google.protobuf.message import Message
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -269,6 +270,65 @@ def test_messages_that_hold_no_records_are_too_many_as_well(around: bytes) -> No
     """Each costs as much to find and to parse as a record."""
     assert protobuf_messages.count(around, (1, 2, 2), 20) > 20
     assert protobuf_messages.count(around, (1, 2, 2), 40) == 0
+
+
+def _within(message: Message) -> int:
+    """The messages in a message, at any depth, as the library has them."""
+    values = (value for field, value in message.ListFields() if field.message_type is not None)
+    found = [one for value in values for one in ([value] if isinstance(value, Message) else value)]
+    return len(found) + sum(map(_within, found))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 4), max_size=4), max_size=4), st.integers(0, 60))
+@example([[4, 4], [], [4]], 12)
+def test_all_messages_within_one_are_counted(groups: list[list[int]], most: int) -> None:
+    request = ExportLogsServiceRequest()
+    for scopes in groups:
+        group = request.resource_logs.add()
+        for records in scopes:
+            record = group.scope_logs.add(schema_url="\n\n").log_records.add()
+            record.body.array_value.values.add().kvlist_value.values.add().key = "\x12\x00"
+            for _ in range(records):
+                record.attributes.add()
+    assert protobuf_messages.check_all(request.SerializeToString(), type(request), most) == (_within(request) <= most)
+
+
+#: Bodies of very many messages and hardly a record: what a path names lies in the messages around it.
+EMPTY = {
+    "attributes of a resource": ("/v1/logs", (1, 1, 1)), "groups": ("/v1/logs", (1,)), "scopes": ("/v1/logs", (1, 2)),
+    "attributes of a record": ("/v1/logs", (1, 2, 2, 6)), "points": ("/v1/metrics", (1, 2, 2, 5, 1)), "metrics": ("/v1/metrics", (1, 2, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", EMPTY)
+def test_very_many_messages_are_refused_whatever_they_are(
+    what: str, intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.receivers.otlp.MOST_MESSAGES", 100)
+    path, numbers = EMPTY[what]
+    for count, status in ((101 - len(numbers), 200), (102 - len(numbers), 413)):
+        body = bytes((numbers[-1] << 3 | 2, 0)) * count
+        for number in reversed(numbers[:-1]):
+            size = bytes((len(body) & 127 | 128, len(body) >> 7)) if len(body) > 127 else bytes((len(body),))
+            body = bytes((number << 3 | 2,)) + size + body
+        answer = ask(intake, "POST", path, body, content_type="application/x-protobuf")
+        assert answer.status == status, answer.body
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40))
+def test_looking_at_all_messages_ends_on_any_bytes(data: bytes) -> None:
+    assert protobuf_messages.check_all(data, ExportLogsServiceRequest, len(data))
+
+
+def test_messages_deeper_than_the_library_reads_are_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf_messages, "_DEEPEST", 2)
+    deep = ExportLogsServiceRequest()
+    value = deep.resource_logs.add().resource.attributes.add().value
+    for _ in range(8):
+        value = value.array_value.values.add()
+    assert protobuf_messages.check_all(deep.SerializeToString(), type(deep), 3)
 
 
 @settings(deadline=None)
