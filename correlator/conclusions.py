@@ -55,6 +55,8 @@ class Conclusions:
     any_kernel_clock: bool | None = None
     #: Did slurmctld ever log a changed time limit? None if nothing asked for it.
     any_new_limit: bool | None = None
+    #: Are there rows about jobs? They decide which lines count for runs (gather/of_runs.py).
+    accounted: bool = False
     #: Jobs with output lines without a timestamp, whose time depends on what else is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0

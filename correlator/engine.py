@@ -33,6 +33,7 @@ from correlator.gather import events as event_rows
 from correlator.gather import kernel_copies, kernel_lines, of_timeouts, telemetry
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import read_senders
+from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import Fields
 from correlator.gather.standing import (
     Controllers,
@@ -137,7 +138,8 @@ def conclude_cluster(
     others, dropped = disowned(doubtful, believed), unruled(doubtful, believed)
     corrected = clock_offsets.corrected(events)
     events, strays = list(without(corrected, dropped)), forgeries.strays(corrected, dropped)
-    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty)
+    witnesses = Witnesses(senders, bool(nodes))
+    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty, witnesses)
     kernel_clocks, limits = kernel_lines.Asked(store, cluster), of_timeouts.ChangedLimits(store, cluster)
     world = gather_world(
         store, cluster, settings, events, runs, [] if "node_states" in empty else node_states(store, cluster), clock_offsets,
@@ -159,7 +161,7 @@ def conclude_cluster(
     found.lines = lines  # their rows can be stored as they were read
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
-    found.unstamped = unstamped
+    found.unstamped, found.accounted = unstamped, witnesses.accounted
     return found
 
 

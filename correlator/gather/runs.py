@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, ZONE_S, AccountingTime
+from correlator.gather.of_runs import Witnesses
 from correlator.gather.ownership import differ, dispute, names_user
 from correlator.gather.run_endings import (
     END_STATES,
@@ -41,13 +42,16 @@ if TYPE_CHECKING:
     from store.changes import Changes
     from store.door import Asks, Door
 
+#: Without rows about jobs, and without relays.
+ALL_WITNESSES = Witnesses()
+
 #: Precedence of sources for a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
 
 
 def gather(
     store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME,
-    stepped: bool = True,
+    stepped: bool = True, witnesses: Witnesses = ALL_WITNESSES,
 ) -> list[Run]:  # fmt: skip
     """All runs of a cluster, ordered by job id and attempt.
 
@@ -55,7 +59,7 @@ def gather(
     """
     steps = store.ask(job_rows.steps(cluster)) if stepped else []
     table = store.ask_frame(job_rows.job_rows(cluster))
-    return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
+    return of_table(known.corrected(table), known.corrected_steps(steps, table), events, witnesses=witnesses)
 
 
 def no_rows() -> pl.DataFrame:
@@ -92,33 +96,43 @@ def rows_of(
     return Rows(jobs, rows, steps)
 
 
-def gather_some(rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run]) -> list[Run]:
+def gather_some(
+    rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run], witnesses: Witnesses = ALL_WITNESSES
+) -> list[Run]:
     """The runs of some jobs. ``prepared``: runs made ahead from new rows (``prepared_runs``)."""
-    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], prepared)
+    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], prepared, witnesses)
 
 
-def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], prepared: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
+def of_table(
+    table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], prepared: Mapping[int, Run] = EMPTY,
+    witnesses: Witnesses = ALL_WITNESSES,
+) -> list[Run]:  # fmt: skip
     """Runs from rows about jobs and their steps, by job id. Pure.
 
     Equals ``assemble`` for all jobs, which is used only for those that ``plain_runs`` cannot handle.
     """
     runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, prepared)
     done = {run.job_id for run in runs}
-    more = assemble(stated_rows(rest), steps, [e for e in events if e.job_id not in done] if done else events)
+    more = assemble(
+        stated_rows(rest), steps, [e for e in events if e.job_id not in done] if done else events, witnesses
+    )
     return sorted([*runs, *more], key=attrgetter("job_id")) if runs else more
 
 
-def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
-    """Runs from rows in which no field is without a value.
+def assemble(
+    rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event], witnesses: Witnesses = ALL_WITNESSES
+) -> list[Run]:
+    """Runs from rows in which no field is without a value. ``witnesses``: which events count.
 
     Pure: the order of rows and the number of copies do not matter.
     """
+    events = witnesses.about(events)
     by_job: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_job[row["job_id"]].append(row)
     for row in _rows_from_events(events):
         by_job[row["job_id"]].append(row)
-    unknown = of_unknown_runs([e for e in events if e.job_id is not None and e.job_id not in by_job])
+    unknown = of_unknown_runs([e for e in events if e.job_id not in by_job])
     for row in [*unknown, *of_open_runs(by_job, events)]:
         by_job[row["job_id"]].append(row)
     steps_of: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -126,7 +140,7 @@ def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: li
         steps_of[step["job_id"]].append(step)
     submits: defaultdict[int, list[float]] = defaultdict(list)
     for event in events:
-        if event.kind == "slurm.job_submit" and event.job_id is not None:
+        if event.kind == "slurm.job_submit" and event.source == "slurmctld" and event.job_id is not None:
             submits[event.job_id].append(event.time)
     runs: list[Run] = []
     for job_id in sorted(by_job):

@@ -30,15 +30,16 @@ def standing(events: Sequence[Event], relays: Collection[str]) -> dict[str, str]
     shared = [e for e in events if e.authority in _OPEN and e.source != "kernel"]
     if not shared:
         return {}
-    return {e.id: how for e in _unsupported(shared, events) if (how := _open_to(e, relays))}
+    return {e.id: how for e in _unsupported(shared, events) if (how := open_to(e, relays))}
 
 
 def sent(of_kernel: Iterable[Event], relays: Collection[str]) -> set[str]:
     """The ids of the events in the kernel's name that came with nothing that shows their writer."""
-    return {e.id for e in of_kernel if e.authority in _OPEN and _open_to(e, relays) == SENT}
+    return {e.id for e in of_kernel if e.authority in _OPEN and open_to(e, relays) == SENT}
 
 
-def _open_to(event: Event, relays: Collection[str]) -> str:
+def open_to(event: Event, relays: Collection[str]) -> str:
+    """``SHARED`` or ``SENT`` for an event that others can have written; "" for one of its program's own file."""
     if is_sent(event, relays):
         return SENT
     return "" if event.authority == UNVERIFIED else SHARED  # a file in a format of its own is its program's

@@ -133,7 +133,7 @@ class Merge:
         merged = LiveConclusions.of(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
-            unstamped=before.unstamped | self.change.unstamped, lines=lines,
+            unstamped=before.unstamped | self.change.unstamped, accounted=before.accounted, lines=lines,
             change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
             memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
             weighed=[], logged_timeout=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,

@@ -39,6 +39,7 @@ from correlator.gather import kernel_lines, of_timeouts, telemetry, unstamped_li
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import are_of_agents
 from correlator.gather.events import COALESCE_S
+from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
 from correlator.gather.standing import asks_again, disowned, in_doubt, speakers_of, unruled, without
@@ -158,7 +159,7 @@ class Window:
     def again(self) -> LiveConclusions | None:
         """The conclusions with the change applied; None if everything must be concluded anew."""
         before = self.before
-        if self._unmuted():
+        if self._unmuted() or self._first_accounted():
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         # What does not depend on events comes first, while the events are being read.
@@ -285,6 +286,10 @@ class Window:
         if any(not new_hosts.isdisjoint(look.unlogged) for look in before.looks):
             return True
         return any(r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes) for r in before.runs)
+
+    def _first_accounted(self) -> bool:
+        """Are there rows about jobs for the first time? From now on fewer lines make runs."""
+        return not self.before.accounted and "jobs" not in self.change.empty and bool(self._nodes())
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
         """When each host was first seen, including the rows of the window.
@@ -426,7 +431,9 @@ class Window:
                 steps=self.accounting_time.corrected_steps(rows.steps, rows.table),
             )
             prepared = EMPTY
-        again = run_rows.gather_some(rows, events, prepared)
+        again = run_rows.gather_some(
+            rows, events, prepared, Witnesses(self.before.believed.senders, self.before.accounted)
+        )
         return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
