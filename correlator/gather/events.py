@@ -376,7 +376,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
         count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
         own=any(_is_own(c["format"], c["file"]) for c in copies),
         # A copy under another name says nothing about who wrote the kernel's.
-        known_by=min(map(kernel_lines.known_by_of, alike)), authority=surest(c["authority"] for c in alike),
+        known_by=kernel_lines.known_by_of_copies(alike), authority=surest(c["authority"] for c in alike),
     )  # fmt: skip
 
 

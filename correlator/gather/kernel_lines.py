@@ -33,6 +33,7 @@ from correlator.site import open_lines
 from parsers.record import TABLES
 from parsers.writers import UNVERIFIED
 from store.questions import kernel_lines
+from store.questions.authority import RELAYED
 
 if TYPE_CHECKING:
     from store.door import Asks
@@ -85,6 +86,13 @@ def known_by_of(line: Mapping[str, Any]) -> str:
     if line["source"] != "kernel" or (line["format"] in kernel_lines.OF_RING and line["authority"] != UNVERIFIED):
         return RING
     return FACILITY if line["facility"] is not None or _is_by_facility(line["file"] or "") else NAME
+
+
+def known_by_of_copies(copies: Sequence[Mapping[str, Any]]) -> str:
+    """The best evidence of several copies of a line. Whoever sends a packet chooses its facility, so that adds nothing to
+    a file's line."""
+    filed = [c for c in copies if not (c["file"] or "").startswith(RELAYED)]
+    return min(map(known_by_of, filed or copies))
 
 
 @lru_cache(maxsize=65_536)

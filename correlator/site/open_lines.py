@@ -29,8 +29,8 @@ def is_open(event: Event, senders: Senders) -> bool:
     """Can anybody, or any user of its host, have written it? A job's output is the job's own."""
     if event.authority not in USERS or event.authority == JOB:
         return False
-    if event.authority == LOCAL and not senders.users_write_syslog:
-        return False
+    if event.authority == LOCAL and not senders.users_write_syslog and "sender" not in event.entities:
+        return False  # a packet of its own address is any user's all the same
     if event.source == "kernel" and event.known_by != NAME:  # by its facility
         return is_sent(event, senders.relays)
     # A file in a format of its own is its program's.

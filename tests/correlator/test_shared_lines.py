@@ -143,7 +143,8 @@ def test_a_packet_of_an_unknown_address_blames_nothing(address: str, sure: bool,
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-def test_what_counts_for_nothing_supports_no_other_line(live: bool) -> None:
+@pytest.mark.parametrize("clock", ["10:19:56", "10:18:30"], ids=["a copy", "another line"])
+def test_what_counts_for_nothing_supports_no_other_line(clock: str, live: bool) -> None:
     """bob sends a packet in the name of the kernel of gx02, and writes the same with ``logger`` beside erin's job."""
     with open_store(None) as store:
         bring_in(store, {}, False, SHARED, answer)
@@ -151,7 +152,7 @@ def test_what_counts_for_nothing_supports_no_other_line(live: bool) -> None:
         ticker.tick()
         sent(store, UNKNOWN, PACKET)
         with TemporaryDirectory() as folder:
-            write(Path(folder), {SYSLOG: _TREE[SYSLOG] + bsd("10:18:30", f"kernel: {XID}")})
+            write(Path(folder), {SYSLOG: _TREE[SYSLOG] + bsd(clock, f"kernel: {XID}")})
             Ingest(store, parser=line_parser()).run([Path(folder)])
         if live:
             ticker.tick()
