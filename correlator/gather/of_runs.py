@@ -18,8 +18,6 @@ from correlator.site.senders import NOBODY, Senders
 from parsers.writers import JOB, USERS
 from store.questions.authority import RELAYED
 
-#: Which lines of slurmctld count is decided before (gather/standing.py), and a job's output is about that job.
-_DECIDED = OUTPUT | {"slurmctld"}
 _OPEN = USERS - {JOB}
 
 
@@ -33,12 +31,14 @@ class Witnesses(NamedTuple):
         """The events about jobs that count for their runs."""
         return [
             e for e in events
-            if e.job_id is not None and (e.authority not in _OPEN or e.source in _DECIDED or self._counts(e))
+            if e.job_id is not None and (e.authority not in _OPEN or e.source in OUTPUT or self._counts(e))
         ]  # fmt: skip
 
     def _counts(self, event: Event) -> bool:
         how = open_to(event, self.senders.relays)
         if how == SENT:
             return False
+        if event.source == "slurmctld":  # which of its lines count is decided before (gather/standing.py)
+            return True
         closed = not self.senders.users_write_syslog and not (event.file or "").startswith(RELAYED)
         return not how or closed or not self.accounted

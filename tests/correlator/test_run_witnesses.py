@@ -71,6 +71,14 @@ def test_who_can_end_a_run_that_slurmctld_began(line: Event, witnesses: Witnesse
     assert (run.state, run.end) == (("TIMEOUT", T0 + 300) if counts else ("RUNNING", None))
 
 
+@pytest.mark.parametrize(("sender", "keys"), [("203.0.113.9", []), ("127.0.0.1", ["7"])])
+def test_a_packet_in_slurmctlds_name_of_an_unknown_address_makes_no_run(sender: str, keys: list[str]) -> None:
+    """Where nothing shows which host is the controller, its name alone would do."""
+    lines = [ctl(0, "slurm.job_start", authority=NETWORK, nodes=["n1"], sender=sender),
+             ctl(9, "slurm.job_failed", authority=NETWORK, exit_code=1, sender=sender)]  # fmt: skip
+    assert [r.key for r in assemble([], [], lines)] == keys
+
+
 @pytest.mark.parametrize(("authority", "state"), [(DAEMON, "CANCELLED"), (LOCAL, "RUNNING")])
 def test_who_can_give_up_a_launch(authority: str, state: str) -> None:
     given_up = event("slurm.node_error", 2, "n1", "Could not launch job 7 and not able to requeue it, cancelling job", source="slurmd", job_id=7)  # fmt: skip
