@@ -15,7 +15,7 @@ from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, NOBODY, Crowded, users_there
+from correlator.gather.presence import MARGIN_S, NOBODY, Crowds, users_there
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
@@ -109,7 +109,7 @@ class World:
         #: Those that are shown not to be the kernel's, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
         #: Questions about other runs: if later rows change an answer, a tick judges again.
-        self.looks: list[CountedBefore | Crowded] = []
+        self.looks: list[CountedBefore | Crowds] = []
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)

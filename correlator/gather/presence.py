@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,9 +35,41 @@ class Presence:
         return () if user is None else (user,)
 
 
-@dataclass(frozen=True)
-class Crowded(Presence):
-    """The question whether more than one user had runs on ``host`` at ``time``."""
+@dataclass(frozen=True, eq=False)
+class Crowds:
+    """The questions whether more than one user had runs on a host at a moment, for very many lines in one object.
+
+    ``moments``: by host, in order. The answer for a moment may change the conclusions about effects from ``ahead`` seconds
+    before it on; ``at`` is the first of those. ``last`` is the last moment.
+    """
+
+    moments: Mapping[str, Sequence[float]]
+    ahead: float
+    at: float
+    last: float
+    #: Logs of other hosts count for nothing here.
+    unlogged: ClassVar[frozenset[str]] = frozenset()
+
+    @staticmethod
+    def of(moments: Mapping[str, Sequence[float]], ahead: float) -> list[Crowds]:
+        """One if there are any moments, none otherwise."""
+        if not moments:
+            return []
+        first, last = min(some[0] for some in moments.values()), max(some[-1] for some in moments.values())
+        return [Crowds(moments, ahead, first - ahead, last)]
+
+    def between(self, low: float, high: float) -> list[Crowds]:
+        """The questions about effects from ``low`` to before ``high``."""
+        first, end = low + self.ahead, high + self.ahead
+        cut = {host: some[bisect_left(some, first) : bisect_left(some, end)] for host, some in self.moments.items()}
+        return Crowds.of({host: some for host, some in cut.items() if some}, self.ahead)
+
+    def sees(self, run: Run | None) -> tuple[tuple[str, float, str], ...]:
+        """The properties of a run that count here; runs with equal properties are equivalent."""
+        if run is None:
+            return ()
+        seen = ((host, time, user_there(run, host, time)) for host in run.nodes for time in self.moments.get(host, ()))
+        return tuple((host, time, user) for host, time, user in seen if user is not None)
 
 
 def user_there(run: Run, host: str, time: float) -> str | None:

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from correlator.gather.kernel_lines import BARE, NAME, REFUTED, SENT, SHARED, STAMPED
-from correlator.gather.presence import Crowded
+from correlator.gather.presence import Crowds
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event
 from store.questions.authority import RELAYED
@@ -56,8 +57,11 @@ def reasons(
     return found
 
 
-def questions(open_to_users: Iterable[Event]) -> list[Crowded]:
+def questions(open_to_users: Iterable[Event]) -> list[Crowds]:
     """Whether several users were there when these events were written: if later rows change that, an event counts or no
     longer does, which changes conclusions from ``TOLD_S`` before it on."""
-    asked = dict.fromkeys((e.time, e.host) for e in open_to_users)
-    return [Crowded(time - TOLD_S, host, time) for time, host in asked if host]
+    asked: defaultdict[str, set[float]] = defaultdict(set)
+    for event in open_to_users:
+        if event.host:
+            asked[event.host].add(event.time)
+    return Crowds.of({host: sorted(moments) for host, moments in asked.items()}, TOLD_S)

@@ -13,6 +13,7 @@ import numpy as np
 
 from correlator.conclusions import Conclusions
 from correlator.engine import Weighed
+from correlator.evidence.exposure import between
 from correlator.facts.jobs.kinds import COMM_ERROR
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
@@ -132,7 +133,7 @@ class Merge:
         logged_timeout = longest_logged_timeout(kinds)
         merged = LiveConclusions.of(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
-            looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
+            looks=[*between(before.looks, -np.inf, border), *between(found.looks, border, np.inf)],
             unstamped=before.unstamped | self.change.unstamped, accounted=before.accounted, lines=lines,
             change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
             memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),

@@ -34,6 +34,7 @@ from tests.correlator.erins_job import (
     bobs_job,
     bring_in,
     bsd,
+    busy,
     concluded,
     in_both_ways,
     of_erin,
@@ -89,6 +90,23 @@ def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
     (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
     assert incident["confidence"] <= case.at_most
     assert "the daemon's own log" in doubts.lower()
+
+
+@pytest.mark.parametrize("start", ["10:01:00", "10:22:00"], ids=["there at that time", "there later"])
+def test_a_second_user_who_becomes_known_later_decides_again(start: str) -> None:
+    """Accounting comes late: a tick that reads only a part of the day says what a full pass says."""
+    row = next(line for line in HERS[SACCT].splitlines(keepends=True) if line.startswith("42|"))
+    late = row.replace("42|42|", "46|46|").replace("|erin|1005|", "|bob|1002|").replace("T10:00:00|", f"T{start}|")
+    late = late.replace("T10:20:00|", "T19:00:00|")
+    assert late.count(f"T{start}|") == 1 and "T19:00:00|" in late and "|bob|" in late
+    tree = {**HERS, "nodes/gx04/syslog": busy(lambda hour, minute: "")}
+    before = of_erin(concluded({SYSLOG: DAEMONS}, True, tree))
+    after = of_erin(concluded({SYSLOG: DAEMONS, SACCT: late}, True, tree))
+    assert before["category"] == "infra.gpu"
+    if start < "10:20":
+        assert after["category"] == "app.error" and OTHERS in " ".join(after["doubts"])
+    else:
+        assert said(after) == said(before)
 
 
 def sent(store: DuckStore, address: str, text: str) -> None:
