@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -33,6 +34,9 @@ def bus_of(device: str) -> str:
 
 
 _in_time = attrgetter("time", "id")
+
+#: More runs on one host than this are searched by their index.
+MANY_RUNS = 32
 
 
 @dataclass
@@ -120,7 +124,7 @@ class World:
                 self.runs_on[node].append(run)
         self._present: dict[str, RunsInTime] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
-        self._crowds: dict[str, bool] = {}
+        self._crowds: dict[str, list[tuple[float, float, str]]] = {}
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
         by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
@@ -182,10 +186,19 @@ class World:
 
     def _crowded_at(self, host: str, time: float) -> bool:
         """Had more than one user runs on a host at about ``time``?"""
-        if host not in self._crowds:  # few hosts had several users at all, and very many lines are doubted
+        spans = self._crowds.get(host)
+        if spans is None:  # few hosts had several users at all, and very many lines are doubted
             runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            self._crowds[host] = len({run.row.get("user") for run in runs} - NOBODY) > 1
-        return self._crowds[host] and len(self.users_at(host, time)) > 1
+            of_users = [(r, user) for r in runs if (user := r.row.get("user")) not in NOBODY and r.start is not None]
+            spans = [
+                ((r.start or 0.0) - MARGIN_S, inf if r.end is None else r.end + MARGIN_S, str(user))
+                for r, user in of_users
+            ]
+            self._crowds[host] = spans = spans if len({user for *_, user in spans}) > 1 else []
+        if len(spans) > MANY_RUNS:
+            return len(self.users_at(host, time)) > 1
+        there = {user for start, end, user in spans if start <= time <= end}
+        return len(there) > 1
 
     def spoke_at(self, host: str) -> Sequence[float]:
         """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""
