@@ -63,8 +63,8 @@ class BaseRates:
         first: float,
         innocent: Mapping[str, float] | None = None,
     ) -> None:
-        """``facts``: by kind. ``seen``: when (epoch seconds) each entity that could have had such facts was first seen; ``first``: when
-        anything was.
+        """``facts``: by kind. ``seen``: when (epoch seconds) each entity that could have had such facts was first seen;
+        ``first``: when anything was.
 
         A new entity changes no conclusion about the time before it. ``innocent``: kind -> the share of such facts that
         caused nothing, from edge files; 1 for all other kinds.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -20,7 +21,10 @@ from collector.ingest import Ingest
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import correlate, result
+from correlator.evidence.exposure import between, other_now
+from correlator.gather.presence import Crowds
 from correlator.live.ticker import Ticker
+from correlator.model.nouns import Run
 from correlator.site.senders import RELAYS_SETTING, USERS_SETTING
 from store import open_store
 from store.duckdb.store import DuckStore, logs_for_storage
@@ -107,6 +111,27 @@ def test_a_second_user_who_becomes_known_later_decides_again(start: str) -> None
         assert after["category"] == "app.error" and OTHERS in " ".join(after["doubts"])
     else:
         assert said(after) == said(before)
+
+
+@pytest.mark.parametrize(
+    ("user", "node", "end", "moved"),
+    [("bob", "gx02", 500.0, True), ("bob", "gx02", 200.0, False), ("bob", "gx03", 500.0, False), ("erin", "gx02", 500.0, False), ("root", "gx02", 500.0, False)],
+)  # fmt: skip
+def test_runs_that_crowd_a_host_move_the_effects_of_its_lines(user: str, node: str, end: float, moved: bool) -> None:
+    hers, other = (
+        Run(key, int(key), 0, "FAILED", (at,), 0.0, 0.0, until, {"user": whose})
+        for key, at, until, whose in (("45", "gx02", 900.0, "erin"), ("46", node, end, user))
+    )
+    looks = Crowds.of({"gx02": [300.0, 400.0], "gx04": [10.0]}, 30.0)
+    found = other_now(looks, [hers], [hers, other], 800.0)
+    assert found == (270.0 if moved else inf)
+    elsewhere = other_now(looks, [], [other], 800.0, lambda since: [hers])
+    assert elsewhere == found, "hers did not change, and counts as well"
+    assert other_now(between(looks, 300.0, inf), [hers], [hers, other], 800.0) == (370.0 if moved else inf)
+
+
+def _verdicts(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: said(verdict) for key, verdict in found["verdicts"].items()}
 
 
 def sent(store: DuckStore, address: str, text: str) -> None:
@@ -217,9 +242,7 @@ def test_a_packet_of_an_unknown_address_changes_no_verdict(packet: str, job: str
         (stored,) = store.rows("SELECT event FROM raw.log_view WHERE file LIKE 'syslog:%'")
     assert stored["event"] in ("slurm.comm_error", "switch.hw_error"), "it is stored, and can be searched for"
     assert job in before["verdicts"]
-    assert {key: said(verdict) for key, verdict in after["verdicts"].items()} == {
-        key: said(verdict) for key, verdict in before["verdicts"].items()
-    }
+    assert _verdicts(after) == _verdicts(before)
     assert roots(after) == roots(before)
 
 
@@ -246,7 +269,7 @@ def test_logger_beside_another_users_job_changes_nothing(name: str, live: bool) 
     tree, known = (SHARED, {}) if host == "gx02" else (ON_GX03, GENUINE)
     before = concluded(known, live, tree)
     after = concluded({**known, f"nodes/{host}/syslog": f"Feb 28 {clock} {host} {words}\n"}, live, tree)
-    assert {k: said(v) for k, v in after["verdicts"].items()} == {k: said(v) for k, v in before["verdicts"].items()}
+    assert _verdicts(after) == _verdicts(before)
     assert roots(after) == roots(before)
 
 
@@ -280,7 +303,7 @@ def test_no_user_sets_a_clock(words: str, place: str, live: bool) -> None:
         after = result(store)
         (event,) = store.rows("SELECT count(*) AS n FROM raw.log_view WHERE event = 'sys.clock'")
     assert event["n"] == 1
-    assert {k: said(v) for k, v in after["verdicts"].items()} == {k: said(v) for k, v in before["verdicts"].items()}
+    assert _verdicts(after) == _verdicts(before)
     assert roots(after) == roots(before) and "The clock of" not in json.dumps(after)
 
 
