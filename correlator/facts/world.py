@@ -16,7 +16,7 @@ from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, NOBODY, Crowds, users_there
+from correlator.gather.presence import MARGIN_S, NO_USERS, Crowds, users_there
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
@@ -189,7 +189,7 @@ class World:
         spans = self._crowds.get(host)
         if spans is None:  # few hosts had several users at all, and very many lines are doubted
             runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            of_users = [(r, user) for r in runs if (user := r.row.get("user")) not in NOBODY and r.start is not None]
+            of_users = [(r, user) for r in runs if (user := r.row.get("user")) not in NO_USERS and r.start is not None]
             spans = [
                 ((r.start or 0.0) - MARGIN_S, inf if r.end is None else r.end + MARGIN_S, str(user))
                 for r, user in of_users

@@ -13,7 +13,7 @@ from correlator.model.nouns import Run
 #: programs outlive their run.
 MARGIN_S = 60.0
 #: No user of whom a line could be: root needs no job to write one.
-NOBODY = frozenset({None, "", "root"})
+NO_USERS = frozenset({None, "", "root"})
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def user_there(run: Run, host: str, time: float) -> str | None:
     if host not in run.nodes or not run.covers(time, MARGIN_S):
         return None
     user = run.row.get("user")
-    return None if user in NOBODY else str(user)
+    return None if user in NO_USERS else str(user)
 
 
 def user_there_between(run: Run, host: str, since: float, until: float) -> str | None:
