@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.gpus import XID, bus, code_of, family_of
-from correlator.facts.jobs.detector import file_lost, of_run
+from correlator.facts.jobs.lines import of_run
+from correlator.facts.jobs.output import file_lost
 from correlator.facts.storage import DISK_ERROR, STORAGE_OUTAGE
 from correlator.facts.world import World, bursts
 from correlator.model.attributes import FAMILY, HOSTS, NAMELESS, RUNS, UNENDED

@@ -59,7 +59,7 @@ def with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dic
     return rows
 
 
-#: A run's last output is stamped, or placed if it has no timestamp, this near to its end (facts.jobs.detector.of_run);
+#: A run's last output is stamped, or placed if it has no timestamp, this near to its end (facts.jobs.lines.of_run);
 #: the run survived what it wrote long before.
 LAST_WORDS_S = 65.0
 

@@ -43,7 +43,7 @@ _OF_OTHERS = "slurm.node_"
 #: Events of a job's output that are about the job; others come from a file that was not recognised as job output.
 _OF_JOBS = ("job.", "site.")
 #: Timestamps of output and accounting may differ by this much (seconds): as for a run's lines in
-#: facts/jobs/detector.py, and a minute after.
+#: facts/jobs/lines.py, and a minute after.
 _SLACK_S, _BEHIND_S = 10.0, 60.0
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from correlator.edges.conditions.common import RETRIED
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
-from correlator.facts.jobs.detector import KILLED_S
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
+from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
 from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW, STALLED

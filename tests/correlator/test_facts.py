@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from correlator.facts.jobs.detector import words_of
+from correlator.facts.jobs.output import words_of
 from correlator.facts.registry import title_of
 from correlator.facts.storage import disk_of
 from correlator.model.measurements import XidSeen

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from correlator.engine import correlate
-from correlator.facts.jobs.detector import logged_timeout
+from correlator.facts.jobs.output import logged_timeout
 from correlator.site.site import Site
 from parsers.record import frame
 from store import open_store

@@ -12,8 +12,9 @@ from functools import cache
 from correlator.edges.conditions import guards, launches, links, storage
 from correlator.edges.conditions.links import name_of as name_of
 from correlator.facts.jobs.deaths import killed_at_once
-from correlator.facts.jobs.detector import END_SLACK_S, file_lost, logged_timeout, of_run
 from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
+from correlator.facts.jobs.lines import END_SLACK_S, of_run
+from correlator.facts.jobs.output import file_lost, logged_timeout
 from correlator.facts.nodes.kinds import (
     ADMIN_DOWN,
     NODE_DEAD,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from correlator.facts.jobs.detector import words_of
 from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
+from correlator.facts.jobs.output import words_of
 from correlator.facts.output_hardware import file_system
 from correlator.model.attributes import ENVIRONMENT, EXIT_CODE, MEMORY, OUTPUT, SIGNAL
 from correlator.model.nouns import Event, Fact

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from correlator.facts.jobs.detector import KILLED_S, of_run
+from correlator.facts.jobs.lines import of_run
+from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT
 from correlator.model.moments import seconds_of

@@ -14,8 +14,8 @@ from posixpath import commonpath, dirname
 from typing import ClassVar, TypeVar
 
 from correlator.facts.control import CONTROLLER_RESTART
-from correlator.facts.jobs.detector import of_run
 from correlator.facts.jobs.kinds import BATCH_LOST
+from correlator.facts.jobs.lines import of_run
 from correlator.facts.launches.kinds import (
     LAUNCH_GIVEN_UP,
     LAUNCH_LOST,

@@ -1,0 +1,111 @@
+"""What the output of a run says: whom a line blames, which path was lost, which timeout ran out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from correlator.model.nouns import Event
+from parsers.documents.fields import number
+
+OUTPUT_SOURCES = ("job_stdout", "job_stderr")
+
+#: Output events that mean "the peers or the network", not "my code". They are symptoms on every innocent rank.
+COMMUNICATION = frozenset({"job.nccl_error", "job.nccl_timeout", "job.mpi_error"})
+APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "job.bus_error"})
+
+# Matched in lower case: ignoring case would try every word at each position of a text.
+
+#: Output of a process that is ended from outside: it shows that a rank died, not why.
+_AFTERMATH = re.compile(
+    r"terminate called|exited with exit code|childfailederror|aborted \(core dumped\)|\bkilled\b|sigabrt|sigterm|root cause \(first"
+    r"|torchelastic|elastic\.multiprocessing|task\s*\d+: (?:aborted|killed|exited)|mpi_abort|process received signal|signal code:",
+)
+
+#: The peers or the network, in a program's or a library's messages.
+_PEERS = re.compile(
+    r"distbackenderror|distnetworkerror|distst?oreerror|processgroupnccl|\bnccl\b|\bucx\b|\brccl\b|gloo|tcpstore|rendezvous|broken pipe"
+    r"|connection (?:reset|refused|closed|timed out|aborted)|remote (?:process|peer|end)|peer (?:closed|has closed|is unreachable)|no route to host"
+    r"|network (?:is unreachable|error)|transport retry|retry exceeded|socket timeout|heartbeat",
+)
+
+#: CUDA's messages about a GPU that broke under the program, not about what the program did.
+_BROKEN_GPU = re.compile(
+    r"uncorrectable (?:ecc|nvlink)|ecc error|device (?:is )?(?:lost|unavailable)|busy or unavailable|unspecified launch failure"
+    r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|system not yet initialized|unknown error|gpu is lost|fallen off",
+)
+
+#: The file system's messages: the program asked, the storage failed.
+_STORAGE = re.compile(
+    r"input/output error|\beio\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after",
+)
+
+
+#: A path that could not be reached or has changed: the file system's servers, as often as the network or the user.
+_FILE_LOST = re.compile(
+    r"\[Errno (?:5|107|108|110|112|116)\][^'\"]*: ?['\"](?P<path>/[^'\"]+)['\"]"
+    r"|['\"\u2018](?P<file>/[^'\"\u2019]+)['\"\u2019]: (?:Connection timed out|Stale (?:NFS )?file handle|Input/output error|Transport endpoint|Cannot send after)",
+    re.IGNORECASE,
+)
+
+
+def file_lost(text: str) -> str | None:
+    """The path for which a line reports that its file system timed out, lost it or returned an error."""
+    match = _FILE_LOST.search(text)
+    return (match["path"] or match["file"]) if match else None
+
+
+def words_of(event: Event) -> str:
+    """Whom a line of output blames: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (none of these)."""
+    return (_kept_words if len(event.message) <= _KEPT_TEXT else _words)(event.message, event.kind)
+
+
+#: Every pass looks at the output of the window again. Longer lines are not kept: users write them.
+_KEPT_TEXT = 500
+
+
+def _words(message: str, kind: str) -> str:
+    if file_lost(message):
+        return "storage"
+    text = message.lower()
+    if kind in COMMUNICATION or _PEERS.search(text):
+        return "peers"
+    if _AFTERMATH.search(text):
+        return "aftermath"
+    if _STORAGE.search(text):
+        return "storage"
+    if kind == "job.cuda_error" and _BROKEN_GPU.search(text):
+        return "gpu"
+    return "own"
+
+
+_kept_words = lru_cache(maxsize=16_384)(_words)
+
+
+_TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")
+_TIMEOUT_S = re.compile(
+    r"\b(?:nothing|no (?:data|response|progress|reply|heartbeat)|timed out|timeout)\b.{0,60}?\b(\d+(?:\.\d+)?) ?(?:s|sec|seconds)\b",
+    re.IGNORECASE,
+)
+
+
+#: Programs wait for each other for minutes, some for hours. Users write the line, and every tick looks back for as long as
+#: the longest timeout, so a longer one counts for nothing.
+LONGEST_TIMEOUT_S = 86_400.0
+
+
+def logged_timeout(events: Iterable[Event]) -> float | None:
+    """The timeout in seconds in a watchdog's line, if there is one; at most ``LONGEST_TIMEOUT_S``."""
+    found = (seconds for event in events if (seconds := _timeout_of(event)) is not None)
+    return next((seconds for seconds in found if seconds <= LONGEST_TIMEOUT_S), None)
+
+
+def _timeout_of(event: Event) -> float | None:
+    for entity, form, unit in (("timeout_ms", _TIMEOUT_MS, 1000.0), ("timeout_s", _TIMEOUT_S, 1.0)):
+        match = form.search(event.message)
+        named = event.entities.get(entity, match[1] if match else None)
+        if named is not None:
+            seconds = number(named)
+            return None if seconds is None else seconds / unit
+    return None
