@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import house
 from correlator.edges import load
-from correlator.edges.conditions.common import CONDITIONS
+from correlator.edges.conditions.registry import CONDITIONS
 from correlator.edges.scopes import SCOPES
 from correlator.facts import registry
 from parsers import documents, formats

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from correlator.edges import scopes
-from correlator.edges.conditions import common
+from correlator.edges.conditions.registry import conditions
+from correlator.edges.window_values import example_values
 from correlator.facts.registry import kinds as kinds_of_facts
 from correlator.model.nouns import PRIOR_RUNS, Edge
 from correlator.model.subjects import edge_files
@@ -264,7 +265,7 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     found += [reason for key in ("cause", "effect") for reason in _unknown_kinds(key, entry[key])]
     if entry["scope"] not in scopes.scopes():
         found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.scopes()))}")
-    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in common.conditions()]
+    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in conditions()]
     if entry.get("density", "even") not in DENSITIES:
         found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
     for key in ("prior", "judged"):
@@ -275,7 +276,7 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     if not float(entry.get("prior_runs", PRIOR_RUNS)) > 0:
         found.append(f"prior_runs {entry['prior_runs']} is not above 0")
     try:
-        low, high, _ = windows.window(entry["window"], common.example_values())
+        low, high, _ = windows.window(entry["window"], example_values())
         if low > high:
             found.append(f"window {entry['window']} ends before it begins")
         windows.check_units(entry["window"], COUNTS)

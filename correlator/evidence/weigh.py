@@ -11,8 +11,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from correlator.edges.conditions.common import conditions, derived_values, name_of
+from correlator.edges.conditions.links import name_of
+from correlator.edges.conditions.registry import conditions
 from correlator.edges.scopes import HOSTS_OF, OUTSIDE, scopes
+from correlator.edges.window_values import derived_values
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.exposure import Exposed
 from correlator.facts.nodes.kinds import NODE_DOWN

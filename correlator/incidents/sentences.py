@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from correlator.clocks.clocks import hours_off
-from correlator.edges.conditions.common import name_of
+from correlator.edges.conditions.links import name_of
 from correlator.evidence.chains import Rejection
 from correlator.evidence.weigh import Weigher, describe_cause
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_NODE_FAIL

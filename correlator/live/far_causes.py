@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from correlator.edges.conditions.common import derived_values
 from correlator.edges.scopes import OUTSIDE, scopes
+from correlator.edges.window_values import derived_values
 from correlator.evidence.weigh import listed_from
 from correlator.facts.world import World
 from correlator.live.lookup import Choice, Times

@@ -22,8 +22,8 @@ import polars as pl
 from correlator.clocks import clocks
 from correlator.clocks.clocks import Books, Known
 from correlator.conclusions import Conclusions
-from correlator.edges.conditions.common import derived_values
 from correlator.edges.load import Rules
+from correlator.edges.window_values import derived_values
 from correlator.engine import Weighed, gather_world, measure, node_states
 from correlator.evidence import forgeries
 from correlator.evidence.exposure import other_now

@@ -19,8 +19,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from correlator.edges.conditions.common import derived_values
 from correlator.edges.load import COUNTS, Entry, Problem, entries, rules
+from correlator.edges.window_values import derived_values
 from correlator.facts.jobs.kinds import COMM_ERROR
 from correlator.model.attributes import TIMEOUT
 from correlator.model.attrs import no_attrs, with_attr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from correlator.edges.conditions.common import RETRIED
+from correlator.edges.conditions.retries import RETRIED
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT

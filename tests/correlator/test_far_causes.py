@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from correlator.conclusions import Conclusions
-from correlator.edges.conditions.common import derived_values
+from correlator.edges.window_values import derived_values
 from correlator.engine import load_edges
 from correlator.evidence.weigh import NEAR_MISS_S
 from correlator.live import far_causes as far

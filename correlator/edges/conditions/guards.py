@@ -1,4 +1,4 @@
-"""Requirements of edges about memory guards. Like those of ``common.py``: None if one holds, else why it does not."""
+"""Requirements of edges about memory guards. Like those of ``registry.py``: None if one holds, else why it does not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requirements of edges about links: what they carry, which other paths there are, and what the loss of one can cost.
+"""Requirements of edges about links: what they carry, when they were down, which other paths there are, what a loss can cost.
 
-Like those of ``common.py``: None if a requirement holds, else why it does not.
+Like those of ``registry.py``: None if a requirement holds, else why it does not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,18 @@ import re
 
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.world import World, run_of
-from correlator.model.attributes import BONDED, LEGS, LINKS, PROMOTED, RATIO, ROLE, STAND_IN, TOKEN
+from correlator.model.attributes import (
+    BONDED,
+    FAR_END_ONLY,
+    LEGS,
+    LINKS,
+    PROMOTED,
+    RATIO,
+    ROLE,
+    STAND_IN,
+    TIMEOUT,
+    TOKEN,
+)
 from correlator.model.nouns import Fact
 
 
@@ -122,3 +133,37 @@ def ports_lost(world: World, host: str | None, until: float, since: float) -> se
         f.device for f in world.facts_of(LINK_OUTAGE.name) if f.host == host and f.start <= until
         and (f.end is None or f.end >= since) and f.attrs.get(ROLE) == "fabric"
     }  # fmt: skip
+
+
+def still_down(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Was the link still down at the ping round that counts?
+
+    slurmctld pings its nodes every third of SlurmdTimeout and gives up those that did not answer the previous ping. A
+    link that was down for most of SlurmdTimeout and came back after that round is back too late.
+    """
+    if cause.end is None or cause.end + cause.sigma >= effect.start - 1.0:
+        return None
+    timeout, back = world.site.settings["SlurmdTimeout"], effect.start - cause.end
+    if cause.end - cause.start >= 2 * timeout.high / 3 and back <= timeout.low / 3 + cause.sigma:
+        return None
+    return f"{name_of(cause)} was back {back:.1f} s before"
+
+
+def still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A silence of N seconds needs an outage of about N seconds, or the retries would have got through."""
+    timeout = effect.attrs.get(TIMEOUT) or 0.0
+    if cause.end is not None and cause.end - cause.start < min(timeout, 10.0) * 0.5:
+        return f"{name_of(cause)} was away {cause.end - cause.start:.1f} s, the program waited {timeout:g} s"
+    return None
+
+
+def down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Retries run out while the link is down; once it is back they succeed."""
+    slack = 5.0 + cause.sigma + min(effect.sigma, 10.0)
+    if cause.end is not None and cause.end + slack < effect.start:
+        return f"{name_of(cause)} was back after {cause.end - cause.start:.1f} s, {effect.start - cause.end:.1f} s before the error"
+    return None
+
+
+def far_end_only(world: World, cause: Fact, effect: Fact) -> str | None:
+    return None if effect.attrs.get(FAR_END_ONLY) else f"{effect.host} itself logged the loss"

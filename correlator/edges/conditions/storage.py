@@ -1,6 +1,6 @@
 """Requirements of edges about shared storage: the network that its clients reach it by, and which ranks wait for it.
 
-Like those of ``common.py``: None if a requirement holds, else why it does not.
+Like those of ``registry.py``: None if a requirement holds, else why it does not.
 """
 
 from __future__ import annotations

@@ -1,0 +1,88 @@
+"""Requirements of edges about runs that stood still, became slow, or lost their peers.
+
+Like those of ``registry.py``: None if a requirement holds, else why it does not.
+"""
+
+from __future__ import annotations
+
+from correlator.edges.conditions.retries import RETRIED
+from correlator.facts.jobs.output import logged_timeout
+from correlator.facts.world import World, run_of
+from correlator.model.attributes import LASTING, LOST, TIMEOUT, UNENDED, WORDS
+from correlator.model.moments import UNSTAMPED_S
+from correlator.model.nouns import Fact
+
+#: A hang that began later than this before the time limit did not make the run miss it.
+HUNG_S = 120.0
+
+
+def hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
+    """The run's ranks had lost their peers long before it ended.
+
+    Ranks that a time limit ends lose their peers as well; such a loss did not hold the run up.
+    """
+    if cause.sigma >= UNSTAMPED_S:
+        # Output without timestamps is placed where the run ended: its lines must show that a rank waited in vain.
+        return (
+            None
+            if any(RETRIED.search(e.message) for e in cause.events)
+            else "its ranks were lost when it was ended, as far as its output tells"
+        )
+    timeout = cause.attrs.get(TIMEOUT)
+    lead = effect.start - cause.start + float(timeout or 0.0)
+    return (
+        None
+        if lead >= HUNG_S
+        else f"its ranks lost each other {lead:.0f} s before the limit, which it would have reached anyway"
+    )
+
+
+def printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
+    return None if effect.attrs.get(TIMEOUT) else "the program printed no timeout"
+
+
+def no_printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
+    return "the program printed its own timeout" if effect.attrs.get(TIMEOUT) else None
+
+
+def did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A watchdog that ran out shows that the run had stood still for that long: what silenced it happened before that."""
+    timeout = max(
+        (
+            logged_timeout([e]) or 0.0
+            for e in (effect.attrs.get(WORDS) or {}).get("peers", ())
+            if e.kind == "job.nccl_timeout"
+        ),
+        default=0.0,
+    )
+    if effect.start - cause.start < timeout - HANG_SLACK_S:
+        return f"the run had stood still for {timeout:g} s when its watchdog ended it"
+    return None
+
+
+#: What fails while a run already hangs did not make it hang; timestamps and the watchdog's rounds take this much.
+HANG_SLACK_S = 90.0
+
+
+def slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
+    """What slowed for a while and recovered cost that time only; it must exceed what the run had left."""
+    run = run_of(world, effect)
+    length = (run.end - run.start) if run and run.end is not None and run.start is not None else 0.0
+    lost = float(cause.attrs.get(LOST, 0.0))
+    if not cause.attrs.get(LASTING) and lost < 0.5 * length:
+        return f"the run was back to its pace and had lost {lost:.0f} s"
+    if lost < 0.05 * length:
+        return f"only {lost:.0f} s of {length:.0f} s were lost"
+    return None
+
+
+def while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Cause and slowness must coincide for most of the time (correlation.md, E28: 70 %)."""
+    until = effect.end if effect.end is not None else world.last
+    over = cause.end is not None and not cause.attrs.get(UNENDED)
+    end = cause.end if over and cause.end is not None else until  # no line says that it was over
+    shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
+    length = max(1.0, until - effect.start)
+    return (
+        None if shared >= 0.5 * length else f"it went on for {max(0.0, shared):.0f} s of the {length:.0f} slow seconds"
+    )
