@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 from queries import kql
 from store import open_store
 from store.duckdb import archive, segments
-from store.duckdb.store import DATABASE, DuckStore
+from store.duckdb.open_store import DATABASE
+from store.duckdb.store import DuckStore
 
 QUESTIONS = {
     "count by host": "Logs | summarize count() by Host",

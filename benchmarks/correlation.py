@@ -42,7 +42,9 @@ from parsers.record import conform, frame
 from store import open_store
 from store.changes import Change
 from store.duckdb.segments import SEGMENT_ROWS, insert_sealed
-from store.duckdb.store import DuckStore, coded, insert
+from store.duckdb.store import DuckStore
+from store.duckdb.writing import insert
+from store.line_frames import coded
 
 #: Lines over which other programs are measured in the same run: their figures show the machine's present speed.
 PEER_LINES = 300_000

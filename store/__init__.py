@@ -27,7 +27,7 @@ def open_store(path: Path | str | None, *, read_only: bool = False) -> Door:
 
 def is_store(folder: Path) -> bool:
     """Whether a folder contains a store."""
-    from store.duckdb.store import DATABASE
+    from store.duckdb.open_store import DATABASE
 
     return (folder / DATABASE).exists()
 
@@ -44,7 +44,7 @@ def set_log_aside(folder: Path) -> Path | None:
     """Moves an unreadable write-ahead log out of the way, so that the store opens without it; returns its new path,
     None if there is no log. Raises ``OSError``; ``StoreError`` if another process has the store open."""
     from store.duckdb import damage
-    from store.duckdb.store import DATABASE
+    from store.duckdb.open_store import DATABASE
     from store.errors import StoreError
 
     try:

@@ -23,42 +23,35 @@ from sqlalchemy.sql.elements import ClauseElement
 from parsers.record import TABLES, conform
 from store import disowned
 from store.changes import NOTHING, Change, ChangeLog, Changes, Mark
-from store.door import Added, Closed, Copy, Dropped, FileEntry, Health, Listener, Question, Sealed, Writer
+from store.door import Closed, Copy, Dropped, FileEntry, Health, Listener, Question, Sealed, Writer
 from store.duckdb import (
     archive,
     batches,
     commit_mark,
     copies,
-    damage,
+    figures,
     following,
     held_stamps,
     intake_schema,
+    ledger,
+    opening,
     segments,
     visible,
 )
-from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
 from store.duckdb.logs_view import has_claims, show_claims
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.querying import store_errors, translated
-from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, has_this_versions_views, newer_than_known, statements
+from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, has_this_versions_views, statements
 from store.duckdb.writing import DuckWriter, insert
-from store.errors import StoreError, StoreHeld
-from store.files import SERVICE_FILE, remove_left, service_address
+from store.errors import StoreError
+from store.files import remove_left
 from store.functions import KEPT_UNTIL_COMMIT
-from store.line_frames import CODED, coded, logs_for_storage, plain
+from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import FILES, LOGS, METADATA
 
-__all__ = [
-    "CODED", "DATABASE", "SERVICE_FILE", "Added", "DuckStore", "FileEntry", "Listener", "StoreError", "StoreHeld", "as_arrow", "coded",
-    "insert", "logs_for_storage", "plain", "service_address",
-]  # fmt: skip
-
-#: The engine's share of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
-#: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
-MEMORY = "60%"
 #: The write-ahead log grows to this size between checkpoints during ingest; after a crash it is replayed in about a
 #: second.
 CHECKPOINT = "256MB"
@@ -117,54 +110,19 @@ class DuckStore(OpenStore):
 
     def _open(self, target: str) -> None:
         folder, read_only = self.folder, self.read_only
-        if folder is not None and (reason := damage.unreadable_start(folder / DATABASE)) is not None:
-            raise StoreError(damage.report_damage(folder / DATABASE, reason))
+        if folder is not None:
+            opening.refuse_unreadable(folder)
         aside = commit_mark.kept_aside(folder / DATABASE) if folder is not None and not read_only else None
-        try:
-            # Other processes can read the file only while nobody writes: DuckDB's own lock guards it.
-            self._connection = duckdb.connect(target, read_only=read_only)
-        except duckdb.IOException as error:
-            if "lock" in str(error).lower() and folder is not None:
-                raise StoreHeld(folder, service_address(folder)) from error
-            self._refuse_damaged(error)
-            raise StoreError(f"{folder}: cannot open the store: {str(error).splitlines()[0]}") from error
-        except duckdb.Error as error:
-            self._refuse_damaged(error)
-            raise StoreError(
-                f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
-            ) from error
+        self._connection = opening.connect(folder, target, read_only=read_only)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._answers = (0, {})  # numbers of lost commits are reused
         self._checkpoint_size = None
         if self._takes_in:
             self._let_log_grow()
-        facts = facts_of(self._connection) if folder is not None else {}
-        if folder is not None and (newer := newer_than_known(facts)) is not None:
-            self._connection.close()
-            raise StoreError(
-                f"{folder}: a store of schema {newer}, and this version knows {VERSION}: a newer Faultline wrote it; install that "
-                "one, or use another --data folder. Nothing was changed"
-            )
         if folder is not None:  # one in memory begins with its first transaction
-            self._go_on(facts, aside)
-        ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
-        if locked:  # another part of this process opened it before, and queried it (queries.kql.run.harden)
-            return
-        if folder is not None and not read_only:
-            # Tables that are wrong in memory must not be written when it is closed; ``close`` writes the others.
-            self._connection.execute("PRAGMA disable_checkpoint_on_shutdown")
-        if folder is not None:
-            # Queries restrict the database to these files.
-            self._connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
-            self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
-        self._connection.execute("SET preserve_insertion_order = true")
-        try:
-            self._connection.execute("SET memory_limit = ?", [os.environ.get("FAULTLINE_MEMORY", MEMORY)])
-        except duckdb.Error as error:
-            self._connection.close()
-            raise StoreError(
-                f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
-            ) from error
+            self._go_on(opening.known_facts(self._connection, folder), aside)
+        closed_days = archive.folder_of(self) if folder is not None else None
+        opening.set_up(self._connection, read_only=read_only, closed_days=closed_days)
 
     def _go_on(self, facts: dict[str, str], aside: Path | None) -> None:
         """Continues counting transactions from the store's number; reports a loss if the store had more."""
@@ -194,11 +152,6 @@ class DuckStore(OpenStore):
     def lost(self) -> list[str]:
         """What a damaged log lost, in words, until somebody removes the note."""
         return commit_mark.lost(self.folder, DATABASE)
-
-    def _refuse_damaged(self, error: duckdb.Error) -> None:
-        """Raises ``StoreError`` with instructions if the write-ahead log cannot be read."""
-        if self.folder is not None and (reason := damage.about_log(error)) is not None:
-            raise StoreError(damage.report_damage(self.folder / DATABASE, reason)) from error
 
     def reopen_if_broken(self) -> None:
         """Reopens a database that DuckDB gave up because it could not write its file; it continues from its last
@@ -344,19 +297,7 @@ class DuckStore(OpenStore):
     def info(self) -> dict[str, Any]:
         """Figures for pages and ``check``: counts, first and last time, size in bytes (``archived``: the part in files
         of closed days)."""
-        tiers = [
-            self.rows("SELECT count(*) AS lines, min(time) AS first, max(time) AS last, 0 AS bytes FROM raw.logs")[0]
-        ]
-        tiers.append(archive.held(self))
-        firsts = [t["first"] for t in tiers if t["first"] is not None]
-        lasts = [t["last"] for t in tiers if t["last"] is not None]
-        size, archived = 0, tiers[1]["bytes"]
-        if self.folder is not None:
-            size = sum(p.stat().st_size for p in self.folder.glob(DATABASE + "*") if p.is_file())
-        return {
-            "lines": tiers[0]["lines"] + tiers[1]["lines"], "first": min(firsts, default=None), "last": max(lasts, default=None),
-            "bytes": size + archived, "archived": archived, "folder": str(self.folder or ":memory:"),
-        }  # fmt: skip
+        return figures.of_store(self)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -475,27 +416,12 @@ class DuckStore(OpenStore):
     def _append(
         self, connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry]
     ) -> None:
-        for entry in files:
-            if entry.replaces_tail:
-                gone = connection.execute(
-                    "DELETE FROM raw.logs WHERE file = ? AND line = ? AND cluster IS NOT DISTINCT FROM ?",
-                    [entry.path, entry.tail_line, entry.cluster],
-                ).fetchone()
-                self.note(LOGS.name, Change(removed=int(gone[0]) if gone else 0))
+        self.note(LOGS.name, Change(removed=ledger.drop_tails(connection, files)))
         for name, data in tables.items():
             if data.height:
                 self.announce([(name, _add(connection, name, data))])
                 self.note(name, Change(data.height))
-        for entry in files:
-            connection.execute(
-                "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
-                [entry.path, entry.cluster],
-            )
-            connection.execute(
-                "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP, ?)",
-                [entry.path, entry.cluster, entry.host, entry.kind, entry.source, entry.reason, entry.consumed,
-                 entry.digest, entry.lines, entry.events, entry.unparsed, list(entry.warnings), entry.tail],
-            )  # fmt: skip
+        ledger.enter(connection, files)
 
     def replace_model(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Replaces whole tables of ``model``: conclusions are rebuilt, never patched by hand."""

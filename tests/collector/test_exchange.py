@@ -10,7 +10,7 @@ import pytest
 
 from collector import exchange
 from collector.exchange import Exchange, Packed
-from store.duckdb.store import coded
+from store.line_frames import coded
 
 ROWS = 20_000
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.merging import MOST_SEGMENTS, cut, fitting, numbered_on
-from store.duckdb.store import coded
+from store.line_frames import coded
 from store.line_order import SEGMENT_ROWS as FULL
 
 

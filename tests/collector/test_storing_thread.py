@@ -11,7 +11,7 @@ import pytest
 from collector import supervised
 from collector.pieces import Counts
 from collector.storing import Storing, Transaction
-from store.duckdb.store import StoreError
+from store.errors import StoreError
 
 
 class _Ends(BaseException):

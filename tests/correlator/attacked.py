@@ -23,7 +23,7 @@ from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import correlate, result
 from parsers.patterns import load
 from store import open_store
-from store.duckdb.store import logs_for_storage
+from store.line_frames import logs_for_storage
 from tests.line_parser import line_parser
 
 ALICES, VICTIM = 41, "gx02"

@@ -28,7 +28,7 @@ from correlator.engine import correlate, result
 from parsers.hostlist import expand
 from parsers.patterns import load
 from store import open_store
-from store.duckdb.store import logs_for_storage
+from store.line_frames import logs_for_storage
 from tests.correlator.attacked import _JOB, _NODE, VICTIM, _in_environment, _in_names, _in_output, _over_tcp, _over_udp
 from tests.line_parser import line_parser
 

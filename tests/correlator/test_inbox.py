@@ -27,7 +27,9 @@ from parsers.record import frame
 from store import open_store, tables
 from store.changes import Change, Changes, Mark
 from store.duckdb.segments import insert_sealed, seal
-from store.duckdb.store import DuckStore, coded, insert, logs_for_storage
+from store.duckdb.store import DuckStore
+from store.duckdb.writing import insert
+from store.line_frames import coded, logs_for_storage
 from store.questions import job_rows
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings

@@ -26,7 +26,7 @@ from correlator.selftest import situations as made
 from correlator.selftest.run import gather
 from parsers.record import Origin, frame
 from store import open_store
-from store.duckdb.store import logs_for_storage
+from store.line_frames import logs_for_storage
 from tests.correlator.liars import (
     HER_NAME,
     MALLORYS,

@@ -27,7 +27,8 @@ from correlator.live.ticker import Ticker
 from correlator.model.nouns import Run
 from correlator.site.senders import RELAYS_SETTING, USERS_SETTING
 from store import open_store
-from store.duckdb.store import DuckStore, logs_for_storage
+from store.duckdb.store import DuckStore
+from store.line_frames import logs_for_storage
 from tests.correlator.attacked import _TREE, write
 from tests.correlator.erins_job import (
     HERS,

@@ -20,7 +20,8 @@ from correlator.live.ticker import Ticker
 from correlator.site.senders import RELAYS_SETTING, controllers, senders
 from queries.kql import run
 from store import disowned, open_store
-from store.duckdb.store import DuckStore, logs_for_storage
+from store.duckdb.store import DuckStore
+from store.line_frames import logs_for_storage
 from store.tables import NODES
 from tests.line_parser import line_parser
 

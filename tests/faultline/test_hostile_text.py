@@ -30,7 +30,7 @@ from parsers.record import frame
 from queries import kql
 from queries.kql.format import render
 from store import open_store
-from store.duckdb.store import FileEntry
+from store.door import FileEntry
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b]0;owned\x07\x1b[2J\x9b31m \u202egnp.exe\u202c \u200b\u2028\u061c <script>alert(1)</script> @channel <https://evil.invalid|log in> [x](http://evil.invalid)"
 SUBJECT = "job\r\nBcc: all@site.invalid"

@@ -26,7 +26,7 @@ from faultline.service import Service, build_app
 from faultline.serving import _Parts
 from store import open_store
 from store.duckdb import commit_mark as mark
-from store.duckdb.store import DATABASE
+from store.duckdb.open_store import DATABASE
 from tests.line_parser import line_parser
 from web.metrics import exposition
 

@@ -22,8 +22,9 @@ from parsers.record import frame
 from queries import kql
 from queries.kql.textindex import Pruner
 from store import open_store
+from store.door import FileEntry
 from store.duckdb import archive, archive_file, segments
-from store.duckdb.store import DuckStore, FileEntry
+from store.duckdb.store import DuckStore
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = datetime(2026, 2, 27)

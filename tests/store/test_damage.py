@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from store import open_store
 from store.duckdb import commit_mark as mark
 from store.duckdb import damage, log_head
-from store.duckdb.store import DATABASE, StoreError
+from store.duckdb.open_store import DATABASE
+from store.errors import StoreError
 from tests.faultline.command import faultline
 from tests.measured import Measured
 

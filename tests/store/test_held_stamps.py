@@ -18,8 +18,9 @@ from correlator.engine import correlate
 from parsers.record import TABLES
 from queries.kql import run
 from store import open_store
+from store.door import FileEntry
 from store.duckdb.held_stamps import FACT
-from store.duckdb.store import DuckStore, FileEntry
+from store.duckdb.store import DuckStore
 from web.reading import Reader
 
 LATER, THEN = datetime(2099, 1, 1), datetime(2026, 2, 28, 10)

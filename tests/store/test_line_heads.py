@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parsers.record import frame
 from store.duckdb.line_heads import COLUMNS, SEPARATOR, forms, head_of
-from store.duckdb.store import logs_for_storage
+from store.line_frames import logs_for_storage
 from tests.examples import examples
 
 NOON = datetime(2026, 6, 1, 12, 0, 0)

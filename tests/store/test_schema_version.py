@@ -14,9 +14,9 @@ import pytest
 from store import open_store
 from store.duckdb import archive
 from store.duckdb import store as whole_store
-from store.duckdb.open_store import OpenStore
+from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.schema import VERSION, statements
-from store.duckdb.store import DATABASE, StoreError
+from store.errors import StoreError
 
 
 def told(folder: Path, value: str) -> None:

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from parsers.record import frame
 from store import line_order, open_store
 from store.duckdb import segments
-from store.duckdb.store import DuckStore, as_arrow, coded, logs_for_storage
+from store.duckdb.arrow import as_arrow
+from store.duckdb.store import DuckStore
+from store.line_frames import coded, logs_for_storage
 from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,

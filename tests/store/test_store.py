@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from parsers.record import frame
 from store import open_store
-from store.duckdb.store import SERVICE_FILE, DuckStore, FileEntry, StoreError, StoreHeld
+from store.door import FileEntry
+from store.duckdb.store import DuckStore
+from store.errors import StoreError, StoreHeld
+from store.files import SERVICE_FILE
 from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +130,7 @@ def test_a_held_store_names_its_service(tmp_path: Path) -> None:
 
 
 def test_the_note_of_a_dead_service_is_not_believed(tmp_path: Path) -> None:
-    from store.duckdb.store import service_address
+    from store.files import service_address
 
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

@@ -39,7 +39,8 @@ from parsers.writers import (
 )
 from queries.kql import run
 from store import disowned, open_store
-from store.duckdb.store import DuckStore, logs_for_storage
+from store.duckdb.store import DuckStore
+from store.line_frames import logs_for_storage
 from store.questions import event_lines
 from store.questions.writers import _rule_of_events, authority_of_events, counted
 from tests.line_parser import line_parser

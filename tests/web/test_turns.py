@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from store import open_store
-from store.duckdb.store import StoreError
+from store.errors import StoreError
 from web.app import create_app
 from web.turns import ClientGoneError, TooManyWaitingError, Turns
 
