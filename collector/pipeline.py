@@ -25,16 +25,15 @@ import structlog
 
 from collector import decoding
 from collector.carry import Carry
-from collector.decoding import Job
+from collector.handed_out import HandedOut
 from collector.identity.identity import Identity
 from collector.ledger import Ledger, Step
 from collector.merging import cut, fitting, numbered_on
+from collector.outcomes import describe
 from collector.pieces import Counts, Piece, expected, held, isolate_failures, unanswered
 from collector.priority import lower_priority
 from collector.quarantine import Quarantine
-from collector.receivers.base import moment_of
 from collector.segment_file import Position, Record
-from collector.sequence import Ranges, StreamKey
 from collector.spool import NOTHING_LEFT, Spool
 from collector.storing import Storing, Transaction
 from collector.supervised import Supervised
@@ -140,8 +139,7 @@ class Pipeline:
         self._waits_since = self._came = 0.0
         self._filled = -BUSY_S
         self._tidied = time.monotonic()
-        self._given: dict[tuple[str, str, str], Ranges] = {}
-        self._given_opaque: set[str] = set()
+        self._handed_out = HandedOut(self.ledger, self.counts)
         #: The positions after what was handed to workers, and after what was handed to the store.
         self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
@@ -309,8 +307,7 @@ class Pipeline:
             worker.stop()
         self._failed = None
         self._pieces.clear()
-        self._given.clear()
-        self._given_opaque.clear()
+        self._handed_out.clear()
         self.ledger.load()
         self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
@@ -341,7 +338,7 @@ class Pipeline:
             if piece.records and piece.size + record.weight > 2 * PIECE_BYTES:
                 break  # a batch of very many lines is parsed alone
             piece.end = record.end
-            if self._wanted(record, piece):
+            if self._handed_out.add(record, piece):
                 piece.size += record.weight
             if piece.size >= PIECE_BYTES:
                 break
@@ -362,34 +359,6 @@ class Pipeline:
             time.sleep(LINGER_S)
             found = list(self.spool.read(self._at, PIECE_BYTES))
         return found
-
-    def _wanted(self, record: Record, piece: Piece) -> bool:
-        """Adds a record to the piece unless its key is stored or in progress."""
-        key = record.meta.get("key")
-        stored: tuple[tuple[int, int], ...] = ()
-        if isinstance(key, list):
-            named = StreamKey(str(key[0]), str(key[1]), str(key[2]), int(key[3]), int(key[4]))
-            ranges = self._given.get(named.name)
-            if ranges is None:
-                ranges = self._given[named.name] = self.ledger.streams.get(named.name, Ranges()).copy()
-            if ranges.covers(named.first, named.last):
-                self.counts.duplicates += 1
-                return False
-            # A span may include entries that arrived before: decoding filters them.
-            stored = ranges.within(named.first, named.last)
-            ranges.add(named.first, named.last)
-            piece.keys.append(named)
-        elif isinstance(key, str):
-            if key in self.ledger.keys or key in self._given_opaque:
-                self.counts.duplicates += 1
-                return False
-            self._given_opaque.add(key)
-            piece.opaque.append((key, moment_of(int(record.meta["received"]))))
-        piece.records.append(record)
-        piece.jobs.append(
-            Job(record.path, record.payload_offset, record.payload_bytes, record.payload_crc, record.meta, stored)
-        )
-        return True
 
     # -- a piece that fails --------------------------------------------------------------------------------------
 
@@ -422,7 +391,7 @@ class Pipeline:
         """Removes pieces from those in progress and counts them: what is prepared next follows them."""
         step = Step(pieces[-1].end if pieces else self._taken)
         for piece in pieces:
-            self._describe(piece, step)
+            describe(piece, step, self.ledger, self.quarantine)
         tables = self._counted(pieces, step)
         learned = self.identity.learn(tables)
         for name, data in tables.items():
@@ -469,7 +438,7 @@ class Pipeline:
         for identity in made.step.replayed:
             self.quarantine.drop(identity)
         for piece in made.pieces:
-            self._given_opaque.difference_update(key for key, _ in piece.opaque)
+            self._handed_out.stored(piece)
         self.counts.batches += sum(len(piece.records) for piece in made.pieces)
         self.counts.poison += len(made.step.quarantine)
         self._tidy()
@@ -485,33 +454,6 @@ class Pipeline:
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
         return sealed, rest
-
-    def _describe(self, piece: Piece, step: Step) -> None:
-        """Adds a piece's information besides its rows to the step."""
-        now = datetime.now(UTC).replace(tzinfo=None)
-        step.keys += piece.keys
-        step.opaque += piece.opaque
-        bad = {place for outcome in piece.outcomes for place, _ in outcome.poison}
-        for outcome in piece.outcomes:
-            for place, reason in outcome.poison:
-                row = self.quarantine.put(piece.records[place], self.spool.id, reason, now)
-                step.quarantine.append(row)
-                log.error(
-                    "batch set aside", id=row["id"], kind=row["kind"], peer=row["peer"], reason=reason,
-                    file=str(self.quarantine.path(row["id"])), replay=f"POST /api/v1/quarantine/{row['id']}/replay",
-                )  # fmt: skip
-            for period in outcome.blind:
-                moments = {n: None if period[n] is None else moment_of(period[n]) for n in ("start", "end", "received")}
-                step.blind.append({**period, **moments})
-            for status in outcome.status:
-                if status["host"]:
-                    self.ledger.met(
-                        step, status["host"], status["cluster"], moment_of(status["received"]), boot_id=status["boot_id"],
-                        boot_time=moment_of(status["boot_time"]) if status["boot_time"] else None, status=status["status"],
-                    )  # fmt: skip
-        step.replayed += [
-            str(r.meta["replay"]) for place, r in enumerate(piece.records) if r.meta.get("replay") and place not in bad
-        ]
 
     def _counted(self, pieces: list[Piece], step: Step) -> dict[str, pl.DataFrame]:
         """The rows as they are stored: lines are counted, and numbered after those of their stream."""
@@ -542,7 +484,7 @@ class Pipeline:
         """With nothing in progress, what was handed out is what the ledger knows; occasionally removes old keys."""
         if self._pieces:
             return
-        self._given.clear()
+        self._handed_out.forget_streams()
         if time.monotonic() - self._tidied > TIDY_S:
             self._tidied = time.monotonic()
             self.ledger.prune(datetime.now(UTC).replace(tzinfo=None))
