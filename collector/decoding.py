@@ -19,7 +19,8 @@ from collector.exchange import Packed
 from collector.identity.entry import host_of_line, named_in_line
 from collector.json_objects import merged
 from collector.receivers import GROUP, all_receivers
-from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
+from collector.receivers.base import Decoded, Lines, Payload, Run, moment_of
+from collector.receivers.refusals import Poison
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
 from collector.senders import Limits

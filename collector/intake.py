@@ -26,19 +26,9 @@ from collector.arriving import Arriving
 from collector.connections import Connections
 from collector.large_bodies import LargeBodies
 from collector.receivers import GROUP, all_receivers
-from collector.receivers.base import (
-    MAX_BODY,
-    MAX_UNPACKED,
-    PACKING,
-    Answer,
-    Batch,
-    Receiver,
-    Refused,
-    Request,
-    Route,
-    answer_json,
-    packing_of,
-)
+from collector.receivers.base import MAX_BODY, PACKING, Answer, Batch, Receiver, Request, Route, answer_json
+from collector.receivers.refusals import Refused
+from collector.receivers.unpacking import MAX_UNPACKED, packing_of
 from collector.repeats import Repeats
 from collector.segment_file import Position
 from collector.senders import Sender, found

@@ -15,7 +15,9 @@ from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from collector.receivers.base import Refused, Request, unpack
+from collector.receivers.base import Request
+from collector.receivers.refusals import Refused
+from collector.receivers.unpacking import unpack
 from collector.spool import SpoolFull
 
 #: Bytes of an unpacked body that is read at once: some 50 ms for the dearest content.

@@ -19,8 +19,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from collector.receivers.base import Refused, Request, unpack
+from collector.receivers.base import Request
 from collector.receivers.elasticsearch import is_dated, parts_of
+from collector.receivers.refusals import Refused
+from collector.receivers.unpacking import unpack
 from collector.segment_file import FIRST_RECORD, Record, payload_of, scan
 from collector.spool import Spool
 

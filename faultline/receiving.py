@@ -27,7 +27,7 @@ from collector.intake import Intake
 from collector.inventory import Inventory
 from collector.pipeline import Pipeline
 from collector.receivers import all_receivers
-from collector.receivers.base import ListenFailed
+from collector.receivers.refusals import ListenFailed
 from collector.receivers.syslog_udp import DatagramListener
 from collector.senders import Sender
 from collector.spool import Spool, SpoolHeld

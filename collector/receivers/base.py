@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
-import zstandard
 
+from collector.receivers.refusals import Poison, Refused
+from collector.receivers.unpacking import unpack
 from collector.segment_file import short_lines
 from parsers.lines import line_ends
 from parsers.record import FIRST_MOMENT, LAST_MOMENT, Origin, Parsed
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from collector.spool import Spool
     from parsers.engine import LineParser
 
-#: Limits of a body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
+#: Limit of a body as sent: a larger one is refused (413). A batch of 50 k lines of syslog is 6 MB.
 MAX_BODY = 16 * 1024 * 1024
-MAX_UNPACKED = 64 * 1024 * 1024
 #: The maximum number of lines of one batch: a line takes 200 bytes in a worker, however short it is, and 64 MiB of log
 #: lines are fewer. And of records that each have their own description, with 600 bytes.
 MOST_LINES = 1_000_000
@@ -44,153 +43,10 @@ MOST_RECORDS = 500_000
 MOST_MESSAGES = 4_000_000
 #: Metadata of a packed payload: its ``Content-Encoding``, and its unpacked size in bytes.
 PACKING = ("encoding", "unpacked")
-#: Input per call of a decompressor: its unused input is copied, and a body may be a million streams.
-_GIVEN = 64 * 1024
-#: More streams than this in one body no longer compress anything, and each costs some microseconds.
-MOST_STREAMS = 20_000
 #: The fixed cost of a table equals the cost of this many runs.
 FEW = 32
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
-
-
-class Refused(Exception):  # noqa: N818  (an answer)
-    """The request is answered with ``status`` and the reason; nothing is stored."""
-
-    def __init__(self, status: int, text: str, do: str = "") -> None:
-        super().__init__(text)
-        self.status, self.text, self.do = status, text, do
-
-
-def too_many(what: str, most: int) -> Refused:
-    """The refusal of a body with more than ``most`` of ``what``."""
-    return Refused(413, f"more than {most:,} {what}", "Send smaller batches.")
-
-
-class Poison(ValueError):  # noqa: N818  (a property of a batch)
-    """A payload that cannot be read at all: it is set aside whole."""
-
-
-class ListenFailed(Exception):  # noqa: N818
-    """An address cannot be listened on; the text gives the address, the reason and the cure."""
-
-
-def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> bytes:
-    """Reverses ``Content-Encoding``, the last of several first. Raises ``Refused``: 400 for invalid data, 413 beyond
-    ``limit``, 415 for an unknown encoding."""
-    too_large = Refused(413, f"more than {limit:,} bytes unpacked", "Send smaller batches.")
-    for name in reversed((encoding or "identity").lower().split(",")):
-        data = _unpacked(data, name.strip(), limit, too_large)
-    return data
-
-
-def _unpacked(data: bytes, name: str, limit: int, too_large: Refused) -> bytes:
-    if name in ("", "identity"):
-        if len(data) > limit:
-            raise too_large
-        return data
-    try:
-        if name in ("gzip", "x-gzip", "deflate", "zlib"):
-            # "deflate" is zlib's format (RFC 9110); some clients send the raw stream, which begins differently.
-            bare = name == "deflate" and not (
-                len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2]) % 31 == 0
-            )
-            return _inflate(data, -15 if bare else 47, limit, too_large)
-        if name == "zstd":
-            if (whole := _one_frame(data, limit)) is not None:
-                return whole
-            with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-                out = reader.read(limit + 1)
-            if len(out) > limit:
-                raise too_large
-            if not data or zstandard.frame_content_size(data) != len(out):
-                _whole_zstd(data)
-            return out
-        if name == "snappy":
-            return unsnap(data, limit)
-    except (zlib.error, zstandard.ZstdError, EOFError, ValueError) as error:
-        raise Refused(400, f"the body is not {name}: {error}", "Send what Content-Encoding says.") from error
-    raise Refused(415, f"Content-Encoding {name[:40]!r} is not known", "Use zstd, gzip, deflate, snappy or none.")
-
-
-def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
-    """Unpacks Snappy's block format. Raises ``ValueError``."""
-    import pyarrow as pa
-
-    size = unsnapped_size(data)
-    if size > limit:
-        raise ValueError(f"more than {limit:,} bytes unpacked")
-    try:
-        return bytes(pa.decompress(data, size, codec="snappy", asbytes=True))
-    except pa.ArrowException as error:
-        raise ValueError("not snappy's block format, or cut") from error
-    except OSError as error:
-        raise ValueError("not snappy's block format, or cut") from error
-
-
-def unsnapped_size(data: bytes) -> int:
-    """The unpacked size, a varint with which Snappy's block format begins. Raises ``ValueError``."""
-    size = shift = 0
-    for byte in data[:5]:
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return size
-    raise ValueError("it does not begin with its size")
-
-
-def packing_of(data: bytes) -> str | None:
-    """The compression of a body that does not declare it: no received format begins like compressed data."""
-    if data.startswith(b"\x1f\x8b\x08"):
-        return "gzip"
-    return "zstd" if data.startswith(b"\x28\xb5\x2f\xfd") else None
-
-
-def _inflate(data: bytes, window: int, limit: int, too_large: Refused) -> bytes:
-    out: list[bytes] = []
-    size, at, streams, view = 0, 0, 0, memoryview(data)
-    while at < len(data):
-        streams = _counted(streams)
-        part = zlib.decompressobj(window)
-        while not part.eof:
-            given = view[at : at + _GIVEN]
-            if not given:
-                raise Refused(400, "the body ends in the middle of its gzip stream")
-            out.append(part.decompress(given, limit + 1 - size))
-            size += len(out[-1])
-            if size > limit:
-                raise too_large
-            at += len(given) - len(part.unused_data)
-    return b"".join(out)
-
-
-def _counted(streams: int) -> int:
-    """``streams`` plus one. Raises ``Refused`` above the limit."""
-    if streams == MOST_STREAMS:
-        raise Refused(413, f"more than {MOST_STREAMS:,} packed streams in one body", "Pack a batch as one stream.")
-    return streams + 1
-
-
-def _one_frame(data: bytes, limit: int) -> bytes | None:
-    """Unpacks the common case: one frame that gives its size. None for anything else, including broken data."""
-    with contextlib.suppress(zstandard.ZstdError):
-        if 0 < zstandard.frame_content_size(data) <= limit:
-            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-    return None
-
-
-def _whole_zstd(data: bytes) -> None:
-    """Refuses a body whose last frame is truncated: the stream reader returns what it has without an error."""
-    at, streams, view = 0, 0, memoryview(data)
-    while at < len(data):
-        streams = _counted(streams)
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        while not frame.eof:
-            given = view[at : at + _GIVEN]
-            if not given:
-                raise Refused(400, "the body ends in the middle of its zstd frame")
-            frame.decompress(given)
-            at += len(given) - len(frame.unused_data)
 
 
 def micros(moment: object) -> int | None:

@@ -26,15 +26,14 @@ from collector.receivers.base import (
     Batch,
     Decoded,
     Payload,
-    Poison,
     Receiver,
-    Refused,
     Request,
     Route,
     Run,
     answer_json,
     moment_of,
-)  # fmt: skip
+)
+from collector.receivers.refusals import Poison, Refused
 from collector.receivers.wrapped import Wrapped, loads
 from collector.receivers.wrapped_columns import WrappedColumns, plain_wrappers
 from parsers import documents

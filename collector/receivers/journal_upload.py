@@ -13,7 +13,8 @@ import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from collector.receivers.base import Answer, Decoded, Intake, Payload, Poison, Receiver, Refused, Route, Run
+from collector.receivers.base import Answer, Decoded, Intake, Payload, Receiver, Route, Run
+from collector.receivers.refusals import Poison, Refused
 from collector.segment_file import short_lines
 
 #: Entries are spooled together up to this many bytes: a body may be a whole journal.

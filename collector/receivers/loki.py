@@ -25,16 +25,13 @@ from collector.receivers.base import (
     Batch,
     Decoded,
     Payload,
-    Poison,
     Receiver,
-    Refused,
     Request,
     Route,
     Run,
-    too_many,
-    unsnap,
-    unsnapped_size,
 )
+from collector.receivers.refusals import Poison, Refused, too_many
+from collector.receivers.unpacking import unsnap, unsnapped_size
 from collector.receivers.wrapped import Streams, Wrapped, document, loads, nanoseconds, source_named
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')

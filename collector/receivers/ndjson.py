@@ -25,17 +25,15 @@ from collector.receivers.base import (
     Batch,
     Decoded,
     Payload,
-    Poison,
     Receiver,
-    Refused,
     Request,
     Route,
     Run,
     answer_json,
     micros,
     moment_of,
-    too_many,
-)  # fmt: skip
+)
+from collector.receivers.refusals import Poison, Refused, too_many
 from collector.receivers.wrapped import HEAD_LINES, Streams, document, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns, parted, plain_wrappers
 from collector.segment_file import short_lines

@@ -32,16 +32,14 @@ from collector.receivers.base import (
     Batch,
     Decoded,
     Payload,
-    Poison,
     Receiver,
-    Refused,
     Request,
     Route,
     Run,
     answer_json,
     moment_of,
-    too_many,
 )
+from collector.receivers.refusals import Poison, Refused, too_many
 from collector.receivers.wrapped import Streams, Wrapped, document, few_values, is_wrapped, loads, nanoseconds
 from parsers.documents.prometheus import device_and_host
 from parsers.record import Parsed, frame

@@ -16,7 +16,9 @@ from typing import Any
 
 import structlog
 
-from collector.receivers.base import MAX_UNPACKED, Decoded, Intake, Payload, Receiver, Refused, moment_of, unpack
+from collector.receivers.base import Decoded, Intake, Payload, Receiver, moment_of
+from collector.receivers.refusals import Refused
+from collector.receivers.unpacking import MAX_UNPACKED, unpack
 from collector.spool import SpoolBroken, SpoolFull
 from parsers import documents
 from parsers.record import Origin

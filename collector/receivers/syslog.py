@@ -20,7 +20,8 @@ import structlog
 
 from collector import octet_frames
 from collector.connections import FRAME_S, MOST_HELD, STALLED_S, Connections, Door, Place
-from collector.receivers.base import Decoded, Intake, ListenFailed, Payload, Receiver, Run
+from collector.receivers.base import Decoded, Intake, Payload, Receiver, Run
+from collector.receivers.refusals import ListenFailed
 from collector.receivers.syslog_batches import Gatherer, Part, plain_address
 from collector.receivers.syslog_udp import DatagramListener, udp_socket
 from parsers.lines import line_ends

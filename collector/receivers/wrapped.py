@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from collector.receivers.base import Decoded, Payload, Refused, Run, micros
+from collector.receivers.base import Decoded, Payload, Run, micros
+from collector.receivers.refusals import Refused
 from parsers.formats.base import source_of_program
 from parsers.recognise import Recognition, recognise
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from collector.receivers.base import Decoded, Payload, Poison, Run
+from collector.receivers.base import Decoded, Payload, Run
+from collector.receivers.refusals import Poison
 from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads, nanoseconds
 
 #: The model's severity numbers, four to a word -> ours.

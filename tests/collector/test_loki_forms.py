@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from collector.loki_messages import PushRequest
 from collector.receivers import loki
-from collector.receivers.base import Decoded, Payload, Poison, Refused, Request, Run
+from collector.receivers.base import Decoded, Payload, Request, Run
+from collector.receivers.refusals import Poison, Refused
 
 RECEIVED = 1_795_255_300_000_000
 NANOS = 1_795_255_200_123_456_789

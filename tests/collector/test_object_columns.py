@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from collector.columnar import objects
 from collector.columnar.moments import moments
 from collector.receivers import base, elasticsearch, ndjson, wrapped
-from collector.receivers.base import Decoded, Payload, Poison, Run, micros
+from collector.receivers.base import Decoded, Payload, Run, micros
+from collector.receivers.refusals import Poison
 from collector.receivers.wrapped import loads
 from collector.receivers.wrapped_columns import plain_wrappers
 from tests.examples import examples

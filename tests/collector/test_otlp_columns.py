@@ -17,7 +17,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from collector.columnar import otlp_json, otlp_protobuf, otlp_tables
 from collector.receivers import otlp
-from collector.receivers.base import Decoded, Payload, Poison, Refused, Request, Run
+from collector.receivers.base import Decoded, Payload, Request, Run
+from collector.receivers.refusals import Poison, Refused
 from tests.examples import examples
 
 NANOS = 1_795_255_200_123_456_789

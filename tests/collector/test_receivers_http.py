@@ -28,7 +28,9 @@ from receiver_requests import ask, lines, tables
 from collector import decoding
 from collector.intake import Intake, _chunks
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload, ndjson
-from collector.receivers.base import MAX_BODY, MOST_STREAMS, Decoded, Payload, Refused, micros, unpack, unsnap
+from collector.receivers.base import MAX_BODY, Decoded, Payload, micros
+from collector.receivers.refusals import Refused
+from collector.receivers.unpacking import MOST_STREAMS, unpack, unsnap
 from collector.receivers.wrapped import Streams, Wrapped
 from collector.segment_file import Position
 from collector.spool import Spool, SpoolFull
@@ -55,6 +57,8 @@ def test_every_receiver_file_is_listed() -> None:
         "wrapped_columns",
         "syslog_udp",
         "syslog_batches",
+        "refusals",
+        "unpacking",
     } == set(_BUILT_IN)
     assert len(all_receivers()) >= len(_BUILT_IN)
 

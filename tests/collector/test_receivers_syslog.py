@@ -19,7 +19,8 @@ from collector import decoding, octet_frames
 from collector.decoding import Job
 from collector.intake import Intake
 from collector.receivers import syslog, syslog_batches
-from collector.receivers.base import Decoded, ListenFailed, Payload
+from collector.receivers.base import Decoded, Payload
+from collector.receivers.refusals import ListenFailed
 from collector.receivers.syslog import Stream
 from collector.receivers.syslog_batches import Gatherer, Part
 from collector.segment_file import Position

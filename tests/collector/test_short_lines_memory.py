@@ -16,7 +16,8 @@ from running import Running
 from test_agent_to_service import Agent
 from test_short_lines import protobuf
 
-from collector.receivers.base import MAX_BODY, MAX_UNPACKED, MOST_LINES, MOST_RECORDS
+from collector.receivers.base import MAX_BODY, MOST_LINES, MOST_RECORDS
+from collector.receivers.unpacking import MAX_UNPACKED
 from tests.measured import Measured
 
 #: MB of one worker at its peak, with the libraries that all share.
