@@ -30,7 +30,9 @@ from collector.workers import ParserPool
 from parsers import clock, documents, future
 from parsers.engine import LineParser
 from parsers.future import EXACT
-from parsers.recognise import PACKED, Recognition, recognise
+from parsers.recognise import recognise
+from parsers.recognition.paths import PACKED
+from parsers.recognition.result import Recognition
 from parsers.record import Origin, frame
 from store.door import Door, FileEntry
 from store.line_frames import logs_for_storage

@@ -40,7 +40,7 @@ from collector.segment_file import short_lines
 from parsers import documents
 from parsers import journal_fields as journal
 from parsers.lines import codes, line_ends, numbered
-from parsers.recognise import archive_of
+from parsers.recognition.not_text import archive_of
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")

@@ -18,7 +18,8 @@ import orjson
 from collector.receivers.base import Decoded, Payload, Run, micros
 from collector.receivers.refusals import Refused
 from parsers.formats.base import source_of_program
-from parsers.recognise import Recognition, recognise
+from parsers.recognise import recognise
+from parsers.recognition.result import Recognition
 
 TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
 TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")

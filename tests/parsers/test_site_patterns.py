@@ -11,7 +11,7 @@ from faultline.checking import check_all
 from parsers import extensions, patterns
 from parsers.engine import LineParser
 from parsers.formats import base
-from parsers.recognise import _LINE_SHAPES, _NAMES
+from parsers.recognition.lines import LINE_SHAPES, NAMES
 from parsers.record import Origin
 from parsers.sources import WRITTEN, unwritten
 
@@ -68,7 +68,7 @@ def test_a_source_that_nothing_writes_is_reported(
 
 def test_the_sources_that_built_in_parts_name_are_known() -> None:
     named = {source for entry in patterns.load().entries for source in entry.sources}
-    named |= {source for source, _ in _LINE_SHAPES} | {source for _, source in (*_NAMES, *base._PROGRAMS)}
+    named |= {source for source, _ in LINE_SHAPES} | {source for _, source in (*NAMES, *base._PROGRAMS)}
     assert len(named) > 20 and named - WRITTEN == set()
 
 
