@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from correlator.evidence.chains import Chain
 from correlator.evidence.noisy_or import alone, explained, shares
 from correlator.model.nouns import Fact
-from correlator.verdicts.judge import candidates
+from correlator.verdicts.chain_weights import candidates
 
 WEIGHTS = st.lists(st.floats(1e-6, 30.0), max_size=8)
 LEAKS = st.floats(0.08, 1.0)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import test_captures as captures
 
-from correlator.verdicts.judge import ROLELESS_SURE
+from correlator.verdicts.doubts import ROLELESS_SURE
 
 #: A site's names for the mini cluster's. Machines whose names are words of log lines; interfaces whose names do not
 #: show their use.

@@ -1,0 +1,159 @@
+"""What is uncertain about a cause: doubts for the reader, and limits of the confidence."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from correlator.facts.jobs.kinds import COMM_ERROR, RUN_TIMEOUT
+from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.memory_guards import GUARD_KILL
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, is_unreported
+from correlator.facts.output_hardware import STORAGE_IN_OUTPUT
+from correlator.facts.registry import cause_of
+from correlator.facts.silent_nodes import SWITCH_SILENT
+from correlator.facts.storage import STORAGE_OUTAGE
+from correlator.facts.world import World
+from correlator.model.attributes import (
+    ALONE,
+    FAR_END_ONLY,
+    HOSTS,
+    NAMELESS,
+    POLLED,
+    ROLE,
+    SURE,
+    TREE_ONLY,
+    UNRESUMED,
+    UNSAID,
+)
+from correlator.model.nouns import Fact
+from correlator.site.interfaces import UNKNOWN
+from correlator.verdicts.verdict import Verdict
+from correlator.verdicts.waits import doubt_wait
+from parsers.hostlist import fold
+
+
+def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
+    """Adds the doubts about a cause, and limits the confidence accordingly."""
+    cause = cause_of(root)
+    verdict.confidence = min(verdict.confidence, cause.surest)
+    verdict.at_most = min(verdict.at_most, root.attrs.get(SURE, 1.0))
+    if root.kind in (STORAGE_IN_OUTPUT.name, GUARD_KILL.name):  # users may have written all of its lines
+        verdict.at_most = min(verdict.at_most, cause.surest)
+    if (
+        verdict.chain
+        and verdict.chain.hops[-1].cause.kind == STORAGE_OUTAGE.name
+        and verdict.end.kind == RUN_TIMEOUT.name
+    ):
+        doubt_wait(world, verdict, verdict.chain.hops[-1].cause)
+    if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
+        _doubt_silence(world, verdict, root)
+    if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
+        verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
+        verdict.doubts.append(
+            f"No line tells when {root.host} went down: it may have been booted because the run had failed"
+        )
+    if root.kind == ADMIN_DOWN.name and root.attrs.get(POLLED) is not None:
+        verdict.at_most = min(verdict.at_most, POLLED_SURE)
+        verdict.doubts.append(
+            f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
+        )
+    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
+        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
+        verdict.doubts.append(
+            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
+        )
+    if root.attrs.get(ALONE):
+        verdict.at_most = min(verdict.at_most, ALONE_SURE)
+    if root.attrs.get(NAMELESS):
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
+        verdict.doubts.append(cause.nameless)
+    if root.attrs.get(TREE_ONLY):
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
+        verdict.doubts.append(
+            f"Only topology.conf names {root.host}: the tree that Slurm places jobs by need not be the network that was lost"
+        )
+    if not root.attrs.get(FAR_END_ONLY):
+        return
+    if world.unlogged(root.host):
+        verdict.confidence = min(verdict.confidence, FAR_END_SURE)
+        verdict.doubts.append(f"No log of {root.host} was collected: the machine may have died, and its link with it")
+    elif others := _lost_with(world, root):
+        verdict.confidence = min(verdict.confidence, FAR_END_SURE)
+        verdict.doubts.append(
+            f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
+        )
+
+
+def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
+    """Adds what is unknown about nodes that fell silent."""
+    if root.attrs.get(UNSAID):
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
+        verdict.doubts.append(
+            "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
+        )
+    if is_unreported(root):
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
+        verdict.doubts.append(
+            f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
+        )
+    silent = [root.host] if root.host else list(root.attrs.get(HOSTS, ()))
+    if silent and all(world.unlogged(host) for host in silent):
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
+        of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
+        verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
+    if root.kind == NODE_DOWN.name and _lived(world, root):
+        verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
+        verdict.doubts.append(
+            f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
+        )
+
+
+#: A boot this long before slurmctld gave a node up, or after that, belongs to its silence. A node that logs this long
+#: after it is up, if its clock is correct; later lines are no longer awaited (a tick looks 900 s back).
+BOOT_BEFORE_S, SPOKE_AFTER_S, SPOKE_WITHIN_S = 1000.0, 10.0, 800.0
+
+
+def _lived(world: World, down: Fact) -> bool:
+    """Did a node log on, or again, after it was given up, without a line about a boot?"""
+    if down.host not in world.reporting_hosts:
+        return False
+    since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
+    if any(
+        f.host == down.host and down.start - BOOT_BEFORE_S <= (f.end or f.start) <= until
+        for f in world.facts_of(NODE_REBOOT.name)
+    ):
+        return False
+    spoke = world.spoke_at(down.host)
+    return bisect_left(spoke, since) < bisect_right(spoke, until)
+
+
+#: Links of a machine that are lost within this were lost together (seconds): a switch sees a port go within two polls
+#: of its PHY.
+ALL_AT_ONCE_S = 3.0
+
+
+def _lost_with(world: World, root: Fact) -> list[str]:
+    """Other links of the same machine, seen only by their far ends, that were lost at the same moment as this one."""
+    return sorted(
+        f.device or "another link" for f in world.facts_of(LINK_OUTAGE.name)
+        if f.host == root.host and f.device != root.device and f.attrs.get(FAR_END_ONLY)
+        and abs(f.start - root.start) <= ALL_AT_ONCE_S + f.sigma + root.sigma
+    )  # fmt: skip
+
+
+#: It is certain that a node fell silent, but not why (``surest`` of its cause); if its own log is missing as well, a
+#: link or a daemon is as probable as the machine.
+UNLOGGED_SURE = 0.5
+#: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
+POLLED_SURE = 0.85
+#: A link reported only by its far end, on a host whose log is missing, may as well be a dead machine's.
+FAR_END_SURE = 0.7
+#: A machine that boots within minutes after a run lost its peers had mostly gone before; occasionally it is booted to
+#: repair it.
+BOOTED_AFTER_SURE = 0.8
+#: Peers that are lost while a link is down were mostly behind it, even if it is unknown what the link carries.
+ROLELESS_SURE = 0.85
+#: It is certain that many nodes were hit by one cause; which of the things that they share it was is unknown.
+NAMELESS_SURE = 0.9
+#: What only one user's runs show may be that user's own doing.
+ALONE_SURE = 0.6

@@ -1,0 +1,99 @@
+"""A run's own explanation of its end, which competes with the causes that the evidence names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from correlator.evidence.weigh import LEAK
+from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.world import World
+from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
+from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts import never_started, stated_ends
+from correlator.verdicts.own_ends import own_end
+from correlator.verdicts.requeues import requeued
+from correlator.verdicts.verdict import quoted
+
+#: Leaks of the noisy-OR, by how a run ended and what its output shows: the weight of causes outside its chains, whose
+#: own weight is at most evidence.MAX_RATIO. LEAK is in all of them. First estimates of docs/correlation.md.
+OWN_WORDS = 0.9  # the program logged its own error
+OWN_EXIT = 0.6  # it only returned an exit code
+NETWORK_WORDS = 0.15  # it logged only that peers or network failed: seldom its own fault, rarely proof of ours
+TIME_LIMIT = 0.8  # it ran until its time limit
+CANCELLED = 0.5  # it was ended, and no line shows by whom
+#: The same for runs that were not started, by the category of their explanation.
+_WEIGHTS = {"app.error": OWN_WORDS, "unknown": NETWORK_WORDS}
+
+
+@dataclass(frozen=True)
+class Own:
+    """The run's own explanation.
+
+    ``weight``, and as ``leak`` together with unknown causes, competes with chains. ``sure`` is how often such output
+    alone is right. ``explains``: the output shows why the run ended, not only how.
+    """
+
+    category: str
+    weight: float
+    reason: str
+    events: list[Event]
+    sure: float
+    explains: bool = False
+
+    @property
+    def leak(self) -> float:
+        return self.weight + LEAK
+
+
+def own_explanation(world: World, run: Run, end: Fact) -> Own:
+    """The run's own explanation, against any infrastructure cause."""
+    if unstarted := never_started.explained(world, run, end):
+        weight = _WEIGHTS.get(unstarted.category, LEAK)
+        return Own(unstarted.category, weight, unstarted.reason, unstarted.events, unstarted.sure, explains=True)
+    if end.kind == RUN_NODE_FAIL.name:
+        return Own("infra.node", LEAK, stated_ends.lost_node(run), [], 0.6)
+    if end.kind == RUN_REQUEUED.name:
+        again = requeued(world, run, end)
+        weight = LEAK if again.category == "unknown" else OWN_EXIT
+        return Own(again.category, weight, again.reason, again.events, again.sure, explains=again.category != "unknown")
+    if end.kind == RUN_CANCELLED.name:
+        return Own("user.cancel", CANCELLED, "it was cancelled", [], 0.9)
+    if end.kind == RUN_TIMEOUT.name:
+        return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
+    words: dict[str, list[Event]] = end.attrs[WORDS]
+    if words["own"] and not peers_first(words):
+        reason = f"its own output says: {quoted(words['own'][0])}"
+        return Own("app.error", OWN_WORDS, reason, words["own"][:5], 0.97, explains=True)
+    launch: list[Event] = end.attrs[LAUNCH]
+    if launch:
+        reason = f"Slurm could not start its tasks, and nothing tells why: {quoted(launch[0])}"
+        return Own("unknown", NETWORK_WORDS, reason, launch[:5], 0.6)
+    faults = end.attrs[BLAMED_CODE]
+    if faults:
+        code = faults[0].attrs.get(CODE)
+        reason = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
+        return Own("app.error", OWN_WORDS, reason, [e for f in faults for e in f.events][:5], 0.95, explains=True)
+    for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
+        if words[kind] and not _peers_before(words, kind):
+            reason = f"its output says that {what}, and no log of the nodes tells of it: {quoted(words[kind][0])}"
+            return Own("unknown", NETWORK_WORDS, reason, words[kind][:5], 0.6)
+    if words["peers"]:
+        reason = "its output says only that its peers or the network were lost"
+        return Own("unknown", NETWORK_WORDS, reason, words["peers"][:5], 0.9)
+    category, reason, lines, sure = own_end(world, run, end)
+    return Own(category, OWN_EXIT, reason, lines, sure)
+
+
+def peers_first(words: dict[str, list[Event]]) -> bool:
+    """Did the run lose its peers before its own error? Then the error follows from their loss."""
+    return _peers_before(words, "own")
+
+
+def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:
+    first = min(place_in_output(e) for e in words[kind])
+    first_peers = min((place_in_output(e) for e in words["peers"]), default=None)
+    return first_peers is not None and first_peers[0] + 1.0 < first[0]
+
+
+def place_in_output(event: Event) -> tuple[float, int]:
+    return (event.time, event.line or 0)
