@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from parsers import header_scanner, journal_scanner, prefilter, stamps
 from parsers.compiled import compiled, part
-from parsers.formats import slurm, syslog
+from parsers.formats import slurm
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
 from parsers.formats.structured_data import parameters
+from parsers.formats.syslog_fields import is_junos, is_plain, is_sonic
 from parsers.head import (
     EOS,
     FACILITIES,
@@ -288,11 +289,9 @@ def _kinds(programs: list[str | None]) -> Array:
     kinds = np.zeros(len(programs), _KIND)
     for kind, name in zip(kinds, programs, strict=True):
         source = source_of_program(name)
-        kind["plain"] = name is None or syslog.is_plain(name)
+        kind["plain"] = name is None or is_plain(name)
         kind["kernel"], kind["slurm"] = source == "kernel", source in SLURM
-        kind["system"] = (
-            0 if name is None else SONIC if syslog.is_sonic(name) else JUNOS if syslog.is_junos(name) else 0
-        )
+        kind["system"] = 0 if name is None else SONIC if is_sonic(name) else JUNOS if is_junos(name) else 0
     return kinds
 
 
