@@ -25,7 +25,8 @@ from correlator.clocks.accounting_zones import NO_BOOKS, TRUE_ACCOUNTING_TIME, A
 from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
-from correlator.clocks.pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, ZONE_S, Known, Sign, signs
+from correlator.clocks.pairs import signs
+from correlator.clocks.signs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, ZONE_S, Known, Sign
 from correlator.clocks.zone_votes import hours_off
 from correlator.model.nouns import Event
 

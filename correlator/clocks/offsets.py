@@ -12,9 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from correlator.clocks.accounting_zones import NO_BOOKS, AccountingTime, Books
+from correlator.clocks.cable_ends import link_end_differences
 from correlator.clocks.offset import Offset
-from correlator.clocks.pairs import ENDS_S, NOTICEABLE_S, Known, Launches, launches, link_end_differences
+from correlator.clocks.pairs import Launches, launches
 from correlator.clocks.reference import SLURM, TIMES, Word, fit, system_lines, words
+from correlator.clocks.signs import ENDS_S, NOTICEABLE_S, Known
 from correlator.clocks.zone_votes import (
     COPIES_S,
     LEAST,

@@ -1,32 +1,38 @@
 """Compares clocks by pairs of lines about one moment.
 
 The pairs are allocation and launch, allocation and accounting, the launches of one step, both ends of a cable, and
-sending and receiving. Lines that users can write show nothing (``Known.senders``). Each gives signs of a host's clock: by how much it was off, or that it was correct. Hosts are
-compared within a time range (``AROUND_S``): a fault of last month says nothing about today's.
+sending and receiving; cables are compared in ``cable_ends``, arrivals in ``arrivals``. Lines that users can write show
+nothing (``Known.senders``). Each gives signs of a host's clock: by how much it was off, or that it was correct. Hosts
+are compared within a time range (``AROUND_S``): a fault of last month says nothing about today's.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
+from correlator.clocks.arrivals import LIVE_LINES, is_dated_by_anybody, of_arrivals
+from correlator.clocks.cable_ends import LINKS, of_cables
+from correlator.clocks.signs import (
+    AGREE_S,
+    AROUND_S,
+    ENDS_S,
+    HOLDS_S,
+    NOTHING,
+    NOTICEABLE_S,
+    PAIR_ACCOUNTING,
+    Begun,
+    HostSign,
+    Known,
+    Sign,
+)
 from correlator.model.nouns import Event
-from correlator.site.cabling import Cabling, Place
 from correlator.site.open_lines import is_open
-from correlator.site.senders import NOBODY, Senders
 from parsers.documents.fields import number
 from parsers.formats.base import SLURM
-from parsers.writers import JOB, NETWORK, UNVERIFIED, USERS
-
-#: Smaller differences are explained by launch delays and whole seconds.
-NOTICEABLE_S = 5.0
-
-#: Two pairs show the same offset if they agree to within this.
-AGREE_S = 3.0
 
 #: A prolog runs between allocation and launch; longer delays are no evidence.
 LAUNCH_S = 20.0
@@ -44,58 +50,6 @@ LATE_LAUNCHES = 3
 
 #: Accounting has whole seconds.
 WHOLE_S = 1.0
-
-#: Other hosts (their launches, cables and arrivals) are compared within this time before and after a host's own signs.
-AROUND_S = 7 * 86400.0
-
-#: A clock that is off stays off until it is set, but without another sign that is assumed for at most this long: the
-#: longest runs last that long and launch nothing meanwhile.
-HOLDS_S = 14 * 86400.0
-
-
-#: What was compared, as nouns that a count may precede.
-PAIR_LAUNCH, PAIR_CABLE, PAIR_RECEIVED = "launches", "ends of its links", "times of arrival"
-PAIR_ACCOUNTING = "starts in accounting"
-
-
-@dataclass(frozen=True)
-class Sign:
-    """At local time ``time`` the clock was ``seconds`` off (about 0: it was correct).
-
-    ``stated``: the time daemon reported it. ``pair``: what was compared.
-    """
-
-    time: float
-    seconds: float
-    pair: str = PAIR_LAUNCH
-    stated: bool = False
-    mended: bool = False
-
-
-Begun = Callable[[Collection[int]], Mapping[int, float]]
-
-
-def _nobody(jobs: Collection[int]) -> Mapping[int, float]:
-    return {}
-
-
-@dataclass(frozen=True)
-class Known:
-    """Evidence about moments and places besides events.
-
-    ``cables`` gives what was connected to a switch's port at a moment. ``begun(jobs)`` gives when accounting says that
-    jobs began whose allocation is not logged. ``senders`` shows which events users can have written: their timestamps, or
-    what they say of a clock, would move true lines of others.
-    """
-
-    cables: Cabling = field(default_factory=Cabling)
-    begun: Begun = _nobody
-    senders: Senders = NOBODY
-
-
-NOTHING = Known()
-
-HostSign = tuple[str, Sign]
 
 
 @dataclass(frozen=True)
@@ -140,13 +94,11 @@ def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
         late = _without_live(events, late)
     return [
         *_daemon(by_kind["sys.clock"]), *log_signs, *late,
-        *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again), *_cables(by_kind, known.cables), *_received(events),
+        *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again), *of_cables(by_kind, known.cables), *of_arrivals(events),
     ]  # fmt: skip
 
 
-_LINKS = {"nic.link_down": False, "nic.link_up": True, "switch.port_down": False, "switch.port_up": True}
-
-_COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *_LINKS})
+_COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *LINKS})
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
@@ -304,7 +256,7 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
         if (
             times
             and event.received is not None
-            and not _is_dated_by_anybody(event)
+            and not is_dated_by_anybody(event)
             and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S
         ):
             live[event.host or ""] += abs(event.received - event.time) < NOTICEABLE_S
@@ -346,168 +298,3 @@ def _odd_launches(
                 yield key[0], (host, Sign(time, off))
             elif abs(off) <= AGREE_S:
                 yield key[0], (host, Sign(time, 0.0))
-
-
-# -- both ends of a cable -------------------------------------------------------------------------------------------------
-#: Both ends lose and regain carrier at the same moment. Their logged outages are at most this far from each other:
-#: munge rejects hosts further off than 300 s, and such a node would be out of service.
-ENDS_S = 360.0
-
-#: A smaller difference than this is a clock's, not a zone's: zones are at least half an hour apart.
-ZONE_S = 1800.0 - ENDS_S
-
-#: (down, up, uncertainty) as one end logs it.
-_Span = tuple[float, float, float]
-
-
-def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[HostSign]:
-    """Compares outages that both ends of a cable report with equal length, shifted by the same time at begin and end.
-
-    A switch is correct if other hosts' clocks are correct by it.
-    """
-    if not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
-        return
-    near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
-    differences: dict[str, list[tuple[float, str, float, float]]] = defaultdict(
-        list
-    )  # by switch: (time, host, off, length)
-    for (switch, port), spans in sorted(far.items()):
-        for (host, device), its_spans in _by_far_end(cables, switch, port, spans):
-            for mine, its in _matched(near.get((host, device), ()), its_spans):
-                off = (mine[0] - its[0] + mine[1] - its[1]) / 2
-                differences[switch].append((mine[0], host, off, mine[1] - mine[0]))
-    for switch in sorted(differences):
-        pairs = sorted(differences[switch])
-        times = [p[0] for p in pairs]
-        for time, host, off, length in pairs:
-            around = pairs[bisect_left(times, time - AROUND_S) : bisect_right(times, time + AROUND_S)]
-            right = {other for _, other, by, _ in around if abs(by) <= AGREE_S and other != host}
-            wrong = {other for _, other, by, _ in around if abs(by) > AGREE_S and other != host}
-            if abs(off) <= AGREE_S:
-                yield host, Sign(time, 0.0, PAIR_CABLE)
-            elif abs(off) >= NOTICEABLE_S and len(right) > len(wrong):
-                yield host, Sign(time, off, PAIR_CABLE)
-                yield host, Sign(time + length, off, PAIR_CABLE)
-
-
-def link_end_differences(events: Iterable[Event], known: Known) -> Iterable[tuple[str, float]]:
-    """(switch, seconds it is ahead) for outages of equal length at both ends of a cable, however far from each other."""
-    by_kind: dict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.kind in _LINKS and event.host and not is_open(event, known.senders):
-            by_kind[event.kind].append(event)
-    near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
-    for (switch, port), port_spans in sorted(far.items()):
-        for place, spans in _by_far_end(known.cables, switch, port, port_spans):
-            for its in spans:
-                for mine in near.get(place, ()):
-                    doubt = AGREE_S / 2 + mine[2] + its[2]
-                    if abs((mine[1] - mine[0]) - (its[1] - its[0])) <= doubt:
-                        yield switch, (its[0] - mine[0] + its[1] - mine[1]) / 2
-
-
-def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
-    """Outages of a switch's port, by the NIC connected to it at the time."""
-    found: dict[Place, list[_Span]] = defaultdict(list)
-    for span in spans:
-        place = cables.far_end(switch, port, span[0])
-        if place is not None:
-            found[place].append(span)
-    return sorted(found.items())
-
-
-def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[str, str], list[_Span]]:
-    """(host, device) -> outages, each from the last line about the loss to the first about the return."""
-    by_port: dict[tuple[str, str], list[Event]] = defaultdict(list)
-    for kind in _LINKS:
-        if kind.startswith(family):
-            for event in by_kind.get(kind, ()):
-                if event.device:
-                    by_port[event.host or "", event.device].append(event)
-    found: dict[tuple[str, str], list[_Span]] = {}
-    for place, events in by_port.items():
-        events.sort(key=lambda e: (e.time, e.kind))
-        spans = [
-            (one.time, other.time, max(one.sigma, other.sigma)) for one, other in pairwise(events)
-            if not _LINKS[one.kind] and _LINKS[other.kind]
-        ]  # fmt: skip
-        if spans:
-            found[place] = spans
-    return found
-
-
-def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Span, _Span]]:
-    """Outages of both ends that can only be the same: equally long, with no other outage of either end nearby."""
-    for mine in near:
-        theirs = [f for f in far if abs(f[0] - mine[0]) <= ENDS_S]
-        others = [n for n in near if abs(n[0] - mine[0]) <= 2 * ENDS_S]
-        if len(theirs) == len(others) == 1:
-            doubt = AGREE_S / 2 + mine[2] + theirs[0][2]
-            if abs((mine[1] - mine[0]) - (theirs[0][1] - theirs[0][0])) <= doubt:
-                yield mine, theirs[0]
-
-
-# -- sent and received ----------------------------------------------------------------------------------------------------
-#: A clock that is behind makes every line late by the same amount: at least this many lines, over at least this long. A
-#: queue that drains after an outage delays each line differently.
-LIVE_LINES, LIVE_S = 4, 600.0
-
-
-def _received(events: Sequence[Event]) -> Iterable[HostSign]:
-    """Compares the time of a line with its arrival.
-
-    A line cannot arrive before it was written: then its writer's clock is ahead, by at least that much. If all lines
-    arrive late by the same amount while others' arrive at once, their writer's clock is behind. A timestamp that names
-    no zone shows the first only, if it is less ahead than zones are, and where no user can choose it.
-    """
-    late: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for event in events:
-        if event.received is None or event.time_quality not in ("line", "inferred") or not event.host:
-            continue
-        if _is_dated_by_anybody(event):
-            continue
-        lag, zoned = event.received - event.time, event.time_quality == "line"
-        if lag >= NOTICEABLE_S and zoned:
-            late[event.host].append((event.time, lag))
-        elif lag <= -NOTICEABLE_S - event.sigma and (zoned or (lag > -ZONE_S and event.authority not in USERS)):
-            yield event.host, Sign(event.time, -lag, PAIR_RECEIVED)
-    if any(list(_late_alike(lags)) for lags in late.values()):
-        yield from _all_late(events)
-
-
-def _is_dated_by_anybody(event: Event) -> bool:
-    """Did its writer choose the time, who need not be on that host?"""
-    return event.authority in (JOB, NETWORK, UNVERIFIED) or "sender" in event.entities
-
-
-def _all_late(events: Sequence[Event]) -> Iterable[HostSign]:
-    lags: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for event in events:
-        if (
-            event.received is not None
-            and event.time_quality == "line"
-            and event.host
-            and not _is_dated_by_anybody(event)
-        ):
-            lags[event.host].append((event.time, event.received - event.time))
-    for host, host_lags in sorted(lags.items()):
-        for run in _late_alike(host_lags):
-            low, high = run[0][0] - AROUND_S, run[-1][0] + AROUND_S
-            other_lags = [[abs(lag) for at, lag in t if low <= at <= high] for h, t in lags.items() if h != host]
-            at_once = [min(found) < NOTICEABLE_S for found in other_lags if found]
-            if at_once and 3 * sum(at_once) >= 2 * len(at_once):
-                yield from ((host, Sign(at, -lag, PAIR_RECEIVED)) for at, lag in run)
-
-
-def _late_alike(lags: list[tuple[float, float]]) -> Iterable[list[tuple[float, float]]]:
-    """Runs of a host's lines that were all late by the same amount."""
-    lags.sort()
-    runs: list[list[tuple[float, float]]] = [[]]
-    for at, lag in lags:
-        if lag < NOTICEABLE_S or (runs[-1] and abs(lag - runs[-1][0][1]) > AGREE_S):
-            runs.append([])
-        if lag >= NOTICEABLE_S:
-            runs[-1].append((at, lag))
-    for run in runs:
-        if len(run) >= LIVE_LINES and run[-1][0] - run[0][0] >= LIVE_S:
-            yield run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from correlator.clocks.clocks import offsets
-from correlator.clocks.pairs import HOLDS_S, Known
+from correlator.clocks.signs import HOLDS_S, Known
 from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import incident_id
 from correlator.incidents.sentences import doubts

@@ -11,8 +11,8 @@ import pytest
 
 from correlator.clocks.accounting_zones import AccountingTime, Books
 from correlator.clocks.clocks import Clocks, compared, correct
-from correlator.clocks.pairs import Known
 from correlator.clocks.reference import fit
+from correlator.clocks.signs import Known
 from correlator.clocks.zone_votes import Stay, hours_off
 from correlator.gather.events import order
 from correlator.site.cabling import cabling

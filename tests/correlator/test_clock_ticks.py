@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from correlator.clocks.clocks import Clocks, as_shown, compared, compared_further, correct
-from correlator.clocks.pairs import NOTHING
+from correlator.clocks.signs import NOTHING
 from correlator.engine import result
 from correlator.gather.events import order
 from correlator.model.nouns import Event

@@ -14,7 +14,7 @@ import pytest
 
 from correlator.clocks.clocks import Zones, compared, compared_further, correct
 from correlator.clocks.offset import Offset
-from correlator.clocks.pairs import NOTHING
+from correlator.clocks.signs import NOTHING
 from correlator.gather.events import order
 from tests.correlator.making import T0, event
 
