@@ -14,6 +14,9 @@ from correlator.facts.world import World
 from correlator.incidents import sentences
 from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors, events_of
 from correlator.incidents.incidents import survivors
+from correlator.incidents.rivals import denials, rival_rows
+from correlator.incidents.rows import event_row, run_summary, spans, stamp
+from correlator.incidents.steps import chain_rows, mind_changed_by
 from correlator.model.attributes import CODE, HOSTS, INFERRED
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import not_by_its_user
@@ -71,16 +74,16 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start))
     )
     return {
-        "id": incident.id, "start": sentences.stamp(incident.start), "end": sentences.stamp(over), "detected_at": None,
+        "id": incident.id, "start": stamp(incident.start), "end": stamp(over), "detected_at": None,
         "severity": incident.severity, "category": incident.category,
         "root_cause": {"event": root_event(root, incident.times), "code": code, "host": root.host, "device": root.device},
         "candidates": _candidates(incident, times),
         "hosts": hosts, "jobs": [
-            {"job_id": v.run.key, "confidence": round(v.confidence, 4), **sentences.run_summary(v.run)} for v in incident.verdicts
+            {"job_id": v.run.key, "confidence": round(v.confidence, 4), **run_summary(v.run)} for v in incident.verdicts
         ],
-        "slowed_jobs": [r.key for r in incident.slowed], "chain": sentences.chain_rows(incident.hops), "events": _events(incident),
+        "slowed_jobs": [r.key for r in incident.slowed], "chain": chain_rows(incident.hops), "events": _events(incident),
         "headline": sentences.headline(incident), "title": sentences.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": sentences.grounds(world, incident),
-        "status": "final", "final_at": None, "waits_for": [], "spans": sentences.spans(incident), "rivals": sentences.rival_rows(world, weigher, incident.verdicts, root),
+        "status": "final", "final_at": None, "waits_for": [], "spans": spans(incident), "rivals": rival_rows(world, weigher, incident.verdicts, root),
         "advice": sentences.advice(incident), "gpu_hours_lost": sentences.gpu_hours(world, incident), "doubts": sentences.doubts(incident),
         "unaffected_jobs": [
             {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hosts)} for r in untouched.named
@@ -130,7 +133,7 @@ def _events(incident: Incident) -> list[dict[str, Any]]:
         mark(fact, kind_of(fact.kind).role)
     for fact in incident.flaps:
         mark(fact, "context")
-    return [sentences.event_row(e, roles.get(e.id, "context")) for e in events_of(incident)]
+    return [event_row(e, roles.get(e.id, "context")) for e in events_of(incident)]
 
 
 def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident: Incident | None) -> dict[str, Any]:
@@ -143,24 +146,24 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "summary": _summary(verdict, incident, world), "final": True, "final_at": None, "waits_for": [],
         "root_cause": None if root is None else {
             "event": root_event(root, incident.times if incident else 1), "code": root.attrs.get(CODE), "host": root.host, "device": root.device},
-        "chain": sentences.chain_rows(list(verdict.chain.hops)) if verdict.chain else [],
-        "evidence": [sentences.event_row(e, role) for e, role in evidence],
-        "rivals": sentences.rival_rows(world, weigher, [verdict], root),
+        "chain": chain_rows(list(verdict.chain.hops)) if verdict.chain else [],
+        "evidence": [event_row(e, role) for e, role in evidence],
+        "rivals": rival_rows(world, weigher, [verdict], root),
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *sentences.denials(verdict), *world.accounting_time.words(), *world.left_out])),
+        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *denials(verdict), *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
         "headline": _headline(verdict),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
         "change_my_mind": " ".join(
             [cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
-        ), **sentences.run_summary(verdict.run),
+        ), **run_summary(verdict.run),
     }  # fmt: skip
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
     """What would change the verdict: other runs' evidence on the best explanation, be it the verdict or a rival."""
     best = verdict.chain or next(iter(verdict.others), None)
-    return sentences.mind_changed_by(best.hops) if best else []
+    return mind_changed_by(best.hops) if best else []
 
 
 def _headline(verdict: Verdict) -> str:

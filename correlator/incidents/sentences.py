@@ -1,66 +1,26 @@
-"""From facts to sentences: titles, chains with raw lines, rivals with the fact that rejects them, doubts."""
+"""From facts to sentences: headlines, titles, grounds, doubts and advice; and the GPU-hours that an incident cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache
+from datetime import UTC, datetime
 from typing import Any
 
 from correlator.clocks.clocks import hours_off
-from correlator.edges.conditions.links import name_of
-from correlator.evidence.chains import Rejection
-from correlator.evidence.weigh import Weigher, describe_cause
-from correlator.facts.jobs.kinds import COMM_ERROR, RUN_NODE_FAIL
-from correlator.facts.links.kinds import SWITCH_OUTAGE
+from correlator.facts.jobs.kinds import RUN_NODE_FAIL
 from correlator.facts.nodes.kinds import NODE_DOWN
-from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event, short_of, title_of
+from correlator.facts.registry import cause_of, short_of, title_of
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
-from correlator.incidents.incident import LISTED, Incident, events_of
+from correlator.incidents.incident import Incident, events_of
 from correlator.incidents.incidents import survivors
-from correlator.model.attributes import ENDS, FAILED_NODES, FAR_END_ONLY, INFERRED, PROMOTED, RATIO
-from correlator.model.kinds import Band, Trace, fill
-from correlator.model.nouns import Event, Fact, Hop, Others, Run
+from correlator.incidents.rows import LATE_S, clock
+from correlator.incidents.steps import others_say
+from correlator.model.attributes import ENDS, FAR_END_ONLY, INFERRED, RATIO
+from correlator.model.kinds import fill
+from correlator.model.nouns import Fact
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 from parsers.job_states import Phase, phase_of
-
-#: A line that arrived this much later than it was written is reported as late.
-LATE_S = 10.0
-
-
-_EPOCH = datetime(1970, 1, 1)
-
-
-@lru_cache(maxsize=8192)  # an event is in its incident, in verdicts, chains and spans
-def stamp(seconds: float | None) -> str | None:
-    """RFC 3339 UTC with microseconds, or null."""
-    if seconds is None:
-        return None
-    whole, fraction = divmod(round(seconds * 1e6), 1_000_000)
-    return f"{_whole_second(whole)}.{fraction:06d}Z"
-
-
-@lru_cache(maxsize=1024)  # events come in bursts
-def _whole_second(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
-
-
-def clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"
-
-
-def event_row(event: Event, role: str = "context") -> dict[str, Any]:
-    return {
-        "id": event.id, "time": stamp(event.time), "host": event.host, "event": event.kind, "message": event.message,
-        "source": event.file or event.source, "line": event.line, "layer": event.layer, "device": event.device,
-        "severity": event.severity, "role": role, "received_time": stamp(event.received), "time_quality": event.time_quality,
-        "resolution_s": event.sigma * 2, "clock_offset_s": round(event.clock_offset, 3) if event.clock_offset else 0.0,
-        "also": [{"source": f, "line": n} for f, n in event.also] if event.also else [],
-        "authority": event.authority or None,
-    }  # fmt: skip
-
 
 #: Words of ours that begin a sentence; names of hosts, devices and daemons keep their spelling.
 _SENTENCE_STARTS = frozenset({"the", "a", "switch", "somebody", "storage", "disk"})
@@ -165,191 +125,6 @@ def _jobs(verdicts: list[Verdict]) -> str:
     )
 
 
-def lead_event(fact: Fact) -> Event | None:
-    """The event that represents a fact in a chain."""
-    preferred = None
-    for event in fact.events:  # nearly always the first one is it, and some facts have thousands
-        if not event.kind.endswith("_up"):
-            if event.host == fact.host:
-                return event
-            preferred = preferred or event
-    return preferred or next(iter(fact.events), None)
-
-
-def says(fact: Fact) -> str:
-    """The text for a fact without a line of its own: one that was measured or concluded."""
-    measured = kind_of(fact.kind).measured
-    return measured(fact) if measured else ""
-
-
-def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
-    """Causal steps with lag, allowed window and the configuration behind it."""
-    rows = []
-    facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
-    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root is in very many steps
-    for step, hop in enumerate(hops, 1):
-        cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
-        rows.append({
-            "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
-            "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
-            "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
-            "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
-            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
-        })  # fmt: skip
-    return rows
-
-
-def _others_row(hop: Hop) -> dict[str, Any] | None:
-    """What became of the other runs that the cause reached, and its effect on the step's weight."""
-    others = hop.others
-    if others is None:
-        return None
-    return {
-        "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.survivors),
-        "looked_at": others.asked, "reached": others.reached, "before": others.before, "hit": list(others.hit[:LISTED]), "spared": list(others.survivors[:LISTED]),
-    }  # fmt: skip
-
-
-def others_say(hops: Iterable[Hop]) -> list[str]:
-    """The same in words: "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.03", each place once."""
-    others_by_text: dict[str, Others] = {}
-    for others in (h.others for h in hops if h.others):
-        known = others_by_text.get(others.where)
-        if known is None or others.factor < known.factor:
-            others_by_text[others.where] = others
-    return [_in_words(others) for _, others in sorted(others_by_text.items())]
-
-
-def _in_words(others: Others) -> str:
-    parts = [
-        (others.survivors, "ran on"),
-        (others.hit, "were hit as well" if len(others.hit) > 1 else "was hit as well"),
-    ]
-    sentences = [
-        f"{len(keys)} other job{'s' if len(keys) > 1 else ''} {others.where} ({_few(keys)}) {what}" for keys, what in parts if keys
-    ]  # fmt: skip
-    if others.before:
-        sentences.append(
-            f"it had itself run on through the same {others.before} time{'s' if others.before > 1 else ''} before"
-        )
-    part = f" ({others.asked} looked at of {others.reached} that it reached)" if others.asked < others.reached else ""
-    return f"{' and '.join(sentences)}{part}: weight x {others.factor:.2g}"
-
-
-def _few(keys: Sequence[str]) -> str:
-    return ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
-
-
-def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
-    """What about the other runs would change the verdict."""
-    found = []
-    for others in {h.others.where: h.others for h in hops if h.others}.values():
-        if others.survivors:
-            count = len(others.survivors)
-            name = f"one of the {count} jobs" if count > 1 else f"job {others.survivors[0]}"
-            found.append(f"A sign that {name} {others.where} that ran on was hurt as well would speak for it.")
-        elif not others.before:
-            found.append(f"Another job {others.where} that ran on through it would speak against it.")
-    return found
-
-
-#: A rival that has this share of the best explanation's weight is its equal.
-AS_WELL = 0.8
-
-
-def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fact | None) -> list[dict[str, Any]]:
-    """Rival causes and why they were rejected.
-
-    First what was tried and failed, then what would have left a trace and did not.
-    """
-    rows: dict[tuple[str, str | None, str | None], dict[str, Any]] = {}
-    for verdict in verdicts:
-        for rejection in verdict.rejections:
-            if (
-                rejection.cause is root
-                or rejection.cause.kind in (COMM_ERROR.name, NODE_DOWN.name)
-                or rejection.cause.attrs.get(PROMOTED)
-            ):
-                continue
-            _add(rows, rejection)
-        for chain in verdict.others:
-            if root is None or chain.root is not root:
-                key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
-                even = verdict.chain is not None and chain.weight >= AS_WELL * verdict.chain.weight
-                against = others_say(h for h in chain.hops if h.others and h.others.survivors)
-                why = (
-                    "not rejected: it may have ended the run as well"
-                    if even
-                    else "; ".join(against) or "another explanation carries more"
-                )
-                rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
-        for one in verdict.denied:
-            claim = _claimed(one.event), one.event.host, one.event.device
-            rows.setdefault(claim, {"cause": claim[0], "host": claim[1], "device": claim[2], "rejected": one.why})
-        for row in _absent(world, verdict, root):
-            rows.setdefault((row["cause"], row["host"], row["device"]), row)
-    return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
-
-
-def _claimed(event: Event) -> str:
-    """What a line claims: "gpu.xid (0000:41:00 of gpu03, 18:58:03.791 UTC)"."""
-    where = f"{event.device} of {event.host}" if event.device else event.host
-    return f"{event.kind} ({where}, {clock(event.time)})"
-
-
-#: At most this many claims are named among the doubts.
-DENIALS = 3
-
-
-def denials(verdict: Verdict) -> list[str]:
-    """The claims about the run's nodes that count for nothing."""
-    named = [
-        f"A line{_as_kernel(one.event)} in {one.event.file or 'a log'} claims {_claimed(one.event)} and does not count: {one.why}"
-        for one in verdict.denied[:DENIALS]
-    ]
-    further = verdict.denied[DENIALS:]
-    which = _as_kernel(*(one.event for one in further))
-    return [*named, f"{len(further)} further lines{which} do not count either"] if further else named
-
-
-def _as_kernel(*events: Event) -> str:
-    return " in the kernel's name" if all(e.source == "kernel" for e in events) else ""
-
-
-def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:
-    fact = rejection.cause
-    kind = kind_of(fact.kind)
-    what = "link loss" if kind.flaps else kind.cause.event if kind.cause else fact.kind
-    name = f"{what} ({name_of(fact)}, {clock(fact.start)})"
-    rows.setdefault(
-        (name, fact.host, fact.device),
-        {"cause": name, "host": fact.host, "device": fact.device, "rejected": rejection.reason},
-    )
-
-
-@cache
-def _traces() -> list[tuple[str, Trace]]:
-    """What else sets a node DOWN, and the trace that it leaves, by kind."""
-    return [(name, kind.trace) for name in sorted(kinds_where(lambda k: k.trace)) if (kind := kind_of(name)).trace]
-
-
-def _absent(world: World, verdict: Verdict, root: Fact | None) -> list[dict[str, Any]]:
-    if verdict.end.kind != RUN_NODE_FAIL.name or (root is not None and root.kind == SWITCH_OUTAGE.name):
-        return []
-    rows = []
-    for host in verdict.end.attrs.get(FAILED_NODES, ())[:2]:
-        for name, trace in _traces():
-            if root is not None and name == root.kind:
-                continue
-            near = [f for f in world.facts_of(name, *trace.also)
-                    if (trace.anywhere or f.host == host) and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
-            if not near:
-                rows.append(
-                    {"cause": f"{trace.rival} ({host})", "host": host, "device": None, "rejected": trace.absent}
-                )
-    return rows
-
-
 def grounds(world: World, incident: Incident) -> list[str]:
     """What the confidence rests on."""
     found = []
@@ -438,29 +213,6 @@ def is_requeued(verdict: Verdict) -> bool:
     )
 
 
-def spans(incident: Incident) -> list[dict[str, Any]]:
-    """Bands on the time axis: links without carrier, nodes DOWN, hosts whose lines came late."""
-    rows = []
-    for fact in [incident.root, *incident.members, *incident.flaps]:
-        bands = kind_of(fact.kind).bands
-        rows += [_span(band, fact) for band in (bands(fact) if bands else ())]
-    by_host: dict[str, list[Event]] = {}
-    for event in events_of(incident):
-        if event.host and event.received is not None and event.received - event.time > LATE_S:
-            by_host.setdefault(event.host, []).append(event)
-    for host, events in sorted(by_host.items()):
-        start, end = min(e.time for e in events), max(e.received or e.time for e in events)
-        rows.append({"lane": f"{host} kernel", "layer": "kernel", "host": host, "device": None, "start": stamp(start), "end": stamp(end),
-                     "kind": "late", "text": f"{host} silent; its lines came {end - start:.1f} s late"})  # fmt: skip
-    return rows
-
-
-def _span(band: Band, fact: Fact) -> dict[str, Any]:
-    length = f", {fact.duration:.1f} s" if fact.duration is not None else ", still so when the data ends"
-    return {"lane": band.lane, "layer": band.layer, "host": band.host, "device": band.device, "start": stamp(fact.start), "end": stamp(fact.end),
-            "kind": band.state, "text": band.text + length}  # fmt: skip
-
-
 #: A node counts as wanted, and its GPUs as known, if a run was on it within this before it went DOWN, seconds.
 WANTED_S = 900.0
 
@@ -479,34 +231,3 @@ def gpu_hours(world: World, incident: Incident) -> float:
             last = max(near, key=lambda r: (r.start or 0.0, r.key), default=None)
             lost += last.gpus / max(1, len(last.nodes)) * fact.duration / 3600.0 if last else 0.0
     return round(lost, 4)
-
-
-@lru_cache(maxsize=4096)
-def folded(nodes: tuple[str, ...]) -> str:
-    """A run with its folded node list, computed once for its verdict and its incident."""
-    return nodes[0] if len(nodes) == 1 else fold(nodes)
-
-
-def run_summary(run: Run) -> dict[str, Any]:
-    disputed = {"disputed": run.row["disputed"]} if "disputed" in run.row else {}
-    return {**disputed, "state": run.state, "user": run.row.get("user"), "name": run.row.get("name"), "nodes": folded(run.nodes), "gpus": run.gpus,
-            "start": stamp(run.start), "end": stamp(run.end)}  # fmt: skip
-
-
-__all__ = [
-    "advice",
-    "chain_rows",
-    "denials",
-    "doubts",
-    "event_row",
-    "gpu_hours",
-    "grounds",
-    "headline",
-    "lead_event",
-    "rival_rows",
-    "root_event",
-    "run_summary",
-    "spans",
-    "stamp",
-    "title",
-]

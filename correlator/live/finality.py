@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from correlator.incidents.sentences import stamp
+from correlator.incidents.rows import stamp
 from correlator.live.awaited import LAST_WORDS_S, Silent, held, waiting, with_jobs_of
 from correlator.live.state import LiveConclusions, Memory, Touched, Wait
 from correlator.verdicts.horizon import Horizon

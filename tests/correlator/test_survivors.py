@@ -15,7 +15,7 @@ from correlator.engine import conclude_world
 from correlator.evidence.exposure import LOOKED_AT, factor_of
 from correlator.evidence.weigh import BaseRates, Weigher
 from correlator.facts.world import World
-from correlator.incidents.sentences import others_say
+from correlator.incidents.steps import others_say
 from correlator.model.fact_index import by_kind
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Run

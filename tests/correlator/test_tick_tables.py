@@ -13,7 +13,7 @@ import pytest
 from correlator.conclusions import Conclusions
 from correlator.engine import run_table
 from correlator.gather.runs_fast import rows_of, stated_rows
-from correlator.incidents.sentences import stamp
+from correlator.incidents.rows import stamp
 from correlator.live.inbox import ending_in
 from correlator.model.nouns import Run
 

@@ -1,0 +1,99 @@
+"""Steps of a causal chain with their lines, and what became of other runs that the cause reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from correlator.facts.registry import kind_of
+from correlator.incidents.incident import LISTED
+from correlator.incidents.rows import stamp
+from correlator.model.nouns import Event, Fact, Hop, Others
+
+
+def lead_event(fact: Fact) -> Event | None:
+    """The event that represents a fact in a chain."""
+    preferred = None
+    for event in fact.events:  # nearly always the first one is it, and some facts have thousands
+        if not event.kind.endswith("_up"):
+            if event.host == fact.host:
+                return event
+            preferred = preferred or event
+    return preferred or next(iter(fact.events), None)
+
+
+def says(fact: Fact) -> str:
+    """The text for a fact without a line of its own: one that was measured or concluded."""
+    measured = kind_of(fact.kind).measured
+    return measured(fact) if measured else ""
+
+
+def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
+    """Causal steps with lag, allowed window and the configuration behind it."""
+    rows = []
+    facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
+    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root is in very many steps
+    for step, hop in enumerate(hops, 1):
+        cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
+        rows.append({
+            "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
+            "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
+            "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
+            "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
+            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
+        })  # fmt: skip
+    return rows
+
+
+def _others_row(hop: Hop) -> dict[str, Any] | None:
+    """What became of the other runs that the cause reached, and its effect on the step's weight."""
+    others = hop.others
+    if others is None:
+        return None
+    return {
+        "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.survivors),
+        "looked_at": others.asked, "reached": others.reached, "before": others.before, "hit": list(others.hit[:LISTED]), "spared": list(others.survivors[:LISTED]),
+    }  # fmt: skip
+
+
+def others_say(hops: Iterable[Hop]) -> list[str]:
+    """The same in words: "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.03", each place once."""
+    others_by_text: dict[str, Others] = {}
+    for others in (h.others for h in hops if h.others):
+        known = others_by_text.get(others.where)
+        if known is None or others.factor < known.factor:
+            others_by_text[others.where] = others
+    return [_in_words(others) for _, others in sorted(others_by_text.items())]
+
+
+def _in_words(others: Others) -> str:
+    parts = [
+        (others.survivors, "ran on"),
+        (others.hit, "were hit as well" if len(others.hit) > 1 else "was hit as well"),
+    ]
+    sentences = [
+        f"{len(keys)} other job{'s' if len(keys) > 1 else ''} {others.where} ({_few(keys)}) {what}" for keys, what in parts if keys
+    ]  # fmt: skip
+    if others.before:
+        sentences.append(
+            f"it had itself run on through the same {others.before} time{'s' if others.before > 1 else ''} before"
+        )
+    part = f" ({others.asked} looked at of {others.reached} that it reached)" if others.asked < others.reached else ""
+    return f"{' and '.join(sentences)}{part}: weight x {others.factor:.2g}"
+
+
+def _few(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
+    """What about the other runs would change the verdict."""
+    found = []
+    for others in {h.others.where: h.others for h in hops if h.others}.values():
+        if others.survivors:
+            count = len(others.survivors)
+            name = f"one of the {count} jobs" if count > 1 else f"job {others.survivors[0]}"
+            found.append(f"A sign that {name} {others.where} that ran on was hurt as well would speak for it.")
+        elif not others.before:
+            found.append(f"Another job {others.where} that ran on through it would speak against it.")
+    return found
