@@ -99,12 +99,8 @@ def clusters_of(store: Door) -> list[str | None]:
 
 
 def conclude_cluster(
-    store: Door,
-    cluster: str | None,
-    rules: Rules,
-    settings: Mapping[str, object] | None = None,
-    empty: Collection[str] = (),
-) -> Conclusions:
+    store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None, empty: Collection[str] = ()
+) -> Conclusions:  # fmt: skip
     """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result.
 
     ``empty`` names tables of ``raw`` without rows, which are not queried.
@@ -153,16 +149,23 @@ def conclude_cluster(
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
     found.any_kernel_clock, found.any_new_limit = kernel_clocks.any_clock, limits.any_change
-    if strays:
-        found.strays = strays
-        found.proof = forgeries.proof(strays, events, believed, inventory.settings, lambda: nodes)
-    found.forgeries = forgeries.gathered(world, strays, found.proof)
-    found.looks += [one.look for one in found.forgeries if one.look]
+    _find_forgeries(found, world, strays, inventory, nodes)
     found.lines = lines  # their rows can be stored as they were read
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     found.unstamped, found.accounted = unstamped, witnesses.accounted
     return found
+
+
+def _find_forgeries(
+    found: Conclusions, world: World, strays: list[Event], inventory: Inventory, nodes: set[str]
+) -> None:
+    """Lines that somebody made up. ``strays``: those that count for nothing; ``nodes``: those of jobs."""
+    if strays:
+        found.strays = strays
+        found.proof = forgeries.proof(strays, world.events, found.believed, inventory.settings, lambda: nodes)
+    found.forgeries = forgeries.gathered(world, strays, found.proof)
+    found.looks += [one.look for one in found.forgeries if one.look]
 
 
 def read_inventory(store: Asks, cluster: str | None, empty: Collection[str] = ()) -> Inventory:
