@@ -1,5 +1,5 @@
-"""Untrusted text in our own messages: names of files, jobs and devices that a user chose, quoted so that no pattern
-matches them.
+"""What users chose: names of files, jobs and devices in our own messages, quoted so that no pattern matches them, and
+links, which must not lead to other people's files.
 
 Readers of logs search for words. A file named ``NVRM: Xid (PCI:0000:3b:00): 79`` must not become a GPU error because
 the agent reports why it did not read that file.
@@ -7,6 +7,7 @@ the agent reports why it did not read that file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -85,3 +86,16 @@ def is_led_astray(path: str, status: os.stat_result) -> bool:
         step = Path("/") if target.is_absolute() else step
         left += reversed(target.parts[target.is_absolute() :])
     return False
+
+
+def open_safely(path: Path) -> int:
+    """Opens a file, but never somebody else's file through a user's link: globs match what users created. Raises
+    ``OSError``."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if is_led_astray(str(path), os.fstat(handle)):
+            raise PermissionError(errno.EACCES, "a user's link leads to a file of somebody else", str(path))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle

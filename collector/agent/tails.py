@@ -14,6 +14,8 @@ from collector.agent import rotation, wire
 from collector.agent.rotation import Place
 from collector.agent.source import Reading
 
+#: Errors that mean that a file does not exist.
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 #: Most bytes read from one file in a turn: bounds memory, and no file starves the others.
 PIECE = 256 * 1024
 #: A longer line is delivered in pieces (tag "continued"); a missing line end must not block a file for ever.
@@ -52,6 +54,15 @@ class Tail:
         if not self._head:
             self._head = _head(self.place, self.source)
         return self._head
+
+    def named(self) -> tuple[bool, bool]:
+        """Whether a file still has its name, and if not, whether another file of that name is being written. A daemon
+        that was not asked to reopen keeps writing to the old file, however rarely."""
+        try:
+            status = os.stat(self.place.path)  # noqa: PTH116 - for every file in every turn
+        except OSError as error:
+            return error.errno not in NOT_THERE, False  # without permission to look, nothing is known
+        return (status.st_dev, status.st_ino) == self.identity(), status.st_size > 0
 
     def is_emptied(self, status: os.stat_result) -> bool:
         """Whether the file no longer holds what was read of it, even if it has its former length again."""

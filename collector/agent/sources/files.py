@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fnmatch
 import glob
 import os
@@ -22,11 +21,9 @@ from collector.agent import rotation, wire
 from collector.agent.failure import Missing
 from collector.agent.rotation import Place
 from collector.agent.source import Context, Reading, SourceKind
-from collector.agent.strangers import is_led_astray
-from collector.agent.tails import Packed, Tail, last_line_end
+from collector.agent.strangers import open_safely
+from collector.agent.tails import NOT_THERE, Packed, Tail, last_line_end
 
-#: Errors that mean that a file does not exist.
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 #: With more files than this, those silent for this long are checked only with each scan for new ones.
 MANY, QUIET_S = 1_000, 600.0
 #: A file reported as gone is remembered for this long.
@@ -114,9 +111,9 @@ class Files:
 
     def _resume(self, place: Place) -> None:
         try:
-            handle = _open(Path(place.path))
+            handle = open_safely(Path(place.path))
         except OSError as error:
-            if error.errno in _NOT_THERE:
+            if error.errno in NOT_THERE:
                 self._moved_away(place, "renamed or removed while the agent was not running")
             else:
                 self._put_off(place, error)
@@ -198,7 +195,7 @@ class Files:
         """Excludes a copy of what was read: a glob that matches it must not have it read again."""
         known = {tail.identity() for tail in self._tails}
         with contextlib.suppress(OSError):
-            handle = _open(path)
+            handle = open_safely(path)
             try:
                 status = os.fstat(handle)
                 if path.suffix not in rotation.PACKED and (status.st_dev, status.st_ino) not in known:
@@ -257,7 +254,7 @@ class Files:
             self._packed.sort(key=lambda packed: packed.written)
             return place
         try:
-            handle = _open(path)
+            handle = open_safely(path)
             place = place if place.offset else place.begun(handle)
         except OSError as error:
             self._waiting.append(self._unreadable(path, place, error))
@@ -292,7 +289,7 @@ class Files:
                 elif tail.finished:
                     self._look_again(tail, path)
             except OSError as error:
-                if error.errno not in _NOT_THERE:
+                if error.errno not in NOT_THERE:
                     self._refuse(path, error)
         self._forget_finished(matched)
         if self._first and not self.from_start:  # from now on everything is new, even in an empty file
@@ -320,7 +317,7 @@ class Files:
 
     def _begin(self, path: str) -> Tail:
         """Follows a file, from its old position if it is a returning one. Raises ``OSError``."""
-        handle = _open(Path(path))
+        handle = open_safely(Path(path))
         away = self._away.pop(path, None)
         if away is not None:
             self._waiting.append(Reading(b"", 0, {f"gone:{path}": None}))
@@ -343,7 +340,7 @@ class Files:
     def _look_again(self, tail: Tail, path: str) -> None:
         """Handles a finished file that is found again: it has its name back, it is still written to, or its inode now
         belongs to another file. Raises ``OSError``."""
-        handle = _open(Path(path))
+        handle = open_safely(Path(path))
         size = os.fstat(handle).st_size
         is_same = size >= tail.place.offset and tail.place.fits(handle)
         if is_same and size == tail.place.offset and path != tail.place.path:
@@ -370,7 +367,7 @@ class Files:
             try:
                 status = os.stat(path)  # noqa: PTH116 - thousands of them
             except OSError as error:
-                if error.errno not in _NOT_THERE:
+                if error.errno not in NOT_THERE:
                     self._refuse(path, error)
                 continue
             if stat.S_ISREG(status.st_mode):
@@ -435,7 +432,7 @@ class Files:
         status = os.fstat(tail.handle)
         if tail.is_emptied(status):
             yield from self._emptied(tail, now)
-        named, is_succeeded = self._named(tail)
+        named, is_succeeded = tail.named()
         if named:
             tail.left_at = None
         elif tail.left_at is None:
@@ -457,15 +454,6 @@ class Files:
             self._remembered.add(tail.place)  # at once: its inode, and so its key, may be another file's from now on
             remembered = self._remembered.changes(self._generations)
             yield Reading(b"", 0, {tail.place.key(): tail.place.as_json(), **remembered})
-
-    def _named(self, tail: Tail) -> tuple[bool, bool]:
-        """Whether a file still has its name, and if not, whether another file of that name is being written. A daemon
-        that was not asked to reopen keeps writing to the old file, however rarely."""
-        try:
-            status = os.stat(tail.place.path)  # noqa: PTH116 - for every file in every turn
-        except OSError as error:
-            return error.errno not in _NOT_THERE, False  # without permission to look, nothing is known
-        return (status.st_dev, status.st_ino) == tail.identity(), status.st_size > 0
 
     def _emptied(self, tail: Tail, now: float) -> Iterator[Reading]:
         """The file was truncated (copytruncate): its copy holds what was not read yet."""
@@ -491,19 +479,6 @@ class Files:
         for packed in self._packed:
             packed.stream.close()
         self._tails, self._packed = [], []
-
-
-def _open(path: Path) -> int:
-    """Opens a file, but never somebody else's file through a user's link: globs match what users created. Raises
-    ``OSError``."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        if is_led_astray(str(path), os.fstat(handle)):
-            raise PermissionError(errno.EACCES, "a user's link leads to a file of somebody else", str(path))
-    except OSError:
-        os.close(handle)
-        raise
-    return handle
 
 
 def _make(context: Context, options: Mapping[str, Any]) -> Files:

@@ -359,14 +359,14 @@ def test_a_generation_that_nobody_may_open_is_reported(log: Path, monkeypatch: p
     write(log, 101, 120)
     by_rename(log)
     write(log, 121, 130)
-    opened = files._open
+    opened = files.open_safely
 
     def refuse(path: Path) -> int:
         if path.name == "app.log.1":
             raise PermissionError(errno.EACCES, "Permission denied")
         return opened(path)
 
-    monkeypatch.setattr(files, "_open", refuse)
+    monkeypatch.setattr(files, "open_safely", refuse)
     followed.restart().poll()
     (reason,) = followed.blind
     assert "app.log.1" in reason and "Permission denied" in reason
