@@ -38,6 +38,7 @@ from store.duckdb import (
     segments,
     visible,
 )
+from store.duckdb.checkpoints import Checkpoints
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
 from store.duckdb.logs_view import has_claims, show_claims
@@ -51,10 +52,6 @@ from store.functions import KEPT_UNTIL_COMMIT
 from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import FILES, LOGS, METADATA
-
-#: The write-ahead log grows to this size between checkpoints during ingest; after a crash it is replayed in about a
-#: second.
-CHECKPOINT = "256MB"
 
 
 class DuckStore(OpenStore):
@@ -83,8 +80,6 @@ class DuckStore(OpenStore):
         self._answers: tuple[int, dict[ClauseElement, list[dict[str, Any]]]] = (0, {})
         self._marking = commit_mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         self._takes_in = False
-        #: The length of the log at which a commit writes a checkpoint; None if it was not asked yet.
-        self._checkpoint_size: str | None = None
         #: The tables in memory may be wrong (``_doubt``).
         self._in_doubt = False
         target = ":memory:"
@@ -116,7 +111,7 @@ class DuckStore(OpenStore):
         self._connection = opening.connect(folder, target, read_only=read_only)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._answers = (0, {})  # numbers of lost commits are reused
-        self._checkpoint_size = None
+        self._checkpoints = Checkpoints()
         if self._takes_in:
             self._let_log_grow()
         if folder is not None:  # one in memory begins with its first transaction
@@ -262,9 +257,8 @@ class DuckStore(OpenStore):
         self._let_log_grow()
 
     def _let_log_grow(self) -> None:
-        self._checkpoint_size = None
         with store_errors():
-            self.cursor().execute(f"SET GLOBAL checkpoint_threshold = '{CHECKPOINT}'")
+            self._checkpoints.let_log_grow(self.cursor())
 
     def changes(self, tables: Sequence[str], since: Mark | None = None) -> Changes:
         """The changes to these tables of ``raw`` after a mark; cheap if there are none."""
@@ -284,15 +278,11 @@ class DuckStore(OpenStore):
         database file, which takes half a second. For a writer that somebody waits for."""
         with store_errors():
             connection = self.cursor()
-            if self._checkpoint_size is None:  # the question takes as long as both changes
-                ((size,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
-                self._checkpoint_size = str(size)
-            checkpoint_size = self._checkpoint_size
-            connection.execute("SET wal_autocheckpoint = '1TB'")
+            size = self._checkpoints.put_off(connection)
         try:
             yield
         finally:
-            connection.execute(f"SET wal_autocheckpoint = '{checkpoint_size}'")
+            self._checkpoints.resume(connection, size)
 
     def info(self) -> dict[str, Any]:
         """Figures for pages and ``check``: counts, first and last time, size in bytes (``archived``: the part in files
