@@ -29,7 +29,6 @@ removed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -38,9 +37,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from collector.agent import spool_state
 from collector.agent.batch import Batch, Loss
 from collector.agent.failure import AgentError
 from collector.agent.frames import frame_of, frames, is_whole
+from collector.agent.spool_state import State, sync_folder
 
 #: Segments are dropped and removed whole: 1/16 of the cap, within these bounds, keeps both cheap and fine-grained.
 _SEGMENT_BYTES = (64 * 1024, 4 * 1024 * 1024)
@@ -99,7 +100,9 @@ class Spool:
         for left in self.folder.glob("[0-9]*.new"):
             left.unlink()
         self._opened = now
-        self._read_state()
+        if (state := spool_state.read(self.folder)) is not None:
+            self.epoch, self.acknowledged, self._next = state.epoch, state.acknowledged, state.next
+            self.dropped_lines, self._positions = state.dropped_lines, state.positions
         self._answers = os.open(self.folder / "acknowledged", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         number, _, epoch = os.pread(self._answers, 1024, 0).decode("utf-8", "replace").strip().partition(" ")
         if not self.epoch and epoch:
@@ -131,17 +134,6 @@ class Spool:
             segment.path.rename(segment.path.with_suffix(f".orphan-{int(self._opened)}"))
         self._segments = []
         return loss
-
-    def _read_state(self) -> None:
-        try:
-            state = json.loads((self.folder / "state.json").read_bytes())
-            positions = {key: (int(seq), value) for key, (seq, value) in state["positions"].items()}
-            numbers = int(state["acknowledged"]), int(state["next"]), int(state.get("dropped_lines", 0))
-            epoch = str(state["epoch"])
-        except (ValueError, KeyError, TypeError, AttributeError, OSError):
-            return  # none yet, or damaged, which means the same here
-        self.acknowledged, self._next, self.dropped_lines = numbers
-        self._positions, self.epoch = positions, epoch
 
     def _read_segments(self) -> None:
         paths = sorted(self.folder.glob("*.seg"))
@@ -228,7 +220,7 @@ class Spool:
             self._tail.close()
         segment = _Segment(self.folder / f"{sequence:020d}.seg", sequence, sequence - 1)
         self._tail = segment.path.open("wb", buffering=0)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         self._segments.append(segment)
         return segment, self._tail
 
@@ -350,7 +342,7 @@ class Spool:
         new.replace(target)
         if target != segment.path:
             segment.path.unlink()
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         segment.path, segment.first, segment.last = target, sequences[0], sequences[-1]
         segment.size = sum(map(len, kept))
         self._read_at = None
@@ -456,27 +448,9 @@ class Spool:
 
     def _write_state(self) -> None:
         self.sync()  # positions must never cover lines that are not stored
-        state = {
-            "epoch": self.epoch, "acknowledged": self.acknowledged, "next": self._next,
-            "dropped_lines": self.dropped_lines,
-            "positions": {key: [seq, value] for key, (seq, value) in self._positions.items() if value is not None},
-        }  # fmt: skip
-        text = json.dumps(state, separators=(",", ":")).encode()
-        new = self.folder / "state.json.new"
-        new.touch()
-        with new.open("r+b") as stream:
-            stream.write(text)  # overwrites the blocks that it already has
-            stream.truncate()
-            os.fsync(stream.fileno())
-        new.replace(self.folder / "state.json")
-        _sync_folder(self.folder)
-        self._reserve(2 * len(text))
-
-    def _reserve(self, size: int) -> None:
-        """Reserves the blocks of the next state file now: on a full disk, delivered segments could not be removed
-        otherwise."""
-        with contextlib.suppress(OSError), (self.folder / "state.json.new").open("wb") as stream:
-            os.posix_fallocate(stream.fileno(), 0, size + 4096)
+        known = {key: (sequence, value) for key, (sequence, value) in self._positions.items() if value is not None}
+        state = State(self.epoch, self.acknowledged, self._next, self.dropped_lines, known)
+        spool_state.write(self.folder, state)
 
     def close(self) -> None:
         """Writes everything down and releases the folder."""
@@ -490,12 +464,3 @@ class Spool:
             if self._lock_file is not None:
                 self._lock_file.close()
                 self._lock_file = None
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # some file systems cannot sync a folder
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
