@@ -1,4 +1,4 @@
-"""How runs ended (``run.*``: what the correlator must explain), and when their ranks lost their peers (``job.comm_error``)."""
+"""How runs ended (``run.*``: what the correlator must explain); launches that failed, and ranks that lost their peers."""
 
 from __future__ import annotations
 
