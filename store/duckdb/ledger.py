@@ -6,20 +6,21 @@ from collections.abc import Sequence
 
 import duckdb
 
+from store.changes import Change
 from store.door import FileEntry
+from store.duckdb.open_store import OpenStore
+from store.tables import LOGS
 
 
-def drop_tails(connection: duckdb.DuckDBPyConnection, files: Sequence[FileEntry]) -> int:
-    """Removes the incomplete last lines that the new lines of their files contain; returns the number of rows."""
-    removed = 0
+def drop_tails(store: OpenStore, connection: duckdb.DuckDBPyConnection, files: Sequence[FileEntry]) -> None:
+    """Removes the incomplete last lines that the new lines of their files contain."""
     for entry in files:
         if entry.replaces_tail:
             gone = connection.execute(
                 "DELETE FROM raw.logs WHERE file = ? AND line = ? AND cluster IS NOT DISTINCT FROM ?",
                 [entry.path, entry.tail_line, entry.cluster],
             ).fetchone()
-            removed += int(gone[0]) if gone else 0
-    return removed
+            store.note(LOGS.name, Change(removed=int(gone[0]) if gone else 0))
 
 
 def enter(connection: duckdb.DuckDBPyConnection, files: Sequence[FileEntry]) -> None:

@@ -406,7 +406,7 @@ class DuckStore(OpenStore):
     def _append(
         self, connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry]
     ) -> None:
-        self.note(LOGS.name, Change(removed=ledger.drop_tails(connection, files)))
+        ledger.drop_tails(self, connection, files)
         for name, data in tables.items():
             if data.height:
                 self.announce([(name, _add(connection, name, data))])
