@@ -13,6 +13,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -83,12 +84,24 @@ def long_functions(trees: dict[Path, ast.Module]) -> list[str]:
     ]
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements under a node, in functions and classes too; expressions, which hold none, are not visited."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            todo += inner if isinstance(inner, list) else ()  # a conditional expression's are no lists
+        if isinstance(node, ast.stmt):
+            yield node
+
+
 def imports(root: Path, trees: dict[Path, ast.Module]) -> dict[str, set[str]]:
     """Module -> modules of ours that it imports anywhere in its text."""
     names = {module_name(root, path): path for path in trees}
     graph: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
-        for node in ast.walk(trees[path]):
+        for node in statements(trees[path]):
             wanted: list[str] = []
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]

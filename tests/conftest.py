@@ -74,7 +74,12 @@ TOGETHER = {
         "test_web_visible.py",
         "test_web_zones.py",
     ),
-    "an example of each KQL function": ("test_language_page.py", "test_costs.py", "test_query_costs.py"),
+    "an example of each KQL function": (
+        "test_language_page.py",
+        "test_costs.py",
+        "test_query_costs.py",
+        "test_moments.py",
+    ),
 }
 GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
 

@@ -13,6 +13,7 @@ from typing import Any
 import around
 import fixture
 import pytest
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 from serving import serve
 
@@ -20,6 +21,16 @@ from web.app import create_app
 
 SCREENSHOTS = Path(__file__).parents[2] / "test-artifacts" / "screenshots"
 MANY = 12_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_event_loop() -> Iterator[None]:
+    """The requests of all test clients run in one event loop, as a server's do. A client left alone starts a thread and a
+    loop for each request, which takes longer than many a request."""
+    with start_blocking_portal() as portal:
+        TestClient.portal = portal
+        yield
+        TestClient.portal = None
 
 
 @pytest.fixture(scope="session")
