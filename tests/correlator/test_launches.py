@@ -349,7 +349,10 @@ def test_a_wrong_path_names_the_broken_mount_as_its_rival() -> None:
 @pytest.mark.parametrize(
     "late", [True, pytest.param(False, marks=pytest.mark.long)], ids=["accounting last", "accounting first"]
 )
-@pytest.mark.parametrize("name", ["home_stale", "spool_read_only", "slurmd_deaf_at_launch"])
+@pytest.mark.parametrize(
+    "name",
+    ["home_stale", *(pytest.param(n, marks=pytest.mark.long) for n in ("spool_read_only", "slurmd_deaf_at_launch"))],
+)
 def test_ticks_say_what_a_full_pass_says(name: str, late: bool) -> None:
     """Also where the accounting of the run that shows the file system to be well elsewhere comes last."""
     rows = rows_of(ROOT / "tests" / "captures" / "endings" / name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from collector.decoding import _rows
 from collector.ingest import Ingest
@@ -69,10 +70,19 @@ def downs(store: DuckStore) -> list[list[Any]]:
     return rows_of(store, "Events | where Event == 'slurm.node_down' | project Host")
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+def in_both_ways(cases: list[tuple[Any, ...]], by_ticks: set[int], ids: list[str] | None = None) -> list[ParameterSet]:
+    """Each case at once and by ticks. Ticks say what a full pass says: ``make test`` shows it with those ``by_ticks``,
+    one that counts and one that does not."""
+    return [
+        pytest.param(*case, live, id=f"{ids[n] if ids else n}-{'by ticks' if live else 'at once'}",
+                     marks=pytest.mark.long if live and n not in by_ticks else ())
+        for n, case in enumerate(cases) for live in (False, True)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("controller", "address", "settings", "counts"),
-    [
+    ("controller", "address", "settings", "counts", "live"),
+    in_both_ways([
         ("ctl", LOGIN, {}, False),
         ("ctl", "127.0.0.1", {}, False),
         ("ctl", "10.0.0.1", {}, False),
@@ -80,8 +90,8 @@ def downs(store: DuckStore) -> list[list[Any]]:
         (f"ctl({OWN})", OWN, {}, True),
         ("ctl", RELAY, {RELAYS_SETTING: ("10.0.0.200/30",)}, True),
         ("ctl", LOGIN, {RELAYS_SETTING: ("10.0.0.200/30",)}, False),
-    ],
-)
+    ], {0, 4}),
+)  # fmt: skip
 def test_slurmctlds_words_count_from_its_address_and_from_relays(
     tmp_path: Path, controller: str, address: str, settings: dict[str, Any], counts: bool, live: bool
 ) -> None:
@@ -140,17 +150,15 @@ def test_a_name_that_nobody_knows_is_logged_once(tmp_path: Path, capsys: pytest.
 FORGED = "<2>Feb 28 10:19:58 gx02 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
-    ("agents", "counts"),
-    [
+    ("agents", "counts", "live"),
+    in_both_ways([
         ({"gx03": "10.1.0.3"}, False),
         ({"gx03": "10.1.0.3", "gx04": "10.1.0.3"}, True),  # a proxy's
         ({"gx02": "10.1.0.3"}, True),
         ({}, True),
-    ],
-    ids=["an agent of another node", "a proxy", "its own agent", "nobody"],
-)
+    ], {0, 2}, ["an agent of another node", "a proxy", "its own agent", "nobody"]),
+)  # fmt: skip
 def test_an_address_from_which_an_agent_reports_speaks_for_its_node(
     tmp_path: Path, agents: dict[str, str], counts: bool, live: bool
 ) -> None:
