@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import inf
 from operator import attrgetter
 from typing import Protocol
@@ -31,7 +30,7 @@ from correlator.edges.scopes import ONE_NODE, REACH
 from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.registry import kind_of
 from correlator.facts.world import World
-from correlator.gather.presence import MARGIN_S, Crowds, users_there
+from correlator.gather.presence import WhoWasThere, changed_answers
 from correlator.model.attributes import PROMOTED, TOKEN
 from correlator.model.nouns import Edge, Fact, Others, Run
 from correlator.model.run_index import RunsInTime
@@ -122,53 +121,17 @@ def other_now(
     ]  # fmt: skip
     moved = [
         look.at for look in looks
-        if not isinstance(look, Crowds) and any(look.sees(one) != look.sees(other) for one, other in changed)
+        if not isinstance(look, WhoWasThere) and any(look.sees(one) != look.sees(other) for one, other in changed)
     ]  # fmt: skip
-    crowds = [look for look in looks if isinstance(look, Crowds)]
-    return min([*moved, *_crowded_otherwise(crowds, changed, before, after, elsewhere)], default=float("inf"))
+    who = [look for look in looks if isinstance(look, WhoWasThere)] if changed else []
+    return min([*moved, *changed_answers(who, changed, before, after, elsewhere)], default=float("inf"))
 
 
 def between(looks: Iterable[Seen], low: float, high: float) -> list[Seen]:
     """The questions about effects from ``low`` to before ``high``."""
     found: list[Seen] = []
     for look in looks:
-        found += look.between(low, high) if isinstance(look, Crowds) else [look] if low <= look.at < high else []
-    return found
-
-
-def _crowded_otherwise(
-    crowds: Sequence[Crowds],
-    changed: Sequence[tuple[Run | None, Run | None]],
-    before: Iterable[Run],
-    after: Iterable[Run],
-    elsewhere: Callable[[float], Iterable[Run]],
-) -> list[float]:
-    """The effects of those questions whose answer changes."""
-    touched = {node for pair in changed for run in pair if run is not None for node in run.nodes} if crowds else set()
-    earliest = min((r.start for pair in changed for r in pair if r is not None and r.start is not None), default=inf)
-    asked: dict[tuple[str, float], float] = {}
-    for look in crowds:
-        if look.last < earliest - MARGIN_S or touched.isdisjoint(look.moments):
-            continue
-        for one, other in changed:
-            for host, time, _ in set(look.sees(one)) ^ set(look.sees(other)):
-                asked[host, time] = min(time - look.ahead, asked.get((host, time), inf))
-    if not asked:
-        return []
-    hosts = {host for host, _ in asked}
-    others = list(elsewhere(min(time for _, time in asked) - MARGIN_S))
-    then, now = (_on_hosts(hosts, chain(others, runs)) for runs in (before, after))
-    return [
-        at for (host, time), at in asked.items()
-        if (len(users_there(then[host], host, time)) > 1) != (len(users_there(now[host], host, time)) > 1)
-    ]  # fmt: skip
-
-
-def _on_hosts(hosts: set[str], runs: Iterable[Run]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {host: [] for host in hosts}
-    for run in runs:
-        for host in hosts.intersection(run.nodes):
-            found[host].append(run)
+        found += look.between(low, high) if isinstance(look, WhoWasThere) else [look] if low <= look.at < high else []
     return found
 
 

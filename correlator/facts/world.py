@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from math import inf
 from operator import attrgetter
 from typing import Any
 
 from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
+from correlator.gather.confirmed import Confirmed
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, NO_USERS, Crowds, users_there
+from correlator.gather.presence import MARGIN_S, Presence, WhoWasThere
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
+from correlator.gather.uncounted import Uncounted
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
@@ -34,9 +35,6 @@ def bus_of(device: str) -> str:
 
 
 _in_time = attrgetter("time", "id")
-
-#: More runs on one host than this are searched by their index.
-MANY_RUNS = 32
 
 
 @dataclass
@@ -109,11 +107,11 @@ class World:
         self.doubted |= shared_lines.standing(self.admitted, relays)
         #: Events that do not count, by the host that they name, and why (gather/uncounted.py), without those in the kernel's
         #: name that its other lines refute.
-        self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
+        self.not_counted: dict[str, list[tuple[Event, Uncounted]]] = defaultdict(list)
         #: Those that are shown not to be the kernel's, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
         #: Questions about other runs: if later rows change an answer, a tick judges again.
-        self.looks: list[CountedBefore | Crowds] = []
+        self.looks: list[CountedBefore | WhoWasThere] = []
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -122,9 +120,8 @@ class World:
             self.runs_of_job[run.job_id].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
-        self._present: dict[str, RunsInTime] = {}
+        self._present: dict[str, Presence] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
-        self._crowds: dict[str, list[tuple[float, float, str]]] = {}
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
         by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
@@ -167,38 +164,28 @@ class World:
                 for host in hosts.intersection(run.nodes):
                     self._earlier_on[host].append(run)
         self.looks += uncounted.questions(open_to_users)
-        reasons = uncounted.reasons(doubtful, self.doubted, words, self._crowded_at)
+        reasons = uncounted.reasons(doubtful, self.doubted, words, self._users_at, lambda: self._confirmed)
         for event in (e for e in doubtful if e.id in reasons):
-            how, why = self.doubted[event.id], reasons[event.id]
+            how, reason = self.doubted[event.id], reasons[event.id]
             if how == kernel_lines.REFUTED or event.id in words:
-                self.refuted.append((event, how, why))
+                self.refuted.append((event, how, reason.why))
             if event.host and how != kernel_lines.REFUTED:
-                self.not_counted[event.host].append((event, why))
+                self.not_counted[event.host].append((event, reason))
         if reasons:
             self.admitted = [e for e in self.admitted if e.id not in reasons]
+        # There was no user who could have written the others.
+        self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
 
-    def users_at(self, host: str, time: float) -> frozenset[str]:
-        """The users known to have had runs on a host at about ``time``, when a doubted event was written."""
-        if host not in self._present:
-            self._present[host] = RunsInTime([*self.runs_on.get(host, ()), *self._earlier_on.get(host, ())])
-        near = self._present[host].overlapping(time - MARGIN_S, time + MARGIN_S)
-        return users_there(near, host, time)
-
-    def _crowded_at(self, host: str, time: float) -> bool:
-        """Had more than one user runs on a host at about ``time``?"""
-        spans = self._crowds.get(host)
-        if spans is None:  # few hosts had several users at all, and very many lines are doubted
+    def _users_at(self, host: str, time: float) -> frozenset[str]:
+        """The users known to have had runs on a host at about ``time``."""
+        if (present := self._present.get(host)) is None:
             runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            of_users = [(r, user) for r in runs if (user := r.row.get("user")) not in NO_USERS and r.start is not None]
-            spans = [
-                ((r.start or 0.0) - MARGIN_S, inf if r.end is None else r.end + MARGIN_S, str(user))
-                for r, user in of_users
-            ]
-            self._crowds[host] = spans = spans if len({user for *_, user in spans}) > 1 else []
-        if len(spans) > MANY_RUNS:
-            return len(self.users_at(host, time)) > 1
-        there = {user for start, end, user in spans if start <= time <= end}
-        return len(there) > 1
+            present = self._present[host] = Presence(runs)
+        return present.at(time)
+
+    @cached_property
+    def _confirmed(self) -> Confirmed:
+        return Confirmed(self.admitted, self.xids_seen, bus_of, hosts_of, self.site.far_end)
 
     def spoke_at(self, host: str) -> Sequence[float]:
         """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+from math import inf, nextafter
+from typing import ClassVar, Self
 
 from correlator.model.nouns import Run
 
@@ -14,83 +16,140 @@ from correlator.model.nouns import Run
 MARGIN_S = 60.0
 #: No user of whom a line could be: root needs no job to write one.
 NO_USERS = frozenset({None, "", "root"})
+#: The user of a run of which nothing tells the user.
+SOMEBODY = "?"
+_NOBODY: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
+def user_of(run: Run) -> str | None:
+    """The user of a run who could write lines; None for root, who needs no job to do that."""
+    user = str(run.row.get("user") or SOMEBODY)
+    return None if user == "root" else user
+
+
 class Presence:
-    """The question who had runs on ``host`` at ``time``, asked for an effect ``at``.
+    """Which users had runs on one host, at any moment; ``runs`` are those of the host."""
 
-    If later rows change the answer, the conclusions about the effect may change.
+    def __init__(self, runs: Iterable[Run]) -> None:
+        changes: list[tuple[float, int, str]] = []
+        for run in runs:
+            user = user_of(run)
+            if user is None or run.start is None:
+                continue
+            changes.append((run.start - MARGIN_S, 1, user))
+            if run.end is not None:  # it is there at that moment
+                changes.append((nextafter(run.end + MARGIN_S, inf), -1, user))
+        changes.sort()
+        #: From each moment to the next, these users were there.
+        self._from: list[float] = []
+        self._users: list[frozenset[str]] = []
+        there: Counter[str] = Counter()
+        for moment, by, user in changes:
+            there[user] += by
+            users = frozenset(name for name, runs in there.items() if runs > 0)
+            if self._from and self._from[-1] == moment:
+                self._users[-1] = users
+            else:
+                self._from.append(moment)
+                self._users.append(users)
+
+    def at(self, time: float) -> frozenset[str]:
+        """The users at about a moment."""
+        place = bisect_right(self._from, time)
+        return self._users[place - 1] if place else _NOBODY
+
+
+class WhoWasThere:
+    """The questions whether nobody, one user or several had runs on some hosts at some moments, for very many lines in one object.
+
+    ``moments`` are (time, host), in order. The answer for one may change the conclusions about effects from ``ahead``
+    seconds before it on; ``at`` is the first of those.
     """
 
-    at: float
-    host: str
-    time: float
+    __slots__ = ("_hosts", "_times", "ahead", "at", "hosts")
     #: Logs of other hosts count for nothing here.
     unlogged: ClassVar[frozenset[str]] = frozenset()
 
-    def sees(self, run: Run | None) -> tuple[object, ...]:
-        """The properties of a run that count here; runs with equal properties are equivalent."""
-        user = None if run is None else user_there(run, self.host, self.time)
-        return () if user is None else (user,)
+    def __init__(self, times: Sequence[float], names: Sequence[str], ahead: float, hosts: frozenset[str]) -> None:
+        self._times, self._hosts, self.ahead, self.hosts = times, names, ahead, hosts
+        self.at = times[0] - ahead
 
-
-@dataclass(frozen=True, eq=False)
-class Crowds:
-    """The questions whether more than one user had runs on a host at a moment, for very many lines in one object.
-
-    ``moments``: by host, in order. The answer for a moment may change the conclusions about effects from ``ahead`` seconds
-    before it on; ``at`` is the first of those. ``last`` is the last moment.
-    """
-
-    moments: Mapping[str, Sequence[float]]
-    ahead: float
-    at: float
-    last: float
-    #: Logs of other hosts count for nothing here.
-    unlogged: ClassVar[frozenset[str]] = frozenset()
-
-    @staticmethod
-    def of(moments: Mapping[str, Sequence[float]], ahead: float) -> list[Crowds]:
-        """One if there are any moments, none otherwise."""
+    @classmethod
+    def of(cls, moments: Collection[tuple[float, str]], ahead: float) -> list[Self]:
+        """One if there are any ``moments``, none otherwise."""
         if not moments:
             return []
-        first, last = min(some[0] for some in moments.values()), max(some[-1] for some in moments.values())
-        return [Crowds(moments, ahead, first - ahead, last)]
+        times, names = zip(*sorted(moments), strict=True)
+        return [cls(times, names, ahead, frozenset(names))]
 
-    def between(self, low: float, high: float) -> list[Crowds]:
+    def between(self, low: float, high: float) -> list[Self]:
         """The questions about effects from ``low`` to before ``high``."""
-        first, end = low + self.ahead, high + self.ahead
-        cut = {host: some[bisect_left(some, first) : bisect_left(some, end)] for host, some in self.moments.items()}
-        return Crowds.of({host: some for host, some in cut.items() if some}, self.ahead)
+        first, end = bisect_left(self._times, low + self.ahead), bisect_left(self._times, high + self.ahead)
+        if first == 0 and end == len(self._times):
+            return [self]
+        # ``hosts`` may name more than are left.
+        return (
+            [type(self)(self._times[first:end], self._hosts[first:end], self.ahead, self.hosts)] if first < end else []
+        )
 
-    def sees(self, run: Run | None) -> tuple[tuple[str, float, str], ...]:
+    def sees(self, run: Run | None) -> tuple[tuple[float, str, str], ...]:
         """The properties of a run that count here; runs with equal properties are equivalent."""
-        if run is None:
+        if run is None or run.start is None or self.hosts.isdisjoint(run.nodes):
             return ()
-        seen = ((host, time, user_there(run, host, time)) for host in run.nodes for time in self.moments.get(host, ()))
-        return tuple((host, time, user) for host, time, user in seen if user is not None)
+        user = user_of(run)
+        if user is None:
+            return ()
+        low = bisect_left(self._times, run.start - MARGIN_S)
+        high = len(self._times) if run.end is None else bisect_right(self._times, run.end + MARGIN_S)
+        nodes = frozenset(run.nodes)
+        seen = zip(self._times[low:high], self._hosts[low:high], strict=True)
+        return tuple((time, host, user) for time, host in seen if host in nodes)
 
 
-def user_there(run: Run, host: str, time: float) -> str | None:
-    """The user of a run that had a host at about ``time``.
+def changed_answers(
+    looks: Iterable[WhoWasThere],
+    changed: Collection[tuple[Run | None, Run | None]],
+    before: Iterable[Run],
+    after: Iterable[Run],
+    elsewhere: Callable[[float], Iterable[Run]],
+) -> list[float]:
+    """The effects of the questions whose answers differ ``after`` from those ``before``. ``changed``: the runs that do,
+    as they were and are; ``elsewhere`` returns the runs that are in neither and ended after a moment."""
+    touched = {node for pair in changed for run in pair if run is not None for node in run.nodes}
+    asked: dict[tuple[float, str], float] = {}
+    for look in looks:
+        if touched.isdisjoint(look.hosts):
+            continue
+        for one, other in changed:
+            for time, host, _ in set(look.sees(one)) ^ set(look.sees(other)):
+                asked[time, host] = min(time - look.ahead, asked.get((time, host), inf))
+    if not asked:
+        return []
+    hosts = {host for _, host in asked}
+    others = list(elsewhere(min(time for time, _ in asked) - MARGIN_S))
+    then, now = (_by_host(hosts, chain(others, runs)) for runs in (before, after))
+    # It counts whether there was nobody, one user or several.
+    return [
+        at for (time, host), at in asked.items()
+        if min(len(then[host].at(time)), 2) != min(len(now[host].at(time)), 2)
+    ]  # fmt: skip
 
-    None if the run did not have the host, if its user is unknown, and for root, who needs no job to write there.
-    """
-    if host not in run.nodes or not run.covers(time, MARGIN_S):
-        return None
-    user = run.row.get("user")
-    return None if user in NO_USERS else str(user)
+
+def _by_host(hosts: set[str], runs: Iterable[Run]) -> dict[str, Presence]:
+    found: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        for host in hosts.intersection(run.nodes):
+            found[host].append(run)
+    return {host: Presence(found[host]) for host in hosts}
 
 
 def user_there_between(run: Run, host: str, since: float, until: float) -> str | None:
-    """The same for any moment between two."""
+    """The user of a run that had a host at any moment between two, or about then.
+
+    None if the run did not have the host, if its user is unknown, and for root, who needs no job to write there.
+    """
     begun = run.start
     if begun is None or host not in run.nodes or begun > until + MARGIN_S:
         return None
-    return user_there(run, host, max(begun, since))
-
-
-def users_there(runs: Iterable[Run], host: str, time: float) -> frozenset[str]:
-    """The users of those of some runs that had a host at about ``time``."""
-    return frozenset(user for run in runs if (user := user_there(run, host, time)) is not None)
+    user = run.row.get("user")
+    return None if user in NO_USERS or not run.covers(max(begun, since), MARGIN_S) else str(user)

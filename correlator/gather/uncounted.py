@@ -2,25 +2,28 @@
 
 * The kernel's other lines or another file show that a line is not the kernel's (kernel_lines.py, kernel_copies.py).
 * Nothing shows who sent it (``SENT``).
-* It stands in a file that does not show its writer (``SHARED``, or known by the kernel's name only), and jobs of two
-  users were on its host: either could have written it to blame the node of the other, or to excuse a failure. Where one
-  user was alone, verdicts/kernel_words.py says what it is worth.
+* It stands in a file that does not show its writer (``SHARED``, or known by the kernel's name only), and a user's job was
+  on its host: its user could have written it to blame the node, or to excuse a failure. If no other user's job was there,
+  verdicts/judge.py leaves open whether it is true.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
+from correlator.gather.confirmed import Confirmed
 from correlator.gather.kernel_lines import BARE, NAME, REFUTED, SENT, SHARED, STAMPED
-from correlator.gather.presence import Crowds
+from correlator.gather.presence import WhoWasThere
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event
 from store.questions.authority import RELAYED
 
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
-CROWDED_WHY = "the file does not show who wrote it, and jobs of several users were on {host}"
+OPEN_WHY = "the file does not show who wrote it, and {whose} on {host}"
+HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
 #: What speaks against a line of a file only because users can write to the file.
 _OF_FILES = frozenset({SHARED, STAMPED, BARE})
 
@@ -35,33 +38,49 @@ def is_open(event: Event, how: str) -> bool:
     return how not in (REFUTED, SENT) and (how == SHARED or event.known_by == NAME)
 
 
+class Uncounted(NamedTuple):
+    """Why an event does not count, in words. ``users``: those who can have written it, where that is why."""
+
+    why: str
+    users: frozenset[str] = frozenset()
+
+
 def reasons(
     doubtful: Iterable[Event],
     doubted: Mapping[str, str],
     words: Mapping[str, str],
-    crowded_at: Callable[[str, float], bool],
-) -> dict[str, str]:
-    """Why some of the events that are ``doubted`` do not count, in words, by their ids. ``words``: what other files show
-    against some; ``crowded_at`` says whether several users had runs on a host at about a moment."""
+    users_at: Callable[[str, float], frozenset[str]],
+    confirmed: Callable[[], Confirmed],
+) -> dict[str, Uncounted]:
+    """Why some of the events that are ``doubted`` do not count, by their ids. ``words``: what other files show against
+    some; ``users_at`` returns the users who had runs on a host at about a moment; ``confirmed`` returns what others
+    confirm."""
     found = {}
     for event in doubtful:
         how = doubted[event.id]
         if event.id in words:
-            found[event.id] = words[event.id]
+            found[event.id] = Uncounted(words[event.id])
         elif how == REFUTED:
-            found[event.id] = REFUTED_WHY
+            found[event.id] = Uncounted(REFUTED_WHY)
         elif how == SENT:
-            found[event.id] = SENT_WHY
-        elif is_open(event, how) and event.host and crowded_at(event.host, event.time):
-            found[event.id] = CROWDED_WHY.format(host=event.host)
+            found[event.id] = Uncounted(SENT_WHY)
+        elif is_open(event, how):
+            if event.host is None:
+                found[event.id] = Uncounted(HOSTLESS_WHY)
+            elif users := users_at(event.host, event.time):
+                others = confirmed()
+                if not others.measured(event) and (len(users) > 1 or not others.followed(event)):
+                    found[event.id] = _open(event.host, users)
     return found
 
 
-def questions(open_to_users: Iterable[Event]) -> list[Crowds]:
-    """Whether several users were there when these events were written: if later rows change that, an event counts or no
-    longer does, which changes conclusions from ``TOLD_S`` before it on."""
-    asked: defaultdict[str, set[float]] = defaultdict(set)
-    for event in open_to_users:
-        if event.host:
-            asked[event.host].add(event.time)
-    return Crowds.of({host: sorted(moments) for host, moments in asked.items()}, TOLD_S)
+@lru_cache(maxsize=4096)
+def _open(host: str, users: frozenset[str]) -> Uncounted:
+    whose = "a user's job was" if len(users) == 1 else "jobs of several users were"
+    return Uncounted(OPEN_WHY.format(host=host, whose=whose), users)
+
+
+def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
+    """Which users were there when these events were written: if later rows change that, an event counts or no longer
+    does, which changes conclusions from ``TOLD_S`` before it on."""
+    return WhoWasThere.of({(event.time, event.host) for event in open_to_users if event.host}, TOLD_S)

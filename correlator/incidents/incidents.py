@@ -53,12 +53,11 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
         _join_repeats(complaints, incident, taken)
     incidents += _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
     _slowed(world, weigher, incidents)
-    limits = Limits(world, weigher.exposed.looks)
+    limits = Limits(world)
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
         incident.hops = _unique(incident.hops)
-        judged = [v.run for v in incident.verdicts]
-        incident.unproven = limits.of_cause(incident.root, incident.hops, judged, incident.root.start)
+        incident.unproven = limits.of_cause(incident.root, incident.hops)
     incidents.sort(key=lambda i: (i.start, i.id))
     return incidents
 

@@ -13,10 +13,12 @@ from dataclasses import replace
 from correlator.evidence.calibration import SUREST, calibrated
 from correlator.evidence.chains import Evidence
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs
+from correlator.facts.gpus import code_of, family_of
 from correlator.facts.jobs.kinds import RUN_NODE_FAIL, RUN_TIMEOUT
 from correlator.facts.launches.detector import questions
 from correlator.facts.registry import cause_of
 from correlator.facts.world import World
+from correlator.gather.presence import user_of
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.attrs import draft_of
 from correlator.model.nouns import Fact
@@ -27,7 +29,7 @@ from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Limits, denied
 from correlator.verdicts.own_explanation import own_explanation
-from correlator.verdicts.verdict import Verdict
+from correlator.verdicts.verdict import Verdict, quoted
 from parsers.hostlist import fold
 
 #: The factor on the confidence of an explanation, if only the state of the run was collected.
@@ -39,16 +41,43 @@ MUTE_DOUBT = 0.3
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
     """The verdict on every run that did not end well; ``raw`` leaves the confidence uncalibrated."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
-    limits = Limits(world, weigher.exposed.looks)
+    limits = Limits(world)
     verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
     for verdict in verdicts:
         verdict.denied = denied(world, verdict.run, verdict.end)
+        _leave_open(verdict)
     if world.het_components:
         taken_along(world, verdicts)
     if not raw:
         for verdict in verdicts:
             verdict.confidence = _sure(verdict)
     return verdicts
+
+
+#: A fault of a GPU and the end of a program by it are at most this far from one another (seconds; E18's window).
+GPU_ENDS_S = 60.0
+
+
+def _leave_open(verdict: Verdict) -> None:
+    """Blames no program that says nothing of its end where a line shortly before tells of a broken GPU, and only the user
+    of the run can have forged it.
+
+    The line blames nobody either. Lines that another user can have written change nothing.
+    """
+    if verdict.category != "app.error" or verdict.explained or verdict.unstarted:
+        return
+    user = user_of(verdict.run)
+    for event in (one.event for one in verdict.denied if one.users == {user}):
+        if (
+            event.layer == "gpu"
+            and verdict.end.start - event.time <= GPU_ENDS_S
+            and family_of(code_of(event)) == "hardware"
+        ):
+            verdict.category, verdict.confidence = "unknown", min(verdict.confidence, 0.5)
+            verdict.reason = (
+                f"the program failed by itself, or by what a line in {event.file or 'a log'} tells: {quoted(event)}"
+            )
+            return
 
 
 def _sure(verdict: Verdict) -> float:
@@ -64,7 +93,7 @@ def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Ver
     found = weigher.evidence(end)
     weigher.exposed.looks += questions(world, end)
     verdict = _explained(world, weigher, limits, end, found)
-    claims = limits.of_end(end, verdict.run, found.chains)
+    claims = limits.of_end(end, found.chains)
     _doubt_own(verdict, claims)
     for at_most in sorted({claim.at_most for claim in claims.of.values()}):
         without = {name for name, claim in claims.of.items() if claim.at_most <= at_most}
@@ -170,7 +199,7 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
     verdict.chain, verdict.others = best, [c for c in chains if not is_same_cause(c.root, best.root)]
     verdict.category, verdict.explained = cause_of(best.root).category, True
     verdict.confidence = min(SUREST, same_root)
-    if wanting := limits.of_cause(best.root, best.hops, (run,), end.start):
+    if wanting := limits.of_cause(best.root, best.hops):
         verdict.at_most = wanting.at_most
         verdict.doubts.append(wanting.doubt)
     doubt_root(world, verdict, best.root)

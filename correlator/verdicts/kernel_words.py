@@ -4,9 +4,8 @@
 Evidence that no user can write removes the doubt: a line of slurmctld, of a switch or of another host, telemetry of the
 same device. A run's own output does not: a forger of a kernel line may well own the run that it clears.
 
-A line that is known by its name only counts where jobs of one user were on the host when it was written
-(gather/uncounted.py). For a run of another user it gives no more confidence than one that the kernel's ring lacks. A line
-in a daemon's name on a host where nobody's job ran has no limit: there is no user who could have written it.
+A line that is known by its name only counts where no user's job was on the host when it was written, or where others
+confirm it (gather/uncounted.py). In a daemon's name, it then has no limit.
 """
 
 from __future__ import annotations
@@ -16,46 +15,36 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from correlator.evidence.chains import Chain
-from correlator.evidence.exposure import Seen
 from correlator.facts.gpus import XID
 from correlator.facts.world import World
-from correlator.gather.kernel_lines import BARE, LACKING, NAME, ODD, SHARED, STAMPED, UNCONFIRMED
-from correlator.gather.presence import Presence
+from correlator.gather.confirmed import SEEN_S
+from correlator.gather.kernel_lines import BARE, LACKING, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Denied, Unproven
 
 #: The highest confidence, by the evidence about the lines; the best line counts.
-SURE = {STAMPED: 0.9, SHARED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5}
-#: The same for lines known by their name only, if another user than that of the run could have written them.
-SHARED_SURE = 0.5
-#: Telemetry's samples and the kernel's lines of one fault are at most this far from one another (seconds).
-SEEN_S = 60.0
+SURE = {STAMPED: 0.9, BARE: 0.7, ODD: 0.7, UNCONFIRMED: 0.5, LACKING: 0.5}
 _WHY = {
-    SHARED: "the file does not show which program wrote a line",
     STAMPED: "their uptime fits, which every user of the node can read as well",
     BARE: "they carry no uptime that could be compared",
     UNCONFIRMED: "the kernel's own buffer of that time was collected and does not hold them",
     ODD: "their uptime fits no boot that earlier lines of this kernel show: a forger, or a clock that was set",
     LACKING: "the node's own syslog of that time was collected and holds neither them nor earlier lines of this kernel",
 }
-_OTHERS = "; the job of another user ran there then, who could have written them"
 
 
 @dataclass(frozen=True)
 class _Lines:
     """Lines of one host, none of them proven; ``host`` is None if they name none.
 
-    ``named`` and ``by_facility``: the objection to the best line that is known by its name only, or by its facility.
-    ``named_at``: the time of the first line that is known by its name only. Each is None if there is no such line.
+    ``how``: the objection to the best line.
     """
 
     host: str | None
     place: str
-    named: str | None
-    named_at: float | None
-    by_facility: str | None
+    how: str
 
 
 class Claims(NamedTuple):
@@ -72,21 +61,14 @@ NO_CLAIMS = Claims({}, {})
 
 
 class Limits:
-    """The limits of unproven causes in one world.
+    """The limits of unproven causes in one world."""
 
-    ``looks`` collects the questions about who had runs on a host. If later rows change an answer, a tick judges again.
-    """
-
-    def __init__(self, world: World, looks: list[Seen]) -> None:
-        self.world, self._looks = world, looks
+    def __init__(self, world: World) -> None:
+        self.world = world
         self._known: dict[int, tuple[Fact, _Lines | None]] = {}
-        self._asked: set[Presence] = set()
 
-    def of_cause(self, root: Fact, hops: Iterable[Hop], runs: Collection[Run], at: float) -> Unproven | None:
-        """The limit of a root cause with the steps from it, for some runs; None if it is proven.
-
-        ``at`` is the time of the effect that it explains.
-        """
+    def of_cause(self, root: Fact, hops: Iterable[Hop]) -> Unproven | None:
+        """The limit of a root cause with the steps from it; None if it is proven."""
         if not self.world.doubted:
             return None
         if id(root) not in self._known:
@@ -96,9 +78,9 @@ class Limits:
             return None
         if any(_confirms(self.world, event) for fact in _between(hops) for event in fact.events):
             return None
-        return self._limit(lines, runs, at)
+        return _limit(lines)
 
-    def of_end(self, end: Fact, run: Run, chains: Iterable[Chain]) -> Claims:
+    def of_end(self, end: Fact, chains: Iterable[Chain]) -> Claims:
         """The unproven explanations of the end of a run.
 
         They are roots of ``chains`` with the facts below them, as far as all of these are unproven, kills for lack of
@@ -112,16 +94,17 @@ class Limits:
         facts: dict[int, Fact] = {}
         for chain in chains:
             for place, hop in enumerate(chain.hops):
-                if (wanting := self.of_cause(hop.cause, chain.hops[place:], (run,), end.start)) is None:
+                if (wanting := self.of_cause(hop.cause, chain.hops[place:])) is None:
                     proven.add(id(hop.cause))
                     break
                 found[id(hop.cause)], facts[id(hop.cause)] = wanting, hop.cause
         for fact in end.attrs[BLAMED_CODE]:
-            if wanting := self.of_cause(fact, (), (run,), end.start):
+            if wanting := self.of_cause(fact, ()):
                 found[id(fact)], facts[id(fact)] = wanting, fact
         memory = [what for what in end.attrs[MEMORY] if isinstance(what, Event)]
         lines = self._unproven(memory) if len(memory) == len(end.attrs[MEMORY]) else None
-        if lines and (wanting := self._limit(lines, (run,), end.start)):
+        if lines:
+            wanting = _limit(lines)
             found |= {id(event): wanting for event in memory}
             events |= {event.id: wanting for event in memory}
         found = {name: wanting for name, wanting in found.items() if name not in proven}
@@ -136,44 +119,16 @@ class Limits:
         hosts = {e.host for e in events}
         if len(hosts) > 1:
             return None
-        named = [e for e in events if e.known_by == NAME or standing[e.id] == SHARED]
-        by_name = {e.id for e in named}
         places = sorted({e.file for e in events if e.file}) or ["a log"]
         return _Lines(
             hosts.pop(),
             places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more",
-            _surest(standing[e.id] for e in named),
-            min((e.time for e in named), default=None),
-            _surest(standing[e.id] for e in events if e.id not in by_name),
+            max((standing[e.id] for e in events), key=lambda how: (SURE.get(how, 0.0), how)),
         )
 
-    def _limit(self, lines: _Lines, runs: Collection[Run], at: float) -> Unproven | None:
-        if lines.named == SHARED and lines.host is not None and not self._there(lines, at):
-            return None
-        found = []
-        if lines.by_facility is not None:
-            found.append((SURE.get(lines.by_facility, 0.0), lines.by_facility, ""))
-        if lines.named is not None:
-            sure = SURE.get(lines.named, 0.0)
-            crowded = sure >= SHARED_SURE and self._crowded(lines, runs, at)
-            found.append((min(sure, SHARED_SURE) if crowded else sure, lines.named, _OTHERS if crowded else ""))
-        at_most, how, others = max(found)
-        return Unproven(at_most, lines.place, lines.host, f"{_WHY.get(how, how)}{others}", how)
 
-    def _crowded(self, lines: _Lines, runs: Collection[Run], at: float) -> bool:
-        """Whether several users count: those of ``runs``, and the one with runs on the host at the first line."""
-        there = self._there(lines, at)
-        return bool(there) and len(there.union(user for run in runs if (user := run.row.get("user")))) > 1
-
-    def _there(self, lines: _Lines, at: float) -> frozenset[str]:
-        """The users with runs on the host at the first line."""
-        if lines.host is None or lines.named_at is None:
-            return frozenset()
-        look = Presence(at, lines.host, lines.named_at)
-        if look not in self._asked:
-            self._asked.add(look)
-            self._looks.append(look)
-        return self.world.users_at(lines.host, lines.named_at)
+def _limit(lines: _Lines) -> Unproven:
+    return Unproven(SURE.get(lines.how, 0.0), lines.place, lines.host, _WHY.get(lines.how, lines.how))
 
 
 #: A line that does not count is named in the verdicts on runs that ended within this after it, or just before.
@@ -191,7 +146,7 @@ def denied(world: World, run: Run, end: Fact) -> list[Denied]:
     if not world.not_counted:
         return []
     found = [
-        Denied(event, why) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
+        Denied(event, *why) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
         if _accuses(event) and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.event.time, one.event.id))
@@ -201,10 +156,6 @@ def _accuses(event: Event) -> bool:
     if event.kind in _ACCUSING_KINDS:
         return event.source == "slurmd"
     return event.layer in _ACCUSING and event.kind not in _HARMLESS
-
-
-def _surest(standing: Iterable[str]) -> str | None:
-    return max(standing, key=lambda how: (SURE.get(how, 0.0), how), default=None)
 
 
 def _between(hops: Iterable[Hop]) -> list[Fact]:

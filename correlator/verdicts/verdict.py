@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from correlator.evidence.chains import Chain, Rejection
-from correlator.gather.kernel_lines import SHARED
 from correlator.model.nouns import Event, Fact, Run
 
 
@@ -19,15 +18,13 @@ class Unproven(NamedTuple):
     """What is missing in the evidence of a cause.
 
     ``at_most`` is the highest confidence. The lines are in ``place``; ``host`` is the host that they claim to be from
-    (None: none). ``why`` says what speaks against them, for people; ``how`` is the same as gather/kernel_lines.py
-    has it.
+    (None: none). ``why`` says what speaks against them, for people.
     """
 
     at_most: float
     place: str
     host: str | None
     why: str
-    how: str = ""
 
     @property
     def doubt(self) -> str:
@@ -48,17 +45,16 @@ class Unproven(NamedTuple):
 
     @property
     def _check(self) -> str:
-        if self.how == SHARED:
-            return "The daemon's own log, or its journal (journalctl -o verbose), shows who wrote them"
         return "The node's journalctl -k or dmesg shows whether its kernel wrote them"
 
 
 class Denied(NamedTuple):
-    """A line that does not count, since another file shows that it is not the kernel's, or nothing shows its sender;
-    ``why``, for people."""
+    """A line that does not count: another file shows that it is not the kernel's, nothing shows its sender, or users can
+    have written it. ``why``, for people; ``users``: those who can."""
 
     event: Event
     why: str
+    users: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -55,6 +55,12 @@ SHARED, HERS, UNKNOWN = (
     {SACCT: _TREE[SACCT].replace("|bob|1002|", user)} for user in ("|bob|1002|", "|erin|1005|", "|||")
 )
 
+#: slurmctld gives gx02 up after erin's job failed there: that confirms that something happened to it.
+CONFIRMED = {
+    **HERS,
+    "controller/slurmctld.log": _TREE["controller/slurmctld.log"] + "[2026-02-28T10:24:00.000] error: Nodes gx02 not responding\n",
+}  # fmt: skip
+
 
 def bobs_job(start: str, end: str) -> dict[str, str]:
     """Job 42 at another time."""
