@@ -41,8 +41,8 @@ SURE_OF_OUTPUT = 0.5
 
 @dataclass(frozen=True)
 class Stage:
-    """A tree with mallory's job. ``job``: another user's; ``moments``: when others' jobs end; ``beside``: when those on her
-    node do; ``iso``: do the nodes' syslogs have ISO timestamps?"""
+    """A tree with mallory's job. ``job``: another user's; ``moments``: when others' jobs end; ``iso``: do the nodes' syslogs
+    have ISO timestamps?"""
 
     folder: Path
     near: str
@@ -54,20 +54,17 @@ class Stage:
     begin: datetime
     end: datetime
     moments: tuple[str, ...]
-    beside: tuple[str, ...]
     syslog: str
     iso: bool
 
 
 @dataclass(frozen=True)
 class Way:
-    """A channel: ``place`` is a file of the tree or a receiver. ``beside``: it speaks for her node, and she uses it while
-    another user's job (root is none) is there: alone on a node, she can blame it (docs/security.md). ``often``: more texts go this way."""
+    """A channel: ``place`` is a file of the tree or a receiver. ``often``: more texts go this way."""
 
     name: str
     place: str
     line: Callable[[str, str], str]
-    beside: bool = False
     often: bool = False
 
 
@@ -99,18 +96,11 @@ def staged(source: Path, folder: Path) -> Stage | None:
     with accounting.open("a", encoding="utf-8") as file:
         file.write("|".join(hers.get(name, "") for name in header.split("|")) + "\n")
     ends = sorted({datetime.fromisoformat(r["End"]) for r in rows})
-    # Root is no other user: beside a run of root's only, she is alone on the node.
-    ends_beside = sorted(
-        {datetime.fromisoformat(r["End"]) for r in rows if near in expand(r["NodeList"]) and r["User"] != "root"}
-    )
-    moments, beside = (
-        tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in some[-4:])
-        for some in (ends, ends_beside)
-    )
+    moments = tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in ends[-4:])
     lines = with_log[near].read_text(encoding="utf-8", errors="replace").splitlines()
     stage = Stage(
         folder, near, sound[0] if sound else near, max(clusters), _controller(folder, hosts), _switch(folder), int(rows[0]["JobIDRaw"].split(".")[0]),
-        begin, end, moments, beside, str(with_log[near].relative_to(folder)), not lines or lines[0][:4].isdigit(),
+        begin, end, moments, str(with_log[near].relative_to(folder)), not lines or lines[0][:4].isdigit(),
     )  # fmt: skip
     _extend(stage, {"jobs/99001/stdout": ["step 1"]})
     # Syslogs that are collected: otherwise her own line in one would be the first to show it.
@@ -198,9 +188,9 @@ def ways(stage: Stage) -> tuple[Way, ...]:
     return (
         *(Way(f"{kind}: {name}", f"jobs/{MALLORYS}/{kind}", line) for kind in ("stdout", "stderr") for name, line in _in_output()),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag)) for tag in TAGS),
-        Way("logger -t kernel", stage.syslog, syslog("kernel"), True, True),
-        Way("/dev/log, with an uptime that fits", stage.syslog, stamped, True, True),
-        *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True, True) for tag in DAEMONS),
+        Way("logger -t kernel", stage.syslog, syslog("kernel"), True),
+        Way("/dev/log, with an uptime that fits", stage.syslog, stamped, True),
+        *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
         *(Way(f"hook: {name}", "hooks/*", line) for name, line in _in_environment()),
@@ -223,9 +213,7 @@ def lies(stage: Stage, some: Sequence[Way], share: int, turn: int) -> dict[str, 
     found: dict[str, list[str]] = {}
     for number, way in enumerate(some):
         every = max(1, share // OFTEN) if way.often else share
-        moments = stage.beside if way.beside else stage.moments
-        if not moments:  # nobody else's job was on her node
-            continue
+        moments = stage.moments
         for place, (text, _) in enumerate(texts()[(number + turn) % every :: every]):
             target = stage.near if place % 2 else stage.far
             about = _JOB.sub(rf"\g<1>{stage.job}", _NODE.sub(target, text))

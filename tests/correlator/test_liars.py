@@ -1,8 +1,7 @@
 """The liar's test: whatever a user writes, nobody else's verdict changes, and no node or link is blamed that was not.
 
 In every capture, scenario and made situation a user with one job on one node (``liars.py``) writes examples of all
-patterns of the catalogue through every channel that a user has. docs/security.md leaves open what a user who is alone on
-a node can say of it: so she writes to her node's syslog while another user's job is there.
+patterns of the catalogue through every channel that a user has, alone on her node or beside another user's job.
 """
 
 from __future__ import annotations
