@@ -16,7 +16,7 @@ from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncount
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, Presence, WhoWasThere
+from correlator.gather.presence import MARGIN_S, Presence, Stay, WhoWasThere, stay_of
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.gather.uncounted import Uncounted
 from correlator.model.kinds import Kind
@@ -121,6 +121,7 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._present: dict[str, Presence] = {}
+        self._stays: dict[str, Stay | None] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
@@ -179,8 +180,9 @@ class World:
     def _users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
         if (present := self._present.get(host)) is None:
-            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            present = self._present[host] = Presence(runs)
+            runs, stays = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ())), self._stays
+            found = [stays[run.key] if run.key in stays else stays.setdefault(run.key, stay_of(run)) for run in runs]
+            present = self._present[host] = Presence(list(filter(None, found)))
         return present.at(time)
 
     @cached_property

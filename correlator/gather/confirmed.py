@@ -26,6 +26,7 @@ FOLLOWS_S = 850.0
 BOTH_ENDS_S = 10.0
 _GIVEN_UP = ("slurm.node_not_responding", "slurm.node_down")
 _LOST_CONTACT = "slurm.comm_error"
+_OF_INTEREST = frozenset({*_GIVEN_UP, _LOST_CONTACT})
 
 
 class Confirmed:
@@ -42,7 +43,8 @@ class Confirmed:
         self._given_up: dict[str, list[float]] = defaultdict(list)
         self._lost_contact: dict[str, list[float]] = defaultdict(list)
         self._ports: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for event in events:
+        # Few of very many events are of interest.
+        for event in [e for e in events if e.kind in _OF_INTEREST or e.layer == "link"]:
             if event.kind in _GIVEN_UP and event.source == "slurmctld":
                 for host in hosts_of(event):
                     self._given_up[host].append(event.time)

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from math import inf, nextafter
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from correlator.model.nouns import Run
 
@@ -18,7 +18,7 @@ MARGIN_S = 60.0
 NO_USERS = frozenset({None, "", "root"})
 #: The user of a run of which nothing tells the user.
 SOMEBODY = "?"
-_NOBODY: frozenset[str] = frozenset()
+NOBODY: frozenset[str] = frozenset()
 
 
 def user_of(run: Run) -> str | None:
@@ -27,22 +27,41 @@ def user_of(run: Run) -> str | None:
     return None if user == "root" else user
 
 
-class Presence:
-    """Which users had runs on one host, at any moment; ``runs`` are those of the host."""
+class Stay(NamedTuple):
+    """How long the user of a run could write lines on its nodes (epoch seconds)."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        changes: list[tuple[float, int, str]] = []
-        for run in runs:
-            user = user_of(run)
-            if user is None or run.start is None:
-                continue
-            changes.append((run.start - MARGIN_S, 1, user))
-            if run.end is not None:  # it is there at that moment
-                changes.append((nextafter(run.end + MARGIN_S, inf), -1, user))
-        changes.sort()
+    since: float
+    until: float
+    user: str
+
+
+def stay_of(run: Run) -> Stay | None:
+    """The stay of a run's user; None if it did not begin, and for root."""
+    user = user_of(run)
+    if user is None or run.start is None:
+        return None
+    return Stay(run.start - MARGIN_S, inf if run.end is None else run.end + MARGIN_S, user)
+
+
+#: More stays on one host than this are brought in order, so that a moment is found by bisection.
+MANY_STAYS = 16
+
+
+class Presence:
+    """Which users were on one host at any moment, by their ``stays`` there."""
+
+    def __init__(self, stays: Sequence[Stay]) -> None:
+        self._stays = stays if len(stays) <= MANY_STAYS else ()
         #: From each moment to the next, these users were there.
         self._from: list[float] = []
         self._users: list[frozenset[str]] = []
+        if len(stays) > MANY_STAYS:
+            self._put_in_order(stays)
+
+    def _put_in_order(self, stays: Iterable[Stay]) -> None:
+        changes = [(stay.since, 1, stay.user) for stay in stays]
+        changes += [(nextafter(stay.until, inf), -1, stay.user) for stay in stays if stay.until < inf]
+        changes.sort()
         there: Counter[str] = Counter()
         for moment, by, user in changes:
             there[user] += by
@@ -55,8 +74,11 @@ class Presence:
 
     def at(self, time: float) -> frozenset[str]:
         """The users at about a moment."""
+        if self._stays:
+            there = [user for since, until, user in self._stays if since <= time <= until]
+            return frozenset(there) if there else NOBODY
         place = bisect_right(self._from, time)
-        return self._users[place - 1] if place else _NOBODY
+        return self._users[place - 1] if place else NOBODY
 
 
 class WhoWasThere:
@@ -136,10 +158,11 @@ def changed_answers(
 
 
 def _by_host(hosts: set[str], runs: Iterable[Run]) -> dict[str, Presence]:
-    found: defaultdict[str, list[Run]] = defaultdict(list)
+    found: defaultdict[str, list[Stay]] = defaultdict(list)
     for run in runs:
-        for host in hosts.intersection(run.nodes):
-            found[host].append(run)
+        if (there := hosts.intersection(run.nodes)) and (stay := stay_of(run)):
+            for host in there:
+                found[host].append(stay)
     return {host: Presence(found[host]) for host in hosts}
 
 

@@ -74,10 +74,13 @@ def reasons(
     return found
 
 
-@lru_cache(maxsize=4096)
 def _open(host: str, users: frozenset[str]) -> Uncounted:
-    whose = "a user's job was" if len(users) == 1 else "jobs of several users were"
-    return Uncounted(OPEN_WHY.format(host=host, whose=whose), users)
+    return Uncounted(_open_why(host, len(users) > 1), users)
+
+
+@lru_cache(maxsize=65_536)
+def _open_why(host: str, several: bool) -> str:
+    return OPEN_WHY.format(host=host, whose="jobs of several users were" if several else "a user's job was")
 
 
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
