@@ -18,7 +18,6 @@ from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.presence import MARGIN_S, Presence, Stay, WhoWasThere, stay_of
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
-from correlator.gather.uncounted import Uncounted
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
@@ -107,7 +106,7 @@ class World:
         self.doubted |= shared_lines.standing(self.admitted, relays)
         #: Events that do not count, by the host that they name, and why (gather/uncounted.py), without those in the kernel's
         #: name that its other lines refute.
-        self.not_counted: dict[str, list[tuple[Event, Uncounted]]] = defaultdict(list)
+        self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
         #: Those that are shown not to be the kernel's, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
         #: Questions about other runs: if later rows change an answer, a tick judges again.
@@ -121,7 +120,7 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._present: dict[str, Presence] = {}
-        self._stays: dict[str, Stay | None] = {}
+        self._using: dict[str, Stay] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
@@ -165,28 +164,39 @@ class World:
                 for host in hosts.intersection(run.nodes):
                     self._earlier_on[host].append(run)
         self.looks += uncounted.questions(open_to_users)
-        reasons = uncounted.reasons(doubtful, self.doubted, words, self._users_at, lambda: self._confirmed)
+        reasons = uncounted.reasons(doubtful, self.doubted, words, self)
         for event in (e for e in doubtful if e.id in reasons):
-            how, reason = self.doubted[event.id], reasons[event.id]
+            how, why = self.doubted[event.id], reasons[event.id]
             if how == kernel_lines.REFUTED or event.id in words:
-                self.refuted.append((event, how, reason.why))
+                self.refuted.append((event, how, why))
             if event.host and how != kernel_lines.REFUTED:
-                self.not_counted[event.host].append((event, reason))
+                self.not_counted[event.host].append((event, why))
         if reasons:
             self.admitted = [e for e in self.admitted if e.id not in reasons]
         # There was no user who could have written the others.
         self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
 
-    def _users_at(self, host: str, time: float) -> frozenset[str]:
+    def is_used(self, host: str, time: float) -> bool:
+        """Had any user a run on a host at about ``time``? Asked for very many lines, most of them during one run."""
+        known = self._using.get(host)
+        if known is not None and known.since <= time <= known.until:
+            return True
+        for run in chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ())):
+            if run.covers(time, MARGIN_S) and (stay := stay_of(run)):
+                self._using[host] = stay
+                return True
+        return False
+
+    def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
         if (present := self._present.get(host)) is None:
-            runs, stays = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ())), self._stays
-            found = [stays[run.key] if run.key in stays else stays.setdefault(run.key, stay_of(run)) for run in runs]
-            present = self._present[host] = Presence(list(filter(None, found)))
+            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
+            present = self._present[host] = Presence(list(filter(None, map(stay_of, runs))))
         return present.at(time)
 
     @cached_property
-    def _confirmed(self) -> Confirmed:
+    def confirmed(self) -> Confirmed:
+        """What others than users show of the hosts."""
         return Confirmed(self.admitted, self.xids_seen, bus_of, hosts_of, self.site.far_end)
 
     def spoke_at(self, host: str) -> Sequence[float]:

@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.kernel_lines import BARE, NAME, REFUTED, SENT, SHARED, STAMPED
@@ -23,6 +22,8 @@ from store.questions.authority import RELAYED
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
 OPEN_WHY = "the file does not show who wrote it, and {whose} on {host}"
+#: For such a line, of which it is seldom asked.
+OPEN = "open"
 HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
 #: What speaks against a line of a file only because users can write to the file.
 _OF_FILES = frozenset({SHARED, STAMPED, BARE})
@@ -45,42 +46,58 @@ class Uncounted(NamedTuple):
     users: frozenset[str] = frozenset()
 
 
+class Hosts(Protocol):
+    """What is known about hosts at a moment, or about then."""
+
+    @property
+    def confirmed(self) -> Confirmed: ...
+
+    def is_used(self, host: str, time: float) -> bool:
+        """Had any user a run there?"""
+        ...
+
+    def users_at(self, host: str, time: float) -> frozenset[str]:
+        """The users who had."""
+        ...
+
+
 def reasons(
-    doubtful: Iterable[Event],
-    doubted: Mapping[str, str],
-    words: Mapping[str, str],
-    users_at: Callable[[str, float], frozenset[str]],
-    confirmed: Callable[[], Confirmed],
-) -> dict[str, Uncounted]:
-    """Why some of the events that are ``doubted`` do not count, by their ids. ``words``: what other files show against
-    some; ``users_at`` returns the users who had runs on a host at about a moment; ``confirmed`` returns what others
-    confirm."""
+    doubtful: Iterable[Event], doubted: Mapping[str, str], words: Mapping[str, str], hosts: Hosts
+) -> dict[str, str]:
+    """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` (``told``). ``words``:
+    what other files show against some."""
     found = {}
     for event in doubtful:
         how = doubted[event.id]
         if event.id in words:
-            found[event.id] = Uncounted(words[event.id])
+            found[event.id] = words[event.id]
         elif how == REFUTED:
-            found[event.id] = Uncounted(REFUTED_WHY)
+            found[event.id] = REFUTED_WHY
         elif how == SENT:
-            found[event.id] = Uncounted(SENT_WHY)
+            found[event.id] = SENT_WHY
         elif is_open(event, how):
             if event.host is None:
-                found[event.id] = Uncounted(HOSTLESS_WHY)
-            elif users := users_at(event.host, event.time):
-                others = confirmed()
-                if not others.measured(event) and (len(users) > 1 or not others.followed(event)):
-                    found[event.id] = _open(event.host, users)
+                found[event.id] = HOSTLESS_WHY
+            elif hosts.is_used(event.host, event.time) and not _is_confirmed(event, hosts):
+                found[event.id] = OPEN
     return found
 
 
-def _open(host: str, users: frozenset[str]) -> Uncounted:
-    return Uncounted(_open_why(host, len(users) > 1), users)
+def _is_confirmed(event: Event, hosts: Hosts) -> bool:
+    if hosts.confirmed.measured(event):
+        return True
+    return hosts.confirmed.followed(event) and len(hosts.users_at(event.host or "", event.time)) == 1
 
 
-@lru_cache(maxsize=65_536)
-def _open_why(host: str, several: bool) -> str:
-    return OPEN_WHY.format(host=host, whose="jobs of several users were" if several else "a user's job was")
+def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
+    """The reason for people, of an event of a host."""
+    if reason != OPEN or event.host is None:
+        return Uncounted(reason)
+    users = hosts.users_at(event.host, event.time)
+    return Uncounted(
+        OPEN_WHY.format(host=event.host, whose="jobs of several users were" if len(users) > 1 else "a user's job was"),
+        users,
+    )
 
 
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:

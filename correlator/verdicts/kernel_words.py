@@ -20,6 +20,7 @@ from correlator.facts.world import World
 from correlator.gather.confirmed import SEEN_S
 from correlator.gather.kernel_lines import BARE, LACKING, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
+from correlator.gather.uncounted import told
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Denied, Unproven
@@ -146,7 +147,7 @@ def denied(world: World, run: Run, end: Fact) -> list[Denied]:
     if not world.not_counted:
         return []
     found = [
-        Denied(event, *why) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
+        Denied(event, *told(event, why, world)) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
         if _accuses(event) and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.event.time, one.event.id))
