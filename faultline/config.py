@@ -7,6 +7,7 @@ edges = ["/etc/faultline/edges.d/site.toml"]
 user_header = "X-Remote-User" # set by a proxy in front to the user's name; none: people sign their answers themselves
 proxies = ["10.0.0.1"]        # trusted for X-Forwarded-For, X-Forwarded-Proto and user_header; none: nobody
 users_can_write_syslog = true # false: no user can write to the nodes' syslog files (no logger, no /dev/log)
+users_can_send_syslog = true # false: only root of a node can send syslog packets to Faultline (a firewall)
 relays = ["10.0.0.5"]         # hosts that forward syslog lines of others: only these may send in a controller's name
 insecure = false              # true: allow an address that others can reach, without [tls] and [access]
 
@@ -83,7 +84,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from collector.senders import Sender, SenderError
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
-from correlator.site.senders import RELAYS_SETTING, USERS_SETTING, relays
+from correlator.site.senders import RELAYS_SETTING, SENDING_SETTING, USERS_SETTING, relays
 from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from faultline.notify import notifiers
@@ -341,6 +342,7 @@ class Config(_Section):
     #: Whether users can write to the syslog files of the nodes, with ``logger`` or to /dev/log. If not, these files show
     #: what their programs wrote.
     users_can_write_syslog: bool = True
+    users_can_send_syslog: bool = True
     scrape: tuple[Scrape, ...] = ()
     reports: tuple[ScheduledReport, ...] = ()
     notify: tuple[Notify, ...] = ()
@@ -357,7 +359,13 @@ class Config(_Section):
     def site(self) -> dict[str, object]:
         """What the site states about itself, in the correlator's form: values of Slurm, and the roles of interfaces."""
         settings = {FABRIC_SETTING: self.interfaces.fabric, MANAGEMENT_SETTING: self.interfaces.management}
-        return {**self.slurm, **settings, RELAYS_SETTING: self.relays, USERS_SETTING: self.users_can_write_syslog}
+        return {
+            **self.slurm,
+            **settings,
+            RELAYS_SETTING: self.relays,
+            USERS_SETTING: self.users_can_write_syslog,
+            SENDING_SETTING: self.users_can_send_syslog,
+        }
 
     @property
     def address(self) -> tuple[str, int]:

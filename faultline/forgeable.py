@@ -30,8 +30,8 @@ def forgeable(found: dict[str, dict[str, int]], users_write_syslog: bool = True)
     if LOCAL in found and users_write_syslog:
         reported.append(
             f"authority local: {_some(found[LOCAL])}: any user of their hosts can write such lines (logger -t NAME -p FACILITY), so they "
-            "count for nothing beside jobs of several users: collect the kernel's ring (the agent's kmsg), the daemons' own files, and the "
-            "journal in place of syslog's files; or, if no user can write there, say users_can_write_syslog = false"
+            "count for nothing while a job is there, unless others confirm them: collect the kernel's ring (the agent's kmsg), the daemons' own files, and the "
+            "journal in place of syslog's files; or, if no user can write there, say users_can_write_syslog = false, and users_can_send_syslog = false if no user can send packets"
         )
     if NETWORK in found:
         reported.append(

@@ -15,6 +15,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from correlator.facts.world import World
@@ -22,6 +23,7 @@ from correlator.gather.kernel_copies import Copies, is_own
 from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED, written
 from correlator.gather.presence import MARGIN_S, user_there_between
 from correlator.gather.standing import OUTPUT, Controllers
+from correlator.gather.uncounted import OPEN
 from correlator.model.false_lines import (
     AS_CONTROLLER,
     CONTROLLERS_FILE,
@@ -227,10 +229,15 @@ def _in_own_files(sent: Sequence[Event], hosts: Collection[str], copies: Copies 
 
 
 def _true(world: World, sent: Iterable[Event]) -> Mapping[tuple[str | None, str, str | None], list[float]]:
-    """When what the lines claim was reported by those who may."""
+    """When what the lines claim was reported by those who may, or by a line that any user of the host can have written:
+    whoever repeats that need not be the forger."""
+    sent = list(sent)
     wanted = {(e.host, e.kind, e.device) for e in sent}
     found: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
-    for event in world.admitted:
+    open_ones = (
+        e for host in {e.host for e in sent} for e, why in world.not_counted.get(host or "", ()) if why == OPEN
+    )
+    for event in chain(world.admitted, open_ones):
         if (key := (event.host, event.kind, event.device)) in wanted:
             found[key].append(event.time)
     return found

@@ -153,8 +153,9 @@ class World:
         """Takes what does not count out of ``admitted``. ``doubtful``: the events that are ``doubted``; ``words``: what
         other files show against some of them."""
         assert self.believed is not None
-        if not self.believed.senders.users_write_syslog:
-            believed = uncounted.of_closed_files(doubtful, self.doubted)
+        senders = self.believed.senders
+        if not (senders.users_write_syslog and senders.users_send_syslog):
+            believed = uncounted.believed(doubtful, self.doubted, senders)
             self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
             doubtful = [e for e in doubtful if e.id not in believed]
         open_to_users = [e for e in doubtful if e.host and uncounted.is_open(e, self.doubted[e.id])]

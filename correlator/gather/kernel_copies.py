@@ -31,12 +31,14 @@ from correlator.gather.kernel_lines import (
     OF_USER,
     REFUTED,
     SENT,
+    SHARED,
     UNCONFIRMED,
     UNHELD,
     moments,
     written,
 )
 from correlator.model.nouns import Event
+from correlator.site.open_lines import is_own_packet
 from store.questions import kernel_copies as questions
 from store.questions.authority import RELAYED
 
@@ -146,13 +148,17 @@ def _against(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """``standing`` of ``doubtful``, events that no line with better evidence supports."""
     found = kernel_lines.standing(doubtful, clocks)
+    # Whoever sends a packet chooses its facility.
+    found |= {
+        e.id: SHARED for e in doubtful if is_own_packet(e) and e.known_by == FACILITY and found.get(e.id) != REFUTED
+    }
     found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name) != REFUTED}
     words: dict[str, str] = {}
     for name, disproof in disproved([e for e in doubtful if found.get(e.id) != REFUTED], of_kernel, copies).items():
         if disproof.how != LACKING:
             found[name] = disproof.how
             words[name] = disproof.why
-        elif found.get(name) not in (UNCONFIRMED, SENT):
+        elif found.get(name) not in (UNCONFIRMED, SENT, SHARED):
             found[name] = LACKING
     return found, words
 

@@ -14,9 +14,9 @@ from correlator.gather.kernel_lines import SENT
 from correlator.gather.shared_lines import open_to
 from correlator.gather.standing import OUTPUT
 from correlator.model.nouns import Event
+from correlator.site.open_lines import is_closed
 from correlator.site.senders import NOBODY, Senders
 from parsers.writers import JOB, USERS
-from store.questions.authority import RELAYED
 
 _OPEN = USERS - {JOB}
 
@@ -40,5 +40,4 @@ class Witnesses(NamedTuple):
             return False
         if event.source == "slurmctld":  # which of its lines count is decided before (gather/standing.py)
             return True
-        closed = not self.senders.users_write_syslog and not (event.file or "").startswith(RELAYED)
-        return not how or closed or not self.accounted
+        return not how or is_closed(event, self.senders) or not self.accounted

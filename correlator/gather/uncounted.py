@@ -17,7 +17,8 @@ from correlator.gather.kernel_lines import BARE, NAME, REFUTED, SENT, SHARED, ST
 from correlator.gather.presence import WhoWasThere
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event
-from store.questions.authority import RELAYED
+from correlator.site.open_lines import is_closed
+from correlator.site.senders import Senders
 
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
@@ -29,13 +30,14 @@ HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
 _OF_FILES = frozenset({SHARED, STAMPED, BARE})
 
 
-def of_closed_files(doubtful: Iterable[Event], doubted: Mapping[str, str]) -> set[str]:
-    """The ids of the events that are their program's if no user can write to the syslog files of the nodes."""
-    return {e.id for e in doubtful if doubted[e.id] in _OF_FILES and not (e.file or "").startswith(RELAYED)}
+def believed(doubtful: Iterable[Event], doubted: Mapping[str, str], senders: Senders) -> set[str]:
+    """The ids of the events that are their program's, because the site says that no user can write where they stand."""
+    return {e.id for e in doubtful if doubted[e.id] in _OF_FILES and is_closed(e, senders)}
 
 
 def is_open(event: Event, how: str) -> bool:
-    """Can any user of its host have written it, by what speaks against it? Facility ``kern`` is not open to users."""
+    """Can any user of its host have written it, by what speaks against it? In a file, facility ``kern`` is not open to
+    users."""
     return how not in (REFUTED, SENT) and (how == SHARED or event.known_by == NAME)
 
 

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from parsers.writers import JOB, LOCAL, NETWORK, UNVERIFIED, USERS
+from store.questions.authority import RELAYED
 from store.questions.writers import names_no_file
 
 if TYPE_CHECKING:
@@ -25,14 +26,26 @@ def is_sent(event: Event, relays: Collection[str]) -> bool:
     return event.authority == NETWORK and "sender" in event.entities and not _forwards(event, relays)
 
 
+def is_own_packet(event: Event) -> bool:
+    """Did a packet bring it from an address of the host that it names? Any program of that host can send one."""
+    return event.authority == LOCAL and "sender" in event.entities
+
+
+def is_closed(event: Event, senders: Senders) -> bool:
+    """Does the site say that no user can have written where it stands?"""
+    if (event.file or "").startswith(RELAYED):
+        return not senders.users_send_syslog and is_own_packet(event)
+    return not senders.users_write_syslog
+
+
 def is_open(event: Event, senders: Senders) -> bool:
     """Can anybody, or any user of its host, have written it? A job's output is the job's own."""
     if event.authority not in USERS or event.authority == JOB:
         return False
-    if event.authority == LOCAL and not senders.users_write_syslog and "sender" not in event.entities:
-        return False  # a packet of its own address is any user's all the same
-    if event.source == "kernel" and event.known_by != NAME:  # by its facility
-        return is_sent(event, senders.relays)
+    if event.authority == LOCAL and is_closed(event, senders):
+        return False
+    if event.source == "kernel" and event.known_by != NAME:  # by its facility, which the sender of a packet chooses
+        return is_own_packet(event) or is_sent(event, senders.relays)
     # A file in a format of its own is its program's.
     return event.authority != UNVERIFIED or event.known_by == NAME or is_sent(event, senders.relays)
 

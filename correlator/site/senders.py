@@ -20,6 +20,8 @@ from store.questions.settling import ADDRESS, ALIAS
 RELAYS_SETTING = "syslog.relays"
 #: The site's setting: can users write to the syslog files of the nodes, with ``logger`` or to /dev/log?
 USERS_SETTING = "syslog.users_can_write_syslog"
+#: The site's setting: can users of the nodes send syslog packets to Faultline?
+SENDING_SETTING = "syslog.users_can_send_syslog"
 #: A network is listed address by address, since queries compare addresses as text.
 MOST_RELAYS = 256
 _NODE_NAME = "NodeName:"
@@ -33,13 +35,14 @@ CONTROLLER_SETTINGS = {"SlurmctldHost": None, "ControlMachine": "ControlAddr", "
 class Senders:
     """``nodes``: the node of each address. ``controllers``: likewise of controllers, which may also forward lines.
     ``relays``: what these send counts for the host that it names. ``named``: the controllers of slurm.conf.
-    ``users_write_syslog``: can users write to the syslog files of the nodes?"""
+    ``users_write_syslog``: can users write to the syslog files of the nodes? ``users_send_syslog``: can they send packets?"""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     controllers: Mapping[str, str] = field(default_factory=dict)
     relays: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
     users_write_syslog: bool = True
+    users_send_syslog: bool = True
 
     def is_another(self, sender: str, host: str | None, *, of_controller: bool) -> bool:
         """Did ``sender`` write in the name of another host? ``of_controller``: ``host`` is known to be one, and lines in
@@ -78,8 +81,8 @@ def senders(
     the host of each address from which an agent reports."""
     settings = list(settings)
     nodes = {**(agents or {}), **_of_nodes(settings)}
-    write = bool((overrides or {}).get(USERS_SETTING, True))
-    return Senders(nodes, _of_controllers(settings), relays(overrides), controllers(settings), write)
+    write, send = (bool((overrides or {}).get(name, True)) for name in (USERS_SETTING, SENDING_SETTING))
+    return Senders(nodes, _of_controllers(settings), relays(overrides), controllers(settings), write, send)
 
 
 def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:

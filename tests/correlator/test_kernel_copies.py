@@ -10,6 +10,7 @@ import pytest
 from correlator.gather.kernel_copies import is_own
 from tests.correlator.erins_job import (
     BARE,
+    CONFIRMED,
     HERS,
     QUIET,
     RING,
@@ -117,7 +118,7 @@ BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"
 @pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
     case = CASES[name]
-    found = concluded(case.files, live)
+    found = concluded(case.files, live, CONFIRMED)
     verdict = of_erin(found)
     stated = " ".join(verdict["doubts"])
     if case.blamed is None:

@@ -25,7 +25,7 @@ from correlator.evidence.exposure import between, other_now
 from correlator.gather.presence import WhoWasThere
 from correlator.live.ticker import Ticker
 from correlator.model.nouns import Run
-from correlator.site.senders import RELAYS_SETTING, USERS_SETTING
+from correlator.site.senders import RELAYS_SETTING, SENDING_SETTING, USERS_SETTING
 from store import open_store
 from store.duckdb.store import DuckStore
 from store.line_frames import logs_for_storage
@@ -165,13 +165,27 @@ PACKET = f"<2>Feb 28 10:19:55 gx02 kernel: {XID}\n"
 
 @pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
-    ("address", "sure"), [(UNKNOWN, False), (OWN, True), (RELAY, True), ("127.0.0.1", True)],
-    ids=["an unknown address", "its own address", "a relay", "the log daemon beside Faultline"],
+    ("address", "tree", "closed", "category", "why"),
+    [
+        (UNKNOWN, HERS, True, "app.error", "anybody can have sent it"),
+        (OWN, HERS, False, "unknown", "a user's job was on gx02"),
+        (OWN, SHARED, False, "app.error", OTHERS),
+        (OWN, CONFIRMED, False, "infra.gpu", ""),
+        (OWN, SHARED, True, "infra.gpu", ""),
+        (RELAY, SHARED, False, "infra.gpu", ""),
+        ("127.0.0.1", HERS, False, "infra.gpu", ""),
+    ],
+    ids=[
+        "an unknown address", "its own address", "its own, beside another user's job", "its own, of a node that slurmctld gives up",
+        "its own, where only root sends", "a relay", "the log daemon beside Faultline",
+    ],
 )  # fmt: skip
-def test_a_packet_of_an_unknown_address_blames_nothing(address: str, sure: bool, live: bool) -> None:
-    settings = {RELAYS_SETTING: [RELAY]}
+def test_a_packet_that_a_user_can_send_blames_nothing(
+    address: str, tree: dict[str, str], closed: bool, category: str, why: str, live: bool
+) -> None:
+    settings = {RELAYS_SETTING: [RELAY], SENDING_SETTING: not closed}
     with open_store(None) as store:
-        bring_in(store, {}, False, HERS, answer)
+        bring_in(store, {}, False, tree, answer)
         ticker = Ticker(store, settings=settings)
         if live:
             ticker.tick()
@@ -183,10 +197,11 @@ def test_a_packet_of_an_unknown_address_blames_nothing(address: str, sure: bool,
         assert not live or ticked == answer(store), "a tick says what a full pass says"
         verdict = of_erin(result(store))
     stated = " ".join(verdict["doubts"])
-    if not sure:
-        assert verdict["category"] == "app.error" and "does not count: anybody can have sent it" in stated, stated
+    assert verdict["category"] == category
+    if category != "infra.gpu":
+        assert "does not count" in stated and why in stated, stated
         return
-    assert verdict["category"] == "infra.gpu" and verdict["root_cause"]["host"] == "gx02"
+    assert verdict["root_cause"]["host"] == "gx02"
     assert verdict["confidence"] > 0.5 and "does not count" not in stated
 
 
