@@ -63,7 +63,7 @@ class Conclusions:
     last: float = 0.0
     inventory: Inventory | None = None
     #: When each host was first seen, the longest causal window, and the longest logged timeout;
-    #: ``window.longest_window`` computes the last two once.
+    #: ``reach.longest_window`` computes the last two once.
     seen: dict[str, float] = field(default_factory=dict)
     longest: float | None = None
     logged_timeout: float = 0.0

@@ -40,7 +40,7 @@ from correlator.model.run_index import RunsInTime
 RAN_ON_S = 60.0
 
 #: Other runs that die of the same cause do so within this after the effect; a tick looks 900 s back
-#: (``window.MARGIN_S``).
+#: (``reach.MARGIN_S``).
 HIT_WITHIN_S = 600.0
 
 #: What a run survived within this before the cause is evidence against it; a tick looks further back than this before

@@ -69,6 +69,7 @@ def reasons(
     """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` (``told``). ``words``:
     what other files show against some."""
     found = {}
+    confirmed = hosts.confirmed
     for event in doubtful:
         how = doubted[event.id]
         if event.id in words:
@@ -80,7 +81,9 @@ def reasons(
         elif is_open(event, how):
             if event.host is None:
                 found[event.id] = HOSTLESS_WHY
-            elif hosts.is_used(event.host, event.time) and not _is_confirmed(event, hosts):
+            elif hosts.is_used(event.host, event.time) and not (
+                event.host in confirmed.hosts and _is_confirmed(event, hosts)
+            ):
                 found[event.id] = OPEN
     return found
 

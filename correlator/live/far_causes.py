@@ -1,6 +1,6 @@
 """Causes from before a tick's window: recalled from the conclusions before, not concluded anew.
 
-A window reaches back as far as most edges (``window.longest_window``), but not as far as all of them: storage may have
+A window reaches back as far as most edges (``reach.longest_window``), but not as far as all of them: storage may have
 been lost days before the time limit of a run, and a cause is listed as a rejected rival for twice its edge's window. To
 read all rows since then would make a full pass of every tick in which a run reaches its limit. The facts of that time
 cannot change any more, so those that an edge may link to an effect in the window are weighed as they were concluded. If

@@ -27,8 +27,9 @@ from correlator.live.finality import settled
 from correlator.live.history import History, HistoryUpdate
 from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
+from correlator.live.reach import longest_window, untouched_until
 from correlator.live.state import LiveConclusions, index_of, stored
-from correlator.live.window import Window, longest_window, untouched_until
+from correlator.live.window import Window
 from correlator.site.interfaces import remember
 from store.changes import growth
 from store.questions.conclusions import incident_ids

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,8 +23,7 @@ from correlator.clocks import clocks
 from correlator.clocks.clocks import Books, Known
 from correlator.conclusions import Conclusions
 from correlator.edges.load import Rules
-from correlator.edges.window_values import derived_values
-from correlator.engine import Weighed, gather_world, measure, node_states
+from correlator.engine import Measured, Weighed, gather_world, measure, node_states
 from correlator.evidence import forgeries
 from correlator.evidence.exposure import other_now
 from correlator.evidence.weigh import BaseRates
@@ -42,17 +41,16 @@ from correlator.gather.events import COALESCE_S
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
-from correlator.gather.standing import asks_again, disowned, in_doubt, speakers_of, unruled, without
+from correlator.gather.standing import Disowned, asks_again, disowned, in_doubt, speakers_of, unruled, without
 from correlator.incidents.incident import events_of
 from correlator.live.arrivals import Change
 from correlator.live.far_causes import far_causes
 from correlator.live.lookup import Spans
-from correlator.live.merge import Merge, longest_logged_timeout
+from correlator.live.merge import Merge
+from correlator.live.reach import MARGIN_S, longest_window, untouched_until
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.fact_index import by_kind
-from correlator.model.kinds import TOLD_S
-from correlator.model.nouns import Edge, Event, Fact, Run
-from correlator.site import windows
+from correlator.model.nouns import Event, Fact, Run
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
 from correlator.site.timeouts import narrow_slurmd_timeout
@@ -61,37 +59,28 @@ from store.questions import job_rows
 if TYPE_CHECKING:
     from store.door import Door
 
-#: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
-MARGIN_S = TOLD_S
-
 #: A run's end in accounting and the fact that ended it may differ by this many seconds.
 ENDS_WITH_S = 5.0
 
-#: The rows of no longer a window are read again. Facts that still last (a drain, a hanging run) are carried further, and
-#: those that ended are recalled (``far_causes``).
-LONGEST_S = 6 * 3600.0
 
+class _Gathered(NamedTuple):
+    """What is known of a window before its facts are concluded.
 
-def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
-    """The longest causal window between different subjects, seconds: how far a cause may precede its effect."""
-    if known.site is None:
-        return 0.0
-    if known.longest is not None:
-        return known.longest
-    values = derived_values(known.site.values_for(None), None)
-    known.logged_timeout = longest_logged_timeout(by_kind(known.facts))
-    values["PrintedTimeout"] = windows.Value(0.0, max(known.logged_timeout, 1800.0))
-    highs = [windows.window(e.window, values)[1] for e in edges if e.scope != "same run"]
-    known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
-    return known.longest
-
-
-def untouched_until(before: LiveConclusions, earliest: float) -> float:
-    """No line with a timestamp at or after ``earliest`` changes an event before this moment.
-
-    What such lines show about clocks is included.
+    ``runs`` are those of ``jobs``, ``former`` the same as known before; ``others`` are all others. ``strays``: the events
+    that ``standing.ruling`` drops, ``proof`` what is known of them, ``strangers`` their claims.
     """
-    return index_of(before).repeated.untouched_until(before.clocks.evidence_from(earliest) - before.clocks.furthest)
+
+    events: list[Event]
+    runs: list[Run]
+    others: list[Run]
+    former: list[Run]
+    jobs: Collection[int]
+    states: list[dict[str, Any]]
+    measured: Measured
+    off: clocks.Clocks
+    strays: list[Event]
+    proof: forgeries.Proof | None
+    strangers: Disowned
 
 
 class Window:
@@ -158,9 +147,21 @@ class Window:
 
     def again(self) -> LiveConclusions | None:
         """The conclusions with the change applied; None if everything must be concluded anew."""
-        before = self.before
         if self._unmuted() or self._first_accounted():
             return None
+        found = self._gathered()
+        if found is None:
+            return None
+        if self._begins_earlier(found):
+            return None if self.whole else self.again()
+        world = self._world(found)
+        if world is None or (seen := self._seen(world, found.former)) is None:
+            return None
+        return self._concluded(world, found, seen)
+
+    def _gathered(self) -> _Gathered | None:
+        """The rows of the window and what they show before any fact is concluded; None if that differs for all rows."""
+        before = self.before
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         # What does not depend on events comes first, while the events are being read.
         empty = self.change.empty
@@ -190,18 +191,31 @@ class Window:
         events = self._joined_events(new, carried)
         strangers = before.disowned | disowned(doubtful, believed)
         runs = self._runs(former, rows, events)
-        earlier = other_now(before.looks, former, runs, self.border, lambda since: self._elsewhere(since, jobs))
+        return _Gathered(events, runs, others, former, jobs, states, measured, off, strays, proof, strangers)
+
+    def _begins_earlier(self, found: _Gathered) -> bool:
+        """Do other runs, or incidents that the new runs are named in, make the window begin earlier? It does then."""
+        runs, jobs = found.runs, found.jobs
+        earlier = other_now(
+            self.before.looks, found.former, runs, self.border, lambda since: self._elsewhere(since, jobs)
+        )
         if (earlier := earlier - ENDS_WITH_S) < self.border:
             self._begin(earlier)
-            return None if self.whole else self.again()
-        if further := self._spoken_of(former, runs) - self.live:
+            return True
+        if further := self._spoken_of(found.former, runs) - self.live:
             self.live |= further
             self._look_back()
-            return None if self.whole else self.again()
+            return True
+        return False
+
+    def _world(self, found: _Gathered) -> World | None:
+        """The world of the window; None if it shows what changes conclusions outside of it."""
+        before = self.before
         hosts = before.site.hosts if before.site else frozenset()
         world = gather_world(
-            self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed,
-            kernel_clocks=self.kernel_clocks, limits=self.limits, earlier=(others, self.since),
+            self.store, before.cluster, self.settings, found.events, found.runs, found.states, found.off, hosts, before,
+            found.measured, believed=before.believed, kernel_clocks=self.kernel_clocks, limits=self.limits,
+            earlier=(found.others, self.since),
         )  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
@@ -210,8 +224,11 @@ class Window:
         world.past = self._past
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
-        if (seen := self._seen(world, former)) is None:
-            return None
+        return world
+
+    def _concluded(self, world: World, gathered: _Gathered, seen: dict[Any, float]) -> LiveConclusions | None:
+        """The facts, incidents and verdicts of the window, merged into those before; None as for ``again``."""
+        before = self.before
         conclude(world)
         merge = Merge(before, self.change, self.border, self.reach, self.live)
         facts, times = merge.facts(world)
@@ -226,13 +243,15 @@ class Window:
         if (first := merge.first_restated(found, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
-        found.seen, found.clocks = seen, off
-        found.disowned, found.any_kernel_clock = strangers, self.kernel_clocks.any_clock
+        found.seen, found.clocks = seen, gathered.off
+        found.disowned, found.any_kernel_clock = gathered.strangers, self.kernel_clocks.any_clock
         found.any_new_limit = self.limits.any_change
-        found.strays, found.proof = strays, proof
-        found.forgeries = forgeries.gathered(world, strays, proof, before.forgeries, self.border)
+        found.strays, found.proof = gathered.strays, gathered.proof
+        found.forgeries = forgeries.gathered(world, gathered.strays, gathered.proof, before.forgeries, self.border)
         found.looks += [one.look for one in found.forgeries if one.look and one.look.at >= self.border]
-        merged, verdicts = merge.merged(found, lately, facts, kinds, times, others, former, self.lines)
+        merged, verdicts = merge.merged(
+            found, lately, facts, kinds, times, gathered.others, gathered.former, self.lines
+        )
         self.begin(merged)
         return merge.in_words(merged, weighed, verdicts)
 

@@ -23,7 +23,7 @@ from parsers.hostlist import fold
 Severity = Literal["benign", "degraded"]
 
 #: Lines that come longer than this (seconds) after a fact or the end of a run change neither: detectors join what is
-#: less apart, and a tick looks no further back (live/window.py).
+#: less apart, and a tick looks no further back (live/reach.py).
 TOLD_S = 900.0
 
 #: The lanes of the time axis: ``layer`` of a kind is one of them.

@@ -10,7 +10,7 @@ from correlator.engine import load_edges
 from correlator.evidence.weigh import NEAR_MISS_S
 from correlator.live import far_causes as far
 from correlator.live.lookup import Times
-from correlator.live.window import MARGIN_S, longest_window
+from correlator.live.reach import MARGIN_S, longest_window
 from correlator.model.attributes import TIMEOUT
 from correlator.model.attrs import no_attrs, with_attr
 from correlator.model.nouns import Edge, Fact

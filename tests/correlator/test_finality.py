@@ -12,8 +12,8 @@ from correlator.edges.load import load
 from correlator.engine import correlate, result
 from correlator.facts.registry import kinds
 from correlator.live.finality import LATENESS_S
+from correlator.live.reach import MARGIN_S
 from correlator.live.ticker import Ticker
-from correlator.live.window import MARGIN_S
 from correlator.selftest import situations
 from parsers.record import frame
 from store import open_store
