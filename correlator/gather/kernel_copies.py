@@ -150,7 +150,7 @@ def _against(
     found = kernel_lines.standing(doubtful, clocks)
     # Whoever sends a packet chooses its facility.
     found |= {
-        e.id: SHARED for e in doubtful if is_own_packet(e) and e.known_by == FACILITY and found.get(e.id) != REFUTED
+        e.id: SHARED for e in doubtful if e.known_by == FACILITY and is_own_packet(e) and found.get(e.id) != REFUTED
     }
     found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name) != REFUTED}
     words: dict[str, str] = {}

@@ -59,11 +59,14 @@ def far_causes(
     earliest = min(one.early for one in asked)
     over = times.last < since
     past = _some(known, over & (times.last >= earliest))
-    read = {fact.key for fact in world.facts}
     kinds: dict[str, list[Fact]] = {kind: [] for one in asked for kind in one.edge.cause}
     for fact in past:
-        if fact.kind in kinds and fact.key not in read:
+        if fact.kind in kinds:
             kinds[fact.kind].append(fact)
+    for kind, found in kinds.items():
+        if found:
+            read = {fact.key for fact in world.facts_of(kind)}
+            kinds[kind] = [fact for fact in found if fact.key not in read]
     causes = {f.key: f for one in asked for kind in one.edge.cause for f in kinds[kind] if _may_link(world, one, f)}
     if not causes:
         return []
@@ -77,6 +80,7 @@ def far_causes(
     of_no_run = times.until > -np.inf
     around = [f for f in _some(known, over & meanwhile & of_no_run) if f.host in about or f.device in about]
     beside = [f for f in around if _beside(f, about)]
+    read = {fact.key for kind in {f.kind for f in beside} for fact in world.facts_of(kind)}
     return [*causes.values(), *(f for f in beside if f.key not in causes and f.key not in read)]
 
 

@@ -57,8 +57,8 @@ def any_clock_in(cluster: str | None, since: datetime, until: datetime) -> Selec
 def may_show_clock(lines: pl.DataFrame) -> bool:
     """Would ``any_clock`` find a row among lines on their way into the store? True also if a text only looks like it."""
     shown = pl.col("format").cast(pl.String).is_in(OF_RING) | pl.col("raw").str.contains(_UPTIME)
-    ours = lines.lazy().filter(pl.col("source") == "kernel")
-    return bool(ours.select(shown.fill_null(False).any()).collect().item())
+    ours = lines.select("source", "format", "raw").filter(pl.col("source") == "kernel")
+    return ours.height > 0 and bool(ours.select(shown.fill_null(False).any()).item())
 
 
 def without_ring() -> Select[Any]:

@@ -37,8 +37,8 @@ def _any_change() -> Select[Any]:
 def may_change_limit(lines: pl.DataFrame) -> bool:
     """Would ``any_change`` find a row among lines on their way into the store? True also if a text only looks like it."""
     says = pl.any_horizontal(pl.col("raw", "message").str.contains(_NEW_LIMIT, literal=True))
-    ours = lines.lazy().filter(pl.col("source") == "slurmctld")
-    return bool(ours.select(says.fill_null(False).any()).collect().item())
+    ours = lines.select("source", "raw", "message").filter(pl.col("source") == "slurmctld")
+    return ours.height > 0 and bool(ours.select(says.fill_null(False).any()).item())
 
 
 def updates(
