@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +16,7 @@ from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncount
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, Presence, Stay, WhoWasThere, stay_of
+from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of, user_of
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
@@ -119,7 +119,6 @@ class World:
             self.runs_of_job[run.job_id].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
-        self._present: dict[str, Presence] = {}
         self._using: dict[str, Stay] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
@@ -190,10 +189,9 @@ class World:
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        if (present := self._present.get(host)) is None:
-            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            present = self._present[host] = Presence(list(filter(None, map(stay_of, runs))))
-        return present.at(time)
+        runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
+        users = {user_of(run) for run in runs if run.covers(time, MARGIN_S)}
+        return frozenset(users - {None})  # type: ignore[arg-type]
 
     @cached_property
     def confirmed(self) -> Confirmed:
@@ -285,10 +283,12 @@ class World:
 
     def facts_of(self, *kinds: str) -> Sequence[Fact]:
         count, known = self._facts_by_kind
-        if count != len(self.facts):
-            known = defaultdict(list)
-            for fact in self.facts:
-                known[fact.kind].append(fact)
+        if count != len(self.facts):  # each detector adds some; who asked before keeps the lists of that time
+            added: defaultdict[str, list[Fact]] = defaultdict(list)
+            for fact in islice(self.facts, max(count, 0), None):
+                added[fact.kind].append(fact)
+            for kind, some in added.items():
+                known[kind] = [*known.get(kind, ()), *some]
             self._facts_by_kind = (len(self.facts), known)
         if len(kinds) == 1:  # asked for each run, and never changed by who asks
             return known.get(kinds[0], ())

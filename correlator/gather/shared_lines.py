@@ -47,9 +47,10 @@ def open_to(event: Event, relays: Collection[str]) -> str:
 
 def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event]:
     """Those of which no line that only their program can have written says the same."""
-    about = {(e.host, e.kind) for e in shared}
+    about, kinds = {(e.host, e.kind) for e in shared}, {e.kind for e in shared}
     proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
-    for event in [e for e in events if e.authority not in USERS and (e.host, e.kind) in about]:
+    # There are very many events, and most are of other kinds.
+    for event in [e for e in events if e.kind in kinds and e.authority not in USERS and (e.host, e.kind) in about]:
         proven[_said(event)].append(event.time)
     about = {(host, kind) for host, kind, _ in proven}
     return [

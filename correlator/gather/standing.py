@@ -196,7 +196,7 @@ def admitted(events: Sequence[Event], runs: Sequence[Run]) -> list[Event]:
         else _as_admitted(e, of_job, nodes)
         for e in events
     ]  # fmt: skip
-    return [e for e in kept if e is not None]
+    return list(filter(None, kept))
 
 
 def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> Event | None:

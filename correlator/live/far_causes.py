@@ -89,16 +89,19 @@ def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> I
     highs: dict[tuple[str, str | None, object], float] = {}
     values: dict[tuple[str | None, object], Mapping[str, Value]] = {}
     values_of_all = derived_values(world.site.values_for(None), None)
+    late: dict[tuple[str, ...], list[Fact]] = {}
     for edge in edges:
         if edge.scope == "same run":  # the run's own lines are read however old they are
             continue
-        names = windows.names(edge.window)
-        effects = [f for f in world.facts_of(*edge.effect) if f.start - reach >= since]
-        if not effects:
+        if edge.effect not in late:
+            effects = [f for f in world.facts_of(*edge.effect) if f.start - reach >= since]
+            late[edge.effect] = sorted(effects, key=_start)
+        if not (effects := late[edge.effect]):
             continue
+        names = windows.names(edge.window)
         if names.isdisjoint(OF_EFFECTS):  # the same for all of them, and mostly short
             high = windows.window(edge.window, values_of_all)[1]
-            if listed_from(min(effects, key=_start), high) >= since:
+            if listed_from(effects[0], high) >= since:
                 continue
         for effect in effects:
             own = effect.run if effect.run in job_settings and not names.isdisjoint(OF_JOBS) else None

@@ -148,7 +148,7 @@ def denied(world: World, run: Run, end: Fact) -> list[Denied]:
         return []
     found = [
         Denied(event, *told(event, why, world)) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
-        if _accuses(event) and -DENIED_AFTER_S <= end.start - event.time <= DENIED_S
+        if -DENIED_AFTER_S <= end.start - event.time <= DENIED_S and _accuses(event)
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.event.time, one.event.id))
 
