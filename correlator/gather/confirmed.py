@@ -57,6 +57,8 @@ class Confirmed:
         self._xids: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for seen in xids:
             self._xids[seen.host, bus_of(seen.gpu)].append((seen.before - SEEN_S, seen.seen + SEEN_S))
+        for times in (*self._given_up.values(), *self._lost_contact.values(), *self._ports.values()):
+            times.sort()
         of_devices = {host for host, _ in (*self._ports, *self._xids)}
         #: Nothing is confirmed of other hosts.
         self.hosts = of_devices.union(self._given_up, self._lost_contact)

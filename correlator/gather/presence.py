@@ -18,7 +18,6 @@ MARGIN_S = 60.0
 NO_USERS = frozenset({None, "", "root"})
 #: The user of a run of which nothing tells the user.
 SOMEBODY = "?"
-NOBODY: frozenset[str] = frozenset()
 
 
 def user_of(run: Run) -> str | None:
@@ -43,25 +42,17 @@ def stay_of(run: Run) -> Stay | None:
     return Stay(run.start - MARGIN_S, inf if run.end is None else run.end + MARGIN_S, user)
 
 
-#: More stays on one host than this are brought in order, so that a moment is found by bisection.
-MANY_STAYS = 16
-
-
 class Presence:
     """Which users were on one host at any moment, by their ``stays`` there."""
 
-    def __init__(self, stays: Sequence[Stay]) -> None:
-        self._stays = stays if len(stays) <= MANY_STAYS else ()
-        #: From each moment to the next, these users were there.
-        self._from: list[float] = []
-        self._users: list[frozenset[str]] = []
-        if len(stays) > MANY_STAYS:
-            self._put_in_order(stays)
-
-    def _put_in_order(self, stays: Iterable[Stay]) -> None:
+    def __init__(self, stays: Iterable[Stay]) -> None:
+        stays = list(stays)
         changes = [(stay.since, 1, stay.user) for stay in stays]
         changes += [(nextafter(stay.until, inf), -1, stay.user) for stay in stays if stay.until < inf]
         changes.sort()
+        #: From each moment to the next, these users were there.
+        self._from: list[float] = []
+        self._users: list[frozenset[str]] = []
         there: Counter[str] = Counter()
         for moment, by, user in changes:
             there[user] += by
@@ -74,15 +65,13 @@ class Presence:
 
     def at(self, time: float) -> frozenset[str]:
         """The users at about a moment."""
-        if self._stays:
-            there = [user for since, until, user in self._stays if since <= time <= until]
-            return frozenset(there) if there else NOBODY
         place = bisect_right(self._from, time)
-        return self._users[place - 1] if place else NOBODY
+        return self._users[place - 1] if place else frozenset()
 
 
 class WhoWasThere:
-    """The questions whether nobody, one user or several had runs on some hosts at some moments, for very many lines in one object.
+    """The questions whether nobody, one user or several had runs on some hosts at some moments: one object for very many
+    lines.
 
     ``moments`` are (time, host), in order. The answer for one may change the conclusions about effects from ``ahead``
     seconds before it on; ``at`` is the first of those.

@@ -3,8 +3,8 @@
 * The kernel's other lines or another file show that a line is not the kernel's (kernel_lines.py, kernel_copies.py).
 * Nothing shows who sent it (``SENT``).
 * It stands in a file that does not show its writer (``SHARED``, or known by the kernel's name only), and a user's job was
-  on its host: its user could have written it to blame the node, or to excuse a failure. If no other user's job was there,
-  verdicts/judge.py leaves open whether it is true.
+  on its host: its user could have written it to blame the node, or to excuse a failure. If nobody else's job was there, it
+  counts if others confirm it (confirmed.py). Otherwise verdicts/judge.py leaves open whether it is true.
 """
 
 from __future__ import annotations

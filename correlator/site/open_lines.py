@@ -33,7 +33,7 @@ def is_own_packet(event: Event) -> bool:
 
 def is_closed(event: Event, senders: Senders) -> bool:
     """Does the site say that no user can have written where it stands?"""
-    if (event.file or "").startswith(RELAYED):
+    if "sender" in event.entities or (event.file or "").startswith(RELAYED):
         return not senders.users_send_syslog and is_own_packet(event)
     return not senders.users_write_syslog
 

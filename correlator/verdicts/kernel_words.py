@@ -147,7 +147,7 @@ def denied(world: World, run: Run, end: Fact) -> list[Denied]:
     if not world.not_counted:
         return []
     found = [
-        Denied(event, *told(event, why, world)) for host in sorted(set(run.nodes)) for event, why in world.not_counted.get(host, ())
+        Denied(event, *told(event, why, world)) for host in set(run.nodes) for event, why in world.not_counted.get(host, ())
         if -DENIED_AFTER_S <= end.start - event.time <= DENIED_S and _accuses(event)
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.event.time, one.event.id))
