@@ -21,7 +21,7 @@ from correlator.facts.world import World
 from correlator.gather.presence import user_of
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.attrs import draft_of
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Event, Fact
 from correlator.verdicts import never_started, stated_ends
 from correlator.verdicts.chain_weights import candidates, is_same_cause, unblocked, with_words
 from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root
@@ -54,13 +54,15 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     return verdicts
 
 
-#: A fault of a GPU and the end of a program by it are at most this far from one another (seconds; E18's window).
-GPU_ENDS_S = 60.0
+#: A fault of a GPU, a disk or a machine and the end of a program by it are at most this far from one another (seconds;
+#: E18's window).
+ENDS_S = 60.0
+_OF_MACHINE = frozenset({"kernel.lockup", "kernel.mce", "kernel.panic"})
 
 
 def _leave_open(verdict: Verdict) -> None:
-    """Blames no program that says nothing of its end where a line shortly before tells of a broken GPU, and only the user
-    of the run can have forged it.
+    """Blames no program that says nothing of its end where a line shortly before tells of broken hardware or storage, and
+    only the user of the run can have forged it.
 
     The line blames nobody either. Lines that another user can have written change nothing.
     """
@@ -68,16 +70,18 @@ def _leave_open(verdict: Verdict) -> None:
         return
     user = user_of(verdict.run)
     for event in (one.event for one in verdict.denied if one.users == {user}):
-        if (
-            event.layer == "gpu"
-            and verdict.end.start - event.time <= GPU_ENDS_S
-            and family_of(code_of(event)) == "hardware"
-        ):
+        if verdict.end.start - event.time <= ENDS_S and _is_fault(event):
             verdict.category, verdict.confidence = "unknown", min(verdict.confidence, 0.5)
             verdict.reason = (
                 f"the program failed by itself, or by what a line in {event.file or 'a log'} tells: {quoted(event)}"
             )
             return
+
+
+def _is_fault(event: Event) -> bool:
+    if event.layer == "gpu":
+        return family_of(code_of(event)) == "hardware"
+    return event.layer == "storage" or event.kind in _OF_MACHINE
 
 
 def _sure(verdict: Verdict) -> float:

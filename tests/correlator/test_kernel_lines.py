@@ -191,6 +191,26 @@ def test_where_users_could_have_written_a_line_it_does_not_count(
     assert [i["confidence"] for i in incidents] == [sure]
 
 
+@pytest.mark.parametrize(
+    ("text", "open_"),
+    [
+        ("blk_update_request: I/O error, dev nvme0n1, sector 195351 op 0x0:(READ) flags 0x80700", True),
+        ("mce: [Hardware Error]: Machine check events logged", True),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS", False),
+        (
+            "python[77]: segfault at 0 ip 00007f2c9c0d1e2f sp 00007ffd6c1b2a30 error 4 in libc.so.6[7f2c9bf8a000+175000]",
+            False,
+        ),
+    ],
+    ids=["a disk", "a machine check", "an Xid of the program's own", "a segfault"],
+)
+def test_what_only_its_own_user_can_have_forged_leaves_a_failure_open(text: str, open_: bool) -> None:
+    """erin's program says nothing of its end. A fault that it caused itself is no other explanation."""
+    verdict = of_erin(concluded({SYSLOG: WITH_UPTIMES + stamped("10:19:55", text)}))
+    assert verdict["category"] == ("unknown" if open_ else "app.error")
+    assert ("by itself, or by" in verdict["summary"]) == open_
+
+
 def of_bob(found: dict[str, Any]) -> dict[str, Any]:
     verdict: dict[str, Any] = found["verdicts"]["42"]
     return verdict
