@@ -139,6 +139,7 @@ DENIED_S, DENIED_AFTER_S = 900.0, 5.0
 #: Lines of other layers and kinds accuse nothing that could have ended a run.
 _ACCUSING = ("gpu", "link", "storage", "kernel")
 _ACCUSING_KINDS = ("slurm.comm_error", "slurm.node_error")
+_GUARDS_KILL = "sys.guard_kill"
 _HARMLESS = ("nic.link_up", "nic.link_init", "storage.recovered")
 
 
@@ -156,6 +157,8 @@ def denied(world: World, run: Run, end: Fact) -> list[Denied]:
 def _accuses(event: Event) -> bool:
     if event.kind in _ACCUSING_KINDS:
         return event.source == "slurmd"
+    if event.kind == _GUARDS_KILL:
+        return True
     return event.layer in _ACCUSING and event.kind not in _HARMLESS
 
 
