@@ -21,6 +21,7 @@ from correlator.model.attributes import CODE, HOSTS, INFERRED
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import not_by_its_user
 from correlator.verdicts.verdict import Verdict
+from parsers.hostlist import fold
 
 _HEADLINE = {
     "app.error": "Your program ended by its own error.",
@@ -155,9 +156,23 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "headline": _headline(verdict),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
         "change_my_mind": " ".join(
-            [cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
+            [
+                cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]),
+                *_proof_of_denied(verdict), *_minds_changed(verdict),
+            ]
         ), **run_summary(verdict.run),
     }  # fmt: skip
+
+
+def _proof_of_denied(verdict: Verdict) -> list[str]:
+    """Where it would show who wrote the lines that count for nothing because users can have written them."""
+    hosts = {one.event.host for one in verdict.denied if one.users and one.event.host}
+    if not hosts:
+        return []
+    return [
+        f"The kernel's ring (dmesg -T), kern.log or the journal of {fold(hosts)}: they show who wrote what claims more. If no user can write "
+        "to these files, users_can_write_syslog = false in the configuration makes their lines count."
+    ]
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:

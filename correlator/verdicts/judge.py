@@ -72,9 +72,7 @@ def _leave_open(verdict: Verdict) -> None:
     for event in (one.event for one in verdict.denied if one.users == {user}):
         if verdict.end.start - event.time <= ENDS_S and _is_fault(event):
             verdict.category, verdict.confidence = "unknown", min(verdict.confidence, 0.5)
-            verdict.reason = (
-                f"the program failed by itself, or by what a line in {event.file or 'a log'} tells: {quoted(event)}"
-            )
+            verdict.reason = f"the program failed by itself, or by what a line in {event.file or 'a log'} tells: {quoted(event).rstrip('.')}"
             return
 
 

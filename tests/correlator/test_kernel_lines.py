@@ -178,6 +178,7 @@ def test_where_users_could_have_written_a_line_it_does_not_count(
         assert "claims gpu.xid" in stated and "does not count" in stated and why in stated, stated
         assert any(why in rival["rejected"] for rival in verdict["rivals"])
         before = of_erin(concluded({}, tree=tree))
+        assert "journal of gx02: they show who wrote" in verdict["change_my_mind"]
         if why == OTHERS:
             assert stands(verdict)[:4] == stands(before)[:4]
         else:  # she may have forged it, or not: her program is not blamed, nor the node
