@@ -173,7 +173,7 @@ class World:
                 self.not_counted[event.host].append((event, why))
         if reasons:
             self.admitted = [e for e in self.admitted if e.id not in reasons]
-        # There was no user who could have written the others.
+        # No user could have written the others, or somebody else confirms them.
         self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
 
     def is_used(self, host: str, time: float) -> bool:

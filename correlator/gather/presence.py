@@ -14,8 +14,6 @@ from correlator.model.nouns import Run
 #: A run may have begun this much later, or ended this much earlier, than recorded (seconds): clocks differ, and
 #: programs outlive their run.
 MARGIN_S = 60.0
-#: No user of whom a line could be: root needs no job to write one.
-NO_USERS = frozenset({None, "", "root"})
 #: The user of a run of which nothing tells the user.
 SOMEBODY = "?"
 
@@ -163,5 +161,5 @@ def user_there_between(run: Run, host: str, since: float, until: float) -> str |
     begun = run.start
     if begun is None or host not in run.nodes or begun > until + MARGIN_S:
         return None
-    user = run.row.get("user")
-    return None if user in NO_USERS or not run.covers(max(begun, since), MARGIN_S) else str(user)
+    user = user_of(run)
+    return user if user != SOMEBODY and run.covers(max(begun, since), MARGIN_S) else None

@@ -135,6 +135,15 @@ def test_runs_that_crowd_a_host_move_the_effects_of_its_lines(user: str, node: s
     assert other_now(between(looks, 300.0, inf), [hers], [hers, other], 800.0) == (370.0 if moved else inf)
 
 
+def concluded_again(store: DuckStore, ticker: Ticker | None) -> dict[str, Any]:
+    """The conclusions after a tick, or without a ticker after a full pass."""
+    if ticker is None:
+        correlate(store)
+    else:
+        ticker.tick()
+    return result(store)
+
+
 def _verdicts(found: dict[str, Any]) -> dict[str, Any]:
     return {key: said(verdict) for key, verdict in found["verdicts"].items()}
 
@@ -254,11 +263,7 @@ def test_a_packet_of_an_unknown_address_changes_no_verdict(packet: str, job: str
         ticker.tick()
         before = result(store)
         sent(store, UNKNOWN, packet)
-        if live:
-            ticker.tick()
-        else:
-            correlate(store)
-        after = result(store)
+        after = concluded_again(store, ticker if live else None)
         (stored,) = store.rows("SELECT event FROM raw.log_view WHERE file LIKE 'syslog:%'")
     assert stored["event"] in ("slurm.comm_error", "switch.hw_error"), "it is stored, and can be searched for"
     assert job in before["verdicts"]
@@ -316,11 +321,7 @@ def test_no_user_sets_a_clock(words: str, place: str, live: bool) -> None:
             with TemporaryDirectory() as folder:
                 write(Path(folder), {place: _TREE.get(place, "") + line})
                 Ingest(store, parser=line_parser()).run([Path(folder)])
-        if live:
-            ticker.tick()
-        else:
-            correlate(store)
-        after = result(store)
+        after = concluded_again(store, ticker if live else None)
         (event,) = store.rows("SELECT count(*) AS n FROM raw.log_view WHERE event = 'sys.clock'")
     assert event["n"] == 1
     assert _verdicts(after) == _verdicts(before)
