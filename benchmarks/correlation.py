@@ -150,7 +150,7 @@ class Day:
         file = f"controller/{source}.log" if source in ("slurmctld",) else f"jobs/{job}/stdout" if source == "job_stdout" else f"nodes/{host}/{source}.log"  # fmt: skip
         self.logs.append({
             "time": START + timedelta(seconds=round(at, 3)), "time_quality": "line", "resolution_us": 1000, "cluster": "made", "host": host,
-            "source": source, "format": "slurm" if source.startswith("slurm") else "rfc5424", "severity": "error", "message": message,
+            "source": source, "format": "slurm" if source.startswith("slurm") else "kmsg" if source == "kernel" else "rfc5424", "severity": "error", "message": message,
             "event": event, "job_id": job, "entities": text, "raw": message, "file": file, "line": self.line,
         })  # fmt: skip
 

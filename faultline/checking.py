@@ -98,14 +98,12 @@ def unproven_kernels(store: Asks) -> list[str]:
     if bare:
         reported.append(
             f"kernel lines of {_some(bare)}: collected only from logs that keep no facility, where `logger -t kernel` of any user looks "
-            "the same, so they count for nothing beside jobs of several users, and no cause that only they tell is sure: collect the kernel's ring (the agent's kmsg) or the journal, or let "
-            "rsyslog write kern.* into /var/log/kern.log and collect that"
+            "the same, so they count for nothing while a job is there, unless others confirm them: collect the kernel's ring (the agent's kmsg) or the journal"
         )
     if by_facility:
         reported.append(
             f"kernel lines of {_some(by_facility)}: known by facility kern only, which any process that writes to /dev/log by itself can "
-            "claim: collect the kernel's ring (the agent's kmsg) or the journal, or let rsyslog drop them: "
-            'if $inputname == "imuxsock" and $syslogfacility == 0 then stop'
+            "claim, so they count for nothing while a job is there, unless others confirm them: collect the kernel's ring (the agent's kmsg) or the journal"
         )
     return reported
 

@@ -7,7 +7,7 @@ edges = ["/etc/faultline/edges.d/site.toml"]
 user_header = "X-Remote-User" # set by a proxy in front to the user's name; none: people sign their answers themselves
 proxies = ["10.0.0.1"]        # trusted for X-Forwarded-For, X-Forwarded-Proto and user_header; none: nobody
 users_can_write_syslog = true # false: no user can write to the nodes' syslog files (no logger, no /dev/log)
-users_can_send_syslog = true # false: only root of a node can send syslog packets to Faultline (a firewall)
+users_can_send_syslog = true # false: only root of a node can send syslog packets to Faultline and to log hosts (a firewall)
 relays = ["10.0.0.5"]         # hosts that forward syslog lines of others: only these may send in a controller's name
 insecure = false              # true: allow an address that others can reach, without [tls] and [access]
 

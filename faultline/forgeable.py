@@ -35,9 +35,10 @@ def forgeable(found: dict[str, dict[str, int]], users_write_syslog: bool = True)
         )
     if NETWORK in found:
         reported.append(
-            f"authority network: {_some(found[NETWORK])}: whoever reaches the log host can send such lines in any host's name: collect them "
-            "where they are written (the agent), or admit only known senders (a firewall; transport tls with client_ca). Lines of an "
-            "address that is in neither slurm.conf nor relays count for nothing: name those of switches in relays"
+            f"authority network: {_some(found[NETWORK])}: whoever reaches the log host can send such lines in any host's name, so they count for "
+            "nothing, unless telemetry confirms them: collect them where they are written (the agent); or admit only root's (a firewall; transport "
+            "tls with client_ca) and say users_can_send_syslog = false. Lines of an address that is in neither slurm.conf nor relays count for "
+            "nothing: name those of switches in relays"
         )
     if UNVERIFIED in found:
         reported.append(

@@ -138,11 +138,10 @@ class Cluster:
             self.lines[f"nodes/{node}/kern.log"].append((at, line))
 
     def kernel(self, at: float, node: str, text: str) -> None:
-        """A line of the kernel. Red Hat's syslog does not show that it is; there, ``dmesg -T`` was collected."""
+        """A line of the kernel. Syslog does not prove that it is: ``dmesg -T`` was collected as well."""
         self.system(at, node, "kernel", text)
-        if self.rack_of[node].form == "rfc3164":
-            shown = datetime.fromtimestamp(at + self.offset[node], UTC)
-            self.lines[f"nodes/{node}/dmesg"].append((at, f"[{shown:%a %b %e %H:%M:%S %Y}] {text}"))
+        shown = datetime.fromtimestamp(at + self.offset[node], UTC)
+        self.lines[f"nodes/{node}/dmesg"].append((at, f"[{shown:%a %b %e %H:%M:%S %Y}] {text}"))
 
     def switch(self, at: float, rack: Rack, switch: str, port: str, up: bool) -> None:
         stamp = datetime.fromtimestamp(at, UTC)

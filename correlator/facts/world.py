@@ -22,6 +22,7 @@ from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
+from correlator.site.open_lines import is_of_another
 from correlator.site.senders import senders
 from correlator.site.site import Inventory, Site
 from parsers.job_states import same_end
@@ -157,7 +158,7 @@ class World:
             believed = uncounted.believed(doubtful, self.doubted, senders)
             self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
             doubtful = [e for e in doubtful if e.id not in believed]
-        open_to_users = [e for e in doubtful if e.host and uncounted.is_open(e, self.doubted[e.id])]
+        open_to_users = [e for e in doubtful if e.host and self.doubted[e.id] not in uncounted.NEVER]
         if any(e.time - MARGIN_S < self.runs_since for e in open_to_users):
             hosts = {e.host for e in open_to_users if e.host}
             for run in self.earlier_runs:
@@ -175,6 +176,12 @@ class World:
             self.admitted = [e for e in self.admitted if e.id not in reasons]
         # No user could have written the others, or somebody else confirms them.
         self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
+
+    def is_remote(self, event: Event) -> bool:
+        """Can users of other hosts have sent it in the name of its host?"""
+        assert self.believed is not None
+        senders = self.believed.senders
+        return senders.users_send_syslog and is_of_another(event, senders.relays)
 
     def is_used(self, host: str, time: float) -> bool:
         """Had any user a run on a host at about ``time``? Asked for very many lines, most of them during one run."""

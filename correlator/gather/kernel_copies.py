@@ -18,29 +18,25 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from correlator.gather import kernel_lines, shared_lines
 from correlator.gather.kernel_lines import (
     COPY_S,
     DENIED,
-    FACILITY,
     LACKING,
     NAME,
     OF_USER,
     REFUTED,
     SENT,
-    SHARED,
     UNCONFIRMED,
     UNHELD,
     moments,
     written,
 )
 from correlator.model.nouns import Event
-from correlator.site.open_lines import is_own_packet
+from correlator.site.open_lines import owner_of, short
 from store.questions import kernel_copies as questions
-from store.questions.authority import RELAYED
 
 if TYPE_CHECKING:
     from store.door import Asks
@@ -67,8 +63,6 @@ _FATAL = (
 )
 #: Files that a syslog daemon fills with the kernel's lines unless it is configured otherwise (Debian, Red Hat, SUSE).
 _GENERAL = re.compile(r"(?:syslog|messages|kern(?:el)?(?:\.log)?)(?:$|[.-])")
-#: The folders of a tree that are named after hosts (parsers/recognise.py).
-_HOST_FOLDERS = frozenset({"hosts", "nodes"})
 _SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 
 Rows = Sequence[Mapping[str, Any]]
@@ -129,36 +123,14 @@ def standing(
     ``relays``: addresses that forward lines of others."""
     of_kernel = kernel_lines.in_name_of_kernel(events)
     doubtful = kernel_lines.unsupported(of_kernel)
-    found, words = _against(doubtful, of_kernel, clocks, copies, relays)
-    # What is doubted itself supports no other line: one user can send the one and write the other.
-    if any(e.known_by == FACILITY and e.id in found for e in doubtful):
-        asked = {e.id for e in doubtful}
-        others = kernel_lines.unsupported(e for e in of_kernel if e.known_by != FACILITY or e.id not in found)
-        more, more_words = _against([e for e in others if e.id not in asked], of_kernel, clocks, copies, relays)
-        found, words = found | more, words | more_words
-    return found, words
-
-
-def _against(
-    doubtful: Sequence[Event],
-    of_kernel: Sequence[Event],
-    clocks: kernel_lines.Clocks,
-    copies: Copies | None,
-    relays: Collection[str],
-) -> tuple[dict[str, str], dict[str, str]]:
-    """``standing`` of ``doubtful``, events that no line with better evidence supports."""
     found = kernel_lines.standing(doubtful, clocks)
-    # Whoever sends a packet chooses its facility.
-    found |= {
-        e.id: SHARED for e in doubtful if e.known_by == FACILITY and is_own_packet(e) and found.get(e.id) != REFUTED
-    }
     found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name) != REFUTED}
     words: dict[str, str] = {}
     for name, disproof in disproved([e for e in doubtful if found.get(e.id) != REFUTED], of_kernel, copies).items():
         if disproof.how != LACKING:
             found[name] = disproof.how
             words[name] = disproof.why
-        elif found.get(name) not in (UNCONFIRMED, SENT, SHARED):
+        elif found.get(name) not in (UNCONFIRMED, SENT):
             found[name] = LACKING
     return found, words
 
@@ -178,15 +150,7 @@ def disproved(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Cop
 @lru_cache(maxsize=65_536)
 def is_own(file: str | None, host: str) -> bool:
     """Is a file one that was collected from the host itself: by its agent, or in the host's folder of a tree?"""
-    if not file or file.startswith(RELAYED):
-        return False
-    sender, colon, _ = file.partition(":/")
-    if colon:
-        return _short(sender) == _short(host)
-    folders, owner = file.split("/")[:-1], None
-    for folder, below in pairwise(folders):
-        owner = below if folder in _HOST_FOLDERS else owner
-    return owner is not None and _short(owner) == _short(host)
+    return bool(file) and owner_of(file or "") == short(host)
 
 
 def _in_own_file(event: Event) -> bool:
@@ -194,10 +158,6 @@ def _in_own_file(event: Event) -> bool:
     host = event.host or ""
     # The first file decides for nearly all of very many events.
     return bool(host) and (is_own(event.file, host) or any(is_own(file, host) for file, _ in event.also))
-
-
-def _short(host: str) -> str:
-    return host.lower().split(".")[0]
 
 
 # ------------------------------------------------------------------------------------------------- the copy of a user's

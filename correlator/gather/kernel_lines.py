@@ -2,12 +2,14 @@
 
 ``logger -t kernel`` writes to /var/log/syslog what looks like the kernel's line, and a file in rsyslog's traditional
 format keeps no facility that would distinguish the two (``NAME``). ``logger`` cannot use facility ``kern``; a program
-that writes to /dev/log by itself can, and rsyslog's imuxsock believes it (``FACILITY``: kern.log, a priority). Only the
-kernel fills its ring and the journal's kernel transport. A copy from there supports a line. Without one:
+that writes to /dev/log by itself can, rsyslog's imuxsock believes it, and journald passes it on (``FACILITY``: kern.log, a
+priority). Only the kernel fills its ring and the journal's kernel transport. A copy from there supports a line. Without
+one:
 
 * Without an uptime, if lines of that kernel had one before any lacked it, it is not the kernel's (``REFUTED``): it is
   ignored.
 * Its uptime fits no boot of its host (``ODD``), or the ring of that time was collected without it (``UNCONFIRMED``).
+* It has facility ``kern``, and none of this applies (``SHARED``).
 * It has the kernel's name only, and an uptime that fits (``STAMPED``). Its writer knew the clock, which every user can
   read.
 * It has the name only, and neither it nor others of that kernel have an uptime (``BARE``): there is no evidence either
@@ -29,7 +31,6 @@ import polars as pl
 
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event
-from correlator.site import open_lines
 from parsers.record import TABLES
 from parsers.writers import UNVERIFIED
 from store.questions import kernel_lines
@@ -45,7 +46,7 @@ SHARED, SENT = "shared", "sent"
 OF_USER, DENIED, UNHELD, LACKING = "of a user", "denied", "unheld", "lacking"
 
 #: The evidence that a line is the kernel's, best first.
-RING, FACILITY, NAME = "", "facility", open_lines.NAME
+RING, FACILITY, NAME = "", "facility", "name"
 
 #: The columns with that evidence.
 COLUMNS = {
@@ -138,19 +139,14 @@ def unsupported(of_kernel: Iterable[Event]) -> list[Event]:
     doubtful = [e for e in of_kernel if e.known_by]
     if not doubtful:  # the usual case, if the kernel's ring is collected
         return []
-    # Only better evidence supports a line: the ring, and for a line with the name only also the facility.
-    best = {e.known_by for e in of_kernel if e.source == "kernel"}
-    supporting = ({RING, FACILITY} if NAME in {e.known_by for e in doubtful} else {RING}) & best
-    reported: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
-    if supporting:
-        for event in [e for e in of_kernel if e.source == "kernel" and e.known_by in supporting]:
-            reported[(event.host, event.kind, event.device)].append(event)
-        doubtful = [e for e in doubtful if not _supported(e, reported)]
-    return doubtful
+    reported: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
+    for event in [e for e in of_kernel if not e.known_by]:
+        reported[(event.host, event.kind, event.device)].append(event.time)
+    return [e for e in doubtful if not _supported(e, reported)] if reported else doubtful
 
 
 def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
-    """Event id -> the evidence against its being the kernel's, for ``unsupported`` events with any."""
+    """Event id -> the evidence against its being the kernel's, of ``unsupported`` events."""
     if not doubtful:
         return {}
     hosts = {e.host for e in doubtful if e.host}
@@ -159,17 +155,13 @@ def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
         times = [written(e) for e in doubtful]
         for row in clocks(hosts, min(times) - HABIT_S, max(times) + AHEAD_S):
             by_host[row["host"]].append(row)
-    if not by_host:  # without the clocks of its host, the facility of a line is sufficient
-        return {e.id: _by_uptime(e.entities.get("uptime_s")) for e in doubtful if e.known_by != FACILITY}
-    found = {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
-    by_facility = {e.id for e in doubtful if e.known_by == FACILITY}
-    return {name: how for name, how in found.items() if name not in by_facility or how not in (STAMPED, BARE)}
+    return {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
 
 
-def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None], Sequence[Event]]) -> bool:
-    """Does a line with better evidence report the same?"""
-    others = reported.get((event.host, event.kind, event.device), ())
-    return any(abs(o.time - event.time) <= COPY_S and o.known_by < event.known_by for o in others)
+def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None], Sequence[float]]) -> bool:
+    """Does a line that only the kernel can have written report the same?"""
+    times = reported.get((event.host, event.kind, event.device), ())
+    return any(abs(time - event.time) <= COPY_S for time in times)
 
 
 def written(event: Event) -> float:
@@ -177,16 +169,18 @@ def written(event: Event) -> float:
     return event.time + event.clock_offset
 
 
-def _by_uptime(uptime: object) -> str:
-    """The evidence if no clock of the host is known."""
-    return BARE if uptime is None else STAMPED
+def _by_itself(event: Event) -> str:
+    """The evidence against an event that no clock of its host speaks against."""
+    if event.known_by == FACILITY:
+        return SHARED
+    return BARE if event.entities.get("uptime_s") is None else STAMPED
 
 
 def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     """``rows``: the clocks that the kernel's lines of its host show."""
     uptime = event.entities.get("uptime_s")
     if not rows:
-        return _by_uptime(uptime)
+        return _by_itself(event)
     at = written(event)
     before = [r for r in rows if r["first"] < at - MINUTE_S]
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
@@ -198,7 +192,7 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
         kept = habit and at - max(min(r["last"], at) for r in habit) <= HABIT_KEPT_S
         if kept and sum(r["lines"] for r in habit) >= HABIT_LINES:
             return REFUTED
-        return UNCONFIRMED if missing else BARE
+        return UNCONFIRMED if missing else _by_itself(event)
     if missing:
         return UNCONFIRMED
     boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S
@@ -208,4 +202,4 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     siblings = [r for r in rows if not r["of_ring"] and r["boot"] is not None and abs(r["boot"] + 0.5 - boot) <= 1.5]
     booted = all(r["boot"] < boot and r["last"] < boot * kernel_lines.SAME_CLOCK_S for r in others)
     booted &= not others or sum(r["lines"] for r in siblings) >= HABIT_LINES
-    return STAMPED if fits or booted else ODD
+    return _by_itself(event) if fits or booted else ODD

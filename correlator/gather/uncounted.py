@@ -2,9 +2,11 @@
 
 * The kernel's other lines or another file show that a line is not the kernel's (kernel_lines.py, kernel_copies.py).
 * Nothing shows who sent it (``SENT``).
-* It stands in a file that does not show its writer (``SHARED``, or known by the kernel's name only), and a user's job was
-  on its host: its user could have written it to blame the node, or to excuse a failure. If nobody else's job was there, it
+* It stands in a file that does not show its writer (``SHARED``, or in the kernel's name), and a user's job was on its
+  host: its user could have written it to blame the node, or to excuse a failure. If nobody else's job was there, it
   counts if others confirm it (confirmed.py). Otherwise verdicts/judge.py leaves open whether it is true.
+* It stands only in files of other hosts (a log host's), or this machine's own log daemon passed it on: whoever was on its
+  host, anybody who reaches these can have sent it in its name. Relays are trusted, since the site names them.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from correlator.gather.confirmed import Confirmed
-from correlator.gather.kernel_lines import BARE, NAME, REFUTED, SENT, SHARED, STAMPED
-from correlator.gather.presence import WhoWasThere
+from correlator.gather.kernel_lines import BARE, REFUTED, SENT, SHARED, STAMPED
+from correlator.gather.presence import SOMEBODY, WhoWasThere
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event
 from correlator.site.open_lines import is_closed
@@ -23,9 +25,12 @@ from correlator.site.senders import Senders
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
 OPEN_WHY = "the file does not show who wrote it, and {whose} on {host}"
+REMOTE_WHY = "only another host has it, and anybody can have sent it there in the name of {host}"
 #: For such a line, of which it is seldom asked.
 OPEN = "open"
 HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
+#: What speaks against lines that do not count, whoever was on their host.
+NEVER = frozenset({REFUTED, SENT})
 #: What speaks against a line of a file only because users can write to the file.
 _OF_FILES = frozenset({SHARED, STAMPED, BARE})
 
@@ -33,12 +38,6 @@ _OF_FILES = frozenset({SHARED, STAMPED, BARE})
 def believed(doubtful: Iterable[Event], doubted: Mapping[str, str], senders: Senders) -> set[str]:
     """The ids of the events that are their program's, because the site says that no user can write where they stand."""
     return {e.id for e in doubtful if doubted[e.id] in _OF_FILES and is_closed(e, senders)}
-
-
-def is_open(event: Event, how: str) -> bool:
-    """Can any user of its host have written it, by what speaks against it? In a file, facility ``kern`` is not open to
-    users."""
-    return how not in (REFUTED, SENT) and (how == SHARED or event.known_by == NAME)
 
 
 class Uncounted(NamedTuple):
@@ -53,6 +52,10 @@ class Hosts(Protocol):
 
     @property
     def confirmed(self) -> Confirmed: ...
+
+    def is_remote(self, event: Event) -> bool:
+        """Can users of other hosts have sent it in the name of its host?"""
+        ...
 
     def is_used(self, host: str, time: float) -> bool:
         """Had any user a run there?"""
@@ -78,31 +81,33 @@ def reasons(
             found[event.id] = REFUTED_WHY
         elif how == SENT:
             found[event.id] = SENT_WHY
-        elif is_open(event, how):
-            if event.host is None:
-                found[event.id] = HOSTLESS_WHY
-            elif hosts.is_used(event.host, event.time) and not (
-                event.host in confirmed.hosts and _is_confirmed(event, hosts)
-            ):
-                found[event.id] = OPEN
+        elif event.host is None:
+            found[event.id] = HOSTLESS_WHY
+        elif (hosts.is_used(event.host, event.time) or hosts.is_remote(event)) and not (
+            event.host in confirmed.hosts and _is_confirmed(event, hosts)
+        ):
+            found[event.id] = OPEN
     return found
 
 
 def _is_confirmed(event: Event, hosts: Hosts) -> bool:
     if hosts.confirmed.measured(event):
         return True
-    return hosts.confirmed.followed(event) and len(hosts.users_at(event.host or "", event.time)) == 1
+    if hosts.is_remote(event) or not hosts.confirmed.followed(event):
+        return False
+    return len(hosts.users_at(event.host or "", event.time)) == 1
 
 
 def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
     """The reason for people, of an event of a host."""
     if reason != OPEN or event.host is None:
         return Uncounted(reason)
-    users = hosts.users_at(event.host, event.time)
-    return Uncounted(
-        OPEN_WHY.format(host=event.host, whose="jobs of several users were" if len(users) > 1 else "a user's job was"),
-        users,
-    )
+    there, remote = hosts.users_at(event.host, event.time), hosts.is_remote(event)
+    users = there | {SOMEBODY} if remote else there
+    if not there and remote:
+        return Uncounted(REMOTE_WHY.format(host=event.host), users)
+    whose = "jobs of several users were" if len(there) > 1 else "a user's job was"
+    return Uncounted(OPEN_WHY.format(host=event.host, whose=whose), users)
 
 
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:

@@ -170,8 +170,8 @@ def _proof_of_denied(verdict: Verdict) -> list[str]:
     if not hosts:
         return []
     return [
-        f"The kernel's ring (dmesg -T), kern.log or the journal of {fold(hosts)}: they show who wrote the lines that do not count. "
-        "If no user can write to these files, users_can_write_syslog = false in the configuration makes them count."
+        f"The kernel's ring (dmesg -T) or the journal of {fold(hosts)}: they show who wrote the lines that do not count. If no user can "
+        "write to these files, users_can_write_syslog = false in the configuration makes them count; for a log host's, users_can_send_syslog = false as well."
     ]
 
 

@@ -117,16 +117,10 @@ def _parsed(parser: LineParser, source: str, place: str, lines: Sequence[tuple[i
     if source in _OUTPUT:  # output has no timestamps, or the program's own
         moments = pl.Series("time", [_moment(line.at) for _, _, line in lines], pl.Datetime("us"))
         rows = rows.with_columns(moments, time_quality=pl.lit("line"), resolution_us=pl.lit(1000, pl.Int64))
-    # The author of a test states which lines are the kernel's, and which a daemon's by its journal: no other proof is
-    # needed.
-    of_kernel = pl.col("source") == "kernel"
-    kernels = pl.when(of_kernel).then(pl.lit("kern")).otherwise("facility").alias("facility")
-    daemons = (
-        pl.when(pl.lit(source == "syslog") & ~of_kernel).then(pl.lit("journald")).otherwise("format").alias("format")
-    )
+    # The author of a test states which program wrote a line. The journal says so of the kernel and of daemons.
+    noted = pl.lit("journald") if source == "syslog" else pl.col("format")
     return rows.with_columns(
-        kernels,
-        daemons,
+        noted.alias("format"),
         pl.Series("cluster", [cluster_of(n) for n, _, _ in lines], pl.String),
         pl.Series("line", [n for _, n, _ in lines]),
     )

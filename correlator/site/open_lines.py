@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from parsers.writers import JOB, LOCAL, NETWORK, UNVERIFIED, USERS
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from correlator.model.nouns import Event
     from correlator.site.senders import Senders
 
-#: ``known_by`` of an event of which only its name says that it is the kernel's (gather/kernel_lines.py).
-NAME = "name"
+#: The folders of a tree that are named after hosts (parsers/recognise.py).
+_HOST_FOLDERS = frozenset({"hosts", "nodes"})
 
 
 def is_sent(event: Event, relays: Collection[str]) -> bool:
@@ -33,8 +35,12 @@ def is_own_packet(event: Event) -> bool:
 
 def is_closed(event: Event, senders: Senders) -> bool:
     """Does the site say that no user can have written where it stands?"""
-    if "sender" in event.entities or (event.file or "").startswith(RELAYED):
-        return not senders.users_send_syslog and is_own_packet(event)
+    if is_own_packet(event):
+        return not senders.users_send_syslog
+    if is_of_another(
+        event, senders.relays
+    ):  # a log host keeps what the syslog daemons of other hosts sent, and what anybody sent
+        return not (senders.users_write_syslog or senders.users_send_syslog)
     return not senders.users_write_syslog
 
 
@@ -44,15 +50,47 @@ def is_open(event: Event, senders: Senders) -> bool:
         return False
     if event.authority == LOCAL and is_closed(event, senders):
         return False
-    if event.source == "kernel" and event.known_by != NAME:  # by its facility, which the sender of a packet chooses
-        return is_own_packet(event) or is_sent(event, senders.relays)
     # A file in a format of its own is its program's.
-    return event.authority != UNVERIFIED or event.known_by == NAME or is_sent(event, senders.relays)
+    return event.authority != UNVERIFIED or bool(event.known_by) or is_sent(event, senders.relays)
+
+
+def is_of_another(event: Event, relays: Collection[str]) -> bool:
+    """Is it only in files of other hosts, or brought by others than ``relays``? Anybody can send to a log host, in any host's
+    name."""
+    if event.entities.get("sender") in relays:
+        return False
+    files = [event.file, *(file for file, _ in event.also)]
+    return all(_is_of_another(file or "", event.host or "") for file in files) and not is_own_packet(event)
+
+
+def _is_of_another(file: str, host: str) -> bool:
+    owner = owner_of(file)
+    return file.startswith(RELAYED) or (owner is not None and owner != short(host))
+
+
+@lru_cache(maxsize=65_536)
+def owner_of(file: str) -> str | None:
+    """The host that a file was collected from, in short: by its agent, or in the host's folder of a tree; None if its name
+    does not tell, and for what came over the network."""
+    if file.startswith(RELAYED):
+        return None
+    sender, colon, _ = file.partition(":/")
+    if colon:
+        return short(sender)
+    owner = None
+    for folder, below in pairwise(file.split("/")[:-1]):
+        owner = below if folder in _HOST_FOLDERS else owner
+    return None if owner is None else short(owner)
+
+
+def short(host: str) -> str:
+    """The name of a host without its domain."""
+    return host.lower().split(".")[0]
 
 
 def _forwards(event: Event, relays: Collection[str]) -> bool:
     """Did a relay forward it, or the log daemon of the machine that Faultline runs on?"""
-    sender = str(event.entities["sender"])
+    sender = str(event.entities.get("sender", ""))
     return sender in relays or _is_loopback(sender)
 
 

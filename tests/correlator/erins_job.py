@@ -4,7 +4,7 @@ change."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from _pytest.mark.structures import ParameterSet
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
+from correlator.site.senders import SENDING_SETTING
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.correlator.attacked import _TREE, write
@@ -40,6 +41,11 @@ def stamped(clock: str, text: str, boot: str = "08:00:00") -> str:
     return bsd(clock, f"kernel: {uptime(clock, boot)} {text}")
 
 
+def ring(clock: str, text: str) -> str:
+    """A line of ``dmesg -T``, which only the kernel of gx02 can have written."""
+    return f"[Sat Feb 28 {clock} 2026] {text}\n"
+
+
 QUIET = "audit: backlog limit exceeded"
 #: The kernel of gx02 writes an uptime into every line, or into none.
 WITH_UPTIMES = "".join(stamped(f"09:4{n}:00", QUIET) for n in range(4))
@@ -47,7 +53,7 @@ WITHOUT = "".join(bsd(f"09:4{n}:00", f"kernel: {QUIET}") for n in range(4))
 BARE = bsd("10:19:55", f"kernel: {XID}")
 FITTING = stamped("10:19:55", XID)
 #: dmesg -T of a time before and after.
-RING_ALIVE = "".join(f"[Sat Feb 28 {clock} 2026] {QUIET}\n" for clock in ("09:40:00", "10:22:00"))
+RING_ALIVE = "".join(ring(clock, QUIET) for clock in ("09:40:00", "10:22:00"))
 
 SACCT = "accounting/sacct.txt"
 #: On gx02 run erin's job 45 and, in the same minutes, job 42 of bob, of erin as well, or of an unknown user.
@@ -82,24 +88,34 @@ def busy(mark: Callable[[int, int], str]) -> str:
                    for h in (*range(10), *range(13, 20)) for m in range(0, 60, 10) for how in ("down", "up"))  # fmt: skip
 
 
-def concluded(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> dict[str, Any]:
+def concluded(
+    files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS, *, sending: bool = True
+) -> dict[str, Any]:
     """The conclusions about the small cluster, with the files of ``tree`` in place of its own and these lines added.
 
     ``live``: line by line, with a tick after each; the last tick must reach the same conclusions as a full pass.
+    ``sending``: can users send to the log host?
     """
-    return _concluded(tuple(files.items()), live, tuple(tree.items()))
+    return _concluded(tuple(files.items()), live, tuple(tree.items()), sending)
 
 
 @cache
-def _concluded(added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def _concluded(
+    added: tuple[tuple[str, str], ...], live: bool, changed: tuple[tuple[str, str], ...], sending: bool
+) -> dict[str, Any]:
     """The same, once for each cluster: several tests begin with the same one."""
     with open_store(None) as store:
-        bring_in(store, dict(added), live, dict(changed), answer)
+        bring_in(store, dict(added), live, dict(changed), answer, {SENDING_SETTING: sending})
         return result(store)
 
 
 def bring_in(
-    store: DuckStore, files: dict[str, str], live: bool, tree: dict[str, str], look: Callable[[DuckStore], object]
+    store: DuckStore,
+    files: dict[str, str],
+    live: bool,
+    tree: dict[str, str],
+    look: Callable[[DuckStore], object],
+    settings: Mapping[str, object] | None = None,
 ) -> None:
     """Concludes about the small cluster in an empty store. ``live`` as for ``concluded``: what ``look`` finds must be the
     same after the last tick as after a full pass."""
@@ -109,9 +125,9 @@ def bring_in(
         reader = Ingest(store, parser=line_parser())
         reader.run([root])
         if not live:
-            correlate(store)
+            correlate(store, settings=settings)
             return
-        ticker = Ticker(store)
+        ticker = Ticker(store, settings=settings)
         ticker.tick()
         for name, text in files.items():
             # The lines of the hour before, which show the habit, arrive in one piece.
@@ -122,7 +138,7 @@ def bring_in(
                 reader.run([root])
                 ticker.tick()
         ticked = look(store)
-        correlate(store)
+        correlate(store, settings=settings)
         assert ticked == look(store), "a tick says what a full pass says"
 
 

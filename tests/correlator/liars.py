@@ -181,15 +181,29 @@ def ways(stage: Stage) -> tuple[Way, ...]:
     def syslog(tag: str) -> Callable[[str, str], str]:
         return lambda x, at: _of_syslog(stage, stage.near, f"{tag}: {x}", at)
 
+    def uptime(at: str) -> str:
+        return f"[{(datetime.fromisoformat(at) - stage.begin).total_seconds() + 86_400:.6f}]"
+
     def stamped(x: str, at: str) -> str:
-        up = (datetime.fromisoformat(at) - stage.begin).total_seconds() + 86_400
-        return _of_syslog(stage, stage.near, f"kernel: [{up:.6f}] {x}", at)
+        return _of_syslog(stage, stage.near, f"kernel: {uptime(at)} {x}", at)
+
+    def by_loghost(host: str, tag: str) -> Callable[[str, str], str]:
+        return lambda x, at: f"{at}.123956+00:00 {at}.123456+00:00 {host} {tag} {uptime(at)} {x}"
+
+    own = Path(stage.syslog)
+    by_facility, central = str(own.with_name("kern.log")), str(own.parents[1] / stage.controller / "central.log")
 
     return (
         *(Way(f"{kind}: {name}", f"jobs/{MALLORYS}/{kind}", line) for kind in ("stdout", "stderr") for name, line in _in_output()),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag)) for tag in TAGS),
         Way("logger -t kernel", stage.syslog, syslog("kernel"), True),
         Way("/dev/log, with an uptime that fits", stage.syslog, stamped, True),
+        # A datagram of her own with facility kern, to rsyslog's imuxsock or through journald.
+        Way("/dev/log, facility kern", by_facility, syslog("kernel"), True),
+        Way("/dev/log, facility kern, with an uptime that fits", by_facility, stamped, True),
+        Way("/dev/log, facility kern, at the log host", central, by_loghost(stage.near, "kern.err kernel"), True),
+        Way("a packet to the log host, as the kernel of another node", central, by_loghost(stage.far, "kern.err kernel"), True),
+        Way("a packet to the log host, as slurmd of another node", central, by_loghost(stage.far, "daemon.err slurmd[77]:"), True),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),

@@ -16,12 +16,12 @@ from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from store import open_store
 from tests.correlator.attacked import _TREE, write
-from tests.correlator.erins_job import FITTING, KERN, SACCT, WITH_UPTIMES, bobs_job, busy, concluded, of_erin
+from tests.correlator.erins_job import RING, SACCT, XID, bobs_job, busy, concluded, of_erin, ring
 from tests.correlator.rows import answer
 from tests.line_parser import line_parser
 
 CONF = "slurm.conf"
-FELL_OFF = {KERN: WITH_UPTIMES + FITTING}
+FELL_OFF = {RING: ring("10:19:55", XID)}
 NO_GPU = "had no GPU"
 HOOK = "nodes/gx02/15.prolog.gx02.45.env"
 
@@ -97,7 +97,7 @@ def test_whose_gpu_it_was(name: str) -> None:
 
 def test_the_programs_own_xid_needs_its_gpu_too() -> None:
     """Xid 31 is the program's fault: only that of a program with a GPU."""
-    line = {KERN: WITH_UPTIMES + FITTING.replace("79, pid=1, name=python, GPU has fallen off the bus.", "31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS")}  # fmt: skip
+    line = {RING: ring("10:19:55", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS")}
     with_gpu, without = (of_erin(concluded(line, tree=counted(COUNTED, erin=n))) for n in (1, 0))
     assert "Xid" in with_gpu["summary"] and "Xid" not in without["summary"]
 
@@ -106,17 +106,16 @@ def test_what_befalls_the_whole_node_hurts_runs_without_gpus() -> None:
     """The GPU falls off the bus, and the machine with it: erin's job, which had no GPU, ends with its node."""
     tree = counted(COUNTED)
     tree[SACCT] = tree[SACCT].replace("|erin|1005|train|FAILED|1:0|", "|erin|1005|train|NODE_FAIL|0:0|")
-    reset = FITTING.replace("10:19:55", "10:18:30").replace("[8395.", "[8310.")
-    booted = "Feb 28 10:19:40 gx02 kernel: [0.000000] Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP\n"
+    booted = ring("10:19:40", "Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP")
     lost = "[2026-02-28T10:20:00.100] error: Nodes gx02 not responding, setting DOWN\n[2026-02-28T10:20:00.101] Killing JobId=45 on failed node gx02\n"
-    found = concluded({KERN: WITH_UPTIMES + reset + booted, "controller/slurmctld.log": lost}, tree=tree)
+    found = concluded({RING: ring("10:18:30", XID) + booted, "controller/slurmctld.log": lost}, tree=tree)
     verdict: dict[str, Any] = of_erin(found)
     assert verdict["category"].startswith("infra.") and verdict["root_cause"]["host"] == "gx02", verdict
 
 
 def test_accounting_that_counts_gpus_becomes_known_later() -> None:
     """Ticks judge erin's job while nobody's GPUs are known, and again when accounting gives bob's."""
-    tree = {**counted(), KERN: WITH_UPTIMES + FITTING}
+    tree = {**counted(), **FELL_OFF}
     tree[SACCT] = "".join(row for row in tree[SACCT].splitlines(keepends=True) if not row.startswith("42|"))
     later = counted(bob=4)[SACCT].splitlines()
     row = next(line for line in later if line.startswith("42|"))

@@ -3,18 +3,22 @@ node's own files."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import pytest
 
 from correlator.gather.kernel_copies import is_own
+from tests.correlator.attacked import _TREE
 from tests.correlator.erins_job import (
     BARE,
     CONFIRMED,
+    FITTING,
     HERS,
     QUIET,
     RING,
     RING_ALIVE,
+    SACCT,
     SYSLOG,
     WITHOUT,
     XID,
@@ -117,8 +121,9 @@ BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"
 
 @pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
+    """No user can send to the log host: otherwise what only that has counts for nothing."""
     case = CASES[name]
-    found = concluded(case.files, live, CONFIRMED)
+    found = concluded(case.files, live, CONFIRMED, sending=False)
     verdict = of_erin(found)
     stated = " ".join(verdict["doubts"])
     if case.blamed is None:
@@ -134,11 +139,45 @@ def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
 
 
 def test_a_file_that_ends_before_shows_no_silence() -> None:
-    tree = {**HERS, SYSLOG: bsd("10:15:00", "systemd[1]: Started Session 3 of user root.")}
-    verdict = of_erin(concluded({CENTRAL: SENT}, tree=tree))
+    tree = {**CONFIRMED, SYSLOG: bsd("10:15:00", "systemd[1]: Started Session 3 of user root.")}
+    verdict = of_erin(concluded({CENTRAL: SENT}, tree=tree, sending=False))
     assert verdict["category"] == "infra.gpu" and verdict["confidence"] > 0.9
     tree[SYSLOG] += bsd("10:29:00", "systemd[1]: Started Session 4 of user root.")
-    assert not of_erin(concluded({CENTRAL: SENT}, tree=tree))["category"].startswith("infra.")
+    assert not of_erin(concluded({CENTRAL: SENT}, tree=tree, sending=False))["category"].startswith("infra.")
+
+
+#: Nobody's job was on gx02.
+IDLE = {SACCT: re.sub(r"(?m)^.*\|gx02\|.*\n", "", _TREE[SACCT]),
+        "controller/slurmctld.log": re.sub(r"(?m)^.*(?:gx02|JobId=4[25]).*\n", "", _TREE["controller/slurmctld.log"])}  # fmt: skip
+
+
+@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
+@pytest.mark.parametrize(
+    ("tree", "own", "sending", "counts"),
+    [
+        (CONFIRMED, "", True, False),
+        (HERS, "", False, False),
+        (CONFIRMED, "", False, True),
+        (CONFIRMED, FITTING, True, True),
+        (IDLE, "", True, False),
+        (IDLE, "", False, True),
+        (IDLE, FITTING, True, True),
+    ],
+    ids=[
+        "of a node that slurmctld gives up", "where no user can send", "where no user can send, of a node that slurmctld gives up",
+        "with the node's own copy", "of an idle node", "of an idle node, where no user can send", "of an idle node, with its own copy",
+    ],
+)  # fmt: skip
+def test_what_only_a_log_host_has_counts_where_no_user_can_send(
+    tree: dict[str, str], own: str, sending: bool, counts: bool, live: bool
+) -> None:
+    found = concluded({SYSLOG: own, CENTRAL: SENT}, live, tree, sending=sending)
+    assert any(i["root_cause"]["host"] == "gx02" and i["category"] == "infra.gpu" for i in found["incidents"]) == counts
+    if "45" in found["verdicts"]:
+        verdict = of_erin(found)
+        # Whoever sent it, her program is blamed as without it, unless she alone can have.
+        assert verdict["category"] == ("infra.gpu" if counts else "app.error" if sending else "unknown")
+        assert ("does not count" in " ".join(verdict["doubts"])) == (not counts)
 
 
 def test_an_unproven_line_is_not_made_surer_by_other_users_copies() -> None:

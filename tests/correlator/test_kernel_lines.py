@@ -41,6 +41,7 @@ from tests.correlator.erins_job import (
     busy,
     concluded,
     of_erin,
+    ring,
     stamped,
 )
 from tests.correlator.rows import answer
@@ -151,8 +152,9 @@ WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
         pytest.param({SYSLOG: WITHOUT + BARE}, HERS, None, ALONE, marks=pytest.mark.long),
         ({SYSLOG: WITHOUT + BARE}, SHARED, None, OTHERS),
         pytest.param({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, None, OTHERS, marks=pytest.mark.long),
-        # A user's program reaches kern.log only if it writes to /dev/log itself: the limit is that of the line alone.
-        ({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, 0.7, ""),
+        ({KERN: WITH_UPTIMES + FITTING}, HERS, None, ALONE),
+        ({KERN: WITH_UPTIMES + FITTING, SYSLOG: FITTING}, SHARED, None, OTHERS),
+        pytest.param({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, None, OTHERS, marks=pytest.mark.long),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), None, ALONE),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), None, OTHERS),
         pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:20:30", "10:40:00"), None, OTHERS, marks=pytest.mark.long),
@@ -161,8 +163,8 @@ WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
     ids=[
         "on her own node", "on her own node, which slurmctld gives up", "on a shared one", "on a shared one, which slurmctld gives up",
         "with nobody knows whose", "no uptime, on her own node", "no uptime, on a shared one", "of no boot, on a shared one",
-        "facility kern of no boot, on a shared one", "the other one had gone", "the other one had just gone", "the other one was just coming",
-        "the other one came later",
+        "facility kern, on her own node", "facility kern and a copy, on a shared one", "facility kern of no boot, on a shared one",
+        "the other one had gone", "the other one had just gone", "the other one was just coming", "the other one came later",
     ],
 )  # fmt: skip
 def test_where_users_could_have_written_a_line_it_does_not_count(
@@ -234,13 +236,13 @@ LOST_MEMORY = (
     [
         ({SYSLOG: WITHOUT + BARE}, CONFIRMED, False),
         ({SYSLOG: WITH_UPTIMES + FITTING}, CONFIRMED, False),
-        ({KERN: WITH_UPTIMES + FITTING}, SHARED, True),
+        ({RING: ring("10:19:55", XID)}, SHARED, True),
         ({SYSLOG: WITH_UPTIMES + stamped("10:19:55", LOST_MEMORY)}, CONFIRMED | BUS_ERROR, False),
         pytest.param({SYSLOG: WITHOUT + bsd("10:19:55", f"kernel: {LOST_MEMORY}")}, CONFIRMED | BUS_ERROR, False, marks=pytest.mark.long),
-        ({KERN: WITH_UPTIMES + stamped("10:19:55", LOST_MEMORY)}, SHARED | BUS_ERROR, True),
+        ({RING: ring("10:19:55", LOST_MEMORY)}, SHARED | BUS_ERROR, True),
     ],
     ids=[
-        "no uptime", "an uptime that fits, on the user's own node", "facility kern", "lost memory", "lost memory, no uptime", "lost memory, facility kern",
+        "no uptime", "an uptime that fits, on the user's own node", "the kernel's ring", "lost memory", "lost memory, no uptime", "lost memory, the kernel's ring",
     ],
 )  # fmt: skip
 def test_an_unproven_cause_displaces_no_explanation_that_is_as_sure(

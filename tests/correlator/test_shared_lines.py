@@ -181,12 +181,15 @@ PACKET = f"<2>Feb 28 10:19:55 gx02 kernel: {XID}\n"
         (OWN, SHARED, False, "app.error", OTHERS),
         (OWN, CONFIRMED, False, "infra.gpu", ""),
         (OWN, SHARED, True, "infra.gpu", ""),
-        (RELAY, SHARED, False, "infra.gpu", ""),
-        ("127.0.0.1", HERS, False, "infra.gpu", ""),
+        (RELAY, SHARED, False, "app.error", OTHERS),
+        (RELAY, CONFIRMED, False, "infra.gpu", ""),
+        (RELAY, HERS, False, "unknown", "a user's job was on gx02"),
+        ("127.0.0.1", HERS, False, "app.error", "a user's job was on gx02"),
     ],
     ids=[
         "an unknown address", "its own address", "its own, beside another user's job", "its own, of a node that slurmctld gives up",
-        "its own, where only root sends", "a relay", "the log daemon beside Faultline",
+        "its own, where only root sends", "a relay", "a relay, of a node that slurmctld gives up",
+        "a relay, of her own node", "the log daemon beside Faultline",
     ],
 )  # fmt: skip
 def test_a_packet_that_a_user_can_send_blames_nothing(

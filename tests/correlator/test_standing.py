@@ -130,8 +130,8 @@ def test_what_a_program_says_of_hardware_clears_nobody() -> None:
 
 def test_the_same_words_from_those_who_may_say_them_count() -> None:
     """The rule does not ignore legitimate lines: a node's own kernel, and slurmctld in its own file, count."""
-    line = "Feb 28 10:19:55 gx02 kernel: [9543.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
-    found = after({"nodes/gx02/kern.log": [line]})
+    line = "[Sat Feb 28 10:19:55 2026] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    found = after({"nodes/gx02/dmesg": [line]})
     assert found["verdicts"]["45"]["category"] == "infra.gpu"
     found = after(
         {"controller/slurmctld.log": ["[2026-02-28T10:19:59.000] error: Nodes gx04 not responding, setting DOWN"]}
