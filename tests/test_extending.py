@@ -129,6 +129,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (info / "entry_points.txt").write_text("\n".join(lines))
     (folder / "logs").mkdir()
     for name, text in re.findall(r"`logs/(\S+)`:\n\n((?:    .*\n)+)", section("A causal edge")):
+        (folder / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "logs" / name).write_text(textwrap.dedent(text))
     (folder / "rack7.slots").write_text("gx07=41\nnonsense\n")
     (folder / "bmc.log").write_text("BMC|2026-02-28T16:29:24Z|gx07|Fan 3 failed\n")
