@@ -65,6 +65,8 @@ def fold(hosts: Iterable[str]) -> str:
     names = [name for name in hosts if name]
     if not names:
         return ""
+    if len(names) == 1 and names[0].isalnum():
+        return names[0]
     if plain := _fold_plain(names):
         return plain
     try:

@@ -71,8 +71,8 @@ _LAUNCH_EVENTS = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_re
 def launches(events: Iterable[Event], known: Known) -> Launches:
     """The launches of jobs in ``events``."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.kind in _LAUNCH_EVENTS and event.host and not is_open(event, known.senders):
+    for event in [e for e in events if e.kind in _LAUNCH_EVENTS]:
+        if event.host and not is_open(event, known.senders):
             by_kind[event.kind].append(event)
     starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
     return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, known.begun), _allocated_again(by_kind))
@@ -81,8 +81,8 @@ def launches(events: Iterable[Event], known: Known) -> Launches:
 def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
     """All signs of all hosts."""
     by_kind: dict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.kind in _COMPARED_EVENTS and event.host and not is_open(event, known.senders):
+    for event in [e for e in events if e.kind in _COMPARED_EVENTS]:
+        if event.host and not is_open(event, known.senders):
             by_kind[event.kind].append(event)
     starts = by_kind["slurm.step_start"]
     allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)

@@ -187,13 +187,9 @@ def admitted(events: Sequence[Event], runs: Sequence[Run]) -> list[Event]:
         of_job[run.job_id].append(run)
     nodes = frozenset(chain.from_iterable(map(attrgetter("nodes"), runs)))
     # There are very many events, and most count without a look at their run or host: one expression decides that.
-    kinds = {e.kind for e in events}
-    of_switches = {kind for kind in kinds if kind.startswith("switch.")}
-    of_others = {kind for kind in kinds if kind.startswith(_OF_OTHERS)}
+    asked = {kind for kind in {e.kind for e in events} if kind.startswith(("switch.", _OF_OTHERS))}
     kept = [
-        e if e.source not in _OF_RUNS and not (e.kind in of_switches and e.source in _OF_SWITCHES)
-        and not (e.kind in of_others and e.source != "slurmctld")
-        else _as_admitted(e, of_job, nodes)
+        e if e.source not in _OF_RUNS and (e.kind not in asked or e.source == "slurmctld") else _as_admitted(e, of_job, nodes)
         for e in events
     ]  # fmt: skip
     return list(filter(None, kept))
@@ -207,7 +203,7 @@ def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset
         return event if _of_own_host(event, of_job, nodes) else None
     if event.kind.startswith(_OF_OTHERS):  # of a cloud's scheduler plugin, or of a health check
         return event if event.host not in nodes or not _names_another(event) else None
-    return None if event.host in nodes else event
+    return None if event.source in _OF_SWITCHES and event.host in nodes else event
 
 
 def _of_job(event: Event, of_job: Mapping[int, list[Run]]) -> Event | None:

@@ -93,7 +93,7 @@ def reasons(
 def _is_confirmed(event: Event, hosts: Hosts) -> bool:
     if hosts.confirmed.measured(event):
         return True
-    if hosts.is_remote(event) or not hosts.confirmed.followed(event):
+    if not hosts.confirmed.followed(event) or hosts.is_remote(event):
         return False
     return len(hosts.users_at(event.host or "", event.time)) == 1
 
@@ -102,9 +102,9 @@ def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
     """The reason for people, of an event of a host."""
     if reason != OPEN or event.host is None:
         return Uncounted(reason)
-    there, remote = hosts.users_at(event.host, event.time), hosts.is_remote(event)
-    users = there | {SOMEBODY} if remote else there
-    if not there and remote:
+    there = hosts.users_at(event.host, event.time)
+    users = there | {SOMEBODY} if hosts.is_remote(event) else there
+    if not there:
         return Uncounted(REMOTE_WHY.format(host=event.host), users)
     whose = "jobs of several users were" if len(there) > 1 else "a user's job was"
     return Uncounted(OPEN_WHY.format(host=event.host, whose=whose), users)

@@ -59,13 +59,17 @@ def is_of_another(event: Event, relays: Collection[str]) -> bool:
     name."""
     if event.entities.get("sender") in relays:
         return False
-    files = [event.file, *(file for file, _ in event.also)]
-    return all(_is_of_another(file or "", event.host or "") for file in files) and not is_own_packet(event)
+    host = event.host or ""
+    if not _is_of_another(event.file or "", host):  # most lines are in their host's own file
+        return False
+    return all(_is_of_another(file, host) for file, _ in event.also) and not is_own_packet(event)
 
 
 def _is_of_another(file: str, host: str) -> bool:
     owner = owner_of(file)
-    return file.startswith(RELAYED) or (owner is not None and owner != short(host))
+    if owner is None:
+        return file.startswith(RELAYED)
+    return owner not in (host, short(host))
 
 
 @lru_cache(maxsize=65_536)

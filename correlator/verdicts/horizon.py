@@ -87,6 +87,10 @@ class Horizons:
     def __init__(self, world: World, weigher: Weigher, edges: Iterable[Edge]) -> None:
         self.world, self.weigher = world, weigher
         self._into: Mapping[str, Sequence[Edge]] = _by_effect(edges)
+        #: The latest report of any cause of an edge, seconds after it, by the edge's id.
+        self._told_s = {
+            e.id: max(kind_of(cause).told_s for cause in e.cause) for some in self._into.values() for e in some
+        }
 
     def of(self, verdict: Verdict) -> Horizon | None:
         """The horizon of a verdict; None if its run ended long ago."""
@@ -113,7 +117,7 @@ class Horizons:
         for edge in self._into.get(end.kind, ()):
             if any(word in edge.requires and not may(run, end) for word, may in _OF_RUN.items()):
                 continue
-            told = max(kind_of(cause).told_s for cause in edge.cause)
+            told = self._told_s[edge.id]
             if told < TOLD_S:
                 told += max(0.0, -self.weigher.window(edge, end)[0])
             after = max(after, told + SLACK_S)

@@ -27,7 +27,7 @@ from correlator.verdicts.chain_weights import candidates, is_same_cause, unblock
 from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
-from correlator.verdicts.kernel_words import Claims, Limits, denied
+from correlator.verdicts.kernel_words import Claims, Denials, Limits
 from correlator.verdicts.own_explanation import own_explanation
 from correlator.verdicts.verdict import Verdict, quoted
 from parsers.hostlist import fold
@@ -41,10 +41,10 @@ MUTE_DOUBT = 0.3
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
     """The verdict on every run that did not end well; ``raw`` leaves the confidence uncalibrated."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
-    limits = Limits(world)
+    limits, denials = Limits(world), Denials(world)
     verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
     for verdict in verdicts:
-        verdict.denied = denied(world, verdict.run, verdict.end)
+        verdict.denied = denials.before(verdict.run, verdict.end)
         _leave_open(verdict)
     if world.het_components:
         taken_along(world, verdicts)

@@ -143,15 +143,33 @@ _GUARDS_KILL = "sys.guard_kill"
 _HARMLESS = ("nic.link_up", "nic.link_init", "storage.recovered")
 
 
-def denied(world: World, run: Run, end: Fact) -> list[Denied]:
-    """What lines that do not count claim about a run's nodes before its end."""
-    if not world.not_counted:
-        return []
-    found = [
-        Denied(event, *told(event, why, world)) for host in set(run.nodes) for event, why in world.not_counted.get(host, ())
-        if -DENIED_AFTER_S <= end.start - event.time <= DENIED_S and _accuses(event)
-    ]  # fmt: skip
-    return sorted(found, key=lambda one: (one.event.time, one.event.id))
+class Denials:
+    """What lines that do not count claim about the nodes of runs, in one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._accusing: dict[str, list[tuple[Event, str]]] = {}
+        self._known: dict[str, Denied] = {}
+
+    def before(self, run: Run, end: Fact) -> list[Denied]:
+        """The claims about a run's nodes before its end, in order."""
+        if not self._world.not_counted:
+            return []
+        first, last = end.start - DENIED_S, end.start + DENIED_AFTER_S
+        found = [
+            self._known.get(event.id) or self._told(event, why)
+            for host in set(run.nodes) for event, why in self._of(host) if first <= event.time <= last
+        ]  # fmt: skip
+        return sorted(found, key=lambda one: (one.event.time, one.event.id)) if len(found) > 1 else found
+
+    def _of(self, host: str) -> list[tuple[Event, str]]:
+        if host not in self._accusing:
+            self._accusing[host] = [one for one in self._world.not_counted.get(host, ()) if _accuses(one[0])]
+        return self._accusing[host]
+
+    def _told(self, event: Event, why: str) -> Denied:
+        self._known[event.id] = found = Denied(event, *told(event, why, self._world))
+        return found
 
 
 def _accuses(event: Event) -> bool:
