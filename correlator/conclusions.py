@@ -11,6 +11,7 @@ from correlator.evidence.exposure import Seen
 from correlator.evidence.forgeries import Forgery, Proof
 from correlator.evidence.weigh import BaseRates
 from correlator.gather import events as event_rows
+from correlator.gather.collected import Collected, nothing
 from correlator.gather.standing import Controllers, Disowned
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
@@ -42,7 +43,8 @@ class Conclusions:
     rates: BaseRates | None = None
     clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
-    reporting_hosts: frozenset[str] = frozenset()
+    #: Which sources were collected, and when.
+    collected: Collected = field(default_factory=lambda: Collected(nothing()))
     controllers: frozenset[str] = frozenset()
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
     #: Hosts whose lines are shown without the event that they claim.
@@ -77,3 +79,8 @@ class Conclusions:
     lines: event_rows.Lines | None = None
     #: Former inputs that nothing uses any more: freeing them takes a while and can wait for a better moment.
     to_free: list[object] = field(default_factory=list)
+
+    @property
+    def reporting_hosts(self) -> frozenset[str]:
+        """The hosts whose kernel or system log was collected at any time."""
+        return self.collected.reporting_hosts

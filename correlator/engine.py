@@ -29,10 +29,11 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
+from correlator.gather import collected, kernel_copies, kernel_lines, of_timeouts, silences, telemetry
 from correlator.gather import events as event_rows
-from correlator.gather import kernel_copies, kernel_lines, of_timeouts, telemetry
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import read_senders
+from correlator.gather.collected import Collected
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import Fields
 from correlator.gather.standing import (
@@ -177,25 +178,28 @@ def read_inventory(store: Asks, cluster: str | None, empty: Collection[str] = ()
 
 @dataclass(frozen=True)
 class Measured:
-    """What telemetry and job output show; the fields are those of ``World``."""
+    """What telemetry and job output show; the fields are those of ``World``, and whether there are measurements of GPUs."""
 
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
     throttling: list[Throttled]
     xids_seen: list[XidSeen]
     progress: dict[tuple[int, int], list[tuple[float, float]]]
     booted: list[tuple[float, str]] = field(default_factory=list)
+    gpus: bool = False
 
 
 def measure(
-    store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL, *, any_pace: bool = True
-) -> Measured:
+    store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL, *, any_pace: bool = True,
+    gpus: bool = False,
+) -> Measured:  # fmt: skip
     """Reads measurements. ``empty`` names tables of ``raw`` without rows, which are not queried. ``any_pace``: may job
-    output show the pace of a job?"""
+    output show the pace of a job? ``gpus``: it is known already that GPUs are measured."""
     measured = "metrics" not in empty and bool(store.ask(samples.any_sample(cluster, source)))
     return Measured(
         _gpu_jobs(store, cluster, source) if measured else {}, telemetry.throttled(store, cluster, source) if measured else [],
         telemetry.xids_seen(store, cluster, source) if measured else [], telemetry.progress(store, cluster, source) if any_pace else {},
         [] if "boots" in empty else telemetry.booted(store, cluster, source),
+        gpus or (measured and telemetry.sampled(store, cluster, source)),
     )  # fmt: skip
 
 
@@ -204,17 +208,19 @@ def gather_world(
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
     kernel_clocks: kernel_lines.Clocks | None = None, limits: of_timeouts.ChangedLimits | None = None,
-    earlier: tuple[Sequence[Run], float] = ((), float("-inf")),
+    earlier: tuple[Sequence[Run], float] = ((), float("-inf")), more: pl.DataFrame | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
-    ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory and reporting
-    hosts. ``measured`` and ``inventory`` are passed if they were read already. ``earlier``: the world's ``earlier_runs``
-    and ``runs_since``.
+    ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory, from before the
+    lines with the spans ``more`` were collected (gather/collected.py). ``measured`` and ``inventory`` are passed if they
+    were read already. ``earlier``: the world's ``earlier_runs`` and ``runs_since``.
     """
     measured = measured or measure(store, cluster)
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
     inventory = inventory or (before.inventory if before else None) or read_inventory(store, cluster)
+    sources = before.collected if before else Collected(collected.asked(store, cluster))
+    sources = sources.but(more, telemetry=measured.gpus)
     world = World(
         build_site(cluster, inventory.settings, inventory.cabling, inventory.topology, known, settings),
         events,
@@ -237,7 +243,9 @@ def gather_world(
         gpu_minors=telemetry.gpu_minors(store, cluster),
         clocks=off.offsets,
         accounting_time=off.zones.accounting_time,
-        reporting_hosts=before.reporting_hosts if before else telemetry.reporting_hosts(store, cluster),
+        silences=silences.Asked(store, cluster),
+        collected=sources,
+        reporting_hosts=sources.reporting_hosts,
         asked=True,
         inventory=inventory,
         believed=believed,
@@ -272,7 +280,7 @@ class Weighed:
         world = self.world
         return Conclusions(
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
-            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, reporting_hosts=world.reporting_hosts,
+            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, collected=world.collected or Collected(collected.nothing()),
             controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
             looks=[*world.looks, *self.weigher.exposed.looks], uncovered=self.weigher.exposed.uncovered, to_free=[self],
         )  # fmt: skip

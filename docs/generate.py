@@ -55,6 +55,7 @@ file. [Edges](edges.md) connect kinds; [extending.md](extending.md#a-kind-of-fac
 | mind changed by | evidence that would point to another cause |
 | alone | severity if no run was affected; without it, such a fact makes no incident |
 | words | the kind of error lines in a run's output that support it |
+| witnesses | the sources that have a line about it if it is true; a verdict is less sure without one ([correlation.md](correlation.md#confidence)) |
 | counted as | the family under which incidents of a node are counted to find lemons |
 | attributes | the attributes of a fact of this kind, besides time, host and device |
 """
@@ -154,6 +155,8 @@ def _kind(kind: Kind[Any]) -> str:
     lines = [f"### {kind.name}", "", kind.summary, "", f"- lane: {kind.layer}"]
     if kind.cause is not None:
         lines += _cause(kind.cause)
+    if kind.witnesses:
+        lines.append(f"- witnesses: {', '.join(kind.witnesses)}")
     if kind.attrs.__annotations__:
         lines.append(f"- attributes: {_code(sorted(kind.attrs.__annotations__))}")
     return "\n".join(lines)

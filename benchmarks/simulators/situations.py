@@ -36,6 +36,12 @@ class Situation:
     others: list[Run] = field(default_factory=list)
 
 
+class Chance(random.Random):
+    """Random choices. ``complete``: every witness of a fault logs it, wherever lines are not lost."""
+
+    complete = False
+
+
 OWN = ("ValueError: shapes (3,4) and (5,) not aligned", "KeyError: 'train_loss'", "AssertionError: loss is nan",
        "RuntimeError: CUDA error: an illegal memory access was encountered", "Segmentation fault (core dumped)")  # fmt: skip
 DEAD = (
@@ -50,6 +56,7 @@ def _out(at: float, kind: str, text: str, **more: Any) -> Event:
 
 
 def _link(r: random.Random, host: str, device: str, at: float, length: float, ends: int = 3) -> list[Event]:
+    ends = 3 if getattr(r, "complete", False) else ends
     found = []
     if ends & 1:
         found += [
@@ -117,6 +124,13 @@ def panic(r: random.Random, host: str) -> Situation:
     late = r.uniform(205, 505)
     reported = [event("kernel.panic", 0, host, "Kernel panic - not syncing")] if r.random() < 0.8 else []
     return Situation("panic", ("infra.node", host), "NODE_FAIL", late, [*reported, *_set_down(late, host)])
+
+
+def slurmd_crash(r: random.Random, host: str) -> Situation:
+    """slurmd dies while its machine stays up; without its log, that looks like any other silence."""
+    late = r.uniform(205, 505)
+    fatal = event("slurm.daemon_fatal", 0, host, "fatal: malloc failed: out of memory", source="slurmd")
+    return Situation("slurmd_crash", ("infra.scheduler", host), "NODE_FAIL", late, [fatal, *_set_down(late, host)])
 
 
 def heat(r: random.Random, host: str) -> Situation:
@@ -222,7 +236,7 @@ def shared_link_loss(r: random.Random, host: str) -> Situation:
     others, reported = _beside_it(r, late, 1.0 if r.random() < 0.85 else r.uniform(0.1, 0.9))
     return Situation(
         "shared_link_loss",
-        ("infra.network", None),
+        ("infra.network", "leaf-p1"),
         "FAILED",
         late + 2,
         [*links, *reported, _peers(late)],
@@ -266,6 +280,8 @@ SHARES: dict[Callable[[random.Random, str], Situation], float] = {
     heat: 0.03, storage: 0.05, unseen_slowness: 0.02, own_slowness: 0.02, reset_together: 0.02, shared_link_loss: 0.03,
     absorbed_link_loss: 0.02, absorbed_switch_loss: 0.01,
 }  # fmt: skip
+#: Only slurmd's log tells of these: they are made where sources are taken away.
+BY_SLURMD: dict[Callable[[random.Random, str], Situation], float] = {slurmd_crash: 0.01}
 
 
 def beside(r: random.Random, hosts: list[str]) -> list[Event]:
@@ -292,29 +308,50 @@ def beside(r: random.Random, hosts: list[str]) -> list[Event]:
     return found
 
 
+@dataclass
+class Site:
+    """What was collected in a situation. ``mute``: the hosts without a kernel log."""
+
+    situation: Situation
+    events: list[Event]
+    runs: list[Run]
+    mute: frozenset[str]
+    settings: dict[str, int]
+    links: list[dict[str, str]]
+
+    def world(self, **more: Any) -> World:
+        """Everything that is concluded from it. ``more``: other attributes of the world."""
+        known = {
+            "progress": {(1, 0): self.situation.progress}, "throttling": self.situation.hot,
+            "reporting_hosts": frozenset(n for n in NODES if n not in self.mute),
+        }  # fmt: skip
+        return world(self.events, self.runs, links=self.links, settings=self.settings, **{**known, **more})
+
+
 def make(seed: int) -> tuple[Situation, World]:
-    """One situation and the world of its logs: some lines lost, clocks slightly different.
+    """One situation and the world of its logs."""
+    site = made(Chance(seed))
+    return site.situation, site.world()
+
+
+def made(r: Chance) -> Site:
+    """One situation and its logs: some lines lost, clocks slightly different.
 
     On some sites a source is missing altogether: Slurm's configuration, the inventory of links, the runs' output, the
     logs of some or many hosts.
     """
-    r = random.Random(seed)
     nodes = r.sample(NODES, r.choice((1, 2, 2, 4, 6)))
-    situation = r.choices(list(SHARES), weights=list(SHARES.values()))[0](r, nodes[0])
+    shares = SHARES | BY_SLURMD if r.complete else SHARES
+    situation = r.choices(list(shares), weights=list(shares.values()))[0](r, nodes[0])
     if situation.kind in ("fabric_loss", "lost_peers") and len(nodes) == 1:
         nodes.append(next(n for n in NODES if n != nodes[0]))
     events = [e for e in situation.events if r.random() > 0.04] + beside(r, NODES)
     silent = r.choice((0.0, 0.0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.3))  # one site in eight lacks many
-    mute = {n for n in NODES if r.random() < silent}
+    mute = frozenset(n for n in NODES if r.random() < silent)
     if r.random() < 0.04:
         events = [e for e in events if e.source != "job_stderr"]
     events = [e for e in events if e.host not in mute or e.source != "kernel"]
     job = run(1, nodes, -1920, situation.end, situation.state, time_limit_s=3520)
-    more = {
-        "progress": {(1, 0): situation.progress},
-        "throttling": situation.hot,
-        "reporting_hosts": frozenset(n for n in NODES if n not in mute),
-    }
     # A run on the same node or its rail would have ended with it.
     separate = [n for n in NODES if n != nodes[0]]
     others = situation.others or [run(2, r.sample(separate, 2), -3000, 3000, "COMPLETED")]
@@ -322,4 +359,4 @@ def make(seed: int) -> tuple[Situation, World]:
     quiet = [event("sys.service_started", at, "ctl", "chrony", source="syslog") for at in (-43200.0, 43200.0)]
     settings = {"SlurmdTimeout": 300} if r.random() < 0.9 else {"KillWait": 30}
     links = LINKS if r.random() < 0.9 else []
-    return situation, world([*events, *quiet], [job, *others], links=links, settings=settings, **more)
+    return Site(situation, [*events, *quiet], [job, *others], mute, settings, links)

@@ -3,6 +3,9 @@
 ``calibration.toml`` holds, per family of categories, the points of a rising line (raw weight share -> share that was
 right). ``benchmarks/calibration.py`` makes the situations, fits the line by pool-adjacent-violators and prints the
 reliability on seeds of its own; docs/correlation.md shows it. A family without a line keeps its raw value.
+
+The line of causes in the infrastructure is that of situations in which every witness was asked. For each that was not
+collected, the confidence is multiplied by a fitted factor.
 """
 
 from __future__ import annotations
@@ -22,6 +25,18 @@ Line = Sequence[tuple[float, float]]
 #: The highest confidence: a cause that was not collected can never be excluded.
 SUREST = 0.99
 
+#: A cause is named with this confidence or more: for want of witnesses alone, it does not become nobody's.
+NAMED = 0.5
+
+#: Each missing witness costs at least this share: situations are made of fewer causes than there are.
+LEAST_LOSS = 0.005
+#: A verdict states at least this: what is seldom right in made situations is not known that well.
+LEAST_SAID = 0.1
+#: The line of a family whose verdicts no log of the run's nodes could contradict is named with this.
+UNLOGGED = "unlogged"
+#: So many missing witnesses have a factor of their own.
+LEVELS = 3
+
 
 def family_of(category: str) -> str:
     """``infra``, ``app``, ``user``, ``sched`` or ``unknown``: each is wrong in its own ways."""
@@ -35,10 +50,34 @@ def lines() -> Mapping[str, Line]:
     return {name: tuple((float(x), float(y)) for x, y in points) for name, points in table.items()}
 
 
-def calibrated(category: str, raw: float) -> float:
-    """The share of verdicts of this family and raw confidence that was right; ``raw`` if nothing was learned."""
-    line = lines().get(family_of(category))
-    return raw if not line else min(SUREST, along(line, raw))
+def calibrated(category: str, raw: float, *, unlogged: bool = False) -> float:
+    """The share of verdicts of this family and raw confidence that was right; ``raw`` if nothing was learned.
+
+    ``unlogged``: no log of most of the run's nodes was collected. That makes no verdict surer.
+    """
+    return said_by(lines(), family_of(category), raw, unlogged=unlogged)
+
+
+def said_by(some: Mapping[str, Line], family: str, raw: float, *, unlogged: bool = False) -> float:
+    """``calibrated`` with other lines than the learned ones."""
+    names = (family, f"{family}_{UNLOGGED}") if unlogged else (family,)
+    found = [along(some[name], raw) for name in names if some.get(name)]
+    return min([SUREST, *found]) if found else raw
+
+
+@cache
+def factors() -> Sequence[float]:
+    """The share of the confidence that is left without one, two, ... witnesses; each further one costs ``LEAST_LOSS``."""
+    return tuple(map(float, tomllib.loads(FILE.read_text(encoding="utf-8")).get("witnesses", {}).get("left", ())))
+
+
+def covered(confidence: float, missing: int, left: Sequence[float] | None = None) -> float:
+    """A calibrated confidence, if ``missing`` witnesses could not be asked. ``left``: other factors than the fitted ones."""
+    left = factors() if left is None else left
+    if not missing or not left:
+        return confidence
+    further = (1.0 - LEAST_LOSS) ** max(0, missing - len(left))
+    return max(min(confidence, NAMED), confidence * left[min(missing, len(left)) - 1] * further)
 
 
 def along(line: Line, x: float) -> float:
@@ -96,7 +135,32 @@ def fit(pairs: Iterable[tuple[float, bool]]) -> list[tuple[float, float]]:
     if len(pools) > 1 and pools[-1][2] < CASES:
         top = pools.pop()
         pools[-1] = [a + b for a, b in zip(pools[-1], top, strict=True)]
-    return [(round(p[0] / p[2], 4), round(_share(p), 4)) for p in pools]
+    return [(round(p[0] / p[2], 4), round(max(LEAST_SAID, _share(p)), 4)) for p in pools]
+
+
+def fit_left(pairs: Iterable[tuple[int, bool]]) -> list[float]:
+    """The factors of ``covered``, from (missing witnesses, right) of verdicts that would be equally sure with all of them.
+
+    Each is the share that was right over the share with no witness missing; neighbours that rise are pooled. ``CASES``
+    further cases count as if nothing were lost.
+    """
+    counts = [[0, 0] for _ in range(LEVELS + 1)]
+    for missing, right in pairs:
+        count = counts[min(missing, LEVELS)]
+        count[0], count[1] = count[0] + 1, count[1] + right
+    whole = _share((0.0, float(counts[0][1]), float(counts[0][0]))) if counts[0][0] else 1.0
+    pools: list[tuple[float, float, int]] = []
+    for cases, rights in counts[1:]:
+        pools.append((whole * cases + CASES, float(rights + CASES), 1))
+        while len(pools) > 1 and pools[-2][1] / pools[-2][0] <= pools[-1][1] / pools[-1][0]:
+            one, two = pools.pop(), pools.pop()
+            pools.append((one[0] + two[0], one[1] + two[1], one[2] + two[2]))
+    left, most = [], 1.0
+    for expected, rights_of, levels in pools:
+        for _ in range(levels):
+            most = min(most * (1.0 - LEAST_LOSS), rights_of / expected)
+            left.append(round(most, 4))
+    return left
 
 
 def _share(pool: Sequence[float]) -> float:

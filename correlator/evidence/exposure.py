@@ -20,7 +20,7 @@ cause.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from operator import attrgetter
@@ -125,6 +125,11 @@ def other_now(
     ]  # fmt: skip
     who = [look for look in looks if isinstance(look, WhoWasThere)] if changed else []
     return min([*moved, *changed_answers(who, changed, before, after, elsewhere)], default=float("inf"))
+
+
+def lacks(looks: Iterable[Seen], places: Collection[str]) -> bool:
+    """Does one of these conclusions lack one of the sources or hosts ``places``?"""
+    return bool(places) and any(not look.unlogged.isdisjoint(places) for look in looks)
 
 
 def between(looks: Iterable[Seen], low: float, high: float) -> list[Seen]:

@@ -49,6 +49,7 @@ def _several(fact: Fact) -> Cause | None:
 
 CONFIG_REMOVED = Kind(
     "config.removed", "slurmctld", "A node or a partition with jobs was no longer in Slurm's configuration.", ConfigRemoved,
+    witnesses=("slurmctld",),
     brief="{removed} removed from Slurm's configuration", cause=_REMOVED, variant=_several,
 )  # fmt: skip
 

@@ -71,11 +71,13 @@ def _whose_prolog(fact: Fact) -> Cause | None:
 
 PROLOG_FAILURE = Kind(
     "prolog.failure", "slurmd", "The prolog failed on a node.", HookFailure,
+    witnesses=("slurmd", "slurmctld"),
     brief="prolog failed", told_s=60.0, cause=_PROLOG, variant=_whose_prolog,
 )  # fmt: skip
 
 EPILOG_FAILURE = Kind(
     "epilog.failure", "slurmd", "The epilog failed on a node.", HookFailure,
+    witnesses=("slurmd", "slurmctld"),
     brief="epilog failed",
     cause=Cause(
         "slurm.epilog_failure", "infra.scheduler", "the epilog failed on {host}", "a node failed its check after the job",

@@ -47,6 +47,7 @@ _THROTTLED = Cause(
 
 COOLING_OUTAGE = Kind(
     "cooling.outage", "gpu", "Most of the working nodes of a room, or behind one switch, were throttled by heat that began together.", SharedHeat,
+    witnesses=("kernel",),
     brief="nodes grew hot together", timed=True, cause=_THROTTLED, variant=lambda fact: _whose(_THROTTLED, fact),
 )  # fmt: skip
 
@@ -59,6 +60,7 @@ _SHUT_DOWN = Cause(
 
 COOLING_SHUTDOWN = Kind(
     "cooling.shutdown", "node", "Nodes that share their cooling shut themselves down because of heat.", SharedHeat,
+    witnesses=("kernel",),
     brief="nodes shut down by heat together", cause=_SHUT_DOWN, variant=lambda fact: _whose(_SHUT_DOWN, fact),
 )  # fmt: skip
 

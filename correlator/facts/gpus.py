@@ -85,12 +85,14 @@ COMPLAINS_S = 3600.0
 
 XID = Kind(
     "gpu.xid", "gpu", "A GPU reported an Xid, or was found lost.", Xid,
+    witnesses=("kernel", "telemetry"),
     brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
     measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry",
 )  # fmt: skip
 
 PCIE_AER = Kind(
     "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
+    witnesses=("kernel",),
     brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu",
     cause=Cause(
         "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
@@ -110,6 +112,7 @@ _HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller w
 
 THERMAL = Kind(
     "gpu.thermal", "gpu", "GPUs of a node were throttled by heat.", Heat,
+    witnesses=("telemetry",),
     brief="GPU throttled by heat", component="gpu", cause=_HOT,
     variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get(COOLING) else None,
     measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat",

@@ -44,6 +44,7 @@ WRITTEN_SURE = 0.5
 
 GUARD_KILL = Kind(
     "memory.guard", "node", "A memory guard of a node killed a process because the node's memory was used up.", GuardKill,
+    witnesses=("kernel",),
     brief="memory guard killed {process}",
     cause=Cause(
         "node.memory_pressure", "infra.node", "{guard} of {host} killed {process}, as the node's memory was used up", "others had used up its node's memory",

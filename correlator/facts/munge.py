@@ -55,6 +55,7 @@ def _broken_by(fact: Fact) -> Cause | None:
 
 MUNGE_FAILURE = Kind(
     "munge.failure", "slurmd", "Authentication broke on a node.", MungeFailure,
+    witnesses=("slurmd", "slurmctld"),
     brief="munge failed", sets_down=True, cause=_BROKEN, variant=_broken_by,
 )  # fmt: skip
 
@@ -70,6 +71,7 @@ _DEAF_BOTH_WAYS = replace(
 
 NODE_DEAF = Kind(
     "node.deaf", "node", "Peers connected to a node and got no answer.", NodeDeaf,
+    witnesses=("slurmctld", "slurmd"),
     brief="node accepted connections without answering", sets_down=True, role="effect", awaits=lambda fact: True,
     cause=_DEAF, variant=lambda fact: _DEAF_BOTH_WAYS if fact.attrs.get(MUTUAL) else None,
     trace=Trace("munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),

@@ -37,6 +37,7 @@ _UNREPORTED = replace(
 
 SWITCH_SILENT = Kind(
     "switch.silent", "switch", "Nearly all nodes under one switch were set DOWN together, for an unknown reason.", SwitchSilent,
+    witnesses=("slurmctld", "kernel", "switch"),
     brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNREPORTED if fact.attrs.get(UNSAID) else None,
 )  # fmt: skip
 

@@ -27,6 +27,7 @@ class SlurmdCrash(TypedDict, total=False):
 
 SLURMD_CRASH = Kind(
     "slurmd.crash", "slurmd", "slurmd died while its machine stayed up.", SlurmdCrash,
+    witnesses=("slurmd", "kernel"),
     brief="slurmd died", sets_down=True, trace=Trace("slurmd crash", "its slurmd neither failed nor started anew"),
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "slurmd of {host} died", "Slurm's daemon on a node died",
@@ -39,6 +40,7 @@ SLURMD_CRASH = Kind(
 
 SLURMD_STOP = Kind(
     "slurmd.stop", "slurmd", "slurmd was stopped.", NoAttrs,
+    witnesses=("slurmd", "kernel"),
     brief="slurmd was stopped",
     cause=Cause(
         "slurm.admin_action", "infra.scheduler", "slurmd of {host} was stopped and not started again{for_time}", "Slurm's daemon on a node was stopped",

@@ -34,6 +34,7 @@ class DiskError(TypedDict):
 
 STORAGE_OUTAGE = Kind(
     "storage.outage", "storage", "Clients of a shared file system lost a target.", StorageOutage,
+    witnesses=("kernel",),
     brief="storage target lost", timed=True, component="storage", told_s=300.0, reach=lambda fact: f"that use {fact.device}",
     cause=Cause(
         "storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
@@ -47,6 +48,7 @@ COMPLAINS_S = 3600.0
 
 DISK_ERROR = Kind(
     "disk.error", "storage", "A local disk failed.", DiskError,
+    witnesses=("kernel",),
     brief="disk error", repeats_s=COMPLAINS_S, component="storage",
     cause=Cause(
         "node.disk_error", "infra.node", "disk {device} of {host} failed", "a node's disk failed",
@@ -57,6 +59,7 @@ DISK_ERROR = Kind(
 
 DISK_FULL = Kind(
     "disk.full", "storage", "A disk of a node was full.", NoAttrs,
+    witnesses=("slurmd",),
     brief="disk full", component="storage", told_s=60.0,
     cause=Cause(
         "node.disk_full", "infra.node", "a disk of {host} was full", "a node's disk was full",

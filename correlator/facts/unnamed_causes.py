@@ -38,6 +38,7 @@ class PowerOutage(TypedDict):
 
 POWER_OUTAGE = Kind(
     "power.outage", "node", "Many machines disappeared at the same moment, without a message.", PowerOutage,
+    witnesses=("kernel", "slurmctld"),
     brief="nodes went down together", timed=True,
     cause=Cause(
         "node.power", "infra.node", "{count} nodes ({nodes}) went down together without a word", "many nodes lost power or were reset at once",

@@ -13,10 +13,12 @@ from typing import Any
 
 from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
+from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
 from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of, user_of
+from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
@@ -47,10 +49,12 @@ class World:
     ``booted`` holds (BootTime, host) of nodes for which Slurm had reported another BootTime before.
     ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
+    ``collected``: which sources were collected, and when; None if that is not known.
     ``outputs(jobs)`` and ``new_limits(jobs)``: when jobs wrote output, and changes of their time limits; asked only about
     runs that reached one.
     ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
     ``line_copies``: what other files show about such lines (gather/kernel_copies.py).
+    ``silences``: what witnesses that saw nothing deny (gather/silences.py).
     ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs that nvidia-smi listed.
     ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
     ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
@@ -68,6 +72,7 @@ class World:
     throttling: list[Throttled] = field(default_factory=list)
     reporting_hosts: frozenset[str] = frozenset()
     asked: bool = False
+    collected: Collected | None = None
     clocks: list[Offset] = field(default_factory=list)
     accounting_time: AccountingTime = field(default_factory=AccountingTime)
     xids_seen: list[XidSeen] = field(default_factory=list)
@@ -80,6 +85,9 @@ class World:
     new_limits: NewLimits = lambda jobs, since, until: {}
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     line_copies: kernel_copies.Copies | None = None
+    silences: Answers | None = None
+    #: What denies a fact, by its key; "" if nothing does. Each is asked about once.
+    denials: dict[tuple[str, float, str, str, str], str] = field(default_factory=dict, init=False)
     gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
     earlier_runs: Sequence[Run] = ()
     runs_since: float = float("-inf")

@@ -153,6 +153,11 @@ def is_own(file: str | None, host: str) -> bool:
     return bool(file) and owner_of(file or "") == short(host)
 
 
+def is_own_system_log(file: str | None, host: str) -> bool:
+    """Is a file a general file of the host's own syslog daemon, collected from the host itself?"""
+    return is_own(file, host) and _GENERAL.match((file or "").rsplit("/", 1)[-1]) is not None
+
+
 def _in_own_file(event: Event) -> bool:
     """Is the event's line in a file of the host that it names?"""
     host = event.host or ""
@@ -292,7 +297,7 @@ def _general_files(strange: Sequence[Event], copies: Copies) -> dict[str, list[s
     since, until = min(map(written, strange)) - BEFORE_S, max(map(written, strange)) + AFTER_S
     found: dict[str, list[str]] = defaultdict(list)
     for row in copies.files_of({e.host for e in strange if e.host}, since, until):
-        if is_own(row["file"], row["host"]) and _GENERAL.match(row["file"].rsplit("/", 1)[-1]):
+        if is_own_system_log(row["file"], row["host"]):
             found[row["host"]].append(row["file"])
     return dict(found)
 

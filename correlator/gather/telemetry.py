@@ -39,13 +39,13 @@ def throttled(store: Asks, cluster: str | None, source: Source = ALL) -> list[Th
 
 
 #: Gauges that hold the last Xid of a GPU (0: none since the driver was loaded).
-_XID_METRICS = ("DCGM_FI_DEV_XID_ERRORS", "nvidia_smi_xid_errors", "nvml_xid_errors")
+XID_METRICS = ("DCGM_FI_DEV_XID_ERRORS", "nvidia_smi_xid_errors", "nvml_xid_errors")
 
 
 def xids_seen(store: Asks, cluster: str | None, source: Source = ALL) -> list[XidSeen]:
-    if not store.ask(samples.any_sample(cluster, source, _XID_METRICS)):
+    if not store.ask(samples.any_sample(cluster, source, XID_METRICS)):
         return []
-    rows = store.ask(samples.xids_seen(cluster, _XID_METRICS, source))
+    rows = store.ask(samples.xids_seen(cluster, XID_METRICS, source))
     return [XidSeen(r["host"], r["gpu"] or "", r["code"], r["before"], r["t"]) for r in rows]
 
 
@@ -185,9 +185,13 @@ def booted(store: Asks, cluster: str | None, source: Source = ALL) -> list[tuple
 KERNEL_SOURCES = ("kernel", "syslog", "journal", "dmesg")
 
 
-def reporting_hosts(store: Asks, cluster: str | None) -> frozenset[str]:
-    """Hosts of which at least one line of the kernel or the system was collected."""
-    return frozenset(r["host"] for r in store.ask(hosts.with_own_log(cluster, KERNEL_SOURCES)))
+#: Metrics of GPUs in which a fault of one would show.
+_GPU_METRICS = (*XID_METRICS, *_REASON_METRICS)
+
+
+def sampled(store: Asks, cluster: str | None, source: Source = ALL) -> bool:
+    """Are GPUs measured?"""
+    return bool(store.ask(samples.any_sample(cluster, source, _GPU_METRICS)))
 
 
 def begun(

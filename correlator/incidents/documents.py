@@ -176,9 +176,12 @@ def _proof_of_denied(verdict: Verdict) -> list[str]:
 
 
 def _minds_changed(verdict: Verdict) -> list[str]:
-    """What would change the verdict: other runs' evidence on the best explanation, be it the verdict or a rival."""
+    """What would change the verdict: other runs' evidence on the best explanation, verdict or rival, and missing witnesses."""
     best = verdict.chain or next(iter(verdict.others), None)
-    return mind_changed_by(best.hops) if best else []
+    found = mind_changed_by(best.hops) if best else []
+    if verdict.missing:
+        found.append(f"It would be confirmed or refuted by {sentences.listed([one.words for one in verdict.missing])}.")
+    return found
 
 
 def _headline(verdict: Verdict) -> str:

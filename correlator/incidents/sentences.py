@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -182,10 +183,18 @@ def doubts(incident: Incident) -> list[str]:
     cause = cause_of(incident.root)
     if cause.doubt:
         found.append(cause.doubt)
+    if lacking := list(dict.fromkeys(one.words for verdict in incident.verdicts for one in verdict.missing)):
+        found.append(f"Would be surer with {listed(lacking)}: not collected from the source itself at that time")
+    found += dict.fromkeys(f"Against it: {verdict.against}" for verdict in incident.verdicts if verdict.against)
     if incident.root.attrs.get(INFERRED):
         begun, known = clock(incident.root.start), clock(incident.root.end or incident.root.start)
         found.append(f"When {cause.began} is not known: between {begun} and {known}")
     return found
+
+
+def listed(words: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
 def advice(incident: Incident) -> list[dict[str, Any]]:

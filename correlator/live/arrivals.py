@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import polars as pl
 
+from correlator.gather.collected import asked, hosts_of, nothing
+from correlator.gather.collected import joined as joined_spans
 from correlator.gather.events import Lines, Part, joined, prepared, stamped
 from correlator.gather.runs import no_rows, rows_since
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.since import since as rows_from
-from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
+from correlator.gather.telemetry import SAME_BOOT_S
 from correlator.live.inbox import ENDING, EVERYTHING, MayShow, Moments, NewRows, Recalled, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
@@ -64,16 +66,17 @@ class Change:
 
     ``earliest`` is the first moment (epoch seconds) that the new rows can affect. ``jobs`` are the jobs that they name;
     ``unstamped`` are those whose new output has no timestamps. On the hosts in ``ending`` something may have ended. The
-    own log of the hosts in ``reporting_hosts`` begins in the new lines. ``states`` is true if there are new node
-    states. ``new`` selects the new rows, ``job_rows`` are those about jobs, and ``prepared_runs`` are the runs that
-    those most probably describe. ``empty`` names the tables of ``raw`` without rows.
-    ``may_show``: what the new lines may show.
+    own log of the hosts in ``reporting_hosts`` begins in the new lines. ``collected`` are the spans of the new lines
+    (gather/collected.py). ``states`` is true if there are new node states. ``new`` selects the new rows, ``job_rows``
+    are those about jobs, and ``prepared_runs`` are the runs that those most probably describe. ``empty`` names the
+    tables of ``raw`` without rows. ``may_show``: what the new lines may show.
     """
 
     earliest: float
     jobs: frozenset[int]
     ending: frozenset[str] = frozenset()
     reporting_hosts: frozenset[str] = frozenset()
+    collected: pl.DataFrame = field(default_factory=nothing, compare=False)
     unstamped: frozenset[int] = frozenset()
     states: bool = True
     new: Changes | None = None
@@ -94,7 +97,7 @@ class _Lines:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: Future[set[str]] | set[str] | None = None
-    reporting_hosts: frozenset[str] = frozenset()
+    collected: pl.DataFrame = field(default_factory=nothing)
     ahead: Ahead | Recalled | None = None
     may_show: MayShow = EVERYTHING
 
@@ -149,15 +152,13 @@ class Arrivals:
         questions = (new_rows.further_clusters(table, self._new(table), known) for table in tables)
         return {row["cluster"] for question in questions for row in self.store.ask(question)}
 
-    def _lines(
-        self, cluster: str | None, latest: float, reporting_hosts: frozenset[str], since: Callable[[float], float]
-    ) -> _Lines:
+    def _lines(self, cluster: str | None, latest: float, since: Callable[[float], float]) -> _Lines:
         """Summarises the new lines with one query per column.
 
         DuckDB groups by one column ten times as fast as by several.
         """
         if self.received is not None:
-            return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), reporting_hosts, since)
+            return self._from_inbox(cluster, self.received.get(cluster) or NewRows(), since)
         found = _Lines()
         for row in self._rows(LOGS, new_rows.span, cluster):
             found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
@@ -170,12 +171,10 @@ class Arrivals:
         found.jobs = self._jobs(cluster)
         if found.timed < found.count:
             found.unstamped = self._jobs(cluster, unstamped=True)
-        found.reporting_hosts = self._reporting_hosts(cluster, reporting_hosts)
+        found.collected = asked(self.store, cluster, self._new(LOGS))
         return found
 
-    def _from_inbox(
-        self, cluster: str | None, received: NewRows, reporting_hosts: frozenset[str], since: Callable[[float], float]
-    ) -> _Lines:
+    def _from_inbox(self, cluster: str | None, received: NewRows, since: Callable[[float], float]) -> _Lines:
         """The same summary from the inbox, without a query."""
         ahead: Ahead | Recalled | None = None
         if received.earliest is not None:
@@ -184,7 +183,6 @@ class Arrivals:
                 ahead = Recalled(known.since, [*known.parts, *received.parts])
             elif received.lines <= AHEAD_LINES:
                 ahead = self._ahead(cluster, first)
-        speaking = frozenset(received.reporting_hosts - reporting_hosts)
         return _Lines(
             received.lines,
             received.timed,
@@ -192,7 +190,7 @@ class Arrivals:
             received.jobs,
             received.unstamped,
             received.ending,
-            speaking,
+            joined_spans(received.collected),
             ahead,
             received.may_show,
         )
@@ -226,7 +224,7 @@ class Arrivals:
         line to the timestamp from which lines are needed.
         """
         job_rows = self.beside.submit(self._job_rows, cluster)
-        lines = self._lines(cluster, latest, reporting_hosts, since)
+        lines = self._lines(cluster, latest, since)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
         rows, ended, prepared = job_rows.result()
@@ -249,7 +247,7 @@ class Arrivals:
         if not lines.count and not jobs and not times:
             return None
         return Change(
-            min(times, default=latest), frozenset(jobs), lines.ended(), lines.reporting_hosts,
+            min(times, default=latest), frozenset(jobs), lines.ended(), hosts_of(lines.collected) - reporting_hosts, lines.collected,
             frozenset(lines.unstamped), states, self.new, rows, prepared, lines.ahead, self.empty,
             lines.may_show,
         )  # fmt: skip
@@ -266,15 +264,6 @@ class Arrivals:
             return pl.concat([no_rows(), *received.rows]), received.moments, received.prepared_runs
         rows = rows_since(self.store, cluster, self.new) if "jobs" in self.changed_tables else no_rows()
         return rows, moments_of(rows), prepared_runs(rows)
-
-    def _reporting_hosts(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
-        """Hosts outside ``known`` whose own log begins in the new lines."""
-        hosts = {r["host"] for r in self._rows(LOGS, new_rows.hosts_of_lines, cluster)}
-        strange = sorted(h for h in hosts - known if h)
-        if not strange:
-            return frozenset()
-        rows = self._rows(LOGS, new_rows.hosts_with_own_log, cluster, strange, KERNEL_SOURCES)
-        return frozenset(r["host"] for r in rows)
 
 
 def _names(text: str) -> list[str]:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 import structlog
 
+from correlator.gather.collected import USED, spans_in
 from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import prepared_runs
-from correlator.gather.telemetry import KERNEL_SOURCES
 from correlator.gc_pause import paused
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
@@ -85,7 +85,7 @@ class NewRows:
 
     ``lines`` counts the log lines, ``timed`` those with a time; ``earliest`` is the first time (epoch seconds).
     ``jobs`` are the jobs that they name and ``unstamped`` the jobs of lines without a time. On the hosts in ``ending``
-    something may have ended; the kernel or system of the ``reporting_hosts`` logs. Event lines are ``parts`` once read
+    something may have ended. ``collected`` are the spans of the lines (gather/collected.py). Event lines are ``parts`` once read
     and ``loose`` before. ``rows`` are the rows about jobs, with their ``moments`` and the ``prepared_runs`` made of
     them.
     """
@@ -96,7 +96,7 @@ class NewRows:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: set[str] = field(default_factory=set)
-    reporting_hosts: set[str] = field(default_factory=set)
+    collected: list[pl.DataFrame] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     loose: list[pl.DataFrame] = field(default_factory=list)
     rows: list[pl.DataFrame] = field(default_factory=list)
@@ -111,7 +111,7 @@ class NewRows:
         self.jobs |= more.jobs
         self.unstamped |= more.unstamped
         self.ending |= more.ending
-        self.reporting_hosts |= more.reporting_hosts
+        self.collected += more.collected
         self.parts += more.parts
         self.loose += more.loose
         self.rows += more.rows
@@ -279,18 +279,17 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     events = _as_read(lines.filter(event.is_not_null() & (event != "other")))
     # Of any cluster: if one has such lines, most do.
     may_show = MayShow(may_show_clock(lines), may_change_limit(lines), may_show_pace(lines))
-    for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
+    for cluster, of_all in _by_cluster(lines.select("cluster", "job_id", *USED)):
         times, jobs = of_all["time"], of_all["job_id"]
         untimed = jobs.filter(times.is_null()).to_list() if times.null_count() else []
         ours = events
         if of_all.height < lines.height:  # others are of another cluster
             ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
-        spoken = of_all.filter(pl.col("source").cast(pl.String).is_in(KERNEL_SOURCES))["host"].unique().cast(pl.String)
         timed = ours.drop_nulls("time") if ours["time"].null_count() else ours
         yield cluster, NewRows(
             of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
             set(jobs.unique().to_list()) - {None}, set(untimed) - {None},
-            ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
+            ending_in(ours), [spans_in(of_all)], loose=[timed] if timed.height else [],
             may_show=may_show,
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from correlator.conclusions import Conclusions
 from correlator.edges.load import Rules
 from correlator.engine import Measured, Weighed, gather_world, measure, node_states
 from correlator.evidence import forgeries
-from correlator.evidence.exposure import other_now
+from correlator.evidence.exposure import lacks, other_now
 from correlator.evidence.weigh import BaseRates
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.links.detector import BY_NAME, may_end_at
@@ -37,6 +37,7 @@ from correlator.gather import events as event_rows
 from correlator.gather import kernel_lines, of_timeouts, telemetry, unstamped_lines
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import are_of_agents
+from correlator.gather.collected import GPUS
 from correlator.gather.events import COALESCE_S
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import EMPTY
@@ -168,7 +169,7 @@ class Window:
         states = [] if "node_states" in empty else node_states(self.store, before.cluster, since(self.since))
         zoned = self.skew if before.clocks.zones.offsets else 0.0
         any_pace = bool(before.progress) or self.change.may_show.pace
-        measured = measure(self.store, before.cluster, empty, since(self.since - zoned), any_pace=any_pace)
+        measured = measure(self.store, before.cluster, empty, since(self.since - zoned), any_pace=any_pace, gpus=before.collected.telemetry)  # fmt: skip
         carried = self._carried(jobs)
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
@@ -215,12 +216,18 @@ class Window:
         world = gather_world(
             self.store, before.cluster, self.settings, found.events, found.runs, found.states, found.off, hosts, before,
             found.measured, believed=before.believed, kernel_clocks=self.kernel_clocks, limits=self.limits,
-            earlier=(found.others, self.since),
+            earlier=(found.others, self.since), more=self.change.collected,
         )  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
-        world.reporting_hosts |= self.change.reporting_hosts
+        if (
+            world.collected
+            and world.collected.telemetry
+            and not before.collected.telemetry
+            and lacks(before.looks, {GPUS})
+        ):
+            return None
         world.past = self._past
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
@@ -299,12 +306,13 @@ class Window:
     def _unmuted(self) -> bool:
         """Does a verdict carry a doubt for lack of a node's log that is now collected?"""
         before = self.before
+        if lacks(before.looks, before.collected.new_in(self.change.collected)):
+            return True
         new_hosts = self.change.reporting_hosts - before.reporting_hosts
         if not new_hosts or not before.reporting_hosts:
             return bool(new_hosts)
-        if any(not new_hosts.isdisjoint(look.unlogged) for look in before.looks):
-            return True
-        return any(r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes) for r in before.runs)
+        muted = (r for r in before.runs if r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes))
+        return lacks(before.looks, new_hosts) or any(True for _ in muted)
 
     def _first_accounted(self) -> bool:
         """Are there rows about jobs for the first time? From now on fewer lines make runs."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_type_hints
+from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from correlator.model.attributes import HOSTS, RUNS
 from correlator.model.attrs import Attrs, by_name
@@ -51,6 +51,12 @@ Advice = tuple[str, str | None]
 #: Which lines in a run's output support a cause: about a GPU, about storage, about lost peers; any: its last error was
 #: compared already.
 Words = Literal["", "gpu", "storage", "peers", "any"]
+
+#: A source that may witness a fact. kernel: the kernel or system log of its hosts; slurmd: their slurmd's log; switch:
+#: the log of the switch itself, or of the one at the other end of the link; telemetry: measurements of GPUs; slurmctld:
+#: the controller's log.
+Source = Literal["kernel", "slurmd", "switch", "telemetry", "slurmctld"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 class NoAttrs(TypedDict):
@@ -157,6 +163,8 @@ class Kind(Generic[A]):
     cause: Cause | None = None
     #: ``variant(fact)``: another cause for special facts of the kind, or None.
     variant: Callable[[Fact], Cause | None] | None = None
+    #: The sources that have a line about it if it is true. A verdict is less sure for each that was not collected.
+    witnesses: tuple[Source, ...] = ()
     #: Later facts of the same device within this many seconds belong to the same incident.
     repeats_s: float | None = None
     #: Facts of one device that follow each other closely are one incident, and are counted.
@@ -219,7 +227,7 @@ _WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes",
 
 
 def misplaced(kind: Kind[Any], lanes: Sequence[str] = LANES) -> list[str]:
-    """A lane or a category of a declaration that does not exist.
+    """A lane, a category or a source of a declaration that does not exist.
 
     Readers would not find such a fact where they look for it.
     """
@@ -228,6 +236,9 @@ def misplaced(kind: Kind[Any], lanes: Sequence[str] = LANES) -> list[str]:
         wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(lanes)}")
     if kind.cause is not None and kind.cause.category not in CATEGORIES:
         wrong.append(f"there is no category {kind.cause.category!r}, but {', '.join(CATEGORIES)}")
+    for source in kind.witnesses:
+        if source not in SOURCES:
+            wrong.append(f"there is no source {source!r}, but {', '.join(SOURCES)}")
     return wrong
 
 

@@ -88,8 +88,8 @@ def owner_of(file: str) -> str | None:
 
 
 def short(host: str) -> str:
-    """The name of a host without its domain."""
-    return host.lower().split(".")[0]
+    """A host's name without its domain; an address stays whole."""
+    return host.lower() if host.replace(".", "").isdigit() else host.lower().split(".")[0]
 
 
 def _forwards(event: Event, relays: Collection[str]) -> bool:

@@ -9,7 +9,8 @@ from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED
 from correlator.facts.nodes.kinds import MEMORY_ERROR, NODE_DOWN
 from correlator.facts.registry import cause_of, roots
 from correlator.model.attributes import UNRESUMED, WORDS
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Edge, Fact
+from correlator.verdicts import coverage
 from correlator.verdicts.own_explanation import peers_first, place_in_output
 
 
@@ -36,10 +37,10 @@ def unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list
     for whole in (c for c in chains if c.root.kind in roots()):
         chain: Chain | None = whole
         while chain is not None and (
-            chain.root.kind not in roots() or (blocking := weigher.blocked(chain.root)) is not None
+            chain.root.kind not in roots() or (against := _against(weigher, chain)) is not None
         ):
-            if chain.root.kind in roots() and blocking is not None:
-                rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
+            if chain.root.kind in roots() and against is not None:
+                rejections.append(Rejection(against[0], chain.root, end, against[1]))
             rest = chain.hops[1:]
             chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
         if chain is not None and (id(chain.root) not in kept or chain.weight > kept[id(chain.root)].weight):
@@ -49,6 +50,14 @@ def unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list
     explained = {id(hop.effect) for chain in kept.values() for hop in chain.hops}
     left = [chain for chain in kept.values() if chain.doubted or id(chain.root) not in explained]
     return sorted(left, key=lambda c: (-c.weight, c.root.key))
+
+
+def _against(weigher: Weigher, chain: Chain) -> tuple[Edge, str] | None:
+    """What takes the blame from the root of a chain: a blocking edge, or a witness that denies it. With the edge, and why."""
+    if (blocking := weigher.blocked(chain.root)) is not None:
+        return blocking.edge, blocking.edge.text
+    why = coverage.unbelieved(weigher.world, chain.root)
+    return (chain.hops[0].edge, why) if why else None
 
 
 def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from correlator.evidence.calibration import SUREST, calibrated
+from correlator.evidence.calibration import SUREST, calibrated, covered
 from correlator.evidence.chains import Evidence
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs
 from correlator.facts.gpus import code_of, family_of
@@ -22,7 +22,7 @@ from correlator.gather.presence import user_of
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact
-from correlator.verdicts import never_started, stated_ends
+from correlator.verdicts import coverage, never_started, stated_ends
 from correlator.verdicts.chain_weights import candidates, is_same_cause, unblocked, with_words
 from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root
 from correlator.verdicts.het_jobs import taken_along
@@ -83,7 +83,9 @@ def _is_fault(event: Event) -> bool:
 
 
 def _sure(verdict: Verdict) -> float:
-    return min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
+    """The confidence, calibrated, by what could be asked, and at most what the evidence allows."""
+    asked = covered(calibrated(verdict.category, verdict.confidence, unlogged=verdict.unlogged), verdict.unwitnessed)
+    return min(verdict.at_most, asked)
 
 
 def _judge_one(world: World, weigher: Weigher, limits: Limits, end: Fact) -> Verdict:
@@ -180,6 +182,7 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         if mute and own.category in ("app.error", "unknown"):
             # A node whose log is missing may hide the cause.
             verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
+            verdict.unlogged = 2 * len(mute) > len(run.nodes)
             verdict.doubts.append(
                 f"No kernel or system log of {fold(mute)} was collected: a cause there would not show"
             )
@@ -205,4 +208,8 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.at_most = wanting.at_most
         verdict.doubts.append(wanting.doubt)
     doubt_root(world, verdict, best.root)
+    verdict.missing = coverage.missing(world, best.hops)
+    if places := frozenset(name for one in verdict.missing for name in one.places):
+        weigher.exposed.looks.append(coverage.Uncollected(end.start, places))
+    verdict.against = coverage.denied(world, best.root)
     return verdict

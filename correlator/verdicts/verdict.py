@@ -57,6 +57,16 @@ class Denied(NamedTuple):
     users: frozenset[str] = frozenset()
 
 
+class Missing(NamedTuple):
+    """A witness of a cause or an effect that was not collected.
+
+    ``places`` are the names of its sources (``gather.collected.place``); none if no source names it.
+    """
+
+    words: str
+    places: frozenset[str] = frozenset()
+
+
 @dataclass
 class Verdict:
     """``category`` and, for infrastructure, the chain and its root.
@@ -64,6 +74,8 @@ class Verdict:
     ``confidence`` is 0..1. ``at_most`` limits it after calibration, which does not know what was collected of this
     run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit). ``denied``: lines in
     the name of one of its nodes that do not count.
+    ``missing``: the witnesses of its chain that were not collected. ``against``: what denies its root.
+    ``unlogged``: the explanation is the run's own, and no log of most of its nodes could contradict it.
     ``unstarted``: what kept its program from starting; empty if it started. ``headline`` and ``advice`` replace the
     category's.
     """
@@ -81,9 +93,17 @@ class Verdict:
     at_most: float = 1.0
     explained: bool = False
     denied: list[Denied] = field(default_factory=list)
+    missing: tuple[Missing, ...] = ()
+    against: str = ""
+    unlogged: bool = False
     unstarted: str = ""
     headline: str = ""
     advice: str = ""
+
+    @property
+    def unwitnessed(self) -> int:
+        """The number of witnesses that could not be asked, or that deny the root."""
+        return len(self.missing) + bool(self.against)
 
     @property
     def root(self) -> Fact | None:

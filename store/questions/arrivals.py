@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, func, not_, or_, select
 
-from store.functions import const, epoch, json_member, listed, one_of, same
+from store.functions import const, epoch, json_member, same
 from store.tables import BOOTS, LOGS, STEPS
 
 Condition = ColumnElement[bool]
@@ -48,18 +48,6 @@ def hosts_of_events(cluster: str | None, new: Condition, families: Iterable[str]
     return select(LOGS.c.host, nodes.label("nodes")).distinct().where(
         new, same(LOGS.c.cluster, cluster), LOGS.c.event.is_not(None), of_families
     )  # fmt: skip
-
-
-def hosts_of_lines(cluster: str | None, new: Condition) -> Select[Any]:
-    """``host`` of each host with a new line."""
-    return select(LOGS.c.host).distinct().where(new, same(LOGS.c.cluster, cluster))
-
-
-def hosts_with_own_log(
-    cluster: str | None, new: Condition, hosts: Collection[str], sources: Iterable[str]
-) -> Select[Any]:
-    """``host`` of those of some hosts that have a new line of some sources."""
-    return hosts_of_lines(cluster, new).where(listed(LOGS.c.host, hosts), one_of(LOGS.c.source, sources))
 
 
 def first_moment(cluster: str | None, new: Condition, table: Table) -> Select[Any]:

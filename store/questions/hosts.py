@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Double, Select, and_, bindparam, cast, exists, func, not_, select
+from sqlalchemy import ColumnElement, Double, Select, and_, bindparam, cast, exists, func, not_, select
 
-from store.functions import among, const, epoch, group_of, in_order, json_text, matches, one_of, same
+from store.functions import among, const, counted, epoch, group_of, in_order, json_text, matches, one_of, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
-from store.tables import BOOTS, LINES, TEXT
+from store.questions.writers import writer_columns
+from store.tables import BOOTS, LINES, LOGS, TEXT
 
 #: Sources written by others about a host, or by a run on several hosts: none of them is the host's own.
 OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
@@ -127,10 +128,16 @@ def _boots_again(rows: Rows, sources: Sequence[str], least_gap_s: float) -> Sele
     return found.order_by(boots.c.host, "t")
 
 
-def with_own_log(cluster: str | None, sources: Sequence[str]) -> Select[Any]:
-    """``host`` of each host with a collected line of these sources."""
-    return (
-        select(LINES.c.host)
-        .distinct()
-        .where(same(LINES.c.cluster, cluster), LINES.c.host.is_not(None), one_of(LINES.c.source, sources))
+def spans_by_writer(cluster: str | None, sources: Sequence[str], new: ColumnElement[bool] | None = None) -> Select[Any]:
+    """The ``writers.writer_columns`` of lines of these sources, with the times of the ``first`` and ``last`` line, and how
+    many are ``untimed``. With ``new``, of the stored lines that this condition selects."""
+    lines = LINES if new is None else LOGS
+    chosen = select(*writer_columns(lines), lines.c.time).where(
+        same(lines.c.cluster, cluster), lines.c.host.is_not(None), one_of(lines.c.source, sources)
     )
+    some = (chosen if new is None else chosen.where(new)).subquery("some")
+    writers = [column for column in some.c if column.name != "time"]
+    return select(
+        *writers, func.min(some.c.time).label("first"), func.max(some.c.time).label("last"),
+        counted(some.c.time.is_(None)).label("untimed"),
+    ).group_by(*writers)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -129,6 +130,30 @@ def xids_seen(cluster: str | None, names: Collection[str], source: Source = ALL)
     """Where the gauge of a GPU's last Xid changed: ``host``, ``gpu``, ``code``, the sample ``before`` and its own ``t``
     (epoch seconds)."""
     return source.asked(_xids_seen, cluster, tuple(names))
+
+
+def gauges(cluster: str | None, host: str, names: Collection[str], since: datetime, until: datetime) -> Select[Any]:
+    """The samples of some gauges of a host in a range of time: ``t`` (epoch seconds), ``gpu`` and ``code``, in time order."""
+    metrics = METRICS.c
+    gpu = func.coalesce(json_text(metrics.labels, "$.pci_bus_id"), metrics.device)
+    return in_order(
+        select(epoch(metrics.time).label("t"), gpu.label("gpu"), cast(metrics.value, Integer).label("code")).distinct().where(
+            metrics.host == const(host), _in_time(cluster, names, since, until), gpu.is_not(None), metrics.value.is_not(None)
+        )
+    )  # fmt: skip
+
+
+def any_above_zero(cluster: str | None, names: Collection[str], since: datetime, until: datetime) -> Select[Any]:
+    """One row if a sample of some gauges in a range of time is above zero."""
+    found = select(const(1).label("found")).select_from(METRICS)
+    return found.where(_in_time(cluster, names, since, until), METRICS.c.value > const(0)).limit(1)
+
+
+def _in_time(cluster: str | None, names: Collection[str], since: datetime, until: datetime) -> ColumnElement[bool]:
+    metrics = METRICS.c
+    return and_(
+        same(metrics.cluster, cluster), one_of(metrics.metric, names), metrics.time >= since, metrics.time <= until
+    )
 
 
 def _xids_seen(read: Rows, names: Collection[str]) -> Select[Any]:

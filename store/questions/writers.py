@@ -12,7 +12,7 @@ and facility are what the writer chose, and any user of the host is a possible w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, reduce
 from operator import and_ as both
 from typing import Any, NamedTuple, cast
@@ -71,7 +71,7 @@ _CLAIM = Condition(
     lambda lines: and_(
         lines.c.event.is_not_distinct_from(const("other")), contains(func.array_to_string(lines.c.tags, const(",")), CLAIMS)
     ),
-    pl.lit(False),
+    pl.col("event").eq("other") & pl.col("tags").list.join(",").str.contains(CLAIMS, literal=True),
     of_events=False,
 )  # fmt: skip
 #: It came over the network as syslog. If it means an event and names a host that is not its sender, the sender's
@@ -238,6 +238,39 @@ def _rule_of_events() -> pl.Expr:
         if all(one.of_events for one in conditions):
             found = pl.when(reduce(both, (one.frame for one in conditions))).then(pl.lit(value)).otherwise(found)
     return found.alias("authority")  # type: ignore[no-any-return]
+
+
+#: The columns of a line that decide.
+_WRITERS = (*_DECIDING, "host", "file")
+#: What else decides, in two values each (0 or 1); a condition on null does not hold.
+_MARKS: Mapping[str, Condition] = {"claims": _CLAIM, "means": _EVENT, "by_another": _not(_BY_ITS_HOST)}
+
+
+def writer_columns(lines: FromClause) -> list[ColumnElement[Any]]:
+    """Columns such that lines with equal values have equal writers, for ``authority_of_writers``."""
+    marks = (case((one.sql(lines), const(1)), else_=const(0)).label(name) for name, one in _MARKS.items())
+    return [*(lines.c[name] for name in _WRITERS), *marks]
+
+
+def writer_expressions() -> list[pl.Expr]:
+    """The same for frames of stored lines."""
+    columns = (pl.col(name).cast(pl.String) for name in _WRITERS)
+    return [*columns, *(pl.when(one.frame).then(1).otherwise(0).alias(name) for name, one in _MARKS.items())]
+
+
+def authority_of_writers(writers: pl.DataFrame) -> pl.Series:
+    """Who can have written lines with these ``writer_columns``; null for lines that are in no log of their host: claims,
+    packets without an event, and what the agent itself found."""
+    sender = pl.when(pl.col("by_another") == 1).then(pl.lit('"sender"')).otherwise(pl.lit(""))
+    found = authority_of_events(writers.with_columns(pl.lit("some").alias("event"), sender.alias("entities")))
+    # Only what means an event has its sender noted.
+    of_none = (pl.col("claims") == 1) | _AGENTS.frame | (_SENT.frame & (pl.col("means") == 0))
+    return writers.select(pl.when(of_none).then(None).otherwise(found).alias("authority")).to_series()
+
+
+def is_claim(lines: FromClause) -> ColumnElement[bool]:
+    """Whether a line claims an event that its writer may not report; never null."""
+    return case((_CLAIM.sql(lines), const(1)), else_=const(0)) == const(1)
 
 
 def counted() -> Select[Any]:

@@ -17,6 +17,8 @@ import pytest
 import sqlalchemy as sa
 
 from correlator.engine import conclude_cluster, correlate
+from correlator.gather.collected import asked
+from correlator.gather.collected import joined as joined_spans
 from correlator.gather.events import coalesce, joined, prepared, stamped
 from correlator.live import inbox
 from correlator.live.inbox import Inbox, Recalled
@@ -136,10 +138,8 @@ def test_what_is_logged_is_what_the_database_would_answer(
                 f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL AND time IS NULL", [cluster]
             )
             assert received_of.unstamped == {r["j"] for r in untimed}
-            reporting_hosts = store.rows(
-                f"SELECT DISTINCT host AS h {new} AND source IN {inbox.KERNEL_SOURCES}", [cluster]
-            )
-            assert received_of.reporting_hosts == {r["h"] for r in reporting_hosts if r["h"]}
+            spans = asked(store, cluster)
+            assert joined_spans(received_of.collected).sort("family", "host").equals(spans.sort("family", "host"))
             events, _ = joined(received_of.parts)
             assert list(map(told, events)) == list(map(told, coalesce(stamped(store, cluster))))
             if received_of.rows:

@@ -18,6 +18,7 @@ from collector.ingest import Ingest, Options
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import correlate
+from correlator.gather.collected import NAMED, asked, spans_in
 from correlator.gather.events import prepared
 from correlator.live.ticker import Ticker
 from correlator.site.senders import Senders
@@ -214,7 +215,13 @@ WAYS: dict[str, Expected] = {
 
 
 @pytest.fixture(scope="module")
-def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def spans() -> dict[str, pl.DataFrame]:
+    """What the store's lines show to have been collected, by SQL and by Polars; filled by ``lines``."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory, spans: dict[str, pl.DataFrame]) -> dict[str, dict[str, Any]]:
     """The last line of each way, as ``Logs`` shows it and with the columns that are stored."""
     found: dict[str, dict[str, Any]] = {}
     with open_store(None) as store:
@@ -225,6 +232,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
             kept = store.rows("SELECT * FROM raw.log_view")[before:]
             assert shown, name
             found[name] = {**shown[-1], **kept[-1]}
+        spans |= {"sql": asked(store, "c"), "frame": spans_in(store.frame("SELECT * FROM raw.log_view"))}
     return found
 
 
@@ -257,6 +265,35 @@ def test_the_correlator_agrees(name: str, lines: Mapping[str, dict[str, Any]]) -
 def test_a_claim_is_never_of_who_no_user_can_be(name: str, lines: Mapping[str, dict[str, Any]]) -> None:
     line = lines[name]
     assert not any(tag.startswith(CLAIMS) for tag in line["tags"] or ()) or line["Authority"] not in NO_USERS
+
+
+#: What a line of a way shows to have been collected from its host; those that are not named here show nothing.
+SHOWS = {
+    **dict.fromkeys((
+        "agent, kmsg", "agent, root wrote to kmsg", "file, dmesg", "agent, journald of the kernel", "upload, kernel transport",
+        "agent, journald of a unit", "upload, journald of a unit", "syslog file, no facility", "syslog file, by facility",
+        "syslog file, facility kern", "syslog file, slurmd by facility daemon", "syslog file, a system program", "loki, a file",
+    ), "kernel"),
+    **dict.fromkeys(("agent, journald of slurmd", "agent, slurmd"), "slurmd"),
+    **dict.fromkeys(("file, slurmctld", "otlp, slurmctld's file"), "slurmctld"),
+    **dict.fromkeys(("network, a switch", "file, a switch's folder", "file, a node's ip monitor"), "switch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_it_shows_to_be_collected(name: str, lines: Mapping[str, dict[str, Any]]) -> None:
+    """No packet in another's name, upload without a file, log host's copy, job's output or claim shows anything; nor does
+    the name of a daemon in a syslog file show that daemon's log."""
+    columns = TABLES["logs"]
+    row = pl.DataFrame([{column: lines[name][column] for column in columns}], schema=columns)
+    assert set(spans_in(row)["family"]) - {NAMED} == ({SHOWS[name]} if name in SHOWS else set())
+
+
+def test_the_store_shows_the_same_to_be_collected(
+    lines: Mapping[str, dict[str, Any]], spans: Mapping[str, pl.DataFrame]
+) -> None:
+    by_sql, by_frame = (spans[name].sort("family", "host") for name in ("sql", "frame"))
+    assert lines and by_sql.equals(by_frame) and set(by_sql["family"]) == {*SHOWS.values(), NAMED}
 
 
 def test_the_address_of_a_host_lets_any_of_its_users_write() -> None:

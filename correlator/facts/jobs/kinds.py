@@ -58,6 +58,7 @@ LAUNCH_FAILURE = Kind(
 
 BATCH_LOST = Kind(
     "batch.lost", "slurmd", "A node responded, but the job's batch script was not running on it.", NoAttrs,
+    witnesses=("slurmctld", "slurmd"),
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
         (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
@@ -71,7 +72,7 @@ def _ended(fact: Fact) -> str:
 
 
 def _end(name: str, summary: str) -> Kind[RunEnd]:
-    return Kind(name, "job", summary, RunEnd, role="effect", measured=_ended)
+    return Kind(name, "job", summary, RunEnd, role="effect", measured=_ended, witnesses=("slurmctld",))
 
 
 RUN_NODE_FAIL = _end("run.node_fail", "A run ended because a node of it failed.")

@@ -90,11 +90,13 @@ def _where(fact: Fact) -> Cause | None:
 
 MOUNT_FAILURE = Kind(
     "mount.failure", "storage", "slurmstepd could not use a file system that jobs need, on one node or on several.", MountFailure,
+    witnesses=("slurmd", "kernel"),
     brief="file system unusable", component="storage", cause=_ON_NODE, variant=_where,
 )  # fmt: skip
 
 SPOOL_FAILURE = Kind(
     "spool.failure", "slurmd", "slurmd could not use its spool directory.", SpoolFailure,
+    witnesses=("slurmd", "kernel"),
     brief="slurmd's spool unusable", component="storage",
     cause=Cause(
         "node.spool_failure", "infra.node", "slurmd of {host} could not use its spool directory ({why})", "a node's own file system failed",
@@ -106,6 +108,7 @@ SPOOL_FAILURE = Kind(
 
 LAUNCH_LOST = Kind(
     "launch.lost", "slurmctld", "slurmctld ended after it had allocated nodes to runs and before they were launched.", LaunchLost,
+    witnesses=("slurmctld", "slurmd"),
     brief="slurmctld ended during the launch",
     cause=Cause(
         "slurm.controller_restart", "infra.scheduler", "slurmctld was restarted while it launched jobs", "Slurm's controller was restarted while it launched the job",

@@ -101,6 +101,7 @@ def _behind(fact: Fact) -> str:
 
 LINK_OUTAGE = Kind(
     "link.outage", "link", "A NIC or the switch port at its other end was without carrier.", LinkOutage,
+    witnesses=("kernel", "switch"),
     brief="link lost", timed=True, flaps=True, component="network", sets_down=True, bands=_bands, awaits=_may_be_its_machine,
     trace=Trace("lost link", "no carrier loss of it was logged, by the node or by a switch"),
     cause=Cause(
@@ -128,11 +129,13 @@ _NAMELESS_SWITCH = replace(
 
 SWITCH_OUTAGE = Kind(
     "switch.outage", "switch", "Many links of one switch went down together, or the switch reported its own failure.", SwitchOutage,
+    witnesses=("switch", "kernel"),
     brief="switch lost its links", timed=True, reach=_behind, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get(NAMELESS) else None,
 )  # fmt: skip
 
 PLANE_OUTAGE = Kind(
     "plane.outage", "switch", "A switch without nodes of its own failed, and the switches below it lost their links.", PlaneOutage,
+    witnesses=("switch", "kernel"),
     brief="spine failed", timed=True, reach=_behind,
     cause=Cause(
         "switch.plane_failure", "infra.network", "switch {host} failed and took {device} from {count} nodes{for_time}", "a fabric plane failed",
@@ -144,6 +147,7 @@ PLANE_OUTAGE = Kind(
 
 LINK_ERRORS = Kind(
     "link.errors", "link", "A port kept its link but corrupted data.", LinkErrors,
+    witnesses=("switch",),
     brief="link corrupted data", component="network",
     cause=Cause(
         "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",

@@ -130,6 +130,7 @@ def _down_band(fact: Fact) -> list[Band]:
 
 NODE_DOWN = Kind(
     "node.down", "node", "slurmctld gave up the node and set it DOWN.", NodeDown,
+    witnesses=("slurmctld", "kernel", "slurmd"),
     brief="node set DOWN", role="effect", bands=_down_band, awaits=lambda fact: True, cause=_SILENT, variant=_down_as,
 )  # fmt: skip
 
@@ -157,6 +158,7 @@ def _set_down_by(fact: Fact) -> Cause | None:
 
 ADMIN_DOWN = Kind(
     "admin.down", "node", "Somebody set the node DOWN.", AdminDown,
+    witnesses=("slurmctld",),
     brief="set DOWN by an administrator", bands=_down_band, cause=_ADMIN, variant=_set_down_by,
     trace=Trace("administrator", "no update_node line: slurm set the state, not a person"),
 )  # fmt: skip
@@ -179,6 +181,7 @@ def _in_planned_work(fact: Fact) -> Cause | None:
 
 NODE_PANIC = Kind(
     "node.panic", "kernel", "The kernel panicked, or a CPU had a hard lockup.", NoAttrs,
+    witnesses=("kernel",),
     brief="kernel panic", sets_down=True, role="effect",
     cause=Cause(
         "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
@@ -189,12 +192,14 @@ NODE_PANIC = Kind(
 
 NODE_REBOOT = Kind(
     "node.reboot", "kernel", "A machine booted.", NodeReboot,
+    witnesses=("kernel", "slurmctld"),
     brief="machine rebooted", sets_down=True, role="effect", cause=_REBOOT, variant=_in_planned_work,
     trace=Trace("reboot or panic", "no boot line and no panic of it was logged, and slurmctld saw no new boot time", also=(NODE_PANIC.name,)),
 )  # fmt: skip
 
 NODE_DEAD = Kind(
     "node.dead", "node", "The far end lost the node's link, and the node wrote no further line until it booted, if it did.", NodeDead,
+    witnesses=("kernel",),
     brief="node died", sets_down=True, role="effect",
     cause=Cause(
         "node.unresponsive", "infra.node", "{host} died without a word", "a node died under it",
@@ -206,6 +211,7 @@ NODE_DEAD = Kind(
 
 MEMORY_ERROR = Kind(
     "memory.error", "kernel", "A machine's memory lost data.", NoAttrs,
+    witnesses=("kernel",),
     brief="memory lost data", component="memory",
     cause=Cause(
         "node.memory_error", "infra.node", "memory of {host} lost data", "a node's memory failed",
@@ -217,6 +223,7 @@ MEMORY_ERROR = Kind(
 
 NODE_OVERHEATED = Kind(
     "node.overheated", "kernel", "A kernel shut its machine down because of heat.", NoAttrs,
+    witnesses=("kernel",),
     brief="shut down by heat", role="effect",
     cause=Cause(
         "node.overheated", "infra.node", "{host} shut itself down because of heat", "a node was too hot",
