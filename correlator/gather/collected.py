@@ -12,7 +12,7 @@ file, log hosts' copies, a job's output and claims show nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -77,12 +77,7 @@ class Collected:
 
     @cached_property
     def _of(self) -> Mapping[tuple[str, str], tuple[float, float]]:
-        found: dict[tuple[str, str], tuple[float, float]] = {}
-        for family, host, first, last in self.spans.iter_rows():
-            key = (family, short(host))
-            known = found.get(key, (first, last))
-            found[key] = (min(first, known[0]), max(last, known[1]))
-        return found
+        return _extended({}, self.spans)
 
     @cached_property
     def reporting_hosts(self) -> frozenset[str]:
@@ -96,8 +91,12 @@ class Collected:
 
     def but(self, more: pl.DataFrame | None, *, telemetry: bool = False) -> Collected:
         """With further lines."""
-        spans = self.spans if more is None or more.is_empty() else joined([self.spans, more])
-        return Collected(spans, self.telemetry or telemetry)
+        if more is None or more.is_empty():
+            return replace(self, telemetry=True) if telemetry and not self.telemetry else self
+        found = Collected(joined([self.spans, more]), self.telemetry or telemetry)
+        if known := self.__dict__.get("_of"):  # of thousands of sources, a tick changes some
+            found.__dict__["_of"] = _extended(dict(known), more)
+        return found
 
     def new_in(self, more: pl.DataFrame) -> frozenset[str]:
         """The sources that further lines show to have been collected at times that ``self`` does not cover.
@@ -112,6 +111,17 @@ class Collected:
         strange = both.filter(untimed | (pl.col("first") > last + AROUND_S))
         rows = strange.select("family", "host").iter_rows()
         return frozenset(place(family, name) for family, host in rows for name in (short(host), ANY))
+
+
+def _extended(
+    known: dict[tuple[str, str], tuple[float, float]], spans: pl.DataFrame
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """``known``, changed in place: the span of each source by family and short host, with further ones."""
+    for family, host, first, last in spans.iter_rows():
+        key = (family, short(host))
+        before = known.get(key, (first, last))
+        known[key] = (min(first, before[0]), max(last, before[1]))
+    return known
 
 
 def nothing() -> pl.DataFrame:
@@ -147,38 +157,35 @@ def spans_in(lines: pl.DataFrame) -> pl.DataFrame:
 
 def _spans(rows: pl.DataFrame) -> pl.DataFrame:
     """Spans from ``writers.writer_columns``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines."""
-    rows = plain(rows).filter(pl.col("host").is_not_null() & (pl.col("host") != ""))
+    rows = rows.filter(pl.col("host").is_not_null() & (pl.col("host") != ""))
     if rows.is_empty():
         return nothing()
     rows = rows.with_columns(writers.authority_of_writers(rows))
-    families = pl.Series("family", list(_families(rows)), pl.String)
-    named = rows.filter(pl.col("source").is_in(KERNEL_SOURCES)).with_columns(family=pl.lit(NAMED))
     # What has no timestamp in a syslog daemon's file is a further line of somebody's message.
-    timed = rows.with_columns(families, untimed=pl.when(authority=LOCAL).then(0).otherwise("untimed"))
-    timed = timed.filter(pl.col("first").is_not_null() | (pl.col("untimed") > 0)).drop_nulls("family")
-    untimed = pl.col("untimed") > 0
-    return (
-        pl.concat([timed, named.cast(timed.schema)])
-        .select(
-            "family", "host",
-            *(
-                pl.when(untimed).then(pl.lit(bound)).otherwise(pl.col(name).dt.epoch("us") / 1e6).alias(name)
-                for name, bound in (("first", float("-inf")), ("last", float("inf")))
-            ),
-        )
-        .group_by("family", "host").agg(*_SPAN)
+    untimed = pl.when(authority=LOCAL).then(0).otherwise("untimed") > 0
+    first, last = (pl.col(name).dt.epoch("us") / 1e6 for name in ("first", "last"))
+    shown = rows.select(
+        _families(rows), "host", "source",
+        pl.when(untimed).then(float("-inf")).otherwise(first).alias("first"), pl.when(untimed).then(float("inf")).otherwise(last).alias("last"),
     )  # fmt: skip
+    named = shown.filter(pl.col("source").is_in(KERNEL_SOURCES)).with_columns(
+        pl.col("first").fill_null(float("-inf")), pl.col("last").fill_null(float("inf")), family=pl.lit(NAMED)
+    )
+    some = pl.concat([shown.filter(pl.col("family").is_not_null() & pl.col("first").is_not_null()), named])
+    return some.group_by("family", "host").agg(*_SPAN)
 
 
-def _families(rows: pl.DataFrame) -> Iterable[str | None]:
-    """What the lines of each group show to have been collected; None: nothing."""
-    for authority, host, source, file in rows.select("authority", "host", "source", "file").iter_rows():
-        if not shows_its_log(authority, (file,), host):
-            yield None
-        else:
-            yield "kernel" if authority == LOCAL else _FAMILY_OF[source]
+def _families(rows: pl.DataFrame) -> pl.Series:
+    """What the lines of each group show to have been collected; null: nothing."""
+    found: list[str | None] = [
+        _FAMILY_OF[source] if authority in NO_USERS
+        else "kernel" if authority == LOCAL and is_own_system_log(file, host)
+        else None
+        for authority, host, source, file in zip(*(rows[name].to_list() for name in ("authority", "host", "source", "file")), strict=True)
+    ]  # fmt: skip
+    return pl.Series("family", found, pl.String)
 
 
 def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> pl.DataFrame:
     """The spans of all stored lines of a cluster; with ``new``, of the lines that it selects."""
-    return _spans(store.ask_frame(hosts.spans_by_writer(cluster, SOURCES, new)))
+    return _spans(plain(store.ask_frame(hosts.spans_by_writer(cluster, SOURCES, new))))

@@ -153,6 +153,7 @@ def is_own(file: str | None, host: str) -> bool:
     return bool(file) and owner_of(file or "") == short(host)
 
 
+@lru_cache(maxsize=65_536)
 def is_own_system_log(file: str | None, host: str) -> bool:
     """Is a file a general file of the host's own syslog daemon, collected from the host itself?"""
     return is_own(file, host) and _GENERAL.match((file or "").rsplit("/", 1)[-1]) is not None
