@@ -119,8 +119,10 @@ def _extended(
     """``known``, changed in place: the span of each source by family and short host, with further ones."""
     for family, host, first, last in spans.iter_rows():
         key = (family, short(host))
-        before = known.get(key, (first, last))
-        known[key] = (min(first, before[0]), max(last, before[1]))
+        if (before := known.get(key)) is None:
+            known[key] = (first, last)
+        elif first < before[0] or last > before[1]:
+            known[key] = (min(first, before[0]), max(last, before[1]))
     return known
 
 

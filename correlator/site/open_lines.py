@@ -87,6 +87,7 @@ def owner_of(file: str) -> str | None:
     return None if owner is None else short(owner)
 
 
+@lru_cache(maxsize=65_536)
 def short(host: str) -> str:
     """A host's name without its domain; an address stays whole."""
     return host.lower() if host.replace(".", "").isdigit() else host.lower().split(".")[0]
