@@ -172,7 +172,7 @@ UNKNOWN, OWN, RELAY = "10.9.9.9", "10.0.0.2", "10.0.0.200"
 PACKET = f"<2>Feb 28 10:19:55 gx02 kernel: {XID}\n"
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("address", "tree", "closed", "category", "why"),
     [

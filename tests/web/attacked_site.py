@@ -27,6 +27,8 @@ BUDGET = 512 * 10**6
 PASSWORD = "a password to try"
 #: How long the client waits for an answer before it considers the service dead.
 PATIENCE_S = 90.0
+#: The states of processes that have ended.
+_ENDED = ("Z", "X")
 #: Periods without an attack in which the baseline of lines, pages and small queries is measured.
 WINDOWS = 8
 
@@ -105,8 +107,11 @@ class Site:
 
     def mark(self) -> Memory:
         """The present memory; from here on the maximum is recorded."""
-        self.beside, self.most = Beside(), self.memory()
-        return self.most
+        self.beside = Beside()
+        while (now := self.memory()) is None:
+            time.sleep(0.01)
+        self.most = now
+        return now
 
     def end(self) -> None:
         self.over.set()
@@ -128,20 +133,32 @@ class Site:
         except ValueError:
             return status, {}
 
-    def memory(self) -> Memory:
-        """Memory of the service and all its children, shared pages counted once."""
+    def memory(self) -> Memory | None:
+        """Memory of the service and all its children, shared pages counted once; None if one began or ended meanwhile.
+
+        A page that a process shares with its parent counts half for each. If it ends between the two looks, or begins, the
+        page counts for more than one.
+        """
+        ours = self._family()
+        forkers = {pid for pid in ours if b"wall.forking" in _read(pid, "cmdline")}
+        forked = {pid for pid, parent in ours.items() if parent in forkers}
+        found = Memory(sum(_bytes(pid, "Pss_Anon", "SwapPss") for pid in ours),
+                       max((_bytes(pid, "Private_Dirty", "Swap") for pid in forked), default=0))  # fmt: skip
+        return found if self._family() == ours else None
+
+    def _family(self) -> dict[int, int]:
+        """The service and all processes below it that have not ended, with their parents."""
         assert self.service.process is not None
         parents: dict[int, int] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError, ValueError, IndexError):
-                parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+                state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
+                if state not in _ENDED:
+                    parents[int(stat.parent.name)] = int(parent)
         ours = {self.service.process.pid}
         while more := {p for p, parent in parents.items() if parent in ours} - ours:
             ours |= more
-        forkers = {pid for pid in ours if b"wall.forking" in _read(pid, "cmdline")}
-        forked = {pid for pid in ours if parents.get(pid) in forkers}
-        return Memory(sum(_bytes(pid, "Pss_Anon", "SwapPss") for pid in ours),
-                      max((_bytes(pid, "Private_Dirty", "Swap") for pid in forked), default=0))  # fmt: skip
+        return {pid: parents.get(pid, 0) for pid in ours}
 
     # -- the others, each in a thread ----------------------------------------------------------------------------------
 
@@ -156,7 +173,8 @@ class Site:
 
     def _measure(self) -> None:
         while not self.over.wait(0.03):
-            self.most = self.most.or_more(self.memory())
+            if (now := self.memory()) is not None:
+                self.most = self.most.or_more(now)
 
     def _look(self) -> None:
         while not self.over.wait(0.5):

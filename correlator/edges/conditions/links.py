@@ -22,6 +22,7 @@ from correlator.model.attributes import (
     TOKEN,
 )
 from correlator.model.nouns import Fact
+from correlator.site.interfaces import UNKNOWN
 
 
 def name_of(fact: Fact) -> str:
@@ -64,6 +65,19 @@ def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     if cause.attrs.get(ROLE) == "management":
         return f"{name_of(cause)} carries Slurm's messages, not the jobs' data"
     return _carried_on(world, cause, effect)
+
+
+def host_told(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Did the link's own host tell of its loss, or is it known to be a rail?
+
+    The clocks of switches are often not kept. When another clock is off, a loss that only the switch tells of comes before
+    the end of a run that it has nothing to do with.
+    """
+    if cause.attrs.get(FAR_END_ONLY) and cause.attrs.get(ROLE) == UNKNOWN:
+        return (
+            f"only the other end of {name_of(cause)} tells of it, and nothing tells whether it carries the jobs' data"
+        )
+    return None
 
 
 def switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:

@@ -34,6 +34,7 @@ CONDITIONS: dict[str, Condition] = {
     "still down at onset": links.still_down_at_onset, "switch carries fabric": links.switch_fabric,
     "switch carries management": links.switch_management, "down at effect": links.down_at_effect,
     "same adapter": links.same_adapter, "single path": links.single_path, "far end only": links.far_end_only,
+    "host told or known rail": links.host_told,
     "its share of the planes": links.its_share,
     "not back before effect": nodes.not_back_before, "a step lost its node": nodes.names_node_failure,
     "away at the boot": nodes.away_at_boot, "silent until the boot": nodes.silent_until_boot,
