@@ -253,8 +253,11 @@ NODE_FAILURE_EVENTS = {"slurm.job_node_fail", "job.node_failure"}
 SAME_END = timedelta(seconds=2)
 
 
-def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The nodes of a run, in order, with the evidence about each and its states out of service."""
+def job_nodes(
+    read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str, Any]], rivals: Iterable[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """The nodes of a run, in order, with the evidence about each, its states out of service, and the ``rivals`` (explanations
+    that were rejected, lines that do not count) that name it."""
     names = list(row["nodes"] or [])
     begin, end = row["start"], row["end"]
     states = read.node_states(names, begin, end + SAME_END if end else None, of=row) if begin else []
@@ -262,7 +265,10 @@ def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str,
     for name in names:
         lines = [item for item in evidence if item.get("host") == name and item.get("event") not in NODE_FAILURE_EVENTS]
         lost = [item for item in states if item["host"] == name and state_kind(item["state"] or "") in OUT_OF_SERVICE]
-        out.append({"name": name, "evidence": lines, "states": lost, "told": bool(lines or lost)})
+        named = [item["cause"] for item in rivals if item.get("host") == name]
+        out.append(
+            {"name": name, "evidence": lines, "states": lost, "rivals": named, "told": bool(lines or lost or named)}
+        )
     return out
 
 
@@ -287,7 +293,8 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
-        nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
+        nodes=job_nodes(read, row, doc.get("evidence") or [], doc.get("rivals") or []), output=output, unshown=unshown,
+        evidence=found, variables=variables,
         tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
-from correlator.site.open_lines import is_of_another
+from correlator.site.open_lines import is_remote
 from correlator.site.senders import senders
 from correlator.site.site import Inventory, Site
 from parsers.job_states import same_end
@@ -188,8 +188,7 @@ class World:
     def is_remote(self, event: Event) -> bool:
         """Can users of other hosts have sent it in the name of its host?"""
         assert self.believed is not None
-        senders = self.believed.senders
-        return senders.users_send_syslog and is_of_another(event, senders.relays)
+        return is_remote(event, self.believed.senders)
 
     def is_used(self, host: str, time: float) -> bool:
         """Had any user a run on a host at about ``time``? Asked for very many lines, most of them during one run."""

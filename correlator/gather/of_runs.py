@@ -1,8 +1,9 @@
 """Which events may show that a run exists, and when, where and how it ended.
 
 Runs follow from accounting and slurmctld's own lines. Where these do not know a run or its end yet, lines of its nodes and
-its own output show more. Every user of a node can write to a syslog file in the name of slurmd or slurmstepd, so such a
-line adds nothing where rows about jobs are collected: those show the run. Without any such row, it counts as before.
+its own output show more. Every user of a node can write to a syslog file in the name of slurmd or slurmstepd, and whoever
+reaches a log host can send it lines in the name of slurmctld. So such a line adds nothing where rows about jobs are
+collected: those show the run. Without any such row, it counts as before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from correlator.gather.kernel_lines import SENT
 from correlator.gather.shared_lines import open_to
 from correlator.gather.standing import OUTPUT
 from correlator.model.nouns import Event
-from correlator.site.open_lines import is_closed
+from correlator.site.open_lines import is_closed, is_remote
 from correlator.site.senders import NOBODY, Senders
 from parsers.writers import JOB, USERS
 
@@ -38,6 +39,6 @@ class Witnesses(NamedTuple):
         how = open_to(event, self.senders.relays)
         if how == SENT:
             return False
-        if event.source == "slurmctld":  # which of its lines count is decided before (gather/standing.py)
-            return True
+        if event.source == "slurmctld":  # which hosts' lines count is decided before (gather/standing.py)
+            return not (self.accounted and is_remote(event, self.senders))
         return not how or is_closed(event, self.senders) or not self.accounted

@@ -93,7 +93,7 @@ def speakers_of(believed: Controllers) -> Speakers:
     known = believed.senders
     return Speakers(
         sorted(believed.hosts), sorted(believed.impostors), known.nodes, known.relays,
-        sorted(known.allowed(believed.hosts)) if believed.sure else None,
+        sorted(known.allowed(believed.hosts)) if believed.sure else None, remote=not known.users_send_syslog,
     )  # fmt: skip
 
 

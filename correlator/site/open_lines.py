@@ -44,6 +44,11 @@ def is_closed(event: Event, senders: Senders) -> bool:
     return not senders.users_write_syslog
 
 
+def is_remote(event: Event, senders: Senders) -> bool:
+    """Can users of other hosts have sent it in the name of its host?"""
+    return senders.users_send_syslog and is_of_another(event, senders.relays)
+
+
 def is_open(event: Event, senders: Senders) -> bool:
     """Can anybody, or any user of its host, have written it? A job's output is the job's own."""
     if event.authority not in USERS or event.authority == JOB:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, and_, func, not_, or_, true
+from sqlalchemy import ColumnElement, FromClause, and_, case, func, not_, or_, true
 
-from store.functions import among, bound_list, const, json_text
+from store.functions import among, bound_list, const, contains, group_of, json_text
 from store.tables import TEXT
 
 #: Prefix of the files of lines that arrived over syslog: they are not a daemon's own file.
@@ -22,7 +22,8 @@ class Speakers:
     """Which lines with slurmctld as their source count: those of its own files, and those of ``hosts``. Files of
     ``impostors`` do not count. Lines that came over syslog in the name of ``hosts`` count from ``relays`` and from the
     pairs (address, host) in ``allowed``. Where these are not known (None), they count unless ``addresses`` says that the
-    sender is another node. ``everybody``: all do."""
+    sender is another node. What only a file of another host has, such as a log host's, counts if ``remote``. ``everybody``:
+    all do."""
 
     hosts: Collection[str] = ()
     impostors: Collection[str] = ()
@@ -30,6 +31,7 @@ class Speakers:
     relays: Collection[str] = ()
     allowed: Collection[tuple[str, str]] | None = None
     everybody: bool = False
+    remote: bool = True
 
     def count(self, lines: FromClause) -> ColumnElement[bool]:
         """The condition on lines."""
@@ -41,7 +43,8 @@ class Speakers:
         )
         if self.impostors:
             own = and_(own, not_(among(func.coalesce(line.host, const("")), self.impostors)))
-        return or_(own, and_(among(line.host, self.hosts), self._sent_by_them(lines)))
+        theirs = and_(among(line.host, self.hosts), self._sent_by_them(lines))
+        return or_(own, theirs if self.remote else and_(theirs, not_(_is_of_another(lines))))
 
     def _sent_by_them(self, lines: FromClause) -> ColumnElement[bool]:
         """The condition that a line of ``hosts`` was not sent by another one."""
@@ -55,3 +58,16 @@ class Speakers:
         node: ColumnElement[Any] = func.map_extract_value(nodes, sender, type_=TEXT)
         is_own = func.coalesce(node, host) == host
         return or_(among(func.coalesce(sender, const("")), self.relays), is_own) if self.relays else is_own
+
+
+#: The host in whose folder of a tree a file is (parsers/recognise.py).
+_FOLDER = r"^.*(?:^|/)(?:hosts|nodes)/([^/]+)/"
+
+
+def _is_of_another(lines: FromClause) -> ColumnElement[bool]:
+    """Is the file of a line one that was collected from another host than the one that it names?"""
+    file, host = func.coalesce(lines.c.file, const("")), func.lower(func.split_part(lines.c.host, const("."), const(1)))
+    by_agent = func.lower(func.split_part(func.split_part(file, const(":/"), const(1)), const("."), const(1)))
+    in_folder = func.lower(func.split_part(group_of(file, _FOLDER), const("."), const(1)))
+    owner = case((contains(file, ":/"), by_agent), else_=in_folder)
+    return and_(owner != const(""), owner != host)

@@ -247,6 +247,21 @@ def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
         yield f"log host user.err {tag}", lambda x, at, t=tag: f"{at}+00:00 {at}+00:00 gx01 user.err {t}: {x}"
 
 
+def _by_facility() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What a program's own datagram with facility ``kern`` leaves in kern.log."""
+    yield "bare", lambda x, at: f"{_bsd(at)} gx01 kernel: {x}"
+    yield "stamped", lambda x, at: f"{_bsd(at)} gx01 kernel: [ 9123.456789] {x}"
+
+
+def _at_log_host() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What a log host keeps of such a datagram, and of packets in the name of another node or of a switch."""
+    for host in ("gx01", VICTIM):
+        for tag in ("kern.err kernel", "daemon.err slurmd[77]", "daemon.err systemd[1]"):
+            yield f"{host} {tag}", lambda x, at, h=host, t=tag: f"{at}+00:00 {at}+00:00 {h} {t}: {x}"
+    yield "a switch", lambda x, at: f"{at}+00:00 {at}+00:00 leaf1 local7.err Ebra: {x}"
+    yield "the controller", lambda x, at: f"{at}+00:00 {at}+00:00 ctl daemon.err slurmctld[77]: {x}"
+
+
 def _in_journal() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     stated = {"_HOSTNAME": "gx01", "_PID": "77", "_UID": "1001"}
     for tag in ("alice", "kernel", "slurmctld", "slurmd"):
@@ -357,6 +372,8 @@ CHANNELS = (
     *(Channel(f"{kind}: {name}", f"jobs/41/{kind}", line) for kind in ("stdout", "stderr") for name, line in _in_output()),
     *(Channel(f"agent: {name}", "agent", line) for name, line in _in_output()),
     *(Channel(f"syslog: {name}", "nodes/gx01/syslog", line) for name, line in _in_syslog()),
+    *(Channel(f"kern.log: {name}", "nodes/gx01/kern.log", line) for name, line in _by_facility()),
+    *(Channel(f"log host: {name}", "nodes/loghost/central.log", line) for name, line in _at_log_host()),
     *(Channel(f"journal: {name}", "nodes/gx01/journal.json", line) for name, line in _in_journal()),
     *(Channel(f"udp: {name}", "udp", line) for name, line in _over_udp()),
 )  # fmt: skip
@@ -456,6 +473,19 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
         correlate(store)
         found: dict[str, Any] = json.loads(json.dumps(result(store), default=str).replace(str(folder), ""))
         return found
+
+
+#: Verdicts name lines of these places, though they do not count: as doubts, and as causes that were rejected.
+NAMED = frozenset({"nodes/gx01/kern.log", "nodes/loghost/central.log"})
+
+
+def unaccused(verdict: dict[str, Any]) -> dict[str, Any]:
+    """A verdict without the lines that it names as not counting."""
+    return verdict | {
+        "doubts": [d for d in verdict["doubts"] if "does not count" not in d and "do not count" not in d],
+        "rivals": [r for r in verdict["rivals"] if "does not show who wrote it" not in r["rejected"]],
+        "change_my_mind": verdict["change_my_mind"].partition(" The kernel's ring (dmesg -T) or the journal of ")[0],
+    }
 
 
 def others(found: dict[str, Any]) -> dict[str, Any]:

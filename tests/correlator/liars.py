@@ -204,6 +204,8 @@ def ways(stage: Stage) -> tuple[Way, ...]:
         Way("/dev/log, facility kern, at the log host", central, by_loghost(stage.near, "kern.err kernel"), True),
         Way("a packet to the log host, as the kernel of another node", central, by_loghost(stage.far, "kern.err kernel"), True),
         Way("a packet to the log host, as slurmd of another node", central, by_loghost(stage.far, "daemon.err slurmd[77]:"), True),
+        Way("a packet to the log host, as slurmctld", central, by_loghost(stage.controller, "daemon.err slurmctld[77]:"), True),
+        Way("a packet to the log host, as a switch", central, by_loghost(stage.switch, "local7.err Ebra:"), True),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),

@@ -14,7 +14,18 @@ from typing import Any
 import pytest
 
 from parsers.patterns import load
-from tests.correlator.attacked import ALICES, CHANNELS, MOMENTS, Channel, judged, others, words, written
+from tests.correlator.attacked import (
+    ALICES,
+    CHANNELS,
+    MOMENTS,
+    NAMED,
+    Channel,
+    judged,
+    others,
+    unaccused,
+    words,
+    written,
+)
 from tests.measured import Measured
 
 
@@ -32,6 +43,10 @@ def after(lies: dict[str, list[str]]) -> dict[str, Any]:
 def harm(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) -> str:
     """What these texts changed for others, or gained their writer; empty if nothing."""
     found, peace = after(written(channels, texts, share)), in_peace()
+    if not NAMED.isdisjoint(c.place for c in channels):
+        found, peace = (
+            {**one, "verdicts": {k: unaccused(v) for k, v in one["verdicts"].items()}} for one in (found, peace)
+        )
     reported = []
     for name, was in others(peace).items():
         if (now := others(found)[name]) != was:

@@ -125,6 +125,25 @@ def test_a_node_that_slurm_lost_has_a_card_and_the_others_are_named() -> None:
     assert text.index(">n050<") < text.index(">n000<")
 
 
+def test_a_node_that_a_line_accuses_is_not_without_evidence_even_if_the_line_does_not_count() -> None:
+    store = fixture.build()
+    row = store.con.execute(
+        "SELECT run_key, nodes, document FROM model.runs WHERE document IS NOT NULL LIMIT 1"
+    ).fetchone()
+    key, nodes, document = row[0], list(row[1]), json.loads(row[2])
+    document["evidence"] = []
+    claim = f"gpu.xid (0000:41:00 of {nodes[0]}, 00:20:00 UTC)"
+    document["rivals"] = [
+        {"cause": claim, "host": nodes[0], "device": "0000:41:00", "rejected": "the file does not show who wrote it"}
+    ]
+    store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = ?", [json.dumps(document), key])
+    store.con.execute("DELETE FROM model.node_states")
+    found = page(store, key)
+    (quiet,) = re.findall(r"(?s)No evidence against.*?</div>", found) or [""]
+    assert f"Considered and rejected: {claim}." in " ".join(found.split())
+    assert f">{nodes[0]}<" not in quiet and all(f">{other}<" in quiet for other in nodes[1:])
+
+
 def test_a_state_that_two_records_show_is_reported_once() -> None:
     store = fixture.build()
     first_run_of_14(store)
