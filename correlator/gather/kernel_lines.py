@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,8 @@ COLUMNS = {
     "authority": pl.String(),
 }
 _BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
+#: Files and places with the ring's lines only.
+_OF_RING = re.compile(r"(?:dmesg|kmsg|journal|ip-monitor)[^/]*$")
 #: A kernel's habit is searched for this long before the first line in question.
 HABIT_S = 7 * 86_400.0
 #: A kernel's ring is read up to this long after a line: what it lacks by then, it does not get later.
@@ -139,10 +141,20 @@ def unsupported(of_kernel: Iterable[Event]) -> list[Event]:
     doubtful = [e for e in of_kernel if e.known_by]
     if not doubtful:  # the usual case, if the kernel's ring is collected
         return []
+    # What a file repeats of the ring is one event with it: such a line of the ring is the copy of no other.
     reported: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
     for event in [e for e in of_kernel if not e.known_by]:
-        reported[(event.host, event.kind, event.device)].append(event.time)
-    return [e for e in doubtful if not _supported(e, reported)] if reported else doubtful
+        if all(_OF_RING.search(file) for file, _ in event.also):
+            reported[(event.host, event.kind, event.device)].append(event.time)
+    if not reported:
+        return doubtful
+    claimed: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
+    for event in doubtful:
+        claimed[(event.host, event.kind, event.device)].append(event)
+    supported = {
+        e.id for about, some in claimed.items() if about in reported for e in _supported(some, reported[about])
+    }
+    return [e for e in doubtful if e.id not in supported]
 
 
 def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
@@ -158,10 +170,18 @@ def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
     return {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
 
 
-def _supported(event: Event, reported: Mapping[tuple[str | None, str, str | None], Sequence[float]]) -> bool:
-    """Does a line that only the kernel can have written report the same?"""
-    times = reported.get((event.host, event.kind, event.device), ())
-    return any(abs(time - event.time) <= COPY_S for time in times)
+def _supported(claimed: Iterable[Event], reported: Iterable[float]) -> Iterator[Event]:
+    """The events that lines which only the kernel can have written, ``reported`` at these times, are copies of: one each.
+
+    Otherwise, a user could repeat what the kernel said a while ago, and make a flap of a loss.
+    """
+    left = sorted(reported, reverse=True)
+    for event in sorted(claimed, key=lambda e: (e.time, e.id)):
+        while left and left[-1] < event.time - COPY_S:
+            left.pop()
+        if left and left[-1] <= event.time + COPY_S:
+            left.pop()
+            yield event
 
 
 def written(event: Event) -> float:

@@ -63,6 +63,8 @@ class Controllers(NamedTuple):
     named: frozenset[str] = frozenset()
     heard: bool = False
     impostors: frozenset[str] = frozenset()
+    #: Those of ``hosts`` of which a file of slurmctld's was collected.
+    files: frozenset[str] = frozenset()
 
 
 def controllers(
@@ -80,8 +82,9 @@ def controllers(
         heard = bool(unnamed) and any(e.host in named for e in events)
         impostors = unnamed & {*nodes, *configured_nodes(settings)} if heard else set()
         return Controllers(
-            frozenset((named | with_file) - impostors), True, senders, named, heard, frozenset(impostors)
-        )
+            frozenset((named | with_file) - impostors), True, senders, named, heard, frozenset(impostors),
+            frozenset(with_file - impostors),
+        )  # fmt: skip
     hosts = {e.host for e in from_slurmctld if e.host}
     if hosts:
         hosts -= {*nodes, *(e.host for e in events if e.source in _OF_NODES and e.host)}
@@ -92,13 +95,15 @@ def speakers_of(believed: Controllers) -> Speakers:
     """The condition of ``ruling`` for queries that read slurmctld's lines without making events of them."""
     known = believed.senders
     return Speakers(
-        sorted(believed.hosts), sorted(believed.impostors), known.nodes, known.relays,
+        sorted(believed.hosts - believed.files), sorted(believed.impostors), known.nodes, known.relays,
         sorted(known.allowed(believed.hosts)) if believed.sure else None, remote=not known.users_send_syslog,
     )  # fmt: skip
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
-    """``events`` without those in the name of slurmctld from hosts without one, and without those sent as another host."""
+    """``events`` without those in the name of slurmctld from hosts without one, without those sent as another host, and
+    without those in slurmctld's name that its own file, which was collected, does not have: where the log host is the
+    controller, anybody can send it such a line."""
     return without(events, unruled(in_doubt(events, believed), believed))
 
 
@@ -107,8 +112,10 @@ def in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
 
     They are few, and there are very many events, so one expression tests each.
     """
-    hosts = believed.hosts  # no impostor is one of them
-    return [e for e in events if (e.source == "slurmctld" and e.host not in hosts) or "sender" in e.entities]
+    files = believed.files  # no impostor's is one of them
+    return [
+        e for e in events if (e.source == "slurmctld" and not (e.own and e.host in files)) or "sender" in e.entities
+    ]
 
 
 def unruled(doubtful: Iterable[Event], believed: Controllers) -> set[str]:
@@ -153,6 +160,8 @@ def asks_again(
 
     ``doubtful``: those of them that are ``in_doubt``. ``nodes`` returns where jobs ran.
     """
+    if any(e.source == "slurmctld" and e.own and e.host in believed.hosts for e in doubtful):
+        return True  # the first lines of its file
     others = [e for e in doubtful if e.source == "slurmctld" and e.host not in believed.hosts]
     if not believed.sure:
         return bool(others)
@@ -170,7 +179,7 @@ def asks_again(
 def _is_foreign(event: Event, believed: Controllers) -> bool:
     if event.own:
         return event.host in believed.impostors
-    return event.host not in believed.hosts or _is_sent(event, believed)
+    return event.host not in believed.hosts or event.host in believed.files or _is_sent(event, believed)
 
 
 def _is_sent(event: Event, believed: Controllers) -> bool:

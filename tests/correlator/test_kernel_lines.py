@@ -7,6 +7,7 @@ that.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -44,6 +45,7 @@ from tests.correlator.erins_job import (
     ring,
     stamped,
 )
+from tests.correlator.making import event
 from tests.correlator.rows import answer
 from tests.line_parser import line_parser
 
@@ -408,3 +410,15 @@ def test_by_what_a_line_is_known(source: str | None, facility: str | None, form:
     other = {"source": "kernel", "facility": "kern", "format": "rfc3164", "file": "x", "authority": "local"}
     frame = pl.DataFrame([row, other], schema=kernel_lines.COLUMNS)
     assert kernel_lines.known_by(frame) == [known, "facility"] and kernel_lines.known_by_of(row) == known
+
+
+def test_a_line_of_the_ring_is_the_copy_of_one_line_and_of_none_if_a_file_has_it() -> None:
+    """Else a user could repeat what the kernel said a while ago, and a loss would be a flap."""
+    ring_line = event("nic.link_down", 0, "n1", "eth0: Link down", port="eth0")
+    repeated = [replace(ring_line, id=str(at), time=ring_line.time + at, known_by="name") for at in (100.0, 200.0)]
+    assert [e.id for e in kernel_lines.unsupported([ring_line, *repeated])] == ["200.0"]
+    assert [e.id for e in kernel_lines.unsupported([*repeated[::-1], ring_line])] == ["200.0"]
+    filed = replace(ring_line, also=(("nodes/n1/syslog", 7),))
+    assert len(kernel_lines.unsupported([filed, *repeated])) == 2
+    in_ring_twice = replace(ring_line, also=(("nodes/n1/dmesg.log", 1),))
+    assert len(kernel_lines.unsupported([in_ring_twice, *repeated])) == 1
