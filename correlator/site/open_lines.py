@@ -29,8 +29,9 @@ def is_sent(event: Event, relays: Collection[str]) -> bool:
 
 
 def is_own_packet(event: Event) -> bool:
-    """Did a packet bring it from an address of the host that it names? Any program of that host can send one."""
-    return event.authority == LOCAL and "sender" in event.entities
+    """Did only packets bring it, from an address of the host that it names? Any program of that host can send one. If a file
+    has it as well, its authority is that of the file."""
+    return event.authority == LOCAL and "sender" in event.entities and (event.file or "").startswith(RELAYED)
 
 
 def is_closed(event: Event, senders: Senders) -> bool:

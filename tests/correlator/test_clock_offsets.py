@@ -83,7 +83,7 @@ def test_the_time_daemon_is_believed_until_it_steps_the_clock():
 WRITERS = {
     "a daemon's own log": ({"authority": DAEMON}, True, True),
     "a syslog daemon's file": ({"authority": LOCAL}, False, True),
-    "its own address": ({"authority": LOCAL, "entities": {"sender": "10.0.0.2"}}, False, False),
+    "its own address": ({"authority": LOCAL, "entities": {"sender": "10.0.0.2"}, "file": "syslog:n1"}, False, False),
     "a log host's file": ({"authority": NETWORK}, False, False),
     "an unknown address": ({"authority": NETWORK, "entities": {"sender": "10.9.9.9"}}, False, False),
     "a file in a format of its own": ({"authority": UNVERIFIED}, True, True),
