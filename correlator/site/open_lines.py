@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from ipaddress import ip_address
 from itertools import pairwise
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from correlator.model.nouns import Event
     from correlator.site.senders import Senders
 
+#: Files that a syslog daemon fills with the lines of its own host.
+_LOCAL = re.compile(
+    r"(?:syslog|messages|kern(?:el)?|kmsg|dmesg|journal|daemon|user|auth|secure|cron|boot|debug|warn|local\d|switch)(?:$|[._-])"
+)
 #: The folders of a tree that are named after hosts (parsers/recognise.py).
 _HOST_FOLDERS = frozenset({"hosts", "nodes"})
 
@@ -75,7 +80,8 @@ def _is_of_another(file: str, host: str) -> bool:
     owner = owner_of(file)
     if owner is None:
         return file.startswith(RELAYED)
-    return owner not in (host, short(host))
+    # A file of another name may be the one where a log host keeps what is sent to it, in its own name too.
+    return owner not in (host, short(host)) or _LOCAL.match(file.rsplit("/", 1)[-1]) is None
 
 
 @lru_cache(maxsize=65_536)
