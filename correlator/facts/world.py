@@ -195,11 +195,10 @@ class World:
         known = self._using.get(host)
         if known is not None and known.since <= time <= known.until:
             return True
-        for runs in (self.runs_on.get(host, ()), self._earlier_on.get(host, ())):
-            for run in runs:
-                if run.covers(time, MARGIN_S) and (stay := stay_of(run)):
-                    self._using[host] = stay
-                    return True
+        for run in chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ())):
+            if run.covers(time, MARGIN_S) and (stay := stay_of(run)):
+                self._using[host] = stay
+                return True
         return False
 
     def users_at(self, host: str, time: float) -> frozenset[str]:

@@ -147,7 +147,6 @@ def disproved(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Cop
     return found
 
 
-@lru_cache(maxsize=65_536)
 def is_own(file: str | None, host: str) -> bool:
     """Is a file one that was collected from the host itself: by its agent, or in the host's folder of a tree?"""
     return bool(file) and owner_of(file or "") == short(host)

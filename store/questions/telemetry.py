@@ -138,7 +138,7 @@ def gauges(cluster: str | None, host: str, names: Collection[str], since: dateti
     gpu = func.coalesce(json_text(metrics.labels, "$.pci_bus_id"), metrics.device)
     return in_order(
         select(epoch(metrics.time).label("t"), gpu.label("gpu"), cast(metrics.value, Integer).label("code")).distinct().where(
-            metrics.host == const(host), _in_time(cluster, names, since, until), gpu.is_not(None), metrics.value.is_not(None)
+            metrics.host == host, _in_time(cluster, names, since, until), gpu.is_not(None), metrics.value.is_not(None)
         )
     )  # fmt: skip
 

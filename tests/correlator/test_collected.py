@@ -5,6 +5,7 @@ carol's job 43 ends with the link of gx03; neither the log of the switch at the 
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from store import open_store
+from store.questions import telemetry as samples
 from tests.correlator.attacked import judged
 from tests.correlator.erins_job import bring_in
 from tests.correlator.rows import answer
@@ -73,3 +75,10 @@ def test_only_the_switch_itself_denies_a_lost_link() -> None:
 def test_ticks_learn_of_a_collected_log(place: str) -> None:
     with open_store(None) as store:
         bring_in(store, {place: f"{OWN[place][0]}\n"}, True, {}, answer)
+
+
+def test_a_hosts_name_is_no_part_of_a_statement() -> None:
+    """Whoever names a host, in a label of a sample too, writes no SQL."""
+    at = datetime(2026, 2, 28)
+    asked = samples.gauges("c", "gx'01", ("nvml_xid_errors",), at, at)
+    assert "gx" not in str(asked.compile()) and "gx'01" in asked.compile().params.values()
