@@ -32,7 +32,7 @@ from correlator.facts.world import World, bus_of
 from correlator.gather import collected, kernel_copies, kernel_lines, of_timeouts, silences, telemetry
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
-from correlator.gather.addresses import read_senders
+from correlator.gather.addresses import of_log_hosts, read_senders
 from correlator.gather.collected import Collected
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import Fields
@@ -108,9 +108,11 @@ def conclude_cluster(
     """
     timed = event_rows.stamped(store, cluster)
     inventory = read_inventory(store, cluster, empty)
-    senders = read_senders(store, cluster, timed, inventory.settings, settings)
-    stamped = event_rows.prepared(timed, senders)
+    sources = Collected(collected.asked(store, cluster))
     nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
+    log_host_folders = of_log_hosts(sources.log_host_folders, nodes, inventory.settings)
+    senders = read_senders(store, cluster, timed, inventory.settings, settings, log_host_folders)
+    stamped = event_rows.prepared(timed, senders)
     believed = controllers(stamped.events, inventory.settings, nodes, senders)
     speakers = speakers_of(believed)
     books = Books(
@@ -140,7 +142,7 @@ def conclude_cluster(
     kernel_clocks, limits = kernel_lines.Asked(store, cluster), of_timeouts.ChangedLimits(store, cluster)
     world = gather_world(
         store, cluster, settings, events, runs, [] if "node_states" in empty else node_states(store, cluster), clock_offsets,
-        measured=measure(store, cluster, empty), inventory=inventory, believed=believed,
+        measured=measure(store, cluster, empty), inventory=inventory, believed=believed, sources=sources,
         kernel_clocks=kernel_clocks, limits=limits,
     )  # fmt: skip
     conclude(world)
@@ -208,18 +210,18 @@ def gather_world(
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
     kernel_clocks: kernel_lines.Clocks | None = None, limits: of_timeouts.ChangedLimits | None = None,
-    earlier: tuple[Sequence[Run], float] = ((), float("-inf")), more: pl.DataFrame | None = None,
+    earlier: tuple[Sequence[Run], float] = ((), float("-inf")), sources: Collected | None = None, more: pl.DataFrame | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
     ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory, from before the
-    lines with the spans ``more`` were collected (gather/collected.py). ``measured`` and ``inventory`` are passed if they
-    were read already. ``earlier``: the world's ``earlier_runs`` and ``runs_since``.
+    lines with the spans ``more`` were collected (gather/collected.py). ``measured``, ``inventory`` and ``sources`` are passed
+    if they were read already. ``earlier``: the world's ``earlier_runs`` and ``runs_since``.
     """
     measured = measured or measure(store, cluster)
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
     inventory = inventory or (before.inventory if before else None) or read_inventory(store, cluster)
-    sources = before.collected if before else Collected(collected.asked(store, cluster))
+    sources = sources or (before.collected if before else Collected(collected.asked(store, cluster)))
     sources = sources.but(more, telemetry=measured.gpus)
     world = World(
         build_site(cluster, inventory.settings, inventory.cabling, inventory.topology, known, settings),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from correlator.model.nouns import Event
-from correlator.site.senders import Senders, addresses_of_agents, senders
+from correlator.site.open_lines import owner_of, short
+from correlator.site.senders import Senders, addresses_of_agents, configured_nodes, senders
 from store.door import Asks
 from store.errors import NoSuchTable
 from store.questions import intake
@@ -20,10 +22,23 @@ def read_senders(
     lines: pl.DataFrame,
     settings: Iterable[Mapping[str, Any]],
     overrides: Mapping[str, object] | None,
+    log_host_folders: frozenset[str] = frozenset(),
 ) -> Senders:
     """The known addresses. Those of agents are only read if one of ``lines`` came over syslog."""
     is_needed = bool(lines["entities"].str.contains('"sender"', literal=True).any())
-    return senders(settings, overrides, _agents(store, cluster) if is_needed else {})
+    found = senders(settings, overrides, _agents(store, cluster) if is_needed else {})
+    return replace(found, log_host_folders=log_host_folders)
+
+
+def of_log_hosts(
+    folders: Collection[str], nodes: Collection[str], settings: Iterable[Mapping[str, Any]]
+) -> frozenset[str]:
+    """Those of ``folders`` that belong to hosts on which no jobs run. In a node's syslog a user's message with a line end
+    in it can look like a line of another host; so that shows no log host."""
+    if not folders:
+        return frozenset()
+    computing = {short(node) for node in (*nodes, *configured_nodes(settings))}
+    return frozenset(folder for folder in folders if owner_of(f"{folder}/") not in computing)
 
 
 def are_of_agents(store: Asks, cluster: str | None, events: Iterable[Event], known: Senders) -> bool:

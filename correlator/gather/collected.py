@@ -20,8 +20,8 @@ import polars as pl
 
 from correlator.gather.kernel_copies import is_own_system_log
 from correlator.gather.telemetry import KERNEL_SOURCES
-from correlator.site.open_lines import short
-from parsers.writers import LOCAL, NO_USERS
+from correlator.site.open_lines import log_host_folder, short
+from parsers.writers import LOCAL, NETWORK, NO_USERS
 from store.line_frames import plain
 from store.questions import hosts, writers
 
@@ -38,6 +38,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 SWITCH = ("switch", "kernel")
 #: Not what was collected from a host, but any kernel's or system's line that names it, whoever wrote it.
 NAMED = "named"
+#: A folder, in place of a host, whose syslog files a host keeps for itself and for others.
+LOG_HOST = "log host"
 SOURCES = tuple(source for sources in FAMILIES.values() for source in sources)
 _FAMILY_OF = {source: family for family, sources in FAMILIES.items() for source in sources}
 
@@ -83,6 +85,11 @@ class Collected:
     def reporting_hosts(self) -> frozenset[str]:
         """The hosts that any line of a kernel or a system names, whoever wrote it."""
         return hosts_of(self.spans)
+
+    @cached_property
+    def log_host_folders(self) -> frozenset[str]:
+        """The folders where a host's own syslog files have lines of other hosts as well, whoever wrote them."""
+        return log_host_folders_of(self.spans)
 
     def has(self, families: Iterable[str], host: str, time: float) -> bool:
         """Was any of these sources of a host collected around ``time``?"""
@@ -136,6 +143,11 @@ def hosts_of(spans: pl.DataFrame) -> frozenset[str]:
     return frozenset(spans.filter(pl.col("family") == NAMED)["host"].to_list())
 
 
+def log_host_folders_of(spans: pl.DataFrame) -> frozenset[str]:
+    """The folders of ``LOG_HOST`` among ``spans``."""
+    return frozenset(spans.filter(pl.col("family") == LOG_HOST)["host"].to_list())
+
+
 def shows_its_log(authority: str | None, files: Iterable[str | None], host: str) -> bool:
     """Does a line of a host, which is no claim, show that a log of that host was collected? ``files`` have the line."""
     return authority in NO_USERS or (authority == LOCAL and any(is_own_system_log(file, host) for file in files))
@@ -174,7 +186,14 @@ def _spans(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("first").fill_null(float("-inf")), pl.col("last").fill_null(float("inf")), family=pl.lit(NAMED)
     )
     some = pl.concat([shown.filter(pl.col("family").is_not_null() & pl.col("first").is_not_null()), named])
-    return some.group_by("family", "host").agg(*_SPAN)
+    return pl.concat([some.group_by("family", "host").agg(*_SPAN), _log_hosts(rows)])
+
+
+def _log_hosts(rows: pl.DataFrame) -> pl.DataFrame:
+    pairs = rows.filter(pl.col("authority").is_in((LOCAL, NETWORK))).select("file", "host").unique().drop_nulls()
+    folders = {folder for file, host in pairs.iter_rows() if (folder := log_host_folder(file, host)) is not None}
+    ever = {"family": LOG_HOST, "first": float("-inf"), "last": float("inf")}
+    return pl.DataFrame([{**ever, "host": folder} for folder in sorted(folders)], schema=_SCHEMA)
 
 
 def _families(rows: pl.DataFrame) -> pl.Series:

@@ -97,6 +97,7 @@ def speakers_of(believed: Controllers) -> Speakers:
     return Speakers(
         sorted(believed.hosts - believed.files), sorted(believed.impostors), known.nodes, known.relays,
         sorted(known.allowed(believed.hosts)) if believed.sure else None, remote=not known.users_send_syslog,
+        log_host_folders=sorted(known.log_host_folders),
     )  # fmt: skip
 
 

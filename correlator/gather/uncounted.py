@@ -19,13 +19,14 @@ from correlator.gather.kernel_lines import BARE, REFUTED, SENT, SHARED, STAMPED
 from correlator.gather.presence import SOMEBODY, WhoWasThere
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event
-from correlator.site.open_lines import is_closed
+from correlator.site.open_lines import is_closed, is_log_hosts_own
 from correlator.site.senders import Senders
 
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
 OPEN_WHY = "the file does not show who wrote it, and {whose} on {host}"
 REMOTE_WHY = "only another host has it, and anybody can have sent it there in the name of {host}"
+LOG_HOST_WHY = "{host} keeps lines of other hosts in the same file, and anybody can have sent it there in its name"
 #: For such a line, of which it is seldom asked.
 OPEN = "open"
 HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
@@ -105,7 +106,8 @@ def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
     there = hosts.users_at(event.host, event.time)
     users = there | {SOMEBODY} if hosts.is_remote(event) else there
     if not there:
-        return Uncounted(REMOTE_WHY.format(host=event.host), users)
+        why = LOG_HOST_WHY if is_log_hosts_own(event) else REMOTE_WHY
+        return Uncounted(why.format(host=event.host), users)
     whose = "jobs of several users were" if len(there) > 1 else "a user's job was"
     return Uncounted(OPEN_WHY.format(host=event.host, whose=whose), users)
 

@@ -44,7 +44,7 @@ def is_closed(event: Event, senders: Senders) -> bool:
     if is_own_packet(event):
         return not senders.users_send_syslog
     if is_of_another(
-        event, senders.relays
+        event, senders
     ):  # a log host keeps what the syslog daemons of other hosts sent, and what anybody sent
         return not (senders.users_write_syslog or senders.users_send_syslog)
     return not senders.users_write_syslog
@@ -52,7 +52,7 @@ def is_closed(event: Event, senders: Senders) -> bool:
 
 def is_remote(event: Event, senders: Senders) -> bool:
     """Can users of other hosts have sent it in the name of its host?"""
-    return senders.users_send_syslog and is_of_another(event, senders.relays)
+    return senders.users_send_syslog and is_of_another(event, senders)
 
 
 def is_open(event: Event, senders: Senders) -> bool:
@@ -65,23 +65,39 @@ def is_open(event: Event, senders: Senders) -> bool:
     return event.authority != UNVERIFIED or bool(event.known_by) or is_sent(event, senders.relays)
 
 
-def is_of_another(event: Event, relays: Collection[str]) -> bool:
-    """Is it only in files of other hosts, or brought by others than ``relays``? Anybody can send to a log host, in any host's
-    name."""
-    if event.entities.get("sender") in relays:
+def is_of_another(event: Event, senders: Senders) -> bool:
+    """Is it only in files of other hosts or in those of a log host, or brought by others than relays? Anybody can send to a
+    log host, in any host's name and in the log host's own."""
+    if event.entities.get("sender") in senders.relays:
         return False
-    host = event.host or ""
-    if not _is_of_another(event.file or "", host):  # most lines are in their host's own file
+    host, folders = event.host or "", senders.log_host_folders
+    if not _is_of_another(event.file or "", host, folders):  # most lines are in their host's own file
         return False
-    return all(_is_of_another(file, host) for file, _ in event.also) and not is_own_packet(event)
+    return all(_is_of_another(file, host, folders) for file, _ in event.also) and not is_own_packet(event)
 
 
-def _is_of_another(file: str, host: str) -> bool:
+def _is_of_another(file: str, host: str, log_host_folders: Collection[str]) -> bool:
     owner = owner_of(file)
     if owner is None:
         return file.startswith(RELAYED)
+    folder, _, name = file.rpartition("/")
     # A file of another name may be the one where a log host keeps what is sent to it, in its own name too.
-    return owner not in (host, short(host)) or _LOCAL.match(file.rsplit("/", 1)[-1]) is None
+    return owner not in (host, short(host)) or _LOCAL.match(name) is None or folder in log_host_folders
+
+
+def is_log_hosts_own(event: Event) -> bool:
+    """Of an event that is of another host (``is_of_another``): is it in the name of the host that keeps the file?"""
+    return owner_of(event.file or "") == short(event.host or "")
+
+
+def log_host_folder(file: str, host: str) -> str | None:
+    """The folder of a syslog daemon's own file, if a line of it names another host: it keeps what is sent to it there."""
+    owner = owner_of(file)
+    folder, _, name = file.rpartition("/")
+    # A machine that is being installed has no name of its own yet.
+    if owner is None or short(host) in (owner, "localhost") or _LOCAL.match(name) is None:
+        return None
+    return folder
 
 
 @lru_cache(maxsize=65_536)

@@ -35,7 +35,8 @@ CONTROLLER_SETTINGS = {"SlurmctldHost": None, "ControlMachine": "ControlAddr", "
 class Senders:
     """``nodes``: the node of each address. ``controllers``: likewise of controllers, which may also forward lines.
     ``relays``: what these send counts for the host that it names. ``named``: the controllers of slurm.conf.
-    ``users_write_syslog``: can users write to the syslog files of the nodes? ``users_send_syslog``: can they send packets?"""
+    ``users_write_syslog``: can users write to the syslog files of the nodes? ``users_send_syslog``: can they send packets?
+    ``log_host_folders``: those where a host's own syslog files have lines of other hosts (gather/collected.py)."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     controllers: Mapping[str, str] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Senders:
     named: frozenset[str] = frozenset()
     users_write_syslog: bool = True
     users_send_syslog: bool = True
+    log_host_folders: frozenset[str] = frozenset()
 
     def is_another(self, sender: str, host: str | None, *, of_controller: bool) -> bool:
         """Did ``sender`` write in the name of another host? ``of_controller``: ``host`` is known to be one, and lines in

@@ -22,8 +22,8 @@ class Speakers:
     """Which lines with slurmctld as their source count: those of its own files, and those of ``hosts``. Files of
     ``impostors`` do not count. Lines that came over syslog in the name of ``hosts`` count from ``relays`` and from the
     pairs (address, host) in ``allowed``. Where these are not known (None), they count unless ``addresses`` says that the
-    sender is another node. What only a file of another host has, such as a log host's, counts if ``remote``. ``everybody``:
-    all do."""
+    sender is another node. What only a file of another host has, or one in ``log_host_folders``, counts if ``remote``.
+    ``everybody``: all do."""
 
     hosts: Collection[str] = ()
     impostors: Collection[str] = ()
@@ -32,6 +32,7 @@ class Speakers:
     allowed: Collection[tuple[str, str]] | None = None
     everybody: bool = False
     remote: bool = True
+    log_host_folders: Collection[str] = ()
 
     def count(self, lines: FromClause) -> ColumnElement[bool]:
         """The condition on lines."""
@@ -44,7 +45,14 @@ class Speakers:
         if self.impostors:
             own = and_(own, not_(among(func.coalesce(line.host, const("")), self.impostors)))
         theirs = and_(among(line.host, self.hosts), self._sent_by_them(lines))
-        return or_(own, theirs if self.remote else and_(theirs, not_(_is_of_another(lines))))
+        return or_(own, theirs if self.remote else and_(theirs, not_(self._is_remote(lines))))
+
+    def _is_remote(self, lines: FromClause) -> ColumnElement[bool]:
+        another = _is_of_another(lines)
+        if not self.log_host_folders:
+            return another
+        folder = group_of(func.coalesce(lines.c.file, const("")), _ANY_FOLDER)
+        return or_(another, among(folder, self.log_host_folders))
 
     def _sent_by_them(self, lines: FromClause) -> ColumnElement[bool]:
         """The condition that a line of ``hosts`` was not sent by another one."""
@@ -62,6 +70,7 @@ class Speakers:
 
 #: The host in whose folder of a tree a file is (parsers/recognise.py).
 _FOLDER = r"^.*(?:^|/)(?:hosts|nodes)/([^/]+)/"
+_ANY_FOLDER = r"^(.*)/"
 
 
 def _is_of_another(lines: FromClause) -> ColumnElement[bool]:

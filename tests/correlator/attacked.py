@@ -262,6 +262,13 @@ def _at_log_host() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     yield "the controller", lambda x, at: f"{at}+00:00 {at}+00:00 ctl daemon.err slurmctld[77]: {x}"
 
 
+def _among_log_hosts_own() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What a log host that keeps everything in one file has of packets in its own name and in a node's."""
+    for host in ("loghost", VICTIM):
+        for tag in ("kernel", "slurmctld[77]", "slurmd[77]", "systemd[1]"):
+            yield f"{host} {tag}", lambda x, at, h=host, t=tag: f"{_bsd(at)} {h} {t}: {x}"
+
+
 def _in_journal() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     stated = {"_HOSTNAME": "gx01", "_PID": "77", "_UID": "1001"}
     for tag in ("alice", "kernel", "slurmctld", "slurmd"):
@@ -374,6 +381,7 @@ CHANNELS = (
     *(Channel(f"syslog: {name}", "nodes/gx01/syslog", line) for name, line in _in_syslog()),
     *(Channel(f"kern.log: {name}", "nodes/gx01/kern.log", line) for name, line in _by_facility()),
     *(Channel(f"log host: {name}", "nodes/loghost/central.log", line) for name, line in _at_log_host()),
+    *(Channel(f"log host's own file: {name}", "nodes/loghost/syslog", line) for name, line in _among_log_hosts_own()),
     *(Channel(f"journal: {name}", "nodes/gx01/journal.json", line) for name, line in _in_journal()),
     *(Channel(f"udp: {name}", "udp", line) for name, line in _over_udp()),
 )  # fmt: skip
@@ -476,7 +484,7 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
 
 
 #: Verdicts name lines of these places, though they do not count: as doubts, and as causes that were rejected.
-NAMED = frozenset({"nodes/gx01/kern.log", "nodes/loghost/central.log"})
+NAMED = frozenset({"nodes/gx01/kern.log", "nodes/loghost/central.log", "nodes/loghost/syslog"})
 
 
 def unaccused(verdict: dict[str, Any]) -> dict[str, Any]:

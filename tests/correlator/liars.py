@@ -190,7 +190,11 @@ def ways(stage: Stage) -> tuple[Way, ...]:
     def by_loghost(host: str, tag: str) -> Callable[[str, str], str]:
         return lambda x, at: f"{at}.123956+00:00 {at}.123456+00:00 {host} {tag} {uptime(at)} {x}"
 
+    def in_one_file(host: str, tag: str) -> Callable[[str, str], str]:
+        return lambda x, at: _of_syslog(stage, host, f"{tag}: {x}", at)
+
     own = Path(stage.syslog)
+    among_its_own = str(own.parents[1] / "loghost" / "syslog")
     by_facility, central = str(own.with_name("kern.log")), str(own.parents[1] / stage.controller / "central.log")
 
     return (
@@ -206,6 +210,9 @@ def ways(stage: Stage) -> tuple[Way, ...]:
         Way("a packet to the log host, as slurmd of another node", central, by_loghost(stage.far, "daemon.err slurmd[77]:"), True),
         Way("a packet to the log host, as slurmctld", central, by_loghost(stage.controller, "daemon.err slurmctld[77]:"), True),
         Way("a packet to the log host, as a switch", central, by_loghost(stage.switch, "local7.err Ebra:"), True),
+        # A log host that keeps these among its own lines.
+        *(Way(f"a packet to the log host, as {host}'s {tag}", among_its_own, in_one_file(host, tag), True)
+          for host in ("loghost", stage.far) for tag in ("kernel", "slurmctld[77]", "slurmd[77]", "systemd[1]")),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
