@@ -36,14 +36,15 @@ from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import kernel_lines, of_timeouts, telemetry, unstamped_lines
 from correlator.gather import runs as run_rows
-from correlator.gather.addresses import are_of_agents, of_log_hosts
-from correlator.gather.collected import GPUS, log_host_folders_of
+from correlator.gather.addresses import are_of_agents
+from correlator.gather.collected import GPUS
 from correlator.gather.events import COALESCE_S
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import since
 from correlator.gather.standing import Disowned, asks_again, disowned, in_doubt, speakers_of, unruled, without
 from correlator.incidents.incident import events_of
+from correlator.live import log_hosts
 from correlator.live.arrivals import Change
 from correlator.live.far_causes import far_causes
 from correlator.live.lookup import Spans
@@ -54,7 +55,6 @@ from correlator.model.fact_index import by_kind
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
-from correlator.site.open_lines import owner_of, short
 from correlator.site.timeouts import narrow_slurmd_timeout
 from store.questions import job_rows
 
@@ -149,7 +149,7 @@ class Window:
 
     def again(self) -> LiveConclusions | None:
         """The conclusions with the change applied; None if everything must be concluded anew."""
-        if self._unmuted() or self._first_accounted() or self._new_log_host():
+        if self._unmuted() or self._first_accounted() or log_hosts.has_new(self.before, self.change, self._nodes):
             return None
         found = self._gathered()
         if found is None:
@@ -193,7 +193,7 @@ class Window:
         events = self._joined_events(new, carried)
         strangers = before.disowned | disowned(doubtful, believed)
         runs = self._runs(former, rows, events)
-        if self._runs_on_log_host(runs):
+        if log_hosts.run_jobs(before, self.change, runs, self._nodes):
             return None
         return _Gathered(events, runs, others, former, jobs, states, measured, off, strays, proof, strangers)
 
@@ -224,12 +224,8 @@ class Window:
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
         if (world.events and world.first < before.first) or world.controllers != before.controllers:
             return None
-        if (
-            world.collected
-            and world.collected.telemetry
-            and not before.collected.telemetry
-            and lacks(before.looks, {GPUS})
-        ):
+        first_gauges = world.collected and world.collected.telemetry and not before.collected.telemetry
+        if first_gauges and lacks(before.looks, {GPUS}):
             return None
         world.past = self._past
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
@@ -320,23 +316,6 @@ class Window:
     def _first_accounted(self) -> bool:
         """Are there rows about jobs for the first time? From now on fewer lines make runs."""
         return not self.before.accounted and "jobs" not in self.change.empty and bool(self._nodes())
-
-    def _new_log_host(self) -> bool:
-        """Does a host keep lines of others among its own for the first time? Anybody can send it such lines."""
-        folders = log_host_folders_of(self.change.collected) - self.before.collected.log_host_folders
-        return bool(folders) and bool(self._of_log_hosts(folders))
-
-    def _runs_on_log_host(self, runs: Iterable[Run]) -> bool:
-        """Does one that was believed to be a log host run jobs now?"""
-        folders = self.before.believed.senders.log_host_folders
-        if not folders:
-            return False
-        owners = {owner_of(f"{folder}/") for folder in folders}
-        nodes = chain.from_iterable(r.nodes for r in runs if r.job_id in self.change.jobs)
-        return not owners.isdisjoint(map(short, nodes)) and self._of_log_hosts(folders) != folders
-
-    def _of_log_hosts(self, folders: frozenset[str]) -> frozenset[str]:
-        return of_log_hosts(folders, self._nodes(), self.before.inventory.settings if self.before.inventory else ())
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
         """When each host was first seen, including the rows of the window.
