@@ -78,7 +78,7 @@ class Site:
     """The service, its users, and the measurements."""
 
     def __init__(self, folder: Path) -> None:
-        users = str(folder / "users.toml")
+        users, self.probe = str(folder / "users.toml"), folder / "probe"
         self.tokens = {n: faultline("access", "token", n, "--users", users).stdout.strip() for n in ("mallory", "bob")}
         assert faultline("access", "password", "bob", "--users", users, given=PASSWORD + "\n").returncode == 0
         access = f'[access]\nusers = "{users}"\nread = ["mallory", "bob"]\n'
@@ -92,7 +92,8 @@ class Site:
         self.alone, self.waited = 0, 0.0
         self.over = threading.Event()
         self._threads = [
-            threading.Thread(target=work, daemon=True) for work in (self._measure, self._look, self._sign_in, self._send, self._ask)
+            threading.Thread(target=work, daemon=True)
+            for work in (self._measure, self._look, self._sign_in, self._send, self._ask, self._write)
         ]  # fmt: skip
 
     def begin(self) -> None:
@@ -180,6 +181,15 @@ class Site:
         while not self.over.wait(0.5):
             self._timed("health", (200,), "GET", "/healthz")
             self._timed("page", (200,), "GET", "/incidents", None, {**self.as_("bob"), "Accept": "text/html"})
+
+    def _write(self) -> None:
+        """The machine's disk, which the service shares with whatever else runs."""
+        with self.probe.open("wb", buffering=0) as file:
+            while not self.over.wait(0.2):
+                began = time.monotonic()
+                file.write(b"x" * 4096)
+                os.fdatasync(file.fileno())
+                self.beside.note("disk", time.monotonic() - began, 200, (200,))
 
     def _sign_in(self) -> None:
         form = urlencode({"name": "bob", "password": PASSWORD}).encode()
@@ -282,8 +292,8 @@ def judged(site: Site, attacks: list[Attack], say: Callable[[str], None]) -> lis
         assert site.service.process is not None and site.service.process.poll() is None, (
             f"{seen.name}: the service is gone"
         )
-        # A busy machine is as slow for this as for the simplest request.
-        slack = 2 * seen.beside.longest.get("health", 0.0)
+        # A busy machine is as slow for this as for the simplest request, or for a page written to its disk.
+        slack = 2 * sum(seen.beside.longest.get(what, 0.0) for what in ("health", "disk"))
         late += [seen.name] if seen.seconds > LIMIT_S + 1 + slack else []
         if seen.memory.whole > BUDGET * 1.1 + site.alone or seen.memory.query > BUDGET * 1.1:
             fat.append(f"{seen.name}: {seen.memory}")
