@@ -11,7 +11,7 @@ from correlator.evidence.exposure import Seen
 from correlator.evidence.forgeries import Forgery, Proof
 from correlator.evidence.weigh import BaseRates
 from correlator.gather import events as event_rows
-from correlator.gather.collected import Collected, nothing
+from correlator.gather.collected import Collected
 from correlator.gather.standing import Controllers, Disowned
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
@@ -44,7 +44,7 @@ class Conclusions:
     clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     #: Which sources were collected, and when.
-    collected: Collected = field(default_factory=lambda: Collected(nothing()))
+    collected: Collected = field(default_factory=Collected)
     controllers: frozenset[str] = frozenset()
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
     #: Hosts whose lines are shown without the event that they claim.

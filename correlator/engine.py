@@ -33,7 +33,7 @@ from correlator.gather import collected, kernel_copies, kernel_lines, of_timeout
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import of_log_hosts, read_senders
-from correlator.gather.collected import Collected
+from correlator.gather.collected import Collected, Spans
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.runs_fast import Fields
 from correlator.gather.standing import (
@@ -210,7 +210,7 @@ def gather_world(
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
     kernel_clocks: kernel_lines.Clocks | None = None, limits: of_timeouts.ChangedLimits | None = None,
-    earlier: tuple[Sequence[Run], float] = ((), float("-inf")), sources: Collected | None = None, more: pl.DataFrame | None = None,
+    earlier: tuple[Sequence[Run], float] = ((), float("-inf")), sources: Collected | None = None, more: Spans | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
@@ -282,7 +282,7 @@ class Weighed:
         world = self.world
         return Conclusions(
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
-            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, collected=world.collected or Collected(collected.nothing()),
+            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, collected=world.collected or Collected(),
             controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
             looks=[*world.looks, *self.weigher.exposed.looks], uncovered=self.weigher.exposed.uncovered, to_free=[self],
         )  # fmt: skip

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.simulators.situations import NODES, Chance, Site, Situation, made
 from correlator.facts.world import World
-from correlator.gather.collected import Collected, nothing
+from correlator.gather.collected import Collected, Spans
 from correlator.model.measurements import XidSeen
 from correlator.model.nouns import Event
 from correlator.site.site import SETTINGS
@@ -133,9 +131,8 @@ def without(site: Site, answers: Seen, away: frozenset[str]) -> World:
 _SOURCES = {"switch": ("switch",), "kernel": ("kernel", "syslog"), "slurmd": ("slurmd",)}
 
 
-def _spans(mute: frozenset[str], away: frozenset[str]) -> pl.DataFrame:
+def _spans(mute: frozenset[str], away: frozenset[str]) -> Spans:
     places = [("kernel", host) for host in NODES if host not in mute]
     places += [("slurmd", host) for host in NODES if "slurmd" not in away]
     places += [("switch", host) for host in SWITCHES if "switch" not in away]
-    rows = [(*place, _FIRST, _LAST) for place in [*places, ("slurmctld", "ctl")]]
-    return pl.DataFrame(rows, schema=nothing().schema, orient="row")
+    return dict.fromkeys([*places, ("slurmctld", "ctl")], (_FIRST, _LAST))

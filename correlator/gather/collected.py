@@ -11,10 +11,10 @@ file, log hosts' copies, a job's output and claims show nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -54,8 +54,11 @@ ANY = "*"
 
 #: The columns of lines that show what was collected.
 USED = ("time", "host", "source", "format", "facility", "file", "event", "entities", "tags")
-_SCHEMA = {"family": pl.String, "host": pl.String, "first": pl.Float64, "last": pl.Float64}
-_SPAN = (pl.col("first").min(), pl.col("last").max())
+
+#: By family and short host (the full one for ``NAMED``, a folder for ``LOG_HOST``): the first and last timestamp of the
+#: lines (epoch seconds); infinite if a line has none.
+Spans = Mapping[tuple[str, str], tuple[float, float]]
+_EVER = (float("-inf"), float("inf"))
 
 
 def place(family: str, host: str) -> str:
@@ -69,17 +72,10 @@ GPUS = place("telemetry", ANY)
 
 @dataclass(frozen=True)
 class Collected:
-    """``spans``: family, host, and the first and last timestamp of its lines (epoch seconds); infinite if a line has none.
+    """``spans`` of all lines. ``telemetry``: are there measurements of GPUs?"""
 
-    ``telemetry``: are there measurements of GPUs?
-    """
-
-    spans: pl.DataFrame
+    spans: Spans = field(default_factory=dict)
     telemetry: bool = False
-
-    @cached_property
-    def _of(self) -> Mapping[tuple[str, str], tuple[float, float]]:
-        return _extended({}, self.spans)
 
     @cached_property
     def reporting_hosts(self) -> frozenset[str]:
@@ -93,59 +89,38 @@ class Collected:
 
     def has(self, families: Iterable[str], host: str, time: float) -> bool:
         """Was any of these sources of a host collected around ``time``?"""
-        spans = (self._of.get((family, short(host))) for family in families)
+        spans = (self.spans.get((family, short(host))) for family in families)
         return any(span[0] - BEGINS_S <= time <= span[1] + AROUND_S for span in spans if span)
 
-    def but(self, more: pl.DataFrame | None, *, telemetry: bool = False) -> Collected:
+    def but(self, more: Spans | None, *, telemetry: bool = False) -> Collected:
         """With further lines."""
-        if more is None or more.is_empty():
+        if not more:
             return replace(self, telemetry=True) if telemetry and not self.telemetry else self
-        found = Collected(joined([self.spans, more]), self.telemetry or telemetry)
-        if known := self.__dict__.get("_of"):  # of thousands of sources, a tick changes some
-            found.__dict__["_of"] = _extended(dict(known), more)
-        return found
+        return Collected(joined([self.spans, more]), self.telemetry or telemetry)
 
-    def new_in(self, more: pl.DataFrame) -> frozenset[str]:
+    def new_in(self, more: Spans) -> frozenset[str]:
         """The sources that further lines show to have been collected at times that ``self`` does not cover.
 
         By ``place``, also for any host. Later lines of a source that goes on show nothing about earlier moments.
         """
-        if more.is_empty():
-            return frozenset()
-        both = more.join(self.spans, on=["family", "host"], how="left", suffix="_known")
-        first, last = pl.col("first_known"), pl.col("last_known")
-        untimed = (pl.col("first") == float("-inf")) & (first.is_null() | (first > float("-inf")))
-        strange = both.filter(untimed | (pl.col("first") > last + AROUND_S))
-        rows = strange.select("family", "host").iter_rows()
-        return frozenset(place(family, name) for family, host in rows for name in (short(host), ANY))
+        strange = [key for key, (first, _) in more.items() if self._is_new(key, first)]
+        return frozenset(place(family, name) for family, host in strange for name in (host, ANY))
+
+    def _is_new(self, key: tuple[str, str], first: float) -> bool:
+        known = self.spans.get(key)
+        if first == float("-inf"):
+            return known is None or known[0] > first
+        return known is not None and first > known[1] + AROUND_S
 
 
-def _extended(
-    known: dict[tuple[str, str], tuple[float, float]], spans: pl.DataFrame
-) -> dict[tuple[str, str], tuple[float, float]]:
-    """``known``, changed in place: the span of each source by family and short host, with further ones."""
-    for family, host, first, last in spans.iter_rows():
-        key = (family, short(host))
-        if (before := known.get(key)) is None:
-            known[key] = (first, last)
-        elif first < before[0] or last > before[1]:
-            known[key] = (min(first, before[0]), max(last, before[1]))
-    return known
-
-
-def nothing() -> pl.DataFrame:
-    """No spans."""
-    return pl.DataFrame(schema=_SCHEMA)
-
-
-def hosts_of(spans: pl.DataFrame) -> frozenset[str]:
+def hosts_of(spans: Spans) -> frozenset[str]:
     """The hosts that lines of a kernel or a system name, among ``spans``."""
-    return frozenset(spans.filter(pl.col("family") == NAMED)["host"].to_list())
+    return frozenset(host for family, host in spans if family == NAMED)
 
 
-def log_host_folders_of(spans: pl.DataFrame) -> frozenset[str]:
+def log_host_folders_of(spans: Spans) -> frozenset[str]:
     """The folders of ``LOG_HOST`` among ``spans``."""
-    return frozenset(spans.filter(pl.col("family") == LOG_HOST)["host"].to_list())
+    return frozenset(folder for family, folder in spans if family == LOG_HOST)
 
 
 def shows_its_log(authority: str | None, files: Iterable[str | None], host: str) -> bool:
@@ -153,12 +128,25 @@ def shows_its_log(authority: str | None, files: Iterable[str | None], host: str)
     return authority in NO_USERS or (authority == LOCAL and any(is_own_system_log(file, host) for file in files))
 
 
-def joined(spans: Collection[pl.DataFrame]) -> pl.DataFrame:
-    """One row for each family and host."""
-    return pl.concat(spans).group_by("family", "host").agg(*_SPAN) if spans else nothing()
+def joined(some: Iterable[Spans]) -> Spans:
+    """All of them in one."""
+    first, *others = some or [{}]
+    found = dict(first)
+    for spans in others:
+        for key, span in spans.items():
+            _extend(found, key, *span)
+    return found
 
 
-def spans_in(lines: pl.DataFrame) -> pl.DataFrame:
+def _extend(spans: dict[tuple[str, str], tuple[float, float]], key: tuple[str, str], first: float, last: float) -> None:
+    known = spans.get(key)
+    if known is None:
+        spans[key] = (first, last)
+    elif first < known[0] or last > known[1]:
+        spans[key] = (min(first, known[0]), max(last, known[1]))
+
+
+def spans_in(lines: pl.DataFrame) -> Spans:
     """The spans of log lines, given as the store gets them; needs the columns ``USED``."""
     ours = plain(lines.filter(pl.col("source").cast(pl.String).is_in(SOURCES)).select(USED))
     time = pl.col("time")
@@ -169,44 +157,71 @@ def spans_in(lines: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _spans(rows: pl.DataFrame) -> pl.DataFrame:
-    """Spans from ``writers.writer_columns``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines."""
-    rows = rows.filter(pl.col("host").is_not_null() & (pl.col("host") != ""))
-    if rows.is_empty():
-        return nothing()
-    rows = rows.with_columns(writers.authority_of_writers(rows))
-    # What has no timestamp in a syslog daemon's file is a further line of somebody's message.
-    untimed = pl.when(authority=LOCAL).then(0).otherwise("untimed") > 0
-    first, last = (pl.col(name).dt.epoch("us") / 1e6 for name in ("first", "last"))
-    shown = rows.select(
-        _families(rows), "host", "source",
-        pl.when(untimed).then(float("-inf")).otherwise(first).alias("first"), pl.when(untimed).then(float("inf")).otherwise(last).alias("last"),
-    )  # fmt: skip
-    named = shown.filter(pl.col("source").is_in(KERNEL_SOURCES)).with_columns(
-        pl.col("first").fill_null(float("-inf")), pl.col("last").fill_null(float("inf")), family=pl.lit(NAMED)
-    )
-    some = pl.concat([shown.filter(pl.col("family").is_not_null() & pl.col("first").is_not_null()), named])
-    return pl.concat([some.group_by("family", "host").agg(*_SPAN), _log_hosts(rows)])
-
-
-def _log_hosts(rows: pl.DataFrame) -> pl.DataFrame:
-    pairs = rows.filter(pl.col("authority").is_in((LOCAL, NETWORK))).select("file", "host").unique().drop_nulls()
-    folders = {folder for file, host in pairs.iter_rows() if (folder := log_host_folder(file, host)) is not None}
-    ever = {"family": LOG_HOST, "first": float("-inf"), "last": float("inf")}
-    return pl.DataFrame([{**ever, "host": folder} for folder in sorted(folders)], schema=_SCHEMA)
-
-
-def _families(rows: pl.DataFrame) -> pl.Series:
-    """What the lines of each group show to have been collected; null: nothing."""
-    found: list[str | None] = [
-        _FAMILY_OF[source] if authority in NO_USERS
-        else "kernel" if authority == LOCAL and is_own_system_log(file, host)
-        else None
-        for authority, host, source, file in zip(*(rows[name].to_list() for name in ("authority", "host", "source", "file")), strict=True)
-    ]  # fmt: skip
-    return pl.Series("family", found, pl.String)
-
-
-def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> pl.DataFrame:
+def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> Spans:
     """The spans of all stored lines of a cluster; with ``new``, of the lines that it selects."""
     return _spans(plain(store.ask_frame(hosts.spans_by_writer(cluster, SOURCES, new))))
+
+
+class _Shown(NamedTuple):
+    """What lines of one writer show: the family and whether only if they have a timestamp, the host of ``NAMED`` and the
+    folder of ``LOG_HOST``, if any."""
+
+    family: tuple[str, str] | None
+    timed: bool
+    named: tuple[str, str] | None
+    folder: tuple[str, str] | None
+
+
+#: Most writers to remember: some kilobytes for each node.
+_MOST = 100_000
+_shown: dict[str, _Shown] = {}
+#: A writer as one text, which costs a third of eight columns. Whoever sends a packet chooses its host's name.
+_NAMES = {name: pl.col(name).cast(pl.String).fill_null("\x00") for name in writers.WRITER_COLUMNS}
+_NAMES["host"] = _NAMES["host"].str.replace_all("\x1f", " ", literal=True)
+_KEY = pl.concat_str(_NAMES.values(), separator="\x1f")
+_TIMES = (*(pl.col(name).dt.epoch("us") / 1e6 for name in ("first", "last")), pl.col("untimed"))
+
+
+def _spans(rows: pl.DataFrame) -> Spans:
+    """Spans from ``writers.writer_columns``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines.
+
+    Most lines are of writers that wrote before; each is looked at once.
+    """
+    rows = rows.filter(pl.col("host").is_not_null() & (pl.col("host") != ""))
+    keys = rows.select(_KEY).to_series().to_list()
+    if len(_shown) > _MOST:
+        _shown.clear()
+    if strange := [number for number, key in enumerate(keys) if key not in _shown]:
+        _shown.update(zip((keys[number] for number in strange), _show(rows[strange]), strict=True))
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    first, last, untimed = (rows.select(_TIMES)[name].to_list() for name in ("first", "last", "untimed"))
+    for key, begins, ends, timeless in zip(keys, first, last, untimed, strict=True):
+        family, timed, named, folder = _shown[key]
+        span = _EVER if timeless and not timed else None if begins is None else (begins, ends)
+        if family is not None and span is not None:
+            _extend(found, family, *span)
+        if named is not None:
+            _extend(found, named, *(span or _EVER))
+        if folder is not None:
+            found[folder] = _EVER
+    return found
+
+
+def _show(rows: pl.DataFrame) -> Iterator[_Shown]:
+    """What the lines of each of some writers show."""
+    names = ("host", "source", "file")
+    for authority, host, source, file in zip(
+        writers.authority_of_writers(rows).to_list(), *(rows[name].to_list() for name in names), strict=True
+    ):
+        family = (
+            _FAMILY_OF[source] if authority in NO_USERS
+            else "kernel" if authority == LOCAL and is_own_system_log(file, host)
+            else None
+        )  # fmt: skip
+        folder = log_host_folder(file, host) if file and authority in (LOCAL, NETWORK) else None
+        yield _Shown(
+            (family, short(host)) if family else None,
+            authority == LOCAL,  # without one, it is a further line of somebody's message in a syslog daemon's file
+            (NAMED, host) if source in KERNEL_SOURCES else None,
+            (LOG_HOST, folder) if folder else None,
+        )  # fmt: skip

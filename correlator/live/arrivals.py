@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import polars as pl
 
-from correlator.gather.collected import asked, hosts_of, nothing
+from correlator.gather.collected import Spans, asked, hosts_of
 from correlator.gather.collected import joined as joined_spans
 from correlator.gather.events import Lines, Part, joined, prepared, stamped
 from correlator.gather.runs import no_rows, rows_since
@@ -76,7 +76,7 @@ class Change:
     jobs: frozenset[int]
     ending: frozenset[str] = frozenset()
     reporting_hosts: frozenset[str] = frozenset()
-    collected: pl.DataFrame = field(default_factory=nothing, compare=False)
+    collected: Spans = field(default_factory=dict, compare=False)
     unstamped: frozenset[int] = frozenset()
     states: bool = True
     new: Changes | None = None
@@ -97,7 +97,7 @@ class _Lines:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: Future[set[str]] | set[str] | None = None
-    collected: pl.DataFrame = field(default_factory=nothing)
+    collected: Spans = field(default_factory=dict)
     ahead: Ahead | Recalled | None = None
     may_show: MayShow = EVERYTHING
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 import structlog
 
-from correlator.gather.collected import USED, spans_in
+from correlator.gather.collected import USED, Spans, spans_in
 from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gc_pause import paused
@@ -96,7 +96,7 @@ class NewRows:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: set[str] = field(default_factory=set)
-    collected: list[pl.DataFrame] = field(default_factory=list)
+    collected: list[Spans] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     loose: list[pl.DataFrame] = field(default_factory=list)
     rows: list[pl.DataFrame] = field(default_factory=list)

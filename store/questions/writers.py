@@ -246,6 +246,10 @@ _WRITERS = (*_DECIDING, "host", "file")
 _MARKS: Mapping[str, Condition] = {"claims": _CLAIM, "means": _EVENT, "by_another": _not(_BY_ITS_HOST)}
 
 
+#: The names of ``writer_columns``.
+WRITER_COLUMNS = (*_WRITERS, *_MARKS)
+
+
 def writer_columns(lines: FromClause) -> list[ColumnElement[Any]]:
     """Columns such that lines with equal values have equal writers, for ``authority_of_writers``."""
     marks = (case((one.sql(lines), const(1)), else_=const(0)).label(name) for name, one in _MARKS.items())
