@@ -55,8 +55,8 @@ ANY = "*"
 #: The columns of lines that show what was collected.
 USED = ("time", "host", "source", "format", "facility", "file", "event", "entities", "tags")
 
-#: By family and short host (the full one for ``NAMED``, a folder for ``LOG_HOST``): the first and last timestamp of the
-#: lines (epoch seconds); infinite if a line has none.
+#: By family and short host: the first and last timestamp of the lines (epoch seconds), to the minute; infinite if a line
+#: has none. For ``NAMED`` (the full host) and ``LOG_HOST`` (a folder) always infinite.
 Spans = Mapping[tuple[str, str], tuple[float, float]]
 _EVER = (float("-inf"), float("inf"))
 
@@ -94,16 +94,17 @@ class Collected:
 
     def but(self, more: Spans | None, *, telemetry: bool = False) -> Collected:
         """With further lines."""
-        if not more:
-            return replace(self, telemetry=True) if telemetry and not self.telemetry else self
-        return Collected(joined([self.spans, more]), self.telemetry or telemetry)
+        longer = _longer(self.spans, more or {})
+        if longer:
+            return Collected({**self.spans, **longer}, self.telemetry or telemetry)
+        return replace(self, telemetry=True) if telemetry and not self.telemetry else self
 
     def new_in(self, more: Spans) -> frozenset[str]:
         """The sources that further lines show to have been collected at times that ``self`` does not cover.
 
         By ``place``, also for any host. Later lines of a source that goes on show nothing about earlier moments.
         """
-        strange = [key for key, (first, _) in more.items() if self._is_new(key, first)]
+        strange = [key for key, (first, _) in more.items() if key[0] in FAMILIES and self._is_new(key, first)]
         return frozenset(place(family, name) for family, host in strange for name in (host, ANY))
 
     def _is_new(self, key: tuple[str, str], first: float) -> bool:
@@ -130,20 +131,22 @@ def shows_its_log(authority: str | None, files: Iterable[str | None], host: str)
 
 def joined(some: Iterable[Spans]) -> Spans:
     """All of them in one."""
-    first, *others = some or [{}]
-    found = dict(first)
-    for spans in others:
-        for key, span in spans.items():
-            _extend(found, key, *span)
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for spans in some:
+        found.update(_longer(found, spans) if found else spans)
     return found
 
 
-def _extend(spans: dict[tuple[str, str], tuple[float, float]], key: tuple[str, str], first: float, last: float) -> None:
-    known = spans.get(key)
-    if known is None:
-        spans[key] = (first, last)
-    elif first < known[0] or last > known[1]:
-        spans[key] = (min(first, known[0]), max(last, known[1]))
+def _longer(known: Spans, more: Spans) -> dict[tuple[str, str], tuple[float, float]]:
+    """The spans that further ones make longer."""
+    found = {}
+    for key, span in more.items():  # thousands in each tick, and most add nothing
+        before = known.get(key)
+        if before is None:
+            found[key] = span
+        elif span[0] < before[0] or span[1] > before[1]:
+            found[key] = (min(span[0], before[0]), max(span[1], before[1]))
+    return found
 
 
 def spans_in(lines: pl.DataFrame) -> Spans:
@@ -179,7 +182,11 @@ _shown: dict[str, _Shown] = {}
 _NAMES = {name: pl.col(name).cast(pl.String).fill_null("\x00") for name in writers.WRITER_COLUMNS}
 _NAMES["host"] = _NAMES["host"].str.replace_all("\x1f", " ", literal=True)
 _KEY = pl.concat_str(_NAMES.values(), separator="\x1f")
-_TIMES = (*(pl.col(name).dt.epoch("us") / 1e6 for name in ("first", "last")), pl.col("untimed"))
+#: Whole minutes: most lines of a source that goes on add nothing then.
+_TIMES = (
+    (pl.col("first").dt.epoch("s") // 60 * 60).cast(pl.Float64), ((pl.col("last").dt.epoch("s") // 60 + 1) * 60).cast(pl.Float64),
+    pl.col("untimed"),
+)  # fmt: skip
 
 
 def _spans(rows: pl.DataFrame) -> Spans:
@@ -199,9 +206,10 @@ def _spans(rows: pl.DataFrame) -> Spans:
         family, timed, named, folder = _shown[key]
         span = _EVER if timeless and not timed else None if begins is None else (begins, ends)
         if family is not None and span is not None:
-            _extend(found, family, *span)
+            before = found.get(family, span)
+            found[family] = (min(span[0], before[0]), max(span[1], before[1]))
         if named is not None:
-            _extend(found, named, *(span or _EVER))
+            found[named] = _EVER
         if folder is not None:
             found[folder] = _EVER
     return found

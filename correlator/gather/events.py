@@ -404,15 +404,9 @@ def table(
     """Events as rows of ``model.events``, in their order. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    ours = iter(lines.events)
-    following = next(ours, None)
-    between: list[int] = []
-    for place, event in enumerate(events):  # both are in the total order
-        if event is following:
-            following = next(ours, None)
-        else:
-            between.append(place)
-    if following is not None:  # some are not in events
+    ours = set(map(id, lines.events))  # both are in the total order
+    between = [place for place, event in enumerate(map(id, events)) if event not in ours]
+    if len(events) - len(between) != len(ours):  # some are not in events
         return _table_of_some(events, incident_of, cluster, lines)
     ready = _ready(lines, incident_of, cluster)
     if not between:

@@ -15,13 +15,13 @@ from correlator.incidents import sentences
 from correlator.incidents.incident import AFTERMATH_S, LISTED, Incident, Survivors, events_of
 from correlator.incidents.incidents import survivors
 from correlator.incidents.rivals import denials, rival_rows
-from correlator.incidents.rows import event_row, run_summary, spans, stamp
+from correlator.incidents.rows import event_row, folded, run_summary, spans
 from correlator.incidents.steps import chain_rows, mind_changed_by
 from correlator.model.attributes import CODE, HOSTS, INFERRED
 from correlator.model.nouns import Event, Fact, Run
+from correlator.model.time_texts import stamp
 from correlator.verdicts.cancellations import not_by_its_user
 from correlator.verdicts.verdict import Verdict
-from parsers.hostlist import fold
 
 _HEADLINE = {
     "app.error": "Your program ended by its own error.",
@@ -170,7 +170,7 @@ def _proof_of_denied(verdict: Verdict) -> list[str]:
     if not hosts:
         return []
     return [
-        f"The kernel's ring (dmesg -T) or the journal of {fold(hosts)}: they show who wrote the lines that do not count. If no user can "
+        f"The kernel's ring (dmesg -T) or the journal of {folded(tuple(hosts))}: they show who wrote the lines that do not count. If no user can "
         "write to these files, users_can_write_syslog = false in the configuration makes them count; for a log host's, users_can_send_syslog = false as well."
     ]
 

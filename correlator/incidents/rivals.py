@@ -13,11 +13,11 @@ from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import kind_of, kinds_where
 from correlator.facts.world import World
-from correlator.incidents.rows import clock
 from correlator.incidents.steps import others_say
 from correlator.model.attributes import FAILED_NODES, PROMOTED
 from correlator.model.kinds import Trace
 from correlator.model.nouns import Event, Fact
+from correlator.model.time_texts import clock
 from correlator.verdicts.verdict import Verdict
 
 #: A rival that has this share of the best explanation's weight is its equal.
@@ -51,17 +51,11 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
                 )
                 rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
         for one in verdict.denied:
-            claim = _claimed(one.event), one.event.host, one.event.device
+            claim = one.claim, one.event.host, one.event.device
             rows.setdefault(claim, {"cause": claim[0], "host": claim[1], "device": claim[2], "rejected": one.why})
         for row in _absent(world, verdict, root):
             rows.setdefault((row["cause"], row["host"], row["device"]), row)
     return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
-
-
-def _claimed(event: Event) -> str:
-    """What a line claims: "gpu.xid (0000:41:00 of gpu03, 18:58:03.791 UTC)"."""
-    where = f"{event.device} of {event.host}" if event.device else event.host
-    return f"{event.kind} ({where}, {clock(event.time)})"
 
 
 #: At most this many claims are named among the doubts.
@@ -71,7 +65,7 @@ DENIALS = 3
 def denials(verdict: Verdict) -> list[str]:
     """The claims about the run's nodes that count for nothing."""
     named = [
-        f"A line{_as_kernel(one.event)} in {one.event.file or 'a log'} claims {_claimed(one.event)} and does not count: {one.why}"
+        f"A line{_as_kernel(one.event)} in {one.event.file or 'a log'} claims {one.claim} and does not count: {one.why}"
         for one in verdict.denied[:DENIALS]
     ]
     further = verdict.denied[DENIALS:]

@@ -14,11 +14,12 @@ from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incident import Incident, events_of
 from correlator.incidents.incidents import survivors
-from correlator.incidents.rows import LATE_S, clock
+from correlator.incidents.rows import LATE_S
 from correlator.incidents.steps import others_say
 from correlator.model.attributes import ENDS, FAR_END_ONLY, INFERRED, RATIO
 from correlator.model.kinds import fill
 from correlator.model.nouns import Fact
+from correlator.model.time_texts import clock
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 from parsers.job_states import Phase, phase_of

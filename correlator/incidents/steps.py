@@ -7,8 +7,8 @@ from typing import Any
 
 from correlator.facts.registry import kind_of
 from correlator.incidents.incident import LISTED
-from correlator.incidents.rows import stamp
 from correlator.model.nouns import Event, Fact, Hop, Others
+from correlator.model.time_texts import stamp
 
 
 def lead_event(fact: Fact) -> Event | None:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from correlator.incidents.rows import stamp
 from correlator.live.awaited import LAST_WORDS_S, Silent, held, waiting, with_jobs_of
 from correlator.live.state import LiveConclusions, Memory, Touched, Wait
+from correlator.model.time_texts import stamp
 from correlator.verdicts.horizon import Horizon
 from parsers.hostlist import fold
 

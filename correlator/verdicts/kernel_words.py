@@ -23,6 +23,7 @@ from correlator.gather.standing import OUTPUT
 from correlator.gather.uncounted import told
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
+from correlator.model.time_texts import clock
 from correlator.verdicts.verdict import Denied, Unproven
 
 #: The highest confidence, by the evidence about the lines; the best line counts.
@@ -168,8 +169,13 @@ class Denials:
         return self._accusing[host]
 
     def _told(self, event: Event, why: str) -> Denied:
-        self._known[event.id] = found = Denied(event, *told(event, why, self._world))
+        self._known[event.id] = found = Denied(event, _claim(event), *told(event, why, self._world))
         return found
+
+
+def _claim(event: Event) -> str:
+    where = f"{event.device} of {event.host}" if event.device else event.host
+    return f"{event.kind} ({where}, {clock(event.time)})"
 
 
 def _accuses(event: Event) -> bool:

@@ -50,9 +50,11 @@ class Unproven(NamedTuple):
 
 class Denied(NamedTuple):
     """A line that does not count: another file shows that it is not the kernel's, nothing shows its sender, or users can
-    have written it. ``why``, for people; ``users``: those who can."""
+    have written it. ``claim``: what it claims, for people, as "gpu.xid (0000:41:00 of gpu03, 18:58:03.791 UTC)"; ``why``
+    likewise; ``users``: those who can."""
 
     event: Event
+    claim: str
     why: str
     users: frozenset[str] = frozenset()
 

@@ -13,9 +13,9 @@ import pytest
 from correlator.conclusions import Conclusions
 from correlator.engine import run_table
 from correlator.gather.runs_fast import rows_of, stated_rows
-from correlator.incidents.rows import stamp
 from correlator.live.inbox import ending_in
 from correlator.model.nouns import Run
+from correlator.model.time_texts import stamp
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from correlator.evidence.weigh import Weigher
 from correlator.incidents.incidents import gather
-from correlator.incidents.rows import clock
 from correlator.incidents.sentences import headline
+from correlator.model.time_texts import clock
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import EDGES, judged, node_fail, said, set_down
 
