@@ -11,7 +11,8 @@ file, log hosts' copies, a job's output and claims show nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -152,36 +153,42 @@ def _longer(known: Spans, more: Spans) -> dict[tuple[str, str], tuple[float, flo
 def spans_in(lines: pl.DataFrame) -> Spans:
     """The spans of log lines, given as the store gets them; needs the columns ``USED``."""
     ours = plain(lines.filter(pl.col("source").cast(pl.String).is_in(SOURCES)).select(USED))
-    time = pl.col("time")
-    return _spans(
-        ours.group_by(*writers.writer_expressions()).agg(
-            time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed")
-        )
+    time, columns = pl.col("time"), writers.writer_expressions()
+    written = ours.select(_writer(columns), time).with_row_index("row")
+    groups = written.group_by("writer").agg(
+        pl.col("row").first(), time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed")
     )
+    return _spans(groups, lambda some: ours[groups["row"][some]].select(columns))
 
 
 def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> Spans:
     """The spans of all stored lines of a cluster; with ``new``, of the lines that it selects."""
-    return _spans(plain(store.ask_frame(hosts.spans_by_writer(cluster, SOURCES, new))))
+    rows = plain(store.ask_frame(hosts.spans_by_writer(cluster, SOURCES, new)))
+    groups = rows.select(_writer(map(pl.col, writers.WRITER_COLUMNS)), "first", "last", "untimed")
+    return _spans(groups, lambda some: rows[some])
+
+
+#: In place of eight columns. Whoever sends a packet chooses its host's name, and does not know this number.
+_SEED = secrets.randbits(63)
+
+
+def _writer(columns: Iterable[pl.Expr]) -> pl.Expr:
+    return pl.struct(columns).hash(seed=_SEED).alias("writer")
 
 
 class _Shown(NamedTuple):
     """What lines of one writer show: the family and whether only if they have a timestamp, the host of ``NAMED`` and the
     folder of ``LOG_HOST``, if any."""
 
-    family: tuple[str, str] | None
-    timed: bool
-    named: tuple[str, str] | None
-    folder: tuple[str, str] | None
+    family: tuple[str, str] | None = None
+    timed: bool = False
+    named: tuple[str, str] | None = None
+    folder: tuple[str, str] | None = None
 
 
 #: Most writers to remember: some kilobytes for each node.
 _MOST = 100_000
-_shown: dict[str, _Shown] = {}
-#: A writer as one text, which costs a third of eight columns. Whoever sends a packet chooses its host's name.
-_NAMES = {name: pl.col(name).cast(pl.String).fill_null("\x00") for name in writers.WRITER_COLUMNS}
-_NAMES["host"] = _NAMES["host"].str.replace_all("\x1f", " ", literal=True)
-_KEY = pl.concat_str(_NAMES.values(), separator="\x1f")
+_shown: dict[int, _Shown] = {}
 #: Whole minutes: most lines of a source that goes on add nothing then.
 _TIMES = (
     (pl.col("first").dt.epoch("s") // 60 * 60).cast(pl.Float64), ((pl.col("last").dt.epoch("s") // 60 + 1) * 60).cast(pl.Float64),
@@ -189,21 +196,21 @@ _TIMES = (
 )  # fmt: skip
 
 
-def _spans(rows: pl.DataFrame) -> Spans:
-    """Spans from ``writers.writer_columns``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines.
-
-    Most lines are of writers that wrote before; each is looked at once.
-    """
-    rows = rows.filter(pl.col("host").is_not_null() & (pl.col("host") != ""))
-    keys = rows.select(_KEY).to_series().to_list()
-    if len(_shown) > _MOST:
-        _shown.clear()
-    if strange := [number for number, key in enumerate(keys) if key not in _shown]:
-        _shown.update(zip((keys[number] for number in strange), _show(rows[strange]), strict=True))
+def _spans(groups: pl.DataFrame, writers_of: Callable[[list[int]], pl.DataFrame]) -> Spans:
+    """Spans from ``_writer``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines of groups of lines.
+    ``writers_of`` gives the ``writer_columns`` of some. Most wrote before; each is looked at once."""
+    keys = groups["writer"].to_list()
+    shown = list(map(_shown.get, keys))
+    if strange := [place for place, one in enumerate(shown) if one is None]:
+        if len(_shown) > _MOST:
+            _shown.clear()
+        for place, found_now in zip(strange, _show(writers_of(strange)), strict=True):
+            shown[place] = _shown[keys[place]] = found_now
     found: dict[tuple[str, str], tuple[float, float]] = {}
-    first, last, untimed = (rows.select(_TIMES)[name].to_list() for name in ("first", "last", "untimed"))
-    for key, begins, ends, timeless in zip(keys, first, last, untimed, strict=True):
-        family, timed, named, folder = _shown[key]
+    times = groups.select(_TIMES)
+    first, last, untimed = (times[name].to_list() for name in ("first", "last", "untimed"))
+    for one, begins, ends, timeless in zip(shown, first, last, untimed, strict=True):
+        family, timed, named, folder = one or _Shown()
         span = _EVER if timeless and not timed else None if begins is None else (begins, ends)
         if family is not None and span is not None:
             before = found.get(family, span)
@@ -221,6 +228,9 @@ def _show(rows: pl.DataFrame) -> Iterator[_Shown]:
     for authority, host, source, file in zip(
         writers.authority_of_writers(rows).to_list(), *(rows[name].to_list() for name in names), strict=True
     ):
+        if not host:
+            yield _Shown()
+            continue
         family = (
             _FAMILY_OF[source] if authority in NO_USERS
             else "kernel" if authority == LOCAL and is_own_system_log(file, host)
