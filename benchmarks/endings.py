@@ -2,7 +2,7 @@
 
     python benchmarks/endings.py [NAME...] [--runs FILE]
 
-One line a group: how many runs were judged how. Half of the captures (``is_held_out``) must not be studied by whoever
+One line a group: how many runs were judged how. A quarter of the captures (``is_held_out``) must not be studied by whoever
 changes the correlator; their line is the one that counts. ``--runs`` writes one line a run, columns apart by tabs.
 """
 
@@ -50,8 +50,9 @@ def main() -> int:
 
 
 def is_held_out(name: str) -> bool:
-    """Chosen by the name's digest, not by anybody."""
-    return hashlib.sha1(name.encode()).digest()[0] % 2 == 1
+    """Chosen by the name's digest, not by anybody. A half of those once held out has been looked at since (2026-11-28)."""
+    digest = hashlib.sha1(name.encode()).digest()
+    return digest[0] % 2 == 1 and digest[1] % 2 == 1
 
 
 def judged(place: Path) -> Iterator[tuple[str, str, str, str, str, float, str, str]]:
@@ -64,7 +65,9 @@ def judged(place: Path) -> Iterator[tuple[str, str, str, str, str, float, str, s
         Ingest(store).run([place])
         correlate(store)
         verdicts = result(store)["verdicts"]
-    for job in json.loads((place / "truth.json").read_text())["jobs"]:
+    for told in json.loads((place / "truth.json").read_text())["jobs"]:
+        # What really happened, where the run went another way than was written before it.
+        job = told | told.get("corrected", {})
         keys = [key for key in verdicts if key.split("#")[0] == str(job["id"])]
         if not keys:
             yield "without a verdict", str(job["id"]), "", job["blame"], "", 0.0, "", ""

@@ -17,6 +17,7 @@ from correlator.facts.launches.detector import (
     LOST,
     READ_ONLY,
     SAME_FAILURE_S,
+    STARTED_TWICE,
     UNCONFIRMED,
     is_io_setup,
     who,
@@ -94,6 +95,11 @@ def _not_launched(run: Run, lines: list[Event], how: str) -> Unstarted | None:
     host = next((e.host for e in lines if e.source != "slurmctld"), run.nodes[0] if run.nodes else None)
     if all(_GAVE_UP.search(e.message) for e in lines) and any(UNCONFIRMED in e.message for e in lines):
         reason = f"slurmctld no longer waited when slurmd of {host} was to launch it, and it was {how}: {text}"
+        return Unstarted("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
+    if twice := next((e for e in lines if STARTED_TWICE.search(e.message)), None):
+        reason = (
+            f"slurmctld started it a second time on {host}, where it ran already, and it was {how}: {twice.message}"
+        )
         return Unstarted("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
     return Unstarted(
         "infra.node", f"slurmd of {host} could not launch it and {how} it: {text}", lines[:5], UNKNOWN_SURE

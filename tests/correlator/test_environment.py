@@ -167,6 +167,11 @@ def test_a_user_alone_does_not_make_the_odds() -> None:
     ("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment", "gpu"),
     ("./a.out: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory", "library"),
     ("slurm_script: line 9: module: command not found", "command"), ("OSError: [Errno 98] Address already in use", "port"),
+    ("/bin/sh: 1: nvcc: not found", "command"), ("configure: checking for nvcc: not found by us", None),
+    ("ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory", "library"),
+    ("ImportError: /sw/py/_C.so: undefined symbol: ncclCommSplit", "link"), ("./a: /lib64/libc.so.6: version `GLIBC_2.36' not found (required by ./a)", "link"),
+    ("Error in library(sf): there is no package called 'sf'", "module"), ("Can't locate Net/LDAP.pm in @INC (@INC contains: /usr/share/perl5)", "module"),
+    ("OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/fs1/x'", "mount"), ("OSError: [Errno 107] Transport endpoint is not connected", None),
     ("KeyError: 'train_loss'", None), ("ValueError: shapes (3,4) and (5,6) not aligned", None), ("ZeroDivisionError: division by zero", None),
     ("FileNotFoundError: [Errno 2] No such file or directory: 'data/x.bin'", None),
 ])  # fmt: skip

@@ -103,12 +103,22 @@ _CLOCK = Symptom("clock", 0.001, "the clock of {host} is wrong", "the clock (chr
 _LIBRARY = Symptom(
     "library", 0.01, "the library {thing} is missing on {host}", "the site's software tree and its mounts"
 )
+_LINKED = Symptom(
+    "link",
+    0.01,
+    "a library on {host} is another one than programs were built for ({thing})",
+    "the site's software tree and its mounts",
+)
+_MOUNT = Symptom(
+    "mount", 0.001, "{thing} of {host} is cut off from its servers", "the mounts and the network of the storage",
+    strong=True, of_node=True, shared=True, surest=0.9,
+)  # fmt: skip
 _MODULE = Symptom("module", 0.03, "the module {thing} is missing on {host}", "the site's software tree and its mounts")
 _COMMAND = Symptom(
     "command", 0.02, "the command {thing} is missing on {host}", "the site's software tree and its mounts"
 )
 _PATH = Symptom("path", 0.04, "files under {thing} are missing on {host}", "the mounts")
-_PORT = Symptom("port", 0.01, "a port is taken on {host}", "processes that an earlier job left there")
+_PORT = Symptom("port", 0.005, "a port is taken on {host}", "processes that an earlier job left there")
 _LICENCE = Symptom("licence", 0.01, "a licence server does not answer", "the way to the licence server", shared=True)
 _EXIT = Symptom("exit", 0.08, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
 
@@ -128,15 +138,19 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_READ_ONLY, r"read-only file ?system|\berofs\b|errno 30\b"),
         (_SHM, r"/dev/shm\b.*no space left|no space left.*/dev/shm\b|insufficient shared memory|\bout of shared memory|error while creating shared memory segment"),
         (_FULL, r"no space left on device|\benospc\b|errno 28\b"),
+        (_MOUNT, r"(?=.*(?<![\w.:/])/\w)(?:transport endpoint is not connected|cannot send after transport endpoint shutdown|host is down|remote i/o error)"),
         (_IO, r"input/output error|\beio\b|errno 5\b"),
         (_FORK, r"\bfork\b.*(?:resource temporarily unavailable|cannot allocate memory)|blockingioerror: \[errno 11\]|"
                 r"can't start new thread|pthread_create.*(?:fail|eagain|resource temporarily)|thread creation failed"),
         (_NAMES, r"temporary failure in name resolution|name or service not known|could not resolve host|\beai_again\b"),
         (_CLOCK, r"certificate is not yet valid|clock skew too great"),
         (_LICENCE, r"licen[cs]e server|licen[cs]e checkout failed|flex(?:net|lm)\b.*error"),
-        (_LIBRARY, r"error while loading shared libraries: (?P<thing>[^\s:]+)"),
-        (_MODULE, r"no module named '?(?P<thing>\w+)|following module\(s\) are unknown: \"?(?P<thing_>[\w./+-]+)|unable to locate a modulefile for '(?P<thing__>[^']+)"),
-        (_COMMAND, r"(?P<thing>[\w./+-]+): command not found"),
+        (_LIBRARY, r"error while loading shared libraries: (?P<thing>[^\s:]+)|(?P<thing_>[\w.+-]+\.so[\w.]*): cannot open shared object file|"
+                   r"could not load library \"?(?P<thing__>[^\s\"]+)"),
+        (_LINKED, r"symbol lookup error: (?:\S+: )?(?:undefined symbol: )?(?P<thing>\w+)|undefined symbol: (?P<thing_>\w+)|version `(?P<thing__>[^']+)' not found"),
+        (_MODULE, r"no module named '?(?P<thing>\w+)|following module\(s\) are unknown: \"?(?P<thing_>[\w./+-]+)|unable to locate a modulefile for '(?P<thing__>[^']+)|"
+                  r"no package called ['\"]?(?P<thing___>\w+)|can't locate (?P<thing____>[\w/]+)\.pm in @inc"),
+        (_COMMAND, r"(?P<thing>[\w./+-]+): command not found|\b[a-z]*sh: (?:\d+: )?(?P<thing_>[\w./+-]+): not found$"),
         (_PORT, r"address already in use|errno 98\b|\beaddrinuse\b"),
         (_PATH, r"no such file or directory|errno 2\]|permission denied|errno 13\]"),
     )
@@ -146,7 +160,7 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
 _WORDS = tuple(sorted({word for _, pattern in _PATTERNS for word in needs(pattern)[0]}))
 
 #: Symptoms about a file system, whose thing is the place of the path in the line.
-_OF_PATHS = frozenset({_STALE, _READ_ONLY, _FULL, _IO, _PATH})
+_OF_PATHS = frozenset({_STALE, _READ_ONLY, _FULL, _MOUNT, _IO, _PATH})
 _A_PATH = re.compile(r"(?<![\w.:/])(/[\w.+@-]+(?:/[\w.+@%=-]+)*)")
 
 #: Events that are a run's errors; others (steps, progress, notes about its end) do not say how it failed.

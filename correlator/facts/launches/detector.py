@@ -304,7 +304,9 @@ def questions(world: World, end: Fact) -> list[Used]:
 UNCONFIRMED = "Could not confirm batch launch"
 
 #: slurm src/slurmd/slurmd/req.c and src/slurmd/slurmstepd/mgr.c: a launch that failed before the program was executed.
-_FAILED_LAUNCH = (CANCELLED_BY_SLURMD, UNCONFIRMED, "batch script setup failed")
+_FAILED_LAUNCH = (CANCELLED_BY_SLURMD, UNCONFIRMED, "batch script setup failed", "do not launch second copy")
+#: A node that was told to launch a job which ran there already.
+STARTED_TWICE = re.compile(r"\bJob \d+ already running, do not launch second copy")
 
 #: Errors of the file system that slurmd keeps its state on. A full one is ``disk.full``.
 _SPOOL_ERROR = r"(?P<why>Read-only file system|Input/output error|Structure needs cleaning|Stale (?:NFS )?file handle|Transport endpoint is not connected|No such file or directory|Permission denied)$"
@@ -383,16 +385,22 @@ AWAY_S, NOTICED_WITHIN_S = 900.0, 1800.0
 
 
 def lost_launches(world: World) -> list[Fact]:
-    """``launch.lost`` per restart of slurmctld: it had allocated nodes to runs that these had not started.
+    """``launch.lost`` per restart of slurmctld: it had allocated nodes to runs that these had not started, or it had lost
+    what it had started, and started it again.
 
     The nodes gave the runs back, or knew nothing of them when they registered again.
     """
     missed: defaultdict[str, list[float]] = defaultdict(list)
-    for fact in world.facts_of(BATCH_LOST.name, LAUNCH_GIVEN_UP.name):
+    twice: defaultdict[float, set[str]] = defaultdict(set)
+    restarts = world.facts_of(CONTROLLER_RESTART.name)
+    for fact in world.facts_of(BATCH_LOST.name, LAUNCH_GIVEN_UP.name) if restarts else ():
         missed[fact.run or ""].append(fact.start)
+        if any(STARTED_TWICE.search(e.message) for e in fact.events):
+            before = [r.start for r in restarts if 0.0 <= fact.start - r.start <= NOTICED_WITHIN_S]
+            twice[max(before, default=0.0)].add(fact.run or "")
     facts = []
-    for restart in world.facts_of(CONTROLLER_RESTART.name) if missed else ():
-        lost: set[str] = set()
+    for restart in restarts if missed else ():
+        lost = twice[restart.start]
         for run in world.in_time.overlapping(restart.start - AWAY_S, restart.start):
             names = {run.key, str(run.job_id)}
             if run.ended_badly and _launched_during(world, run, restart, [t for name in names for t in missed[name]]):
