@@ -142,16 +142,22 @@ def _any_column(c: Binder, node: ast.Binary, scope: Scope) -> Value:
 
 
 def boolean(c: Binder, node: ast.Node, scope: Scope) -> Value:
-    """A condition; Kusto accepts numbers and dynamic booleans too."""
+    """A condition, which may be a dynamic boolean; ``where`` does not take that. Kusto refuses all other types (its binder's
+    signatures, src/Kusto.Language/Operators.cs)."""
     value = bind(c, node, scope)
     if value.type == "bool":
         return value
-    if value.type in NUMERIC:
-        return sql("({0} <> 0)", "bool", value).at(node.span)
     if value.type == "dynamic":
         return sql("TRY_CAST(json_extract_string({0}, '$') AS BOOLEAN)", "bool", value, nullable=True).at(node.span)
+    raise no_condition(node, value)
+
+
+def no_condition(node: ast.Node, value: Value) -> KqlBindError:
+    """The error about a value in place of a condition."""
+    if value.type == "dynamic":
+        return KqlBindError("a condition is needed here, not dynamic; convert it with tobool()", node.span)
     several = "has_any (...) with all the words" if isinstance(node, ast.Literal) and value.type == "string" else None
-    raise KqlBindError(f"a condition is needed here, not {value.type}", node.span, suggestion=several)
+    return KqlBindError(f"a condition is needed here, not {value.type}", node.span, suggestion=several)
 
 
 def _logical(c: Binder, node: ast.Logical, scope: Scope) -> Value:
@@ -206,6 +212,13 @@ def _plain_in(value: Value, items: list[Value], op: str) -> Value | None:
     return sql(template, "bool", value, *items, nullable=False)
 
 
+#: What members of a dynamic array can equal a value of a type: their types in JSON, and the type to compare them as.
+_WHOLE = "'BIGINT', 'UBIGINT'"
+_MEMBERS = {
+    "int": (_WHOLE, "HUGEINT"), "long": (_WHOLE, "HUGEINT"), "real": (f"{_WHOLE}, 'DOUBLE'", "DOUBLE"), "bool": ("'BOOLEAN'", "BOOLEAN"),
+}  # fmt: skip
+
+
 def _spread(item: Value, op: str, value: Value, node: ast.Node) -> list[Value]:
     """`in (dynamic([...]))` means the members; so does a let-bound constant array."""
     if item.type != "dynamic":
@@ -220,6 +233,14 @@ def _spread(item: Value, op: str, value: Value, node: ast.Node) -> list[Value]:
             f"coalesce(list_contains(list_transform(TRY_CAST({{0}} AS JSON[]), "
             f"lambda kx: {lowered}(json_text(kx))), {lowered}({{1}})), false)",
             "bool", item, text_of(value), nullable=False,
+        )  # fmt: skip
+        raise _Whole(made)
+    if value.type in _MEMBERS and op == "in":
+        types, kind = _MEMBERS[value.type]
+        made = sql(
+            f"coalesce(list_contains(list_transform(TRY_CAST({{0}} AS JSON[]), lambda kx: CASE WHEN json_type(kx) IN ({types}) "
+            f"THEN TRY_CAST(json_text(kx) AS {kind}) END), CAST({{1}} AS {kind})), false)",
+            "bool", item, value, nullable=False,
         )  # fmt: skip
         raise _Whole(made)
     raise NotImplementedYet("membership in a computed dynamic array is not implemented for this type", node.span)

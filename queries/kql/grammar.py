@@ -64,6 +64,20 @@ def _end(bracket: str) -> P:
     return Token(re.escape(bracket), lambda _text, span: span.end)
 
 
+#: Words between expressions that Kusto takes for no name (its src/Kusto.Language/Syntax/SyntaxFacts.cs). Its page on logical
+#: operators names a column ``print``, so the names of operators are names here.
+KEYWORDS = frozenset({
+    "and", "or", "in", "by", "as", "asc", "desc", "between", "contains", "has", "startswith", "endswith", "of", "on", "with", "to",
+})  # fmt: skip
+
+
+def _name_of(token: str, span: Span) -> str:
+    """The name that a column is given."""
+    if token in KEYWORDS:
+        raise KqlSyntaxError(f"'{token}' is a keyword; as a name it is written ['{token}']", span)
+    return _plain_name(token)
+
+
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 _DIGITS, _QUOTES = "0123456789", "\"'`~@"
 
@@ -210,7 +224,11 @@ dynamic = _action(
 # ---------------------------------------------------------------- operands
 named_arg = _action(
     _text(rf"({NAME}|{BRACKETED})\s*=(?![=~])") + expr,
-    lambda loc, toks: ast.Named((_plain_name(toks[0].rstrip("= \t\r\n")),), toks[1], span=Span(loc, toks[1].span.end)),
+    lambda loc, toks: ast.Named(
+        (_name_of(toks[0].rstrip("= \t\r\n"), Span(loc, loc + len(toks[0]))),),
+        toks[1],
+        span=Span(loc, toks[1].span.end),
+    ),
 )
 typeof = _action(
     Token(r"typeof\s*\(") + type_name + end_of_list,

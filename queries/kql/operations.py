@@ -158,6 +158,8 @@ def equal(op: str, left: Value, right: Value, span: Span, written: str = "") -> 
 def compare(op: str, left: Value, right: Value, span: Span) -> Value:
     """`< <= > >=`: null if either side is (R2)."""
     left, right = _comparable(left, right, op, span)
+    if left.type == "string":
+        raise KqlBindError(f"'{op}' does not order strings; strcmp() does", span)
     if left.type in ("bool", "dynamic"):
         raise KqlBindError(f"'{op}' does not order {left.type}", span)
     return sql(f"({{0}} {op} {{1}})", "bool", left, right)
@@ -172,7 +174,7 @@ def match(op: str, left: Value, right: Value, span: Span) -> Value:
     """The string operators; `!op` is the total negation (R2)."""
     negated, word = op.startswith("!"), op.lstrip("!")
     if left.type not in ("string", "dynamic"):
-        left = text_of(left) if word != "matches regex" else left
+        raise KqlBindError(f"'{word}' needs a string on its left, not {left.type}; convert it with tostring()", span)
     if right.type not in ("string", "dynamic"):
         raise KqlBindError(f"'{word}' needs a string on its right, not {right.type}", span)
     left, right = text_of(left), text_of(right)

@@ -24,7 +24,7 @@ _JOBS = {"JobId": "long", "Attempt": "long", "Nodes": "dynamic", "Start": "datet
 CATALOG = Catalog({name: Table(name, tuple(Column(n, k) for n, k in columns.items()), name)
                     for name, columns in (("X", _COLUMNS), ("Jobs", _JOBS))})  # fmt: skip
 _ARGUMENTS = (
-    "", "S", "L", "R", "D", "T", "P", "B", "G", "S, S", "L, L", "R, R", "D, D", "D, S", "S, D", "D, L", "S, L", "T, L", "T, P",
+    "", "S", "L", "R", "D", "T", "P", "B", "G", "S, S", "L, L", "R, R", "S, B", "D, D", "D, S", "S, D", "D, L", "S, L", "T, L", "T, P",
     "T, T", "P, 'd'", "T, 'yyyy'", "T, 1d", "D, R", "L, B", "R, B", "D, B", "L, 50", "S, 'x'", "'x', S", "'(x)', S", "'L', 0", "'day', T",
     "B, 'x'", "B, L, L", "S, S, S", "S, D, D", "S, S, D", "'x', 'y', S", "'(x)', 1, S", "'day', T, T", "'day', 1, T", "D, 1, 2", "D, D, D",
     "L, 1, 0", "T, 1d, T", "T, P, P", "T, T, 1d", "T, 1d, Host", "R, R, R", "R, R, B", "L, L, B", "L, L, 50", "2026, 1, 1", "D, D, B", "D, S, D",

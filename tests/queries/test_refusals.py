@@ -100,6 +100,18 @@ def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
         ("print dynamic([1, 2))", 14, "did not expect '('", None),
         ("Logs | sort by Host granny-asc", 21, "did not expect 'granny-asc'", None),
         ("pattern p = (a:string); p('x')", 1, "the statement 'pattern' is not implemented yet", None),
+        # What Microsoft's binder refuses as well.
+        ("Logs | where 1", 14, "a condition is needed here, not long", None),
+        ("Logs | where Host", 14, "a condition is needed here, not string", None),
+        ("Logs | where Fields.up", 14, "a condition is needed here, not dynamic; convert it with tobool()", None),
+        ("Logs | where true and 1", 23, "a condition is needed here, not long", None),
+        ("Logs | where Line has '7'", 14, "'has' needs a string on its left, not long", None),
+        ("Logs | where Time matches regex '2026'", 14, "'matches regex' needs a string on its left, not datetime", None),
+        ("Logs | where Host > 'gpu07'", 14, "'>' does not order strings", None),
+        ("Logs | where Host between ('a' .. 'b')", 14, "does not order strings", None),
+        ("Logs | top 5 by Time, Host", 23, "top takes one expression", None),
+        ("Logs | distinct Fields", 8, "distinct does not compare the dynamic 'Fields'", None),
+        ("Logs | extend by = 1", 15, "'by' is a keyword; as a name it is written ['by']", None),
         ("print now() - 99999999999d", 15, "99999999999d is out of range for a timespan", None),
     ],
 )

@@ -106,6 +106,10 @@ def output_name(prefix: str, value: Value) -> str:
 
 
 def _count(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    if (
+        len(node.args) == 1 and not isinstance(node.args[0], ast.Star) and c.expr(node.args[0], scope).type == "bool"
+    ):  # the older form of countif()
+        return replace(_countif(c, node, scope), name="count_")
     if node.args:
         raise KqlBindError("count() takes no arguments; countif() takes a condition", node.span, suggestion="count()")
     return Value(sql("count(*)", "long").sql, "long", False, name="count_")

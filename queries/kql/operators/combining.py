@@ -272,7 +272,21 @@ class Expanded:
         made = sql(
             "nullif(list_extract({0}, {1} + 1), 'null'::JSON)", "dynamic", array or self.array, place, nullable=True
         )
-        return to_type(made, self.type) if self.type else made
+        return _of_type(made, self.type) if self.type else made
+
+
+#: The types in JSON of items that a type of ``typeof`` takes; all others are null (Kusto's page on mv-expand).
+_TAKEN = {
+    **dict.fromkeys(("int", "long"), "'BIGINT', 'UBIGINT'"), **dict.fromkeys(("real", "decimal"), "'BIGINT', 'UBIGINT', 'DOUBLE'"),
+    "bool": "'BOOLEAN'", **dict.fromkeys(("datetime", "timespan", "guid"), "'VARCHAR'"),
+}  # fmt: skip
+
+
+def _of_type(item: Value, kind: str) -> Value:
+    if kind not in _TAKEN:
+        return to_type(item, kind)
+    taken = sql(f"CASE WHEN json_type({{0}}) IN ({_TAKEN[kind]}) THEN {{0}} END", "dynamic", item, nullable=True)
+    return to_type(taken, kind)
 
 
 # R13: null gives one row, an empty array none; a bag gives one-property bags, or pairs with kind=array.

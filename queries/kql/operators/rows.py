@@ -8,6 +8,7 @@ from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
+from queries.kql.expressions import no_condition
 from queries.kql.operators.shaping import named_values
 from queries.kql.stages import Env, Scope, Stage, everything, order_by, scope_of
 from queries.kql.values import Value, sql
@@ -16,7 +17,9 @@ from queries.kql.values import Value, sql
 def where(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Keeps the rows for which the condition is true."""
     scope = scope_of(stage, env, windowed=True)
-    test = c.condition(node.parts["value"], scope)
+    test = c.expr(node.parts["value"], scope)
+    if test.type != "bool":  # a dynamic one is none here, unlike beside `and`
+        raise no_condition(node.parts["value"], test)
     assert scope.stage is not None
     return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(test.sql), row_by_row=True)
 
@@ -65,6 +68,8 @@ def sort(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
 def top(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The first N in an order."""
     limit = limit_of(c, node.parts["limit"], env)
+    if len(node.nodes("keys")) > 1:
+        raise KqlBindError("top takes one expression; sort by all of them, then take", node.nodes("keys")[1].span)
     order = _keys(c, node, scope_of(stage, env))
     plain = Stage(stage.relation, stage.visible, False)
     made = c.emit(
@@ -90,6 +95,9 @@ def distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stag
         columns = everything(stage)
     else:
         columns = named_values(c, nodes, scope_of(stage, env))
+    for name, value in columns:
+        if value.type == "dynamic":
+            raise KqlBindError(f"distinct does not compare the dynamic '{name}'; convert it with tostring()", node.span)
     return c.emit(stage, columns, refine=lambda q: q.distinct(), keep_hidden=False, is_sorted=False)
 
 
