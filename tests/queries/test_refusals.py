@@ -106,7 +106,12 @@ def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
         ("Logs | where Fields.up", 14, "a condition is needed here, not dynamic; convert it with tobool()", None),
         ("Logs | where true and 1", 23, "a condition is needed here, not long", None),
         ("Logs | where Line has '7'", 14, "'has' needs a string on its left, not long", None),
-        ("Logs | where Time matches regex '2026'", 14, "'matches regex' needs a string on its left, not datetime", None),
+        (
+            "Logs | where Time matches regex '2026'",
+            14,
+            "'matches regex' needs a string on its left, not datetime",
+            None,
+        ),
         ("Logs | where Host > 'gpu07'", 14, "'>' does not order strings", None),
         ("Logs | where Host between ('a' .. 'b')", 14, "does not order strings", None),
         ("Logs | top 5 by Time, Host", 23, "top takes one expression", None),
