@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,19 +22,21 @@ _Span = tuple[float, float, float]
 def of_cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[HostSign]:
     """Compares outages that both ends of a cable report with equal length, shifted by the same time at begin and end.
 
-    A switch is correct if other hosts' clocks are correct by it.
+    A switch is correct if other hosts' clocks are correct by it. If it is off by the same time against all hosts, it is the
+    switch that is wrong.
     """
     if not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
         return
-    near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
-    differences: dict[str, list[tuple[float, str, float, float]]] = defaultdict(
-        list
-    )  # by switch: (time, host, off, length)
-    for (switch, port), spans in sorted(far.items()):
-        for (host, device), its_spans in _by_far_end(cables, switch, port, spans):
-            for mine, its in _matched(near.get((host, device), ()), its_spans):
-                off = (mine[0] - its[0] + mine[1] - its[1]) / 2
-                differences[switch].append((mine[0], host, off, mine[1] - mine[0]))
+    near = _spans(by_kind, "nic.")
+    #: By switch: (time, host, off, length).
+    differences: dict[str, set[tuple[float, str, float, float]]] = defaultdict(set)
+    # A switch may log a loss more than once: an outage begins with its last line, or with its first.
+    for far in (_spans(by_kind, "switch."), _spans(by_kind, "switch.", whole=True)):
+        for (switch, port), spans in sorted(far.items()):
+            for (host, device), its_spans in _by_far_end(cables, switch, port, spans) or _by_name([near], port, spans):
+                for mine, its in _matched(near.get((host, device), ()), its_spans):
+                    off = (mine[0] - its[0] + mine[1] - its[1]) / 2
+                    differences[switch].add((mine[0], host, off, mine[1] - mine[0]))
     for switch in sorted(differences):
         pairs = sorted(differences[switch])
         times = [p[0] for p in pairs]
@@ -46,6 +49,58 @@ def of_cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterab
             elif abs(off) >= NOTICEABLE_S and len(right) > len(wrong):
                 yield host, Sign(time, off, PAIR_CABLE)
                 yield host, Sign(time + length, off, PAIR_CABLE)
+    yield from _of_switches(by_kind, cables)
+
+
+#: So many hosts must show the same offset of a switch.
+HOSTS = 2
+
+
+def _of_switches(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[HostSign]:
+    """Switches that are off by the same time against several hosts, and right by none."""
+    near, far = ([_spans(by_kind, family), _spans(by_kind, family, whole=True)] for family in ("nic.", "switch."))
+    found: dict[str, dict[str, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for one in far:
+        for (switch, port), port_spans in sorted(one.items()):
+            places = _by_far_end(cables, switch, port, port_spans) or _by_name(near, port, port_spans)
+            for (host, device), its_spans in places:
+                mine = {span for spans in near for span in spans.get((host, device), ())}
+                found[switch][host] += [
+                    (span[0], span[1], ahead) for span in its_spans for other in sorted(mine) if (ahead := _ahead(span, other)) is not None
+                ]  # fmt: skip
+    for switch, by_host in sorted(found.items()):
+        shown = sorted(one for some in by_host.values() for one in some)
+        for begin, end, ahead in shown:
+            agree = {
+                h
+                for h, some in by_host.items()
+                if any(abs(by - ahead) <= AGREE_S and abs(at - begin) <= AROUND_S for at, _, by in some)
+            }
+            right = any(abs(by) <= AGREE_S and abs(at - begin) <= AROUND_S for at, _, by in shown)
+            others = {h for h, some in by_host.items() if some} - agree
+            if abs(ahead) >= NOTICEABLE_S and len(agree) >= HOSTS and not (others or right):
+                yield switch, Sign(begin, ahead, PAIR_CABLE)
+                yield switch, Sign(end, ahead, PAIR_CABLE)
+
+
+def _by_name(
+    near: Iterable[Mapping[tuple[str, str], object]], port: str, spans: Sequence[_Span]
+) -> list[tuple[Place, list[_Span]]]:
+    """Outages of a port that is named after a host (``m-gpu01``) with one link that was lost."""
+    words = set(_WORDS.split(port))
+    found = {place for some in near for place in some if place[0] in words}
+    return [(place, list(spans)) for place in found] if len(found) == 1 else []
+
+
+_WORDS = re.compile(r"[^A-Za-z0-9]+")
+
+
+def _ahead(its: _Span, mine: _Span) -> float | None:
+    """How far a switch is ahead of a host by an outage of equal length; None if it cannot be the same one."""
+    doubt = AGREE_S / 2 + mine[2] + its[2]
+    if abs(its[0] - mine[0]) > ENDS_S or abs((mine[1] - mine[0]) - (its[1] - its[0])) > doubt:
+        return None
+    return (its[0] - mine[0] + its[1] - mine[1]) / 2
 
 
 def link_end_differences(events: Iterable[Event], known: Known) -> Iterable[tuple[str, float]]:
@@ -64,7 +119,7 @@ def link_end_differences(events: Iterable[Event], known: Known) -> Iterable[tupl
                         yield switch, (its[0] - mine[0] + its[1] - mine[1]) / 2
 
 
-def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
+def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span]) -> list[tuple[Place, list[_Span]]]:
     """Outages of a switch's port, by the NIC connected to it at the time."""
     found: dict[Place, list[_Span]] = defaultdict(list)
     for span in spans:
@@ -74,8 +129,11 @@ def _by_far_end(cables: Cabling, switch: str, port: str, spans: Sequence[_Span])
     return sorted(found.items())
 
 
-def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[str, str], list[_Span]]:
-    """(host, device) -> outages, each from the last line about the loss to the first about the return."""
+def _spans(
+    by_kind: Mapping[str, Sequence[Event]], family: str, *, whole: bool = False
+) -> dict[tuple[str, str], list[_Span]]:
+    """(host, device) -> outages, each from the last line about the loss to the first about the return; ``whole``: from the
+    first line about the loss."""
     by_port: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for kind in LINKS:
         if kind.startswith(family):
@@ -85,6 +143,12 @@ def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[st
     found: dict[tuple[str, str], list[_Span]] = {}
     for place, events in by_port.items():
         events.sort(key=lambda e: (e.time, e.kind))
+        if whole:
+            events = [
+                e
+                for before, e in zip([None, *events], events, strict=False)
+                if before is None or LINKS[before.kind] != LINKS[e.kind]
+            ]
         spans = [
             (one.time, other.time, max(one.sigma, other.sigma)) for one, other in pairwise(events)
             if not LINKS[one.kind] and LINKS[other.kind]

@@ -170,6 +170,9 @@ FOUND = [
     _by_clock("further/device_gone_short_timeout.tar.xz", 600.0, "gpu04"),
     # Only a switch's clock, which nothing is compared with, puts a link's loss before the end of a silent run.
     _by_clock("mgmt_flap_requeue", -37.0, "leaf01"),
+    # All nodes' links show that it is the switch's clock, and that of one node where the others agree with the switch.
+    _by_clock("switch_down", -300.0, "leaf01"),
+    _by_clock("switch_down", -300.0, "gpu02"),
     # Only slurmds name the parts of a heterogeneous job.
     ("entangled/het_link_lost.tar.xz", "without slurmctld's log", LOST["slurmctld's log"]),
 ]

@@ -62,6 +62,7 @@ def logged(job: int, at: float, log: float, node: float = 0.0) -> list[Any]:
 
 PROMPT = [e for h in HOSTS[1:] for e in live(h, [0.1, 0.2, 0.1, 0.3, 0.1])]
 RIGHT = [e for h in HOSTS[1:] for e in ends(h, 0, 90)]
+WRONG = [e for h in HOSTS for e in ends(h, 0, 90, 44.0)]
 #: Jobs 10 to 19: accounting gives their starts, and slurmctld's log is missing.
 BEGUN = accounting({job: 1000.0 * job for job in range(10, 20)})
 OTHERS = [e for job in (10, 11, 12, 13) for e in launch(job, 1000.0 * job, HOSTS[1 + job % 3], 0.0)]
@@ -69,12 +70,13 @@ OTHERS = [e for job in (10, 11, 12, 13) for e in launch(job, 1000.0 * job, HOSTS
 
 @dataclass(frozen=True)
 class Case:
-    """``off``: the offset of n1's clock that must be concluded; None: none may be."""
+    """``off``: the offset of the clock of ``host`` that must be concluded; None: none may be."""
 
     name: str
     events: list[Any]
     off: float | None
     known: Known = field(default_factory=lambda: accounting({}))
+    host: str = "n1"
 
 
 CASES = [
@@ -84,7 +86,10 @@ CASES = [
     Case("no inventory", [*RIGHT, *ends("n1", 0, 90, 44.0)], None, Known()),
     Case("the ends' outages are not equally long", [*RIGHT, *ends("n1", 0, 90, 44.0, far=70)], None),
     Case("nobody tells whether the switch is right", ends("n1", 0, 90, 44.0), None),
-    Case("the switch is wrong for all", [e for h in HOSTS for e in ends(h, 0, 90, 44.0)], None),
+    Case("the switch is wrong for all", WRONG, -44, host="tor"),
+    Case("the switch is wrong for all but one", [e for h in HOSTS for e in ends(h, 0, 90, 44.0 if h != "n1" else 20.0)], None),
+    Case("the switch's losses are logged twice",
+         [*WRONG, *(replace(e, time=e.time + 89.9) for e in WRONG if e.kind == "switch.port_down")], -44, host="tor"),
     Case("two outages near each other", [*RIGHT, *ends("n1", 0, 90, 44.0), *ends("n1", 250, 90, 44.0)], None),
     Case("the others were right a month ago", [e for h in HOSTS[1:] for e in ends(h, -30 * DAY, 90)] + ends("n1", 0, 90, 44.0), None),
     Case("accounting tells when its jobs began", [*OTHERS, *launch(14, 14000, "n1", -120), *launch(15, 15000, "n1", -120)], -120, BEGUN),
@@ -108,7 +113,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_pair_of_lines_shows_a_clock(case: Case) -> None:
     found = offsets(sorted(case.events, key=lambda e: e.time), case.known)
-    assert [o.host for o in found] == (["n1"] if case.off is not None else [])
+    assert [o.host for o in found] == ([case.host] if case.off is not None else [])
     assert all(o.seconds == pytest.approx(case.off, abs=1.0) for o in found)
 
 
