@@ -23,7 +23,7 @@ from correlator.facts.environment.kinds import (
     EnvironmentInOutput,
     NodeEnvironment,
 )
-from correlator.facts.environment.odds import Witness, odds_of
+from correlator.facts.environment.odds import Witness, odds_of, odds_of_file
 from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT, node_of_first
@@ -183,7 +183,12 @@ def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
     if not len(near) and not any(len(places) for places in away.values()):
         return None  # nothing shows that it is this node and not all of them
     witnesses = [_witness(ended, here, user, places, key) for user, places in away.items()]
-    odds = odds_of(witnesses, symptom.own, ended.alike(near, key) / (len(near) + 2.0))
+    site = ended.alike(near, key) / (len(near) + 2.0)
+    odds = odds_of(witnesses, symptom.own, site)
+    files = {failure.signature.file for failure in group.failures}
+    if len(files) == 1 and "" not in files:
+        found = sum(_found_it(ended, group, user, away[user], began) for user in sorted(group.users) if user in away)
+        odds = max(odds, odds_of_file(witnesses, symptom.own, site, found))
     sure = odds / (1.0 + odds)
     if sure < 0.5:
         return None
@@ -204,6 +209,13 @@ def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
 
 def _away(ended: Ended, user: str, host: str, first: float, last: float) -> Numbers:
     return ended.elsewhere(ended.of(user, first - DAY_S, last + AHEAD_S), host)
+
+
+def _found_it(ended: Ended, group: _Group, user: str, away: Numbers, began: float) -> int:
+    """How many runs elsewhere of the same name and user ended well, and had not begun before the first that failed."""
+    names = {failure.run.row.get("name") for failure in group.failures if failure.user == user} - {None}
+    later = away[ended.well[away] & (ended.starts[away] >= began - BEGAN_S)]
+    return sum(ended.runs[place].row.get("name") in names for place in later)
 
 
 def _witness(ended: Ended, here: Numbers, user: str, away: Numbers, key: tuple[str, str]) -> Witness:

@@ -50,6 +50,12 @@ class Signature(NamedTuple):
     event: Event | None
 
     @property
+    def file(self) -> str:
+        """The whole path of a file that was missing or forbidden; empty for other symptoms."""
+        paths = _paths_in(self.event.message) if self.symptom is _PATH and self.event else []
+        return paths[-1] if paths else ""
+
+    @property
     def key(self) -> tuple[str, str]:
         return (self.symptom.name, self.thing)
 
@@ -118,6 +124,10 @@ _COMMAND = Symptom(
     "command", 0.02, "the command {thing} is missing on {host}", "the site's software tree and its mounts"
 )
 _PATH = Symptom("path", 0.04, "files under {thing} are missing on {host}", "the mounts")
+_UNREACHED = Symptom(
+    "network", 0.02, "programs on {host} reach no others", "its addresses, routes and /etc/hosts, and the firewall",
+    of_node=True, shared=True,
+)  # fmt: skip
 _PORT = Symptom("port", 0.005, "a port is taken on {host}", "processes that an earlier job left there")
 _LICENCE = Symptom("licence", 0.01, "a licence server does not answer", "the way to the licence server", shared=True)
 _EXIT = Symptom("exit", 0.08, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
@@ -153,6 +163,7 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_COMMAND, r"(?P<thing>[\w./+-]+): command not found|\b[a-z]*sh: (?:\d+: )?(?P<thing_>[\w./+-]+): not found$"),
         (_PORT, r"address already in use|errno 98\b|\beaddrinuse\b"),
         (_PATH, r"no such file or directory|errno 2\]|permission denied|errno 13\]"),
+        (_UNREACHED, r"\btimeouterror: |\bconnectionrefusederror: |connection refused|no route to host|network is unreachable"),
     )
 )  # fmt: skip
 
@@ -198,11 +209,15 @@ _kept_symptom = lru_cache(maxsize=16_384)(_symptom)
 
 def _place_of(text: str) -> str:
     """The file system of the last path in a line (``/home`` of ``/home/a/x``), or a folder of the system (``/opt/conda``)."""
-    paths = [found[1] for found in _A_PATH.finditer(text) if not found[1].startswith(("/usr/bin/", "/bin/"))]
+    paths = _paths_in(text)
     if not paths:
         return ""
     parts = paths[-1].split("/")
     return "/".join(parts[:3]) if parts[1] in ("opt", "usr", "var", "dev") else file_system(paths[-1])
+
+
+def _paths_in(text: str) -> list[str]:
+    return [found[1] for found in _A_PATH.finditer(text) if not found[1].startswith(("/usr/bin/", "/bin/"))]
 
 
 def signature_of(end: Fact) -> Signature | None:
