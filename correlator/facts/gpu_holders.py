@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from correlator.facts.world import World, bus_of
+from correlator.gather.standing import OUTPUT
 from correlator.model.nouns import Fact, Run
 from parsers.hostlist import numbers as numbers_in
 
@@ -27,6 +28,8 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
         return None if owner == run.job_id else f"telemetry shows job {owner} on this GPU"
     if had_none(world, run, fault.start):
         return f"job {run.key} had no GPU, as accounting tells"
+    if (other := _named_another(world, run, fault)) is not None:
+        return other
     held = run.row.get("gpu_index")
     if not held or len(run.nodes) != 1 or not _NUMBERS.fullmatch(held):  # a hook's list is that of one node
         return None
@@ -34,6 +37,31 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
     if not numbers or not numbers.isdisjoint(numbers_in(held)):
         return None
     return f"job {run.key} had the GPUs {held} of {host}, and this is {min(numbers)}"
+
+
+#: The device file of a GPU in an error of a program.
+_DEVICE_FILE = re.compile(r"/dev/nvidia(\d{1,3})\b")
+
+
+def _named_another(world: World, run: Run, fault: Fact) -> str | None:
+    """Why the program's own error is about another GPU, or about one that the node does not have; None if it is not.
+
+    Its user's words count here, since they blame no machine.
+    """
+    lines = (e.message for e in world.by_job.get(run.job_id, ()) if e.source in OUTPUT)
+    named = {int(number) for line in lines for number in _DEVICE_FILE.findall(line)}
+    if len(named) != 1 or len(run.nodes) != 1:
+        return None
+    (number,) = named
+    numbers, count = (
+        _numbers_of(world, fault.host or "", fault.device or "", fault.start),
+        world.gpus_of_nodes.get(fault.host or ""),
+    )
+    if numbers and number not in numbers:
+        return f"the error of job {run.key} is about /dev/nvidia{number}, and this is GPU {min(numbers)}"
+    if count is not None and number >= count:
+        return f"the error of job {run.key} is about /dev/nvidia{number}, and {fault.host} has {count} GPUs"
+    return None
 
 
 def had_none(world: World, run: Run, time: float) -> bool:

@@ -15,7 +15,7 @@ from correlator.clocks.clocks import AccountingTime, Offset
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
-from correlator.gather.gpu_counts import CountedBefore, counted_by_settings
+from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes
 from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of, user_of
 from correlator.gather.silences import Answers
@@ -206,6 +206,11 @@ class World:
         runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
         users = {user_of(run) for run in runs if run.covers(time, MARGIN_S)}
         return frozenset(users - {None})  # type: ignore[arg-type]
+
+    @cached_property
+    def gpus_of_nodes(self) -> Mapping[str, int]:
+        """How many GPUs slurm.conf gives each node."""
+        return gpus_of_nodes(self.inventory.settings) if self.inventory else {}
 
     @cached_property
     def confirmed(self) -> Confirmed:

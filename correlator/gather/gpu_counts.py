@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from correlator.model.nouns import Run
+from parsers.hostlist import expand
 
 #: Shares of a GPU that jobs get without a GPU in their count (gres.conf(5)).
 _SHARES = ("shard", "mps")
@@ -27,6 +29,20 @@ def counted_by_settings(settings: Iterable[Mapping[str, Any]]) -> bool | None:
     if any(share in given for share in _SHARES):
         return False
     return True if "gres/gpu" in tracked else None
+
+
+_OF_NODES = "NodeName:"
+_GPUS = re.compile(r"(?:=|,)gpu(?::[A-Za-z][\w.-]*)?:(\d{1,4})\b", re.IGNORECASE)
+
+
+def gpus_of_nodes(settings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many GPUs slurm.conf gives each node (``Gres=gpu:h100:4``)."""
+    found: dict[str, int] = {}
+    for row in settings:
+        name, value = str(row["name"] or ""), str(row["value"] or "")
+        if name.startswith(_OF_NODES) and (counts := _GPUS.findall(value)):
+            found |= dict.fromkeys(expand(name.removeprefix(_OF_NODES)), sum(map(int, counts)))
+    return found
 
 
 @dataclass(frozen=True)

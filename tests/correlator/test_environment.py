@@ -27,6 +27,10 @@ FULL = "/usr/bin/dd: error writing '/tmp/scratch.{n}': No space left on device"
 SHM = "/usr/bin/dd: error writing '/dev/shm/x.{n}': No space left on device"
 NO_DEVICE = "FileNotFoundError: [Errno 2] No such file or directory: '/dev/nvidia0'"
 NO_PATH = "/usr/bin/cat: /home/{user}/data/x: No such file or directory"
+#: One and the same file, and one of a user's own.
+SAME_FILE = "/usr/bin/python3: can't open file '/sw/mesh/run.py': [Errno 2] No such file or directory"
+OWN_FILE = "/usr/bin/python3: can't open file '/home/{user}/run.py': [Errno 2] No such file or directory"
+TIMED_OUT = "TimeoutError: timed out"
 OWN_KEY = "KeyError: 'train_loss'"
 LICENCE = "License checkout failed: cannot connect to license server lic01 (-15,10:111)"
 
@@ -75,6 +79,21 @@ def test_two_users_fail_alike_on_one_node_and_not_elsewhere(error: str) -> None:
     )
 
 
+def test_one_and_the_same_file_that_their_runs_elsewhere_find() -> None:
+    where = situation(Job("alice", "n3", SAME_FILE), Job("bob", "n3", SAME_FILE, 2.0), Job("alice", "n1", end=20.0))
+    found = verdict(where)
+    assert said(found) == ("infra.node", "node.environment", "n3") and 0.5 < found.confidence <= 0.75
+    more = situation(
+        *(Job(u, "n3", SAME_FILE) for u in ("alice", "bob")), *(Job(u, "n1", end=20.0) for u in ("alice", "bob"))
+    )
+    assert verdict(more).confidence > found.confidence
+
+
+def test_three_users_who_reach_nobody_from_one_node() -> None:
+    where = situation(*(Job(u, "n3", TIMED_OUT) for u in ("alice", "bob", "carol")), Job("alice", "n1"))
+    assert said(verdict(where)) == ("infra.node", "node.environment", "n3")
+
+
 def test_more_users_and_jobs_elsewhere_make_it_surer() -> None:
     few = situation(Job("alice", "n3", FULL), Job("bob", "n3", FULL, 2.0), Job("alice", "n1"))
     elsewhere = [Job(user, f"n{n}", end=-60.0 * n) for user in ("alice", "bob", "carol") for n in (4, 5, 6)]
@@ -98,6 +117,15 @@ DECOYS = {
         *(Job(user, "n3", end=5.0 + n) for n, user in enumerate(("carol", "dave", "erin"))),
     ],
     "nothing ran elsewhere": [Job("alice", "n3", NO_PATH), Job("bob", "n3", NO_PATH)],
+    "one and the same file, which nobody found elsewhere": [Job("alice", "n3", SAME_FILE), Job("bob", "n3", SAME_FILE), Job("carol", "n1")],
+    "one and the same file, found elsewhere by other programs": [
+        Job("alice", "n3", SAME_FILE), Job("bob", "n3", SAME_FILE), Job("alice", "n1", name="other"), Job("bob", "n1", name="other"),
+    ],
+    "one and the same file, found elsewhere before it was removed": [
+        Job("alice", "n3", SAME_FILE), Job("bob", "n3", SAME_FILE), Job("alice", "n1", end=-600.0), Job("bob", "n1", end=-600.0),
+    ],
+    "files of their own": [Job("alice", "n3", OWN_FILE), Job("bob", "n3", OWN_FILE), Job("alice", "n1"), Job("bob", "n1")],
+    "two users who reach nobody": [Job("alice", "n3", TIMED_OUT), Job("bob", "n3", TIMED_OUT), Job("alice", "n1")],
     "exit codes without history": [Job("alice", "n3", ""), Job("bob", "n3", ""), Job("alice", "n1")],
     "everywhere": [Job(user, f"n{n}", NO_USER, float(n)) for n in range(1, 5) for user in ("alice", "bob")],
 }  # fmt: skip

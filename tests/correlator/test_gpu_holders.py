@@ -56,6 +56,12 @@ def held(numbers: str, minor: int) -> dict[str, str]:
     return {HOOK: env, "nodes/gx02/nvidia-smi.txt": listed}
 
 
+def device(number: int) -> dict[str, str]:
+    """The error of erin's program is about this device file."""
+    error = "RuntimeError: CUDA error: no CUDA-capable device is detected"
+    return {"jobs/45/stderr": f"{error} ([Errno 2] No such file or directory: '/dev/nvidia{number}')\n"}
+
+
 class Case(NamedTuple):
     tree: dict[str, str]
     #: Why the GPU is no cause; empty: it is one.
@@ -76,6 +82,14 @@ CASES = {
     "its own GPU": Case({**counted(COUNTED, erin=2), **held("0-1", 1)}, ""),
     "its own GPU by its address": Case({**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
     "its own GPU by its device file": Case({**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
+    "a device file that its node does not have": Case(
+        {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(7)}, "about /dev/nvidia7, and gx02 has 4 GPUs"
+    ),
+    "a device file that its node may have": Case(
+        {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(3)}, ""
+    ),
+    "another GPU's device file": Case({**counted(COUNTED, erin=2), **held("0-1", 1), **device(0)}, "about /dev/nvidia0, and this is GPU 1"),
+    "its own device file": Case({**counted(COUNTED, erin=2), **held("0-1", 1), **device(1)}, ""),
     "its GPUs, but nobody knows which this one is": Case({**counted(COUNTED, erin=1), HOOK: held("0", 1)[HOOK]}, ""),
 }  # fmt: skip
 
