@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 
 from correlator.clocks.signs import AGREE_S, AROUND_S, ENDS_S, NOTICEABLE_S, PAIR_CABLE, HostSign, Known, Sign
 from correlator.model.nouns import Event
@@ -52,35 +53,51 @@ def of_cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterab
     yield from _of_switches(by_kind, cables)
 
 
-#: So many hosts must show the same offset of a switch.
-HOSTS = 2
+#: So many hosts must show the same offset of a switch. Of a link that was lost more often, it is not clear which outage of
+#: one end is which of the other.
+HOSTS, MOST_OUTAGES = 2, 20
+
+#: (begin of the outage by the switch, its end, how far the switch is ahead of the host)
+_Vote = tuple[float, float, float]
 
 
 def _of_switches(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[HostSign]:
     """Switches that are off by the same time against several hosts, and right by none."""
     near, far = ([_spans(by_kind, family), _spans(by_kind, family, whole=True)] for family in ("nic.", "switch."))
-    found: dict[str, dict[str, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, list[tuple[_Vote, str]]] = defaultdict(list)
     for one in far:
         for (switch, port), port_spans in sorted(one.items()):
-            places = _by_far_end(cables, switch, port, port_spans) or _by_name(near, port, port_spans)
-            for (host, device), its_spans in places:
-                mine = {span for spans in near for span in spans.get((host, device), ())}
-                found[switch][host] += [
-                    (span[0], span[1], ahead) for span in its_spans for other in sorted(mine) if (ahead := _ahead(span, other)) is not None
-                ]  # fmt: skip
-    for switch, by_host in sorted(found.items()):
-        shown = sorted(one for some in by_host.values() for one in some)
-        for begin, end, ahead in shown:
-            agree = {
-                h
-                for h, some in by_host.items()
-                if any(abs(by - ahead) <= AGREE_S and abs(at - begin) <= AROUND_S for at, _, by in some)
-            }
-            right = any(abs(by) <= AGREE_S and abs(at - begin) <= AROUND_S for at, _, by in shown)
-            others = {h for h, some in by_host.items() if some} - agree
-            if abs(ahead) >= NOTICEABLE_S and len(agree) >= HOSTS and not (others or right):
-                yield switch, Sign(begin, ahead, PAIR_CABLE)
-                yield switch, Sign(end, ahead, PAIR_CABLE)
+            if len(port_spans) > MOST_OUTAGES:
+                continue
+            for place, its_spans in _by_far_end(cables, switch, port, port_spans) or _by_name(near, port, port_spans):
+                mine = sorted({span for spans in near for span in spans.get(place, ())})
+                if len(mine) <= 2 * MOST_OUTAGES:
+                    pairs = ((its[0], its[1], _ahead(its, span)) for its in its_spans for span in mine)
+                    found[switch] += [((begin, end, by), place[0]) for begin, end, by in pairs if by is not None]
+    for switch, votes in sorted(found.items()):
+        for some in _by_time(sorted(votes)):
+            yield from ((switch, sign) for sign in _agreed(some))
+
+
+def _by_time(votes: Sequence[tuple[_Vote, str]]) -> Iterable[Sequence[tuple[_Vote, str]]]:
+    """The votes without gaps of more than ``AROUND_S``."""
+    begun = 0
+    for place in range(1, len(votes) + 1):
+        if place == len(votes) or votes[place][0][0] - votes[place - 1][0][0] > AROUND_S:
+            yield votes[begun:place]
+            begun = place
+
+
+def _agreed(votes: Sequence[tuple[_Vote, str]]) -> Iterable[Sign]:
+    """The signs of a switch's clock, if all hosts show the same offset."""
+    ahead = median(by for (_, _, by), _ in votes)
+    same = [(vote, host) for vote, host in votes if abs(vote[2] - ahead) <= AGREE_S]
+    hosts = {host for _, host in same}
+    right = any(abs(by) <= AGREE_S for (_, _, by), _ in votes)
+    if abs(ahead) >= NOTICEABLE_S and len(hosts) >= HOSTS and hosts == {host for _, host in votes} and not right:
+        for (begin, end, by), _ in same:
+            yield Sign(begin, by, PAIR_CABLE)
+            yield Sign(end, by, PAIR_CABLE)
 
 
 def _by_name(

@@ -125,6 +125,9 @@ DECOYS = {
         Job("alice", "n3", SAME_FILE), Job("bob", "n3", SAME_FILE), Job("alice", "n1", end=-600.0), Job("bob", "n1", end=-600.0),
     ],
     "files of their own": [Job("alice", "n3", OWN_FILE), Job("bob", "n3", OWN_FILE), Job("alice", "n1"), Job("bob", "n1")],
+    "three users who reach nobody, and others elsewhere who need not": [
+        *(Job(u, "n3", TIMED_OUT) for u in ("alice", "bob", "carol")), *(Job("dave", f"n{n}") for n in (1, 2, 4)),
+    ],
     "two users who reach nobody": [Job("alice", "n3", TIMED_OUT), Job("bob", "n3", TIMED_OUT), Job("alice", "n1")],
     "exit codes without history": [Job("alice", "n3", ""), Job("bob", "n3", ""), Job("alice", "n1")],
     "everywhere": [Job(user, f"n{n}", NO_USER, float(n)) for n in range(1, 5) for user in ("alice", "bob")],

@@ -23,7 +23,7 @@ from correlator.facts.environment.kinds import (
     EnvironmentInOutput,
     NodeEnvironment,
 )
-from correlator.facts.environment.odds import Witness, odds_of, odds_of_file
+from correlator.facts.environment.odds import VERY_FILE, Witness, odds_of, odds_of_one_thing
 from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT, node_of_first
@@ -184,11 +184,12 @@ def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
         return None  # nothing shows that it is this node and not all of them
     witnesses = [_witness(ended, here, user, places, key) for user, places in away.items()]
     site = ended.alike(near, key) / (len(near) + 2.0)
-    odds = odds_of(witnesses, symptom.own, site)
+    odds = 0.0 if symptom.elsewhere else odds_of(witnesses, symptom.own, site)
     files = {failure.signature.file for failure in group.failures}
-    if len(files) == 1 and "" not in files:
+    if (one_file := len(files) == 1 and "" not in files) or symptom.elsewhere:
         found = sum(_found_it(ended, group, user, away[user], began) for user in sorted(group.users) if user in away)
-        odds = max(odds, odds_of_file(witnesses, symptom.own, site, found))
+        own = symptom.own * (VERY_FILE if one_file else 1.0)
+        odds = max(odds, odds_of_one_thing(witnesses, own, site, found))
     sure = odds / (1.0 + odds)
     if sure < 0.5:
         return None

@@ -34,7 +34,7 @@ WITHOUT_ONE = 0.005
 #: Several users who miss one and the same file made no mistake of their own each: the share of all runs that miss that very
 #: file, in place of any file of the file system.
 VERY_FILE = 0.1
-#: The odds that the file is missing on all nodes, and the probability that a run of the same name and user finds it all
+#: The odds that the file, or the server, is missing for all nodes, and the probability that a run of the same name and user finds it all
 #: the same: it may be another program.
 EVERYWHERE_ODDS, FOUND = 1e-3, 0.05
 
@@ -70,12 +70,11 @@ def odds_of(witnesses: Sequence[Witness], own: float, site: float) -> float:
     return odds
 
 
-def odds_of_file(witnesses: Sequence[Witness], own: float, site: float, found: int) -> float:
-    """The same if all missed one and the same file, which ``found`` runs of theirs elsewhere found meanwhile. It may be
-    missing on all nodes, so that one of those is needed."""
+def odds_of_one_thing(witnesses: Sequence[Witness], own: float, site: float, found: int) -> float:
+    """The same if all missed one and the same file or server, which ``found`` runs of theirs elsewhere found meanwhile. It may
+    be missing for all nodes, so that one of those is needed."""
     if not found:
         return 0.0
     everywhere = EVERYWHERE_ODDS * FOUND**found
-    own *= VERY_FILE
     both = math.prod(ratio_of(witness, own, site) for witness in witnesses if witness.alike)
     return odds_of(witnesses, own, site) / (1.0 + everywhere * both)

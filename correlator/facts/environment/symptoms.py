@@ -29,7 +29,8 @@ class Symptom:
     ``own``: the share of all runs that show it by a mistake of their own (estimates, for a user without a history).
     ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
     ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
-    ``shared``: what all nodes share fails in this way as well. ``surest``: the highest confidence.
+    ``shared``: what all nodes share fails in this way as well. ``elsewhere``: mostly that; so runs of the same users must
+    have been well elsewhere. ``surest``: the highest confidence.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Symptom:
     strong: bool = False
     of_node: bool = False
     shared: bool = False
+    elsewhere: bool = False
     surest: float = 0.75
 
 
@@ -126,7 +128,7 @@ _COMMAND = Symptom(
 _PATH = Symptom("path", 0.04, "files under {thing} are missing on {host}", "the mounts")
 _UNREACHED = Symptom(
     "network", 0.02, "programs on {host} reach no others", "its addresses, routes and /etc/hosts, and the firewall",
-    of_node=True, shared=True,
+    of_node=True, shared=True, elsewhere=True,
 )  # fmt: skip
 _PORT = Symptom("port", 0.005, "a port is taken on {host}", "processes that an earlier job left there")
 _LICENCE = Symptom("licence", 0.01, "a licence server does not answer", "the way to the licence server", shared=True)
