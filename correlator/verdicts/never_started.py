@@ -94,8 +94,8 @@ def _not_launched(run: Run, lines: list[Event], how: str) -> Unstarted | None:
     text = next((e.message for e in lines if not _GAVE_UP.search(e.message)), lines[-1].message)
     host = next((e.host for e in lines if e.source != "slurmctld"), run.nodes[0] if run.nodes else None)
     if all(_GAVE_UP.search(e.message) for e in lines) and any(UNCONFIRMED in e.message for e in lines):
-        reason = f"slurmctld no longer waited when slurmd of {host} was to launch it, and it was {how}: {text}"
-        return Unstarted("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
+        late = f"slurmctld no longer waited when slurmd of {host} was to launch it, and it was {how}: {text}"
+        return Unstarted("unknown", f"{late}; nothing tells which of the two was late", lines[:5], UNKNOWN_SURE)
     if twice := next((e for e in lines if STARTED_TWICE.search(e.message)), None):
         reason = (
             f"slurmctld started it a second time on {host}, where it ran already, and it was {how}: {twice.message}"

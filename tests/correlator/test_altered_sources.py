@@ -173,6 +173,8 @@ FOUND = [
     # All nodes' links show that it is the switch's clock, and that of one node where the others agree with the switch.
     _by_clock("switch_down", -300.0, "leaf01"),
     _by_clock("switch_down", -300.0, "gpu02"),
+    # slurmd tells that slurmctld no longer waited, and not why.
+    ("endings/slurmd_deaf_at_launch", "without slurmctld's log", LOST["slurmctld's log"]),
     # Only slurmds name the parts of a heterogeneous job.
     ("entangled/het_link_lost.tar.xz", "without slurmctld's log", LOST["slurmctld's log"]),
 ]
