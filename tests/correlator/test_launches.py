@@ -278,8 +278,7 @@ SITUATIONS = [
         "slurmd cannot confirm a launch, and nothing else is known",
         [UNCONFIRMED.format("1s"), GIVEN_UP.format("1.1s"), ROOT_KILLS.format("1.2s")],
         (by_root(end="1s"),),
-        (("infra.scheduler", None, None),),
-        at_most=0.8,
+        (("unknown", None, None),),
     ),
 ]  # fmt: skip
 
