@@ -46,12 +46,11 @@ SCENARIOS = ROOT.parent / "shared" / "scenarios"
 #: By kind: folders and archives with a tree each.
 ALL: dict[str, list[Path]] = {
     "captures": sorted(p.parent for p in CAPTURES.glob("*/truth.json")),
-    "archived captures": sorted(
-        p for kind in ("entangled", "further", "second") for p in (CAPTURES / kind).glob("*.tar.xz")
-    ),
+    "archived captures": sorted(p for kind in ("entangled", "further") for p in (CAPTURES / kind).glob("*.tar.xz")),
     "endings": sorted(p.parent for p in (CAPTURES / "endings").glob("*/truth.json")),
     "captures beside": sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json")),
     "scenarios": sorted(SCENARIOS.glob("*/logs.tar.xz")),
+    "second party": sorted((CAPTURES / "second").glob("*.tar.xz")),
 }
 #: Each text goes one way in this many. The turn is another one for each tree, so together they take every way.
 SHARE = 384
