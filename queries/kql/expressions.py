@@ -215,7 +215,7 @@ def _plain_in(value: Value, items: list[Value], op: str) -> Value | None:
 #: What members of a dynamic array can equal a value of a type: their types in JSON, and the type to compare them as.
 _WHOLE = "'BIGINT', 'UBIGINT'"
 _MEMBERS = {
-    "int": (_WHOLE, "HUGEINT"), "long": (_WHOLE, "HUGEINT"), "real": (f"{_WHOLE}, 'DOUBLE'", "DOUBLE"), "bool": ("'BOOLEAN'", "BOOLEAN"),
+    "int": (_WHOLE, "BIGINT"), "long": (_WHOLE, "BIGINT"), "real": (f"{_WHOLE}, 'DOUBLE'", "DOUBLE"), "bool": ("'BOOLEAN'", "BOOLEAN"),
 }  # fmt: skip
 
 
