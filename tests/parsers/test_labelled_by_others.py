@@ -10,7 +10,9 @@ from pathlib import Path
 from parsers.record import Origin
 from tests.line_parser import line_parser
 
-LINES = [json.loads(line) for line in Path(__file__).with_name("labelled_by_others.jsonl").read_text("utf-8").splitlines()]
+LINES = [
+    json.loads(line) for line in Path(__file__).with_name("labelled_by_others.jsonl").read_text("utf-8").splitlines()
+]
 #: Syslog files say what their lines are; others are known by their place.
 _OF_PLACE = ("job_stdout", "slurmctld", "slurmd", "slurmdbd", "kernel", "switch")
 #: By family: lines and those that are read as labelled.
