@@ -42,7 +42,12 @@ def coded(lines: pl.DataFrame) -> pl.DataFrame:
 
 def plain(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines with texts in place of the numbers of ``coded``."""
-    return lines.with_columns(pl.col(name).cast(pl.String) for name in CODED if name in lines.columns)
+    return lines.with_columns(texts_of(lines))
+
+
+def texts_of(lines: pl.DataFrame) -> list[pl.Expr]:
+    """The columns of lines that may be numbers of ``coded``, as texts."""
+    return [pl.col(name).cast(pl.String) for name in CODED if name in lines.columns]
 
 
 def different(column: pl.Series) -> tuple[list[Any], pl.Series]:

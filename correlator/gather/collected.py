@@ -11,7 +11,6 @@ file, log hosts' copies, a job's output and claims show nothing.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +21,7 @@ import polars as pl
 from correlator.gather.kernel_copies import is_own_system_log
 from correlator.gather.telemetry import KERNEL_SOURCES
 from correlator.site.open_lines import log_host_folder, short
+from parsers.formats.base import JOB_SOURCES
 from parsers.writers import LOCAL, NETWORK, NO_USERS
 from store.line_frames import plain
 from store.questions import hosts, writers
@@ -56,7 +56,7 @@ ANY = "*"
 #: The columns of lines that show what was collected.
 USED = ("time", "host", "source", "format", "facility", "file", "event", "entities", "tags")
 
-#: By family and short host: the first and last timestamp of the lines (epoch seconds), to the minute; infinite if a line
+#: By family and short host: the minute of the first timestamp and the hour of the last (epoch seconds); infinite if a line
 #: has none. For ``NAMED`` (the full host) and ``LOG_HOST`` (a folder) always infinite.
 Spans = Mapping[tuple[str, str], tuple[float, float]]
 _EVER = (float("-inf"), float("inf"))
@@ -141,20 +141,27 @@ def joined(some: Iterable[Spans]) -> Spans:
 def _longer(known: Spans, more: Spans) -> dict[tuple[str, str], tuple[float, float]]:
     """The spans that further ones make longer."""
     found = {}
-    for key, span in more.items():  # thousands in each tick, and most add nothing
+    for key, span in more.items():  # thousands in each tick, and nearly all add nothing
         before = known.get(key)
+        if before == span:
+            continue
         if before is None:
             found[key] = span
-        elif span[0] < before[0] or span[1] > before[1]:
-            found[key] = (min(span[0], before[0]), max(span[1], before[1]))
+        elif span[0] < before[0]:
+            found[key] = (span[0], max(span[1], before[1]))
+        elif span[1] > before[1]:
+            found[key] = (before[0], span[1])
     return found
 
 
 def spans_in(lines: pl.DataFrame) -> Spans:
     """The spans of log lines, given as the store gets them; needs the columns ``USED``."""
-    ours = plain(lines.filter(pl.col("source").cast(pl.String).is_in(SOURCES)).select(USED))
-    time, columns = pl.col("time"), writers.writer_expressions()
-    written = ours.select(_writer(columns), time).with_row_index("row")
+    source = pl.col("source").cast(pl.String)
+    # Further events show nothing here, but who wrote them is asked next: it is decided for all of them together.
+    means = pl.col("event").is_not_null() & (pl.col("event") != "other") & ~source.is_in(JOB_SOURCES)
+    ours = plain(lines.filter(source.is_in(SOURCES) | means).select(USED))
+    columns, time = writers.writer_expressions(ours), pl.col("time")
+    written = ours.select(writers.writer_number(columns), time, pl.int_range(pl.len()).alias("row"))
     groups = written.group_by("writer").agg(
         pl.col("row").first(), time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed")
     )
@@ -164,16 +171,8 @@ def spans_in(lines: pl.DataFrame) -> Spans:
 def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> Spans:
     """The spans of all stored lines of a cluster; with ``new``, of the lines that it selects."""
     rows = plain(store.ask_frame(hosts.spans_by_writer(cluster, SOURCES, new)))
-    groups = rows.select(_writer(map(pl.col, writers.WRITER_COLUMNS)), "first", "last", "untimed")
+    groups = rows.select(writers.writer_number(map(pl.col, writers.WRITER_COLUMNS)), "first", "last", "untimed")
     return _spans(groups, lambda some: rows[some])
-
-
-#: In place of eight columns. Whoever sends a packet chooses its host's name, and does not know this number.
-_SEED = secrets.randbits(63)
-
-
-def _writer(columns: Iterable[pl.Expr]) -> pl.Expr:
-    return pl.struct(columns).hash(seed=_SEED).alias("writer")
 
 
 class _Shown(NamedTuple):
@@ -189,15 +188,15 @@ class _Shown(NamedTuple):
 #: Most writers to remember: some kilobytes for each node.
 _MOST = 100_000
 _shown: dict[int, _Shown] = {}
-#: Whole minutes: most lines of a source that goes on add nothing then.
+#: From a whole minute to a whole hour: most lines of a source that goes on add nothing then.
 _TIMES = (
-    (pl.col("first").dt.epoch("s") // 60 * 60).cast(pl.Float64), ((pl.col("last").dt.epoch("s") // 60 + 1) * 60).cast(pl.Float64),
+    (pl.col("first").dt.epoch("s") // 60 * 60).cast(pl.Float64), ((pl.col("last").dt.epoch("s") // 3600 + 1) * 3600).cast(pl.Float64),
     pl.col("untimed"),
 )  # fmt: skip
 
 
 def _spans(groups: pl.DataFrame, writers_of: Callable[[list[int]], pl.DataFrame]) -> Spans:
-    """Spans from ``_writer``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines of groups of lines.
+    """Spans from ``writer_number``, ``first``, ``last`` (datetimes) and the number of ``untimed`` lines of groups of lines.
     ``writers_of`` gives the ``writer_columns`` of some. Most wrote before; each is looked at once."""
     keys = groups["writer"].to_list()
     shown = list(map(_shown.get, keys))
@@ -213,8 +212,11 @@ def _spans(groups: pl.DataFrame, writers_of: Callable[[list[int]], pl.DataFrame]
         family, timed, named, folder = one or _Shown()
         span = _EVER if timeless and not timed else None if begins is None else (begins, ends)
         if family is not None and span is not None:
-            before = found.get(family, span)
-            found[family] = (min(span[0], before[0]), max(span[1], before[1]))
+            before = found.get(family)
+            if before is None:
+                found[family] = span
+            elif before != span:
+                found[family] = (min(span[0], before[0]), max(span[1], before[1]))
         if named is not None:
             found[named] = _EVER
         if folder is not None:
@@ -228,7 +230,7 @@ def _show(rows: pl.DataFrame) -> Iterator[_Shown]:
     for authority, host, source, file in zip(
         writers.authority_of_writers(rows).to_list(), *(rows[name].to_list() for name in names), strict=True
     ):
-        if not host:
+        if not host or source not in _FAMILY_OF:
             yield _Shown()
             continue
         family = (

@@ -174,27 +174,32 @@ def read(rows: pl.DataFrame, senders: Senders = NOBODY) -> tuple[list[Event], Li
 def prepared(rows: pl.DataFrame, senders: Senders = NOBODY) -> Part:
     """Parses event lines into a part. ``senders``: whose addresses are known."""
     # Few distinct texts occur on very many lines: each is parsed once, and every line holds an index to it.
-    texts, places = different(rows["entities"].fill_null(""))
+    texts, places = different(rows["entities"])
+    texts = [text or "" for text in texts]
     line_entities = [_line_entities(text) for text in texts]
     known = dict(zip(texts, line_entities, strict=True))
     same_device = pl.any_horizontal(*(pl.col("event").str.starts_with(family) for family in _BY_DEVICE))
     words = pl.concat_str(
         pl.col("job_id").fill_null(-1), pl.col("message").fill_null("").str.replace(_COPY_NOISE, ""), separator=_BETWEEN
     )
-    lines = rows.with_columns(
+    # Each query costs a quarter of a millisecond before its first row, so there are few.
+    lines = rows.lazy().with_columns(
         pl.col("time").dt.epoch("us"), pl.col("received_time").dt.epoch("us"),
         pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
         pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
-        pl.Series("device", [t.device for t in line_entities], pl.String).gather(places), pl.Series("code", [t.code for t in line_entities], pl.String).gather(places),
+        pl.Series("device", [t.device for t in line_entities], pl.String)[places], pl.Series("code", [t.code for t in line_entities], pl.String)[places],
+        authority_of_events(rows),
     ).with_columns(
         key=pl.concat_str(
             *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
-    )  # fmt: skip
-    lines = _with_senders(lines.with_columns(authority_of_events(rows)), known, senders)
+    ).collect(engine="in-memory")  # fmt: skip
+    lines = _with_senders(lines, known, senders)
     identity = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
-    return _part(lines.with_columns(_ids(lines.select(identity).to_series())).sort(_ORDER), known)
+    digests = _digests(lines.select(identity).to_series())
+    named = lines.lazy().with_columns(digests).with_columns(id=pl.lit("e") + pl.col("id").bin.encode("hex"))
+    return _part(named.sort(_ORDER).collect(engine="in-memory"), known)
 
 
 def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], senders: Senders) -> pl.DataFrame:
@@ -222,22 +227,38 @@ def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], sende
 
 def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
     # Nearly every key occurs on one line; only the rest has to be sorted.
-    unique = lines["key"].is_unique()
-    again = lines.with_row_index("row").filter(~unique).sort("key", "time", "resolution_us", "file", "line")
+    again = (
+        lines.lazy()
+        .with_row_index("row")
+        .filter(pl.col("key").is_duplicated())
+        .sort("key", "time", "resolution_us", "file", "line")
+    )
     is_new = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
-    again = again.with_columns(is_new.fill_null(True).alias("first"))
-    again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
-    # Not by way of NumPy: Polars imports numpy.ma before it takes an array, 30 ms the first time.
-    alone = unique.clone().scatter(again.filter("alone")["row"], True)
+    is_last = pl.col("first").shift(-1, fill_value=True)
+    marked = again.with_columns(first=is_new.fill_null(True)).with_columns(alone=pl.col("first") & is_last)
+    repeated = marked.select("row", "first", "alone", *_OF_COPIES).collect(engine="in-memory")  # fmt: skip
     groups: list[list[dict[str, Any]]] = []
-    for row in again.lazy().filter(~pl.col("alone")).select("first", *_OF_COPIES).collect().iter_rows(named=True):
+    copies: list[int] = []
+    for row in repeated.iter_rows(named=True):
+        if row["alone"]:
+            continue
         if row["first"]:
             groups.append([])
         groups[-1].append(row)
-    single = _without_copies(lines.filter(alone), known)
+        copies.append(row["row"])
+    single = _without_copies(_others(lines, copies), known)
     copied = [_of_copies(copies, known) for copies in groups]
     events = in_order(list(single.events), copied)
     return Part(lines, known, events, single, copied, [copies[0]["key"] for copies in groups])
+
+
+def _others(lines: pl.DataFrame, places: Collection[int]) -> pl.DataFrame:
+    """The lines except those at some places."""
+    if not places:
+        return lines
+    others = np.ones(lines.height, bool)
+    others[list(places)] = False
+    return lines[np.flatnonzero(others)]
 
 
 def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
@@ -297,14 +318,14 @@ def _line_entities(text: str) -> _LineEntities:
     return _LineEntities(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
 
 
-def _ids(identities: pl.Series) -> pl.Series:
-    """The event ids, ``id``. An identity is the line's key and its time in microseconds."""
+def _digests(identities: pl.Series) -> pl.Series:
+    """The bytes of the event ids, ``id``. An identity is the line's key and its time in microseconds."""
     empty, digests = blake2s(digest_size=5), []
     for identity in identities.to_list():
         digest = empty.copy()  # takes two thirds of the time of making one with an argument
         digest.update(identity)
         digests.append(digest.digest())
-    return ("e" + pl.Series("id", digests, pl.Binary).bin.encode("hex")).alias("id")
+    return pl.Series("id", digests, pl.Binary)
 
 
 def spread(values: list[Any], places: pl.Series) -> list[Any]:
@@ -322,30 +343,36 @@ def shared(column: pl.Series) -> list[Any]:
 
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Lines:
     """Lines without copies, which is nearly all of them; column by column, because there are many."""
+    pairs, whose_pair = _pairs(lines["event"], lines["source"])
     lines = lines.with_columns(
         pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
-        pl.col("time_quality").fill_null("line").replace("", "line"), _own().alias("own"),
+        pl.col("time_quality").fill_null("line").replace("", "line"), pl.Series("layer", [layer_of(*pair) for pair in pairs], pl.String)[whose_pair],
+        _own().alias("own"), kernel_lines.is_in_doubt().alias("in_doubt"),
     )  # fmt: skip
-    own, lines = lines["own"].to_list(), lines.drop("own")
+    own, known_by = lines["own"].to_list(), kernel_lines.known_by(lines, lines["in_doubt"])
+    lines = lines.drop("own", "in_doubt")
     times, received = all_seconds(lines["time"]), all_seconds(lines["received_time"])
     resolutions = lines["resolution_us"].to_list()
     sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
-    kinds, sources = shared(lines["event"]), shared(lines["source"])
-    layer_by_pair = {pair: layer_of(*pair) for pair in set(zip(kinds, sources, strict=True))}
-    layers = list(map(layer_by_pair.__getitem__, zip(kinds, sources, strict=True)))
     texts, whose = different(lines["entities"])
     entities_by_text: list[Mapping[str, Any]] = [known[text].entities for text in texts]
-    lines = lines.with_columns(pl.Series("layer", layers, pl.String))
     empty, ones, nowhere = itertools.repeat(()), itertools.repeat(1), itertools.repeat(0.0)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
-        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
-        sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
+        spread([kind for kind, _ in pairs], whose_pair), shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
+        spread([source for _, source in pairs], whose_pair), shared(lines["layer"]), shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(entities_by_text, whose), empty, nowhere, own,
-        kernel_lines.known_by(lines), shared(lines["authority"]),
+        known_by, shared(lines["authority"]),
     ))  # fmt: skip
     entities = pl.Series("entities", [sorted_json(t) if t else None for t in entities_by_text], pl.String)
-    return Lines(events, lines, entities.gather(whose))
+    return Lines(events, lines, entities[whose])
+
+
+def _pairs(first: pl.Series, second: pl.Series) -> tuple[list[tuple[Any, Any]], pl.Series]:
+    """The distinct pairs of values of two columns, and for each row the index of its pair."""
+    (ones, of_ones), (others, of_others) = different(first), different(second)
+    numbers, places = different(of_ones.cast(pl.Int64) * len(others) + of_others)
+    return [(ones[number // len(others)], others[number % len(others)]) for number in numbers], places
 
 
 #: What ``_of_copies`` needs of a line.

@@ -74,12 +74,19 @@ MINUTE_S = 60.0
 Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
 
 
-def known_by(lines: pl.DataFrame) -> list[str]:
-    """The evidence that each of these lines is the kernel's; ``RING`` for others, which need none."""
+def is_in_doubt() -> pl.Expr:
+    """Selects lines in the kernel's name that others can have written; few of very many."""
     of_ring = pl.col("format").fill_null("").is_in(kernel_lines.OF_RING) & (pl.col("authority") != UNVERIFIED)
-    doubtful = lines.lazy().with_row_index("row").filter((pl.col("source") == "kernel") & ~of_ring)
-    found = [RING] * lines.height  # few of very many lines are in the kernel's name
-    for place, facility, file in doubtful.select("row", "facility", "file").collect().iter_rows():
+    return ((pl.col("source") == "kernel") & ~of_ring).fill_null(False)
+
+
+def known_by(lines: pl.DataFrame, in_doubt: pl.Series) -> list[str]:
+    """The evidence that each of these lines is the kernel's; ``RING`` for others, which need none. ``in_doubt``: the values
+    of ``is_in_doubt``."""
+    found = [RING] * lines.height
+    doubted = in_doubt.arg_true()
+    facilities, files = (lines[name][doubted].to_list() for name in ("facility", "file"))
+    for place, facility, file in zip(doubted.to_list(), facilities, files, strict=True):
         found[place] = FACILITY if facility is not None or _is_by_facility(file or "") else NAME
     return found
 

@@ -166,11 +166,15 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
 
 def _proof_of_denied(verdict: Verdict) -> list[str]:
     """Where it would show who wrote the lines that count for nothing because users can have written them."""
-    hosts = {one.event.host for one in verdict.denied if one.users and one.event.host}
-    if not hosts:
+    if not verdict.denied:
+        return []
+    hosts = {one.event.host for one in verdict.denied if one.users}
+    # In the run's order: one text for all that name the same hosts.
+    named = tuple(host for host in dict.fromkeys(verdict.run.nodes) if host in hosts)
+    if not named:
         return []
     return [
-        f"The kernel's ring (dmesg -T) or the journal of {folded(tuple(hosts))}: they show who wrote the lines that do not count. If no user can "
+        f"The kernel's ring (dmesg -T) or the journal of {folded(named)}: they show who wrote the lines that do not count. If no user can "
         "write to these files, users_can_write_syslog = false in the configuration makes them count; for a log host's, users_can_send_syslog = false as well."
     ]
 

@@ -28,7 +28,7 @@ from correlator.model.nouns import Event, Run
 from correlator.site.senders import NOBODY, Senders
 from parsers.record import TABLES
 from store.changes import Changes, growth
-from store.line_frames import plain
+from store.line_frames import texts_of
 from store.questions import event_lines, job_rows
 from store.questions.job_output import may_show_pace
 from store.questions.kernel_lines import may_show_clock
@@ -275,10 +275,9 @@ def _read(added: Added, senders: Mapping[str | None, Senders]) -> dict[str | Non
 
 
 def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
-    event = pl.col("event").cast(pl.String)
-    events = _as_read(lines.filter(event.is_not_null() & (event != "other")))
+    events = _events_in(lines)
     # Of any cluster: if one has such lines, most do.
-    may_show = MayShow(may_show_clock(lines), may_change_limit(lines), may_show_pace(lines))
+    may_show = MayShow(*lines.select(clock=may_show_clock(), limit=may_change_limit(), pace=may_show_pace()).row(0))
     for cluster, of_all in _by_cluster(lines.select("cluster", "job_id", *USED)):
         times, jobs = of_all["time"], of_all["job_id"]
         untimed = jobs.filter(times.is_null()).to_list() if times.null_count() else []
@@ -294,11 +293,12 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
         )  # fmt: skip
 
 
-def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
-    """Stored lines -> the columns of ``raw.log_view``."""
-    lines = plain(lines)
+def _events_in(lines: pl.DataFrame) -> pl.DataFrame:
+    """The lines that mean an event, with the columns of ``raw.log_view`` that an event needs."""
+    event = pl.col("event").cast(pl.String)
     words = pl.col("message").fill_null(pl.col("raw").str.slice(pl.col("msg_start")))
-    return lines.with_columns(words).select(event_lines.COLUMNS)
+    ours = lines.lazy().filter(event.is_not_null() & (event != "other"))
+    return ours.with_columns(words, *texts_of(lines)).select(event_lines.COLUMNS).collect(engine="in-memory")
 
 
 def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:

@@ -61,10 +61,10 @@ def _any_pace(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
     return select(const(1).label("found")).select_from(rows.lines).where(wanted).limit(1)
 
 
-def may_show_pace(lines: pl.DataFrame) -> bool:
+def may_show_pace() -> pl.Expr:
     """May ``any_pace`` find a row among lines on their way into the store? They are not searched for one."""
     unnamed = pl.col("event").fill_null("other") == "other"
-    return bool(lines.select((pl.col("source").is_in(_OUTPUT) & unnamed).any()).item())
+    return (pl.col("source").is_in(_OUTPUT) & unnamed).any()
 
 
 def jobs_without_stamps(cluster: str | None) -> Select[Any]:

@@ -54,11 +54,11 @@ def any_clock_in(cluster: str | None, since: datetime, until: datetime) -> Selec
     return _any_clock(in_time=True).params(cluster=cluster, kernel_since=since, kernel_until=until)
 
 
-def may_show_clock(lines: pl.DataFrame) -> bool:
+def may_show_clock() -> pl.Expr:
     """Would ``any_clock`` find a row among lines on their way into the store? True also if a text only looks like it."""
-    shown = pl.col("format").cast(pl.String).is_in(OF_RING) | pl.col("raw").str.contains(_UPTIME)
-    ours = lines.select("source", "format", "raw").filter(pl.col("source") == "kernel")
-    return ours.height > 0 and bool(ours.select(shown.fill_null(False).any()).item())
+    ours = pl.col("source") == "kernel"
+    texts = pl.when(ours).then("raw")  # those of others are not searched
+    return (ours & (pl.col("format").cast(pl.String).is_in(OF_RING) | texts.str.contains(_UPTIME))).any()
 
 
 def without_ring() -> Select[Any]:

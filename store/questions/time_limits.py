@@ -34,11 +34,12 @@ def _any_change() -> Select[Any]:
     return select(const(1).label("found")).where(*ours).limit(1)
 
 
-def may_change_limit(lines: pl.DataFrame) -> bool:
+def may_change_limit() -> pl.Expr:
     """Would ``any_change`` find a row among lines on their way into the store? True also if a text only looks like it."""
-    says = pl.any_horizontal(pl.col("raw", "message").str.contains(_NEW_LIMIT, literal=True))
-    ours = lines.select("source", "raw", "message").filter(pl.col("source") == "slurmctld")
-    return ours.height > 0 and bool(ours.select(says.fill_null(False).any()).item())
+    ours = pl.col("source") == "slurmctld"  # the texts of others are not searched
+    return pl.any_horizontal(
+        pl.when(ours).then(name).str.contains(_NEW_LIMIT, literal=True) for name in ("raw", "message")
+    ).any()
 
 
 def updates(

@@ -12,10 +12,11 @@ and facility are what the writer chose, and any user of the host is a possible w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable
 from functools import cache, reduce
-from operator import and_ as both
-from typing import Any, NamedTuple, cast
+from operator import add
+from typing import Any, NamedTuple
 
 import polars as pl
 from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, select
@@ -31,13 +32,11 @@ from store.tables import LINES
 
 
 class Condition(NamedTuple):
-    """A condition on a line, in both spellings. ``of_events``: it can hold for a line that means an event. ``of_file``: it
-    depends on the file's name alone."""
+    """A condition on a line, in both spellings. ``of_events``: it can hold for a line that means an event."""
 
     sql: Callable[[FromClause], ColumnElement[bool]]
     frame: pl.Expr
     of_events: bool = True
-    of_file: bool = False
 
 
 # A condition on a null column is null in both, and so is its negation: neither holds.
@@ -49,16 +48,13 @@ def _is(column: str, *values: str) -> Condition:
 
 def _like(column: str, pattern: str) -> Condition:
     """Whether a pattern of ours matches anywhere; it must mean the same in RE2 and in Rust."""
-    return Condition(
-        lambda lines: matches(lines.c[column], pattern), pl.col(column).str.contains(pattern), of_file=column == "file"
-    )
+    return Condition(lambda lines: matches(lines.c[column], pattern), pl.col(column).str.contains(pattern))
 
 
 def _begins(column: str, prefix: str) -> Condition:
     return Condition(
-        lambda lines: func.starts_with(lines.c[column], const(prefix)), pl.col(column).str.starts_with(prefix),
-        of_file=column == "file",
-    )  # fmt: skip
+        lambda lines: func.starts_with(lines.c[column], const(prefix)), pl.col(column).str.starts_with(prefix)
+    )
 
 
 def _not(condition: Condition) -> Condition:
@@ -69,7 +65,9 @@ _EVENT = Condition(lambda lines: lines.c.event != const("other"), pl.col("event"
 #: The line claims an event that its writer may not report (parsers/claims.py), and means none itself.
 _CLAIM = Condition(
     lambda lines: and_(
-        lines.c.event.is_not_distinct_from(const("other")), contains(func.array_to_string(lines.c.tags, const(",")), CLAIMS)
+        # Nearly no line has tags, and joining none of half a million lines takes 5 ms.
+        lines.c.event.is_not_distinct_from(const("other")), lines.c.tags.is_not(None),
+        contains(func.array_to_string(lines.c.tags, const(",")), CLAIMS),
     ),
     pl.col("event").eq("other") & pl.col("tags").list.join(",").str.contains(CLAIMS, literal=True),
     of_events=False,
@@ -161,114 +159,102 @@ def authority(lines: FromClause) -> ColumnElement[Any]:
     return case(*rule, else_=const(UNVERIFIED))
 
 
-#: The columns that decide for a line that means an event, beside what the file's name shows, whether the file is on
-#: another host, and whether ``entities`` notes a sender.
-_DECIDING = ("format", "source", "facility")
-#: Most names of files, and most lines that differ in what decides, to remember: some kilobytes for each node.
+#: The columns of a line that decide.
+_WRITERS = ("format", "source", "facility", "host", "file")
+#: What else decides, as one number: whether the line is a claim, and of one that was sent, whether it means an event and
+#: whether another host sent it. A condition on null does not hold.
+_MARKS = "marks"
+_CLAIMS, _MEANS, _BY_ANOTHER = 1, 2, 4
+_OF_SENT = ((_EVENT, _MEANS), (_not(_BY_ITS_HOST), _BY_ANOTHER))
+#: The names of ``writer_columns``.
+WRITER_COLUMNS = (*_WRITERS, _MARKS)
+
+#: A number in place of these columns. Whoever sends a packet chooses its host's name, and does not know this one.
+_SEED = secrets.randbits(63)
+#: Most writers to remember: some kilobytes for each node.
 _MOST = 100_000
-_shown: dict[str | None, str] = {}
-_decided: dict[tuple[Any, ...], str] = {}
+_decided: dict[int, str] = {}
+
+
+def writer_number(columns: Iterable[pl.Expr]) -> pl.Expr:
+    """A number, ``writer``, that only lines with equal ``WRITER_COLUMNS`` share."""
+    return pl.struct(columns).hash(seed=_SEED).alias("writer")
 
 
 def authority_of_events(lines: pl.DataFrame) -> pl.Series:
     """The same for lines that mean an event. Needs ``format``, ``source``, ``facility``, ``host``, ``file``, ``event`` and
     ``entities``.
 
-    The rule takes 5 microseconds a line. So each file's name is looked at once, and the rule decides once for all lines
-    that are alike.
+    The rule takes 5 microseconds a line. So it decides once for all lines of one writer.
     """
     if not lines.height:
         return pl.Series("authority", [], pl.String)
-    files, place = different(lines["file"])
-    shown = _values(files, _shown, _by_name)
-    signs = list(dict.fromkeys(shown))
-    numbers = {sign: number for number, sign in enumerate(signs)}
-    of_file = pl.Series([numbers[sign] for sign in shown], dtype=pl.UInt32).gather(place)
-    on_a_host = any(sign.startswith("1") for sign in signs)
-    apart = _OF_ANOTHER.frame.fill_null(False) if on_a_host else pl.lit(False)
-    marks = lines.select((_BY_ITS_HOST.frame.cast(pl.UInt32) * 2 + apart.cast(pl.UInt32)).alias("marks")).to_series()
-    keys: list[tuple[Any, ...]] = [(mark, sign) for sign in signs for mark in range(4)]
-    codes = of_file * 4 + marks
-    for name in _DECIDING:
-        values, place = different(lines[name])
-        # Numbers are told apart in a fraction of the time of texts.
-        pairs, codes = different(codes.cast(pl.Int64) * len(values) + place)
-        keys = [(*keys[pair // len(values)], values[pair % len(values)]) for pair in pairs]
-
-    def by_rule(new: list[tuple[Any, ...]]) -> Iterable[tuple[tuple[Any, ...], str]]:
-        wanted = set(new)
-        places = [number for number, key in enumerate(keys) if key in wanted]
-        alike = lines.gather([codes.index_of(number) for number in places])
-        return zip((keys[number] for number in places), alike.select(_rule_of_events()).to_series(), strict=True)
-
-    found = pl.Series("authority", _values(keys, _decided, by_rule), pl.String)
-    return found.gather(codes)
-
-
-def _values(
-    keys: list[Any], remembered: dict[Any, str], decide: Callable[[list[Any]], Iterable[tuple[Any, str]]]
-) -> list[str]:
-    """The value of each key: a remembered one, or what ``decide`` finds for those that are new. No key occurs twice."""
-    values = list(map(remembered.get, keys))
-    if None in values:
-        found = dict(decide([key for key, value in zip(keys, values, strict=True) if value is None]))
-        if len(remembered) + len(found) > _MOST:  # other threads have their own ``values``
-            remembered.clear()
-        remembered |= found
-        return [found[key] if value is None else value for key, value in zip(keys, values, strict=True)]
-    return cast(list[str], values)
-
-
-def _by_name(files: list[str | None]) -> Iterable[tuple[str | None, str]]:
-    """Which of the conditions on a file's name hold, as a text; its first character says ``_ON_A_HOST``."""
-    return pl.DataFrame({"file": files}, schema={"file": pl.String}).select("file", _shown_by_name()).iter_rows()
+    # Each job has files of its own, and nobody else writes to them.
+    others = ~pl.col("source").is_in(JOB_SOURCES).fill_null(False)
+    columns = [
+        pl.when(others).then(name).alias(name) if name in ("host", "file") else pl.col(name) for name in _WRITERS
+    ]
+    numbers, place = different(lines.select(writer_number([*columns, _marks_of(lines, tagged=False)])).to_series())
+    values = list(map(_decided.get, numbers))
+    new = [number for number, value in enumerate(values) if value is None]
+    if new:
+        held = lines[place.arg_unique()[new]].select(_rule_of_events()[0]).to_series()
+        found = list(map(_decide, held.to_list()))
+        if len(_decided) + len(found) > _MOST:
+            _decided.clear()
+        for number, value in zip(new, found, strict=True):
+            values[number] = _decided[numbers[number]] = value
+    return pl.Series("authority", values, pl.String)[place]
 
 
 @cache
-def _shown_by_name() -> pl.Expr:
-    conditions = {id(one): one.frame for _, conditions in _RULE for one in conditions if one.of_file}
-    results = [_ON_A_HOST, *conditions.values()]
-    return pl.concat_str(pl.coalesce(one.cast(pl.Int8).cast(pl.String), pl.lit("-")) for one in results).alias("shown")
+def _rule_of_events() -> tuple[pl.Expr, list[tuple[int, str]]]:
+    """Which conditions hold for a line that means an event, as bits of a number, and the rule by these bits."""
+    rule = [(value, some) for value, some in _RULE if all(one.of_events for one in some)]
+    frames = {id(one): one.frame for _, some in rule for one in some}
+    bits = {name: 1 << place for place, name in enumerate(frames)}
+    held = pl.sum_horizontal(pl.when(frame).then(pl.lit(bits[name], pl.Int64)) for name, frame in frames.items())
+    return held, [(sum({bits[id(one)] for one in some}), value) for value, some in rule]
 
 
 @cache
-def _rule_of_events() -> pl.Expr:
-    found: Any = pl.lit(UNVERIFIED)
-    for value, conditions in reversed(_RULE):
-        if all(one.of_events for one in conditions):
-            found = pl.when(reduce(both, (one.frame for one in conditions))).then(pl.lit(value)).otherwise(found)
-    return found.alias("authority")  # type: ignore[no-any-return]
-
-
-#: The columns of a line that decide.
-_WRITERS = (*_DECIDING, "host", "file")
-#: What else decides, in two values each (0 or 1); a condition on null does not hold.
-_MARKS: Mapping[str, Condition] = {"claims": _CLAIM, "means": _EVENT, "by_another": _not(_BY_ITS_HOST)}
-
-
-#: The names of ``writer_columns``.
-WRITER_COLUMNS = (*_WRITERS, *_MARKS)
+def _decide(held: int) -> str:
+    """The first value of the rule all of whose conditions are among these bits."""
+    return next((value for needed, value in _rule_of_events()[1] if held & needed == needed), UNVERIFIED)
 
 
 def writer_columns(lines: FromClause) -> list[ColumnElement[Any]]:
     """Columns such that lines with equal values have equal writers, for ``authority_of_writers``."""
-    marks = (case((one.sql(lines), const(1)), else_=const(0)).label(name) for name, one in _MARKS.items())
-    return [*(lines.c[name] for name in _WRITERS), *marks]
+    none = const(0)
+    of_sent = reduce(add, (case((one.sql(lines), const(mark)), else_=none) for one, mark in _OF_SENT))
+    marks = case((_CLAIM.sql(lines), const(_CLAIMS)), else_=none) + case((_SENT.sql(lines), of_sent), else_=none)
+    return [*(lines.c[name] for name in _WRITERS), marks.label(_MARKS)]
 
 
-def writer_expressions() -> list[pl.Expr]:
-    """The same for frames of stored lines."""
-    columns = (pl.col(name).cast(pl.String) for name in _WRITERS)
-    return [*columns, *(pl.when(one.frame).then(1).otherwise(0).alias(name) for name, one in _MARKS.items())]
+def writer_expressions(lines: pl.DataFrame) -> list[pl.Expr]:
+    """The same for a frame of stored lines, in plain texts."""
+    return [*map(pl.col, _WRITERS), _marks_of(lines, tagged=lines["tags"].null_count() < lines.height)]
+
+
+def _marks_of(lines: pl.DataFrame, *, tagged: bool) -> pl.Expr:
+    """``_MARKS`` of these lines, without what none of them can have. ``tagged``: some have tags."""
+    marks = pl.lit(0, pl.Int32)
+    if tagged:
+        marks += pl.when(_CLAIM.frame).then(_CLAIMS).otherwise(0)
+    if lines.select(_SENT.frame.any()).item():
+        of_sent = reduce(add, (pl.when(one.frame).then(mark).otherwise(0) for one, mark in _OF_SENT))
+        marks += pl.when(_SENT.frame).then(of_sent).otherwise(0)
+    return marks.cast(pl.Int32).alias(_MARKS)
 
 
 def authority_of_writers(writers: pl.DataFrame) -> pl.Series:
     """Who can have written lines with these ``writer_columns``; null for lines that are in no log of their host: claims,
     packets without an event, and what the agent itself found."""
-    sender = pl.when(pl.col("by_another") == 1).then(pl.lit('"sender"')).otherwise(pl.lit(""))
+    has = {mark: (pl.col(_MARKS) & mark) != 0 for mark in (_CLAIMS, _MEANS, _BY_ANOTHER)}
+    sender = pl.when(has[_BY_ANOTHER]).then(pl.lit('"sender"')).otherwise(pl.lit(""))
     found = authority_of_events(writers.with_columns(pl.lit("some").alias("event"), sender.alias("entities")))
     # Only what means an event has its sender noted.
-    of_none = (pl.col("claims") == 1) | _AGENTS.frame | (_SENT.frame & (pl.col("means") == 0))
+    of_none = has[_CLAIMS] | _AGENTS.frame | (_SENT.frame & ~has[_MEANS])
     return writers.select(pl.when(of_none).then(None).otherwise(found).alias("authority")).to_series()
 
 

@@ -76,7 +76,7 @@ def line(**values: object) -> pl.DataFrame:
     ],
 )  # fmt: skip
 def test_what_a_new_line_may_show(new: pl.DataFrame, shown: MayShow) -> None:
-    assert MayShow(may_show_clock(new), may_change_limit(new), may_show_pace(new)) == shown
+    assert MayShow(*new.select(a=may_show_clock(), b=may_change_limit(), c=may_show_pace()).row(0)) == shown
 
 
 def test_the_lines_of_several_transactions_may_show_what_any_of_them_may() -> None:

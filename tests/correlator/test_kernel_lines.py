@@ -409,7 +409,8 @@ def test_by_what_a_line_is_known(source: str | None, facility: str | None, form:
     row = {"source": source, "facility": facility, "format": form, "file": file, "authority": authority}
     other = {"source": "kernel", "facility": "kern", "format": "rfc3164", "file": "x", "authority": "local"}
     frame = pl.DataFrame([row, other], schema=kernel_lines.COLUMNS)
-    assert kernel_lines.known_by(frame) == [known, "facility"] and kernel_lines.known_by_of(row) == known
+    in_doubt = frame.select(kernel_lines.is_in_doubt()).to_series()
+    assert kernel_lines.known_by(frame, in_doubt) == [known, "facility"] and kernel_lines.known_by_of(row) == known
 
 
 def test_a_line_of_the_ring_is_the_copy_of_one_line_and_of_none_if_a_file_has_it() -> None:
