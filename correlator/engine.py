@@ -30,6 +30,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
 from correlator.gather import collected, kernel_copies, kernel_lines, of_timeouts, silences, telemetry
+from correlator.gather import event_table as stored_events
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
 from correlator.gather.addresses import of_log_hosts, read_senders
@@ -338,7 +339,7 @@ def write(
     stores more in the same transaction."""
     date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
     tables = {
-        EVENTS: pl.concat([rows for c in found for rows in _event_tables(c)]) if found else event_rows.table([], {}, None),
+        EVENTS: pl.concat([rows for c in found for rows in _event_tables(c)]) if found else stored_events.table([], {}, None),
         RUNS: run_table(found), INCIDENTS: incident_table(found),
         MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
@@ -385,7 +386,7 @@ def event_table(
     conclusions: Conclusions, events: Sequence[Event], incident_of: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
     places = homes(conclusions.incidents) if incident_of is None else incident_of
-    return event_rows.table(events, places, conclusions.cluster, conclusions.lines)
+    return stored_events.table(events, places, conclusions.cluster, conclusions.lines)
 
 
 def _event_tables(conclusions: Conclusions) -> Iterable[pl.DataFrame]:
@@ -395,7 +396,7 @@ def _event_tables(conclusions: Conclusions) -> Iterable[pl.DataFrame]:
 
 
 def forged_table(conclusions: Conclusions, forged: Iterable[forgeries.Forgery]) -> pl.DataFrame:
-    return event_rows.table([one.event for one in forged], {}, conclusions.cluster)
+    return stored_events.table([one.event for one in forged], {}, conclusions.cluster)
 
 
 def incident_table(found: Sequence[Conclusions]) -> pl.DataFrame:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from correlator.gather.events import COALESCE_S, read, table
+from correlator.gather.event_table import table
+from correlator.gather.events import COALESCE_S, read
 from correlator.gather.events import coalesce as of_frame
 from correlator.model.nouns import Event
 from parsers.record import LOGS
