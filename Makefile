@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 COMPILED := $(VENV)/.compiled
 # Tests beside each other: many wait for a process or a page.
-WORKERS ?= 3
+WORKERS ?= 4
 # Random examples of each property in `make fuzz`.
 EXAMPLES ?= 1000
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt

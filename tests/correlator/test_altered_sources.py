@@ -77,12 +77,27 @@ def _twice(rows: Rows) -> Rows:
     return rows | {"logs": pl.concat([logs.with_columns(pl.col("file").cast(pl.String)), again])}
 
 
+#: Slurm's answers, whose times are by slurmctld's clock, and their columns with a time.
+BY_SLURMCTLD = {
+    "jobs": ("submit", "start", "end", "observed_at"),
+    "steps": ("submit", "start", "end"),
+    "node_states": ("time", "until"),
+}
+
+
 def _skewed(rows: Rows, seconds: float, host: str) -> Rows:
-    """All timestamps of a host, except those of jobs' output, are ``seconds`` ahead."""
-    logs = rows["logs"]
-    of_host = (pl.col("host").cast(pl.String) == host) & ~_of("job_stdout", "job_stderr", "job_output")
-    moved = pl.when(of_host.fill_null(False)).then(pl.col("time") + timedelta(seconds=seconds)).otherwise("time")
-    return rows | {"logs": logs.with_columns(moved.alias("time"))}
+    """All timestamps of a host, except those of jobs' output, are ``seconds`` ahead, and the times of accounting if it runs
+    slurmctld."""
+    logs, by = rows["logs"], timedelta(seconds=seconds)
+    of_host = (pl.col("host").cast(pl.String) == host).fill_null(False)
+    moved = (
+        pl.when(of_host & ~_of("job_stdout", "job_stderr", "job_output")).then(pl.col("time") + by).otherwise("time")
+    )
+    found = rows | {"logs": logs.with_columns(moved.alias("time"))}
+    if logs.filter(of_host & _of("slurmctld")).height:
+        for table, columns in BY_SLURMCTLD.items():
+            found[table] = rows[table].with_columns(pl.col(name) + by for name in columns)
+    return found
 
 
 def altered(rows: Rows, turn: int) -> Iterator[tuple[str, Rows]]:

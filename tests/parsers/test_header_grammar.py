@@ -78,7 +78,7 @@ def lines(draw: Any, which: Header) -> str:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(data=st.data())
 def test_compiled_reader_and_expression_find_the_same_places(name: str, data: Any) -> None:
     which = HEADERS[name]
@@ -87,7 +87,7 @@ def test_compiled_reader_and_expression_find_the_same_places(name: str, data: An
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(data=st.data())
 def test_the_general_expression_takes_every_plain_header(name: str, data: Any) -> None:
     """It finds the fields at the same positions."""
