@@ -9,12 +9,13 @@ from correlator.model.nouns import Edge, Fact, Hop
 
 @dataclass(frozen=True)
 class Rejection:
-    """A fact that might have been the cause, and why it was not."""
+    """A fact that might have been the cause, and why it was not. ``by_time``: it happened too early or too late."""
 
     edge: Edge
     cause: Fact
     effect: Fact
     reason: str
+    by_time: bool = False
 
 
 @dataclass

@@ -260,14 +260,11 @@ class Weigher:
                 return None
             side = "after" if lag_high < low else "before"
             if lag_high < 0 and low >= -5:
-                return Rejection(edge, cause, effect, f"it came {-lag_high:.1f} s after the effect")
-            allowed = f"{low:.0f} to {high:.0f} s allowed"
-            return Rejection(
-                edge,
-                cause,
-                effect,
-                f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}",
-            )
+                why = f"it came {-lag_high:.1f} s after the effect"
+            else:
+                beside = "before the effect" if side == "before" else "before it"
+                why = f"it came {lag:.1f} s {beside}, {low:.0f} to {high:.0f} s allowed"
+            return Rejection(edge, cause, effect, why, by_time=True)
         for name in edge.requires:
             reason = self._conditions[name](self.world, cause, effect)
             if reason is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+from correlator.evidence.weigh import describe_cause
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL
@@ -82,6 +83,22 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
+
+
+def doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:
+    """Limits the confidence that a node was lost for no reason, if something on the same node would be the reason at another
+    time: a clock may be off that nothing was compared with."""
+    if root.kind != NODE_DOWN.name or root.host is None:
+        return
+    beside = [r.cause for r in verdict.rejections if r.by_time and r.effect is root and r.cause.host == root.host]
+    if not beside:
+        return
+    nearest = min(beside, key=lambda cause: (abs(cause.start - root.start), cause.key))
+    apart = nearest.start - root.start
+    verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
+    verdict.doubts.append(
+        f"{describe_cause(world, nearest)} was {abs(apart):.1f} s {'after' if apart > 0 else 'before'} the loss, which does not fit: if a clock is off, it may be the cause"
+    )
 
 
 def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
