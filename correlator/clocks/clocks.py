@@ -21,7 +21,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from statistics import median
 
-from correlator.clocks.accounting_zones import NO_BOOKS, TRUE_ACCOUNTING_TIME, AccountingTime, Books, node_failures
+from correlator.clocks.accounting_zones import (
+    ACCOUNTING_SOURCES,
+    NO_BOOKS,
+    SAME_S,
+    TRUE_ACCOUNTING_TIME,
+    AccountingTime,
+    Books,
+    node_failures,
+)
 from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
@@ -249,9 +257,11 @@ def _between(times: list[float], low: float, high: float) -> bool:
 
 
 __all__ = [
+    "ACCOUNTING_SOURCES",
     "NOTHING",
     "NO_BOOKS",
     "NO_ZONES",
+    "SAME_S",
     "TRUE_ACCOUNTING_TIME",
     "ZONE_S",
     "AccountingTime",

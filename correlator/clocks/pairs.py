@@ -90,7 +90,7 @@ def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
     ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, allocated, again, known.begun)
     allocated |= ahead
     late = list(_launches(starts, allocated, again))
-    if any(s.seconds > 0 for _, s in late):
+    if any(s.seconds for _, s in late):
         late = _without_live(events, late)
     return [
         *_daemon(by_kind["sys.clock"]), *log_signs, *late,
@@ -245,10 +245,11 @@ def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
 
 
 def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[HostSign]:
-    """Drops signs of a host whose lines arrive as they are written: its clock is correct, however late it launches."""
+    """Drops signs of a host whose lines arrive as they are written: its clock is correct, however late it launches, and if
+    it launches too early, the controller's is not."""
     late: dict[str, list[float]] = defaultdict(list)
     for host, sign in signs:
-        if sign.seconds > 0:
+        if sign.seconds:
             late[host].append(sign.time)
     live: dict[str, int] = defaultdict(int)
     for event in events:
@@ -260,7 +261,7 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
             and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S
         ):
             live[event.host or ""] += abs(event.received - event.time) < NOTICEABLE_S
-    return [(host, sign) for host, sign in signs if sign.seconds <= 0 or live[host] < LIVE_LINES]
+    return [(host, sign) for host, sign in signs if not sign.seconds or live[host] < LIVE_LINES]
 
 
 def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]) -> Iterable[HostSign]:

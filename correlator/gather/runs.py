@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, ZONE_S, AccountingTime
+from correlator.gather.controller_clock import in_true_time
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.ownership import differ, dispute, names_user
 from correlator.gather.run_endings import (
@@ -51,15 +52,18 @@ _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol":
 
 def gather(
     store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME,
-    stepped: bool = True, witnesses: Witnesses = ALL_WITNESSES,
+    stepped: bool = True, witnesses: Witnesses = ALL_WITNESSES, *, moved: bool = False,
 ) -> list[Run]:  # fmt: skip
     """All runs of a cluster, ordered by job id and attempt.
 
-    ``known``: the zones of accounting. ``stepped``: the store may have rows about steps.
+    ``known``: the zones of accounting. ``stepped``: the store may have rows about steps. ``moved``: clocks were off.
     """
     steps = store.ask(job_rows.steps(cluster)) if stepped else []
     table = store.ask_frame(job_rows.job_rows(cluster))
-    return of_table(known.corrected(table), known.corrected_steps(steps, table), events, witnesses=witnesses)
+    table, steps = known.corrected(table), known.corrected_steps(steps, table)
+    if moved:
+        table, steps = in_true_time(table, steps, events)
+    return of_table(table, steps, events, witnesses=witnesses)
 
 
 def no_rows() -> pl.DataFrame:
@@ -97,10 +101,14 @@ def rows_of(
 
 
 def gather_some(
-    rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run], witnesses: Witnesses = ALL_WITNESSES
-) -> list[Run]:
-    """The runs of some jobs. ``prepared``: runs made ahead from new rows (``prepared_runs``)."""
-    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], prepared, witnesses)
+    rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run], witnesses: Witnesses = ALL_WITNESSES, *,
+    moved: bool = False,
+) -> list[Run]:  # fmt: skip
+    """The runs of some jobs. ``prepared``: runs made ahead from new rows (``prepared_runs``). ``moved``: clocks were off."""
+    events = [e for e in events if e.job_id in rows.jobs]
+    if not moved:
+        return of_table(rows.table, rows.steps, events, prepared, witnesses)
+    return of_table(*in_true_time(rows.table, rows.steps, events), events, EMPTY, witnesses)
 
 
 def of_table(

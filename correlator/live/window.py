@@ -192,7 +192,7 @@ class Window:
             return None
         events = self._joined_events(new, carried)
         strangers = before.disowned | disowned(doubtful, believed)
-        runs = self._runs(former, rows, events)
+        runs = self._runs(former, rows, events, moved=bool(off.offsets))
         if log_hosts.run_jobs(before, self.change, runs, self._nodes):
             return None
         return _Gathered(events, runs, others, former, jobs, states, measured, off, strays, proof, strangers)
@@ -448,8 +448,9 @@ class Window:
             self.store, self.before.cluster, new_jobs, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
         )  # fmt: skip
 
-    def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
-        """The runs of the window; those without new rows are unchanged. ``former``: the runs as known before."""
+    def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event], *, moved: bool) -> list[Run]:
+        """The runs of the window; those without new rows are unchanged. ``former``: the runs as known before; ``moved``:
+        clocks were off."""
         prepared: Mapping[int, Run] = self.change.prepared_runs
         if self.accounting_time:
             rows = rows._replace(
@@ -457,9 +458,8 @@ class Window:
                 steps=self.accounting_time.corrected_steps(rows.steps, rows.table),
             )
             prepared = EMPTY
-        again = run_rows.gather_some(
-            rows, events, prepared, Witnesses(self.before.believed.senders, self.before.accounted)
-        )
+        witnesses = Witnesses(self.before.believed.senders, self.before.accounted)
+        again = run_rows.gather_some(rows, events, prepared, witnesses, moved=moved)
         return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
