@@ -46,6 +46,7 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         and verdict.end.kind == RUN_TIMEOUT.name
     ):
         doubt_wait(world, verdict, verdict.chain.hops[-1].cause)
+    _doubt_clocks(world, verdict, root)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
@@ -85,7 +86,7 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         )
 
 
-def doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:
+def _doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:
     """Limits the confidence that a node was lost for no reason, if something on the same node would be the reason at another
     time: a clock may be off that nothing was compared with."""
     if root.kind != NODE_DOWN.name or root.host is None:

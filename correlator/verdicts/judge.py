@@ -24,7 +24,7 @@ from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact
 from correlator.verdicts import coverage, never_started, stated_ends
 from correlator.verdicts.chain_weights import candidates, is_same_cause, unblocked, with_words
-from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_clocks, doubt_root
+from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
@@ -208,7 +208,6 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.at_most = wanting.at_most
         verdict.doubts.append(wanting.doubt)
     doubt_root(world, verdict, best.root)
-    doubt_clocks(world, verdict, best.root)
     verdict.missing = coverage.missing(world, best.hops)
     if places := frozenset(name for one in verdict.missing for name in one.places):
         weigher.exposed.looks.append(coverage.Uncollected(end.start, places))
