@@ -171,6 +171,12 @@ def _cause(cause: Cause) -> list[str]:
         f"- user: your job died because {cause.plain}",
     ]
     lines += [f"- advice: {text}" + (f" `{command}`" if command else "") for text, command in cause.advice]
+    instead = {
+        "over, and hurt something once": cause.instead.once,
+        "over, and hurt nothing": cause.instead.unhurt,
+        "on a switch": cause.instead.switch,
+    }
+    lines += [f"- advice, {when}: {text}" for when, some in instead.items() for text, _ in some]
     lines.append(f"- mind changed by: {cause.disproof}")
     lines += [f"- alone: {cause.unharmed}"] if cause.unharmed else []
     lines += [f"- words: {cause.words}"] if cause.words else []

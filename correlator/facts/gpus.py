@@ -77,7 +77,9 @@ def _of_xid(code: int) -> Cause | None:
     if known is None or not known.advice:
         return None
     first: Advice = (literal(f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}."), None)
-    return replace(_FAILED, advice=(first, *_FAILED.advice))
+    # To drain the node would contradict it.
+    goes_on = known.action in ("IGNORE", "RESTART_APP")
+    return replace(_FAILED, advice=(first,) if goes_on else (first, *_FAILED.advice))
 
 
 #: A device that failed keeps logging errors until it is reset: those within this are the same fault.

@@ -16,8 +16,8 @@ from correlator.incidents.incident import Incident, events_of
 from correlator.incidents.incidents import survivors
 from correlator.incidents.rows import LATE_S
 from correlator.incidents.steps import others_say
-from correlator.model.attributes import ENDS, FAR_END_ONLY, INFERRED, RATIO
-from correlator.model.kinds import fill
+from correlator.model.attributes import END_UNSEEN, ENDS, FAR_END_ONLY, INFERRED, RATIO
+from correlator.model.kinds import Advice, fill
 from correlator.model.nouns import Fact
 from correlator.model.time_texts import clock
 from correlator.verdicts.verdict import Verdict
@@ -202,7 +202,7 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
     """What to do: a text, a command or null, and the ``users`` that the text names, if any."""
     rows: list[dict[str, Any]] = [
         {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
-        for text, command in cause_of(incident.root).advice
+        for text, command in _what_to_do(incident)
     ]
     again = [v for v in incident.verdicts if not is_requeued(v)]
     users = sorted({str(v.run.row.get("user")) for v in again if v.run.row.get("user")})
@@ -214,6 +214,19 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
         text = f"Tell {', '.join(users)} to submit again{where}: the code was not at fault."
         rows.append({"text": text, "command": None, "users": users})
     return rows
+
+
+def _what_to_do(incident: Incident) -> tuple[Advice, ...]:
+    """The advice for the cause as it is: a link that came back and hurt nobody is no reason to drain its node."""
+    root, cause = incident.root, cause_of(incident.root)
+    if cause.instead.switch and any(e.host == root.host and e.source == "switch" for e in root.events):
+        return cause.instead.switch
+    if any(f.end is None and not f.attrs.get(END_UNSEEN) for f in (root, *incident.flaps)):
+        return cause.advice
+    hurt = incident.verdicts or incident.slowed or any(f.kind == NODE_DOWN.name for f in incident.members)
+    if not hurt:
+        return cause.instead.unhurt or cause.advice
+    return cause.instead.once or cause.advice if incident.times == 1 else cause.advice
 
 
 def is_requeued(verdict: Verdict) -> bool:

@@ -67,6 +67,16 @@ A = TypeVar("A", bound=Mapping[str, object])
 
 
 @dataclass(frozen=True)
+class Instead:
+    """What to do about a cause that is over: ``once`` if it came a single time and hurt something, ``unhurt`` if it hurt
+    nothing, however often it came; and about one on a ``switch``, which Slurm does not know. Empty: the cause's advice."""
+
+    once: tuple[Advice, ...] = ()
+    unhurt: tuple[Advice, ...] = ()
+    switch: tuple[Advice, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cause:
     """A kind of fact as the root cause of an incident."""
 
@@ -115,6 +125,8 @@ class Cause:
     #: The component of a node by which incidents are counted when a node is suspected of failing more often than
     #: others. Empty if it is not about the node itself.
     family: str = ""
+    #: What to do in place of ``advice``.
+    instead: Instead = Instead()
 
 
 @dataclass(frozen=True)

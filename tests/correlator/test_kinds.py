@@ -35,7 +35,8 @@ def texts_of(kind: Kind) -> list[str]:
     cause = kind.cause
     if cause is None:
         return [kind.brief]
-    advice = [text for pair in cause.advice for text in pair if text]
+    instead = (cause.instead.once, cause.instead.unhurt, cause.instead.switch)
+    advice = [text for some in (cause.advice, *instead) for pair in some for text in pair if text]
     return [kind.brief, cause.title, cause.short, cause.plain, *advice]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 from correlator.model.attributes import FAR_END_ONLY, NAMELESS, PORT, SWITCH
 from correlator.model.attrs import Attr, attr
-from correlator.model.kinds import Band, Cause, Kind, Trace
+from correlator.model.kinds import Band, Cause, Instead, Kind, Trace
 from correlator.model.nouns import Fact
 
 
@@ -110,6 +110,11 @@ LINK_OUTAGE = Kind(
           "scontrol update nodename={host} state=drain reason='link {device} down'"),),
         repeated="nic.link_flap", unharmed="benign", trivial=_no_cable, words="peers", family="link",
         disproof="The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
+        instead=Instead(
+            once=(("Check cable, transceiver and switch port of {device} of {host} in the next window.", None),),
+            unhurt=(("Nothing now: no job was hurt. The repair list says whether {device} of {host} flaps more than others.", None),),
+            switch=(("Check cable and transceiver at {device} of switch {host}, and the other end.", None),),
+        ),
     ),
 )  # fmt: skip
 
