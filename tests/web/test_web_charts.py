@@ -96,6 +96,82 @@ def test_what_is_left_out_is_stated(look: Any) -> None:
     assert "60 of 90 bars" in bars.inner_text("#notes") and bars.locator("#chart .bars li").count() == 60
 
 
+def tips(page: Any, x: float) -> list[str]:
+    """What the readout says at a share of the chart's width."""
+    box = page.locator("#chart canvas").bounding_box()
+    page.mouse.move(box["x"] + 52 + x * (box["width"] - 66), box["y"] + 100)
+    found: list[str] = page.locator("#chart .tip div").all_inner_texts()
+    return found
+
+
+def inked(page: Any, x: float) -> int:
+    """The number of pixels in the first hue in a column of the canvas, at a share of the chart's width."""
+    found: int = page.evaluate(
+        """share => {
+          const canvas = document.querySelector('#chart canvas');
+          const ratio = canvas.width / canvas.clientWidth;
+          const hue = getComputedStyle(canvas).getPropertyValue('--link').trim();
+          const wanted = document.createElement('canvas').getContext('2d');
+          wanted.fillStyle = hue;
+          wanted.fillRect(0, 0, 1, 1);
+          const [r, g, b] = wanted.getImageData(0, 0, 1, 1).data;
+          const at = Math.round((52 + share * (canvas.clientWidth - 66)) * ratio);
+          const { data } = canvas.getContext('2d').getImageData(at, 0, 1, canvas.height);
+          let count = 0;
+          for (let n = 0; n < data.length; n += 4)
+            count += Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) + Math.abs(data[n + 2] - b) < 60;
+          return count;
+        }""",
+        x,
+    )
+    return found
+
+
+def test_values_of_one_moment_are_never_added_in_a_line(look: Any) -> None:
+    """Eight GPUs of 90 degrees are no node of 720."""
+    rows = [[time, "gpu01", 83 + gpu] for time in TIMES for gpu in range(8)]
+    page = drawn(look, answer("Time Host N", rows, visualization="timechart", x="Time", y=["N"], series=["Host"]))
+    assert "several values at one Time: each is a point, and no line is drawn" in page.inner_text("#notes")
+    assert tips(page, 0.0) == [f"gpu01  {90 - n}" for n in range(8)]
+    assert inked(page, 0.5) == 0 and inked(page, 0.0) > 8
+
+
+def test_values_of_one_bar_are_added_and_that_is_stated(look: Any) -> None:
+    rows = [["gpu01", 2], ["gpu01", 3], ["gpu02", 1]]
+    page = drawn(look, answer("Host N", rows, visualization="barchart", x="Host", y=["N"]))
+    texts = [text.replace("\n", " ") for text in page.locator("#chart .bars li").all_inner_texts()]
+    assert texts == ["gpu01 5", "gpu02 1"] and "several values at one Host: they are added" in page.inner_text("#notes")
+
+
+MINUTES = [f"2026-11-21T00:{n:02}:00Z" for n in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "gap"),
+    [
+        ([[time, 5] for time in MINUTES], "Time N", False),
+        ([[time, 5] for n, time in enumerate(MINUTES) if n not in (4, 5, 6)], "Time N", True),
+        ([[[None if n in (4, 5, 6) else 5 for n in range(11)], MINUTES]], "Values Axis", True),
+        # Moments, no bins: the line goes on.
+        ([[MINUTES[n], 5] for n in (0, 1, 10)], "Time N", False),
+    ],
+)
+def test_a_line_ends_where_there_is_no_value(look: Any, rows: list[list[Any]], names: str, gap: bool) -> None:
+    x, y = ("Axis", "Values") if "Axis" in names else ("Time", "N")
+    page = drawn(look, answer(names, rows, visualization="timechart", x=x, y=[y], legend="hidden"))
+    assert (inked(page, 0.5) == 0) == gap and inked(page, 0.05) > 0
+
+
+def test_anomalies_are_rings_on_the_line_that_they_are_of(look: Any) -> None:
+    """The last column of arrays is no axis: that has the times."""
+    kinds = {"Values": "dynamic", "Axis": "dynamic", "Odd": "dynamic"}
+    found = answer("Values Axis", [[[5, 5, 90, 5], TIMES, [0, 0, 1, 0]]], visualization="anomalychart", x="Odd", y=["Values", "Axis"], anomalycolumns=["Odd"])  # fmt: skip
+    found["columns"] = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    page = drawn(look, found)
+    assert page.locator("#chart .legend li").all_inner_texts() == ["Values"]
+    assert tips(page, 2 / 3) == ["Values  90"] and hues(page) >= 3
+
+
 @pytest.mark.parametrize(
     ("kind", "said"), [("treemap", "is not drawn here"), ("timechart", "needs a column of numbers")]
 )

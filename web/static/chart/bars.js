@@ -13,7 +13,7 @@ function rowsOf({ is, words, series, at, shares }) {
   const rows = places.flatMap(p =>
     series
       .filter(({ points }) => points.has(p))
-      .map(({ name, points }) => [many ? `${said(p)}: ${name}` : said(p), points.get(p)]),
+      .map(({ name, points }) => [many ? `${said(p)}: ${name}` : said(p), points.get(p)[0]]),
   );
   return shares ? rows.toSorted((a, b) => b[1] - a[1]) : rows;
 }
@@ -47,7 +47,7 @@ export function card(box, { series }) {
   const list = element('ul', 'cards');
   for (const { name, points } of series) {
     const item = element('li');
-    item.append(element('b', '', [...points.values()].at(-1).toLocaleString('en')), element('span', '', name));
+    item.append(element('b', '', [...points.values()].at(-1).at(-1).toLocaleString('en')), element('span', '', name));
     list.append(item);
   }
   box.append(list);

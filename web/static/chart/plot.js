@@ -17,22 +17,36 @@ const APART = { x: 110, y: 44 };
 /** The stroke of the nth series. */
 const look = n => ({ hue: HUES[n % HUES.length], dash: DASHES[Math.floor(n / HUES.length) % DASHES.length] });
 
-/** For each series its points [x, low, high] in order; stacked ones are on top of each other. */
+/** For each series its points [x, low, high] in order; stacked ones are on top of each other. One of a series without a
+ * line has every value. */
 function layers({ series, at, stacked, shares }) {
   const places = [...new Set(at)].sort((a, b) => a - b);
   if (!stacked) {
-    return series.map(({ points }) => places.filter(p => points.has(p)).map(p => [p, 0, points.get(p)]));
+    return series.map(({ points }) => places.flatMap(p => (points.get(p) ?? []).map(value => [p, 0, value])));
   }
   const height = new Map(places.map(p => [p, 0]));
-  const sum = new Map(places.map(p => [p, series.reduce((all, { points }) => all + (points.get(p) ?? 0), 0)]));
+  const sum = new Map(places.map(p => [p, series.reduce((all, { points }) => all + (points.get(p)?.[0] ?? 0), 0)]));
   return series.map(({ points }) =>
     places.map(p => {
       const low = height.get(p);
-      const value = points.get(p) ?? 0;
+      const value = points.get(p)?.[0] ?? 0;
       height.set(p, low + (shares ? (100 * value) / (sum.get(p) || 1) : value));
       return [p, low, height.get(p)];
     }),
   );
+}
+
+/** The stretches of a line: it ends where the series says that it has no value, and at an empty bin. */
+function stretches(points, { gaps }, grid) {
+  const out = [];
+  let last = null;
+  for (const point of points) {
+    const apart = last !== null && ((grid && point[0] - last > 1.5 * grid) || [...gaps].some(at => last < at && at < point[0]));
+    if (last === null || apart) out.push([]);
+    out.at(-1).push(point);
+    last = point[0];
+  }
+  return out;
 }
 
 /** Ticks of the horizontal axis: positions and labels. */
@@ -106,6 +120,7 @@ export class Plot {
     this.ruled(y, wide, log);
     const one = this.drawn.bars ? Math.max(1, ((inner.wide * gap) / (x[1] - x[0] || 1)) * 0.8) : 0;
     this.layers.forEach((points, n) => this.layer(points, n, one));
+    this.rings();
   }
 
   /** Lines and labels of both axes. */
@@ -154,10 +169,22 @@ export class Plot {
       g.globalAlpha = 1;
       return;
     }
-    if (drawn.kind === 'scatterchart' || points.length === 1) {
-      for (const [at, , high] of points) g.fillRect(this.x(at) - 2, this.y(high) - 2, 4, 4);
+    const series = drawn.series[n];
+    if (drawn.kind === 'scatterchart' || series.dots) {
+      for (const point of points) this.dot(point);
       return;
     }
+    for (const some of drawn.stacked ? [points] : stretches(points, series, drawn.grid)) this.line(some, dash);
+  }
+
+  dot([at, , high]) {
+    this.g.fillRect(this.x(at) - 2, this.y(high) - 2, 4, 4);
+  }
+
+  /** One stretch of a line. */
+  line(points, dash) {
+    const { g, drawn } = this;
+    if (points.length === 1) return this.dot(points[0]);
     g.setLineDash(dash);
     g.lineWidth = 1.6;
     g.beginPath();
@@ -169,6 +196,18 @@ export class Plot {
       g.globalAlpha = 0.25;
       g.fill();
       g.globalAlpha = 1;
+    }
+  }
+
+  /** Rings around what the query calls anomalies. */
+  rings() {
+    const { g } = this;
+    g.strokeStyle = this.colour('impact');
+    g.lineWidth = 1.6;
+    for (const [at, value] of this.drawn.anomalies) {
+      g.beginPath();
+      g.arc(this.x(at), this.y(value), 5, 0, 2 * Math.PI);
+      g.stroke();
     }
   }
 
@@ -200,7 +239,7 @@ export class Plot {
     );
     const rows = series
       .filter(({ points }) => points.has(here))
-      .map(({ name, points }) => [name, points.get(here)])
+      .flatMap(({ name, points }) => points.get(here).map(value => [name, value]))
       .toSorted((a, b) => b[1] - a[1]);
     this.tip.replaceChildren(
       head,

@@ -9,6 +9,8 @@ const AREAS = ['areachart', 'stackedareachart'];
 /** Kinds that are shown as a table only. */
 const UNDRAWN = ['graph', 'ladderchart', 'pivotchart', 'plotly', 'timepivot', 'treemap'];
 
+const TIME = /^\d{4}-\d\d-\d\dT/;
+
 const wordOf = value => (value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value));
 
 /** A timespan's text (d.hh:mm:ss.fffffff) in seconds; null if it is none. */
@@ -32,7 +34,7 @@ function amount(value) {
 /** The values of the axis: times (ms), numbers, or words in the order of the rows. */
 function axisOf(values) {
   const known = values.filter(value => value !== null && value !== '');
-  const isTime = value => typeof value === 'string' && /^\d{4}-\d\d-\d\dT/.test(value);
+  const isTime = value => typeof value === 'string' && TIME.test(value);
   if (known.length && known.every(isTime)) return { is: 'time', at: values.map(value => Date.parse(value)) };
   if (known.length && known.every(value => amount(value) !== null)) return { is: 'number', at: values.map(amount) };
   const words = [...new Set(values.map(wordOf))];
@@ -54,7 +56,7 @@ function unfolded(rows, x, y) {
   });
 }
 
-/** The series by name, each a Map from the axis value to its number; numbers of one value are added. */
+/** The series by name: `points` is a Map from the axis value to its numbers, `gaps` the values with none. */
 function gathered(rows, at, y, names, columns) {
   const found = new Map();
   rows.forEach((row, n) => {
@@ -62,32 +64,63 @@ function gathered(rows, at, y, names, columns) {
     const said = names.map(column => wordOf(row[column])).join(', ');
     for (const column of y) {
       const value = amount(row[column]);
-      if (value === null) continue;
       const measure = columns[column].name;
       const name = !names.length ? measure : y.length > 1 ? `${said}: ${measure}` : said || '(empty)';
-      if (!found.has(name)) found.set(name, new Map());
-      const points = found.get(name);
-      points.set(at[n], (points.get(at[n]) ?? 0) + value);
+      if (!found.has(name)) found.set(name, { name, column, points: new Map(), gaps: new Set() });
+      const { points, gaps } = found.get(name);
+      if (value === null) gaps.add(at[n]);
+      else if (points.has(at[n])) points.get(at[n]).push(value);
+      else points.set(at[n], [value]);
     }
   });
-  return found;
+  return [...found.values()].filter(({ points }) => points.size);
 }
 
-const size = points => [...points.values()].reduce((sum, value) => sum + Math.abs(value), 0);
+const total = values => values.reduce((sum, value) => sum + value, 0);
+const size = points => [...points.values()].reduce((sum, values) => sum + Math.abs(total(values)), 0);
+const several = ({ points }) => [...points.values()].some(values => values.length > 1);
+
+/** One number for each axis value. */
+const added = one => ({ ...one, points: new Map([...one.points].map(([at, values]) => [at, [total(values)]])) });
 
 /** Each number with all before it. */
-function accumulated(points) {
+function accumulated(one) {
   let sum = 0;
-  const ordered = [...points].sort(([a], [b]) => a - b);
-  return new Map(ordered.map(([at, value]) => [at, (sum += value)]));
+  const ordered = [...one.points].sort(([a], [b]) => a - b);
+  return { ...one, points: new Map(ordered.map(([at, values]) => [at, [(sum += total(values))]])) };
 }
 
 /** The series that are drawn, the largest first, and how many there are. */
-function largest(found) {
-  const all = [...found].map(([name, points]) => ({ name, points }));
+function largest(all) {
   if (all.length <= MOST_SERIES) return { series: all, of: all.length };
   const series = all.toSorted((a, b) => size(b.points) - size(a.points)).slice(0, MOST_SERIES);
   return { series, of: all.length };
+}
+
+/** The axis and the measures. `make-series` names no times: its axis is the column of arrays that has them, and columns of
+ * anomalies are marks, not lines. */
+function overTime(columns, rows, x, y, marked) {
+  const hasTimes = n => rows.some(row => Array.isArray(row[n]) && row[n].some(value => TIME.test(value)));
+  const times = rows.some(row => Array.isArray(row[x])) && !hasTimes(x) ? columns.findIndex((_, n) => hasTimes(n)) : -1;
+  const all = times < 0 ? y : [...new Set([...y, x])];
+  return { x: times < 0 ? x : times, y: all.filter(n => n !== times && !marked.includes(n)).sort((a, b) => a - b) };
+}
+
+/** The points of a measure that a column calls anomalies: [axis value, number]. */
+function anomaliesOf(rows, at, column, measure, series) {
+  const drawn = new Set(series.filter(one => one.column === measure).flatMap(one => [...one.points.keys()]));
+  return rows.flatMap((row, n) =>
+    amount(row[column]) && amount(row[measure]) !== null && drawn.has(at[n]) ? [[at[n], amount(row[measure])]] : [],
+  );
+}
+
+/** The step of times that are bins of one width, most of them filled; null if they are moments. */
+function gridOf(at) {
+  const places = [...new Set(at)].sort((a, b) => a - b);
+  const gaps = places.slice(1).map((p, n) => p - places[n]);
+  const step = gaps.reduce((a, b) => Math.min(a, b), Infinity);
+  const even = gaps.every(gap => Math.abs(gap / step - Math.round(gap / step)) < 1e-6);
+  return places.length > 2 && even && 2 * places.length > (places.at(-1) - places[0]) / step ? step : null;
 }
 
 /** What an answer's chart draws; null if nothing can be. `is`: how the axis is read, `lo` and `hi` its ends, `words`
@@ -96,18 +129,28 @@ export function drawn({ columns, rows, render }) {
   const place = name => columns.findIndex(column => column.name === name);
   const kind = render.visualization;
   if (UNDRAWN.includes(kind)) return { kind, note: `A ${kind} is not drawn here: the table has its rows.` };
-  const [x, y, names] = [place(render.x), render.y.map(place), render.series.map(place)];
-  const points = unfolded(rows, x, y);
+  const names = render.series.map(place);
+  const marked = [render.anomalycolumns ?? []].flat().map(place);
+  const { x, y } = overTime(columns, rows, place(render.x), render.y.map(place), marked);
+  const points = unfolded(rows, x, [...y, ...marked]);
   const axis = axisOf(points.map(row => row[x]));
   const among = names.filter(column => column !== x);
   const { series: most, of } = largest(gathered(points, axis.at, y, among, columns));
-  const series = render.accumulate === true ? most.map(one => ({ ...one, points: accumulated(one.points) })) : most;
+  const stacked = kind === 'stackedareachart' || /^stacked/.test(render.kind ?? '');
+  const sums = BARS.includes(kind) || AREAS.includes(kind) || stacked || render.accumulate === true;
+  const crowded = most.filter(several);
+  const one = render.accumulate === true ? accumulated : sums ? added : each => ({ ...each, dots: several(each) });
+  const series = most.map(one);
+  const anomalies = marked.flatMap((column, n) => anomaliesOf(points, axis.at, column, y[n], series));
   if (!series.length) return { kind, note: `Nothing to draw: a ${kind} needs a column of numbers beside ${render.x}.` };
   const at = axis.at.filter(Number.isFinite);
   const left = axis.at.length - at.length;
   const note = [
     of > series.length && `The ${series.length} largest of ${of} series are drawn; the table has all.`,
-    left && `${left} row${left === 1 ? ' has' : 's have'} no ${render.x} and no place in the chart.`,
+    left && `${left} row${left === 1 ? ' has' : 's have'} no ${columns[x].name} and no place in the chart.`,
+    crowded.length &&
+      !['scatterchart', 'card'].includes(kind) &&
+      `${crowded.length === most.length ? 'Series have' : `${crowded.length} of ${most.length} series have`} several values at one ${columns[x].name}: ${sums ? 'they are added' : 'each is a point, and no line is drawn'}.`,
   ]
     .filter(Boolean)
     .join(' ');
@@ -123,7 +166,9 @@ export function drawn({ columns, rows, render }) {
     hi: at.reduce((a, b) => Math.max(a, b), -Infinity),
     bars: BARS.includes(kind),
     filled: AREAS.includes(kind),
-    stacked: kind === 'stackedareachart' || /^stacked/.test(render.kind ?? ''),
+    stacked,
+    anomalies,
+    grid: axis.is === 'time' ? gridOf(at) : null,
     shares: kind === 'piechart' || render.kind === 'stacked100',
   };
 }
