@@ -171,13 +171,17 @@ def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
             builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": words})
 
 
+#: A cause's line may be this much later than its effect's: clocks of two hosts kept by NTP (seconds).
+CLOCKS_S = 1.0
+
+
 def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, int]) -> list[Row]:
     """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by effect."""
     out = []
     for place, step in enumerate(chain, 1):
         cause, effect = marks.get(str(step.get("cause"))), marks.get(str(step.get("effect")))
-        if not cause or not effect:
-            continue
+        if not cause or not effect or cause["t"] > effect["t"] + CLOCKS_S or cause is effect:
+            continue  # a cause that is only inferred may have no line before its effect
         pair = step.get("window_s")
         out.append({
             "n": numbers.get(str(step.get("effect")), place), "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),

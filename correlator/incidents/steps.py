@@ -10,16 +10,27 @@ from correlator.incidents.incident import LISTED
 from correlator.model.nouns import Event, Fact, Hop, Others
 from correlator.model.time_texts import stamp
 
+#: A line tells of the beginning of a fact if it is at most this much later (seconds).
+BEGINS_S = 5.0
+
 
 def lead_event(fact: Fact) -> Event | None:
-    """The event that represents a fact in a chain."""
-    preferred = None
+    """The event that represents a fact in a chain: the first line of its own host, if that tells of its beginning.
+
+    A switch that lost its power tells nothing before it is up again; the links that went with it do.
+    """
+    preferred, late = None, None
+    latest = fact.start + fact.sigma + BEGINS_S
     for event in fact.events:  # nearly always the first one is it, and some facts have thousands
         if not event.kind.endswith("_up"):
             if event.host == fact.host:
-                return event
+                if event.time <= latest:
+                    return event
+                late = late or event
             preferred = preferred or event
-    return preferred or next(iter(fact.events), None)
+    if preferred is not None and preferred.time > latest:
+        return late or preferred
+    return preferred or late or next(iter(fact.events), None)
 
 
 def says(fact: Fact) -> str:

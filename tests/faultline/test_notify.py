@@ -80,7 +80,7 @@ def test_an_incident_is_reported_once_with_what_to_do_also_over_a_restart(store:
     ears, name = Ears(store), the_incident(store)
     assert ears.round() == [("opened", name)] and ears.round(60) == []
     text = ears.heard[0].text
-    assert "gpu02" in text and "15 of alice" in text and "scontrol update nodename=gpu02" in text
+    assert "gpu02" in text and "15 of alice" in text and "Check cable, transceiver and switch port" in text
     assert text.endswith(f"http://x/incidents/{name}")
     assert Ears(store).round() == []
 

@@ -41,8 +41,8 @@ function stretches(points, { gaps }, grid) {
   const out = [];
   let last = null;
   for (const point of points) {
-    const apart = last !== null && ((grid && point[0] - last > 1.5 * grid) || [...gaps].some(at => last < at && at < point[0]));
-    if (last === null || apart) out.push([]);
+    const empty = () => [...gaps].some(at => last < at && at < point[0]);
+    if (last === null || (grid && point[0] - last > 1.5 * grid) || empty()) out.push([]);
     out.at(-1).push(point);
     last = point[0];
   }

@@ -83,6 +83,12 @@ const several = ({ points }) => [...points.values()].some(values => values.lengt
 /** One number for each axis value. */
 const added = one => ({ ...one, points: new Map([...one.points].map(([at, values]) => [at, [total(values)]])) });
 
+/** The note about series with several values at one place. */
+function crowding(crowded, all, x, sums) {
+  const which = crowded.length === all.length ? 'Series have' : `${crowded.length} of ${all.length} series have`;
+  return `${which} several values at one ${x}: ${sums ? 'they are added' : 'each is a point, and no line is drawn'}.`;
+}
+
 /** Each number with all before it. */
 function accumulated(one) {
   let sum = 0;
@@ -97,11 +103,12 @@ function largest(all) {
   return { series, of: all.length };
 }
 
-/** The axis and the measures. `make-series` names no times: its axis is the column of arrays that has them, and columns of
- * anomalies are marks, not lines. */
+/** The axis and the measures. `make-series` names no times: its axis is the column of arrays that has them.
+ * Columns of anomalies are marks, not lines. */
 function overTime(columns, rows, x, y, marked) {
   const hasTimes = n => rows.some(row => Array.isArray(row[n]) && row[n].some(value => TIME.test(value)));
-  const times = rows.some(row => Array.isArray(row[x])) && !hasTimes(x) ? columns.findIndex((_, n) => hasTimes(n)) : -1;
+  const isOther = rows.some(row => Array.isArray(row[x])) && !hasTimes(x);
+  const times = isOther ? columns.findIndex((_, n) => hasTimes(n)) : -1;
   const all = times < 0 ? y : [...new Set([...y, x])];
   return { x: times < 0 ? x : times, y: all.filter(n => n !== times && !marked.includes(n)).sort((a, b) => a - b) };
 }
@@ -148,9 +155,7 @@ export function drawn({ columns, rows, render }) {
   const note = [
     of > series.length && `The ${series.length} largest of ${of} series are drawn; the table has all.`,
     left && `${left} row${left === 1 ? ' has' : 's have'} no ${columns[x].name} and no place in the chart.`,
-    crowded.length &&
-      !['scatterchart', 'card'].includes(kind) &&
-      `${crowded.length === most.length ? 'Series have' : `${crowded.length} of ${most.length} series have`} several values at one ${columns[x].name}: ${sums ? 'they are added' : 'each is a point, and no line is drawn'}.`,
+    crowded.length && !['scatterchart', 'card'].includes(kind) && crowding(crowded, most, columns[x].name, sums),
   ]
     .filter(Boolean)
     .join(' ');
