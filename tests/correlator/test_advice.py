@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collector.ingest import Ingest
-from correlator.engine import correlate, result
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import cause_of
@@ -16,13 +13,8 @@ from correlator.incidents import sentences
 from correlator.incidents.incident import Incident
 from correlator.model.attributes import END_UNSEEN
 from correlator.model.nouns import Event, Fact
-from correlator.repairs.repairs import repairs
-from correlator.site.senders import configured_nodes
 from parsers.xid import xids
-from store import open_store
 from tests.correlator.making import T0, event, facts, run, world
-from tests.correlator.test_liars import ALL, unpacked
-from tests.line_parser import line_parser
 
 DRAIN = "scontrol update nodename=n1 state=drain reason='link eth0 down'"
 
@@ -72,43 +64,3 @@ def test_no_xid_drains_a_node_where_nvidia_recommends_to_go_on(code: int) -> Non
     (fact,) = facts(world(lines), "gpu.xid")
     commands = [command for _, command in cause_of(fact).advice if command]
     assert bool(commands) == (xids()[code].action not in ("IGNORE", "RESTART_APP"))
-
-
-def disagreeing(place: Path) -> list[str]:
-    """Incidents whose command names no node of Slurm's, or drains for a link of which the repair list says to do nothing."""
-    with open_store(None) as store, unpacked(place) as tree:
-        Ingest(store, parser=line_parser()).run([tree])
-        correlate(store)
-        found, listed = result(store), repairs(store).repairs
-        settings = store.rows("SELECT * FROM raw.settings")
-        nodes = {node for row in store.rows("SELECT nodes FROM raw.jobs") for node in row["nodes"] or ()}
-    nodes |= configured_nodes(settings)
-    idle = {(r.host, r.device) for r in listed if r.action.startswith("Nothing")}
-    wrong = []
-    for one in found["incidents"]:
-        root = one["root_cause"]
-        # The list waits a while before it says that a link is down.
-        lost = {(span["host"], span["device"]) for span in one["spans"] if span["end"] is None}
-        for row in one["advice"]:
-            command = row["command"] or ""
-            named = command.partition("nodename=")[2].split(" ")[0]
-            if named and nodes and named not in nodes:
-                wrong.append(f"{place.name}: {command}: no node of Slurm's")
-            if "state=drain" in command and (root["host"], root["device"]) in idle - lost:
-                wrong.append(f"{place.name}: {command}: the repair list says to do nothing")
-    return wrong
-
-
-SOME = ("mgmt_flap_short", "mgmt_flap_long", "switch_down", "fabric_flap")
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(place, marks=[] if place.name in SOME else [pytest.mark.long], id=place.name)
-        for kind in ("captures", "archived captures", "second party", "scenarios")
-        for place in ALL[kind]
-    ],
-)
-def test_commands_name_nodes_and_agree_with_the_repair_list(place: Path) -> None:
-    assert not disagreeing(place)
