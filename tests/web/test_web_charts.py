@@ -152,8 +152,9 @@ MINUTES = [f"2026-11-21T00:{n:02}:00Z" for n in range(11)]
         ([[time, 5] for time in MINUTES], "Time N", False),
         ([[time, 5] for n, time in enumerate(MINUTES) if n not in (4, 5, 6)], "Time N", True),
         ([[[None if n in (4, 5, 6) else 5 for n in range(11)], MINUTES]], "Values Axis", True),
+        ([[MINUTES[n], 5] for n in (0, 1, 9, 10)], "Time N", True),
         # Moments, no bins: the line goes on.
-        ([[MINUTES[n], 5] for n in (0, 1, 10)], "Time N", False),
+        ([["2026-11-21T00:00:00Z", 5], ["2026-11-21T00:01:07Z", 5], ["2026-11-21T00:10:20Z", 5]], "Time N", False),
     ],
 )
 def test_a_line_ends_where_there_is_no_value(look: Any, rows: list[list[Any]], names: str, gap: bool) -> None:

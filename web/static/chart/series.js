@@ -121,13 +121,12 @@ function anomaliesOf(rows, at, column, measure, series) {
   );
 }
 
-/** The step of times that are bins of one width, most of them filled; null if they are moments. */
+/** The step of times that are bins, or samples, of one width; null if they are moments. Whole seconds may be either. */
 function gridOf(at) {
   const places = [...new Set(at)].sort((a, b) => a - b);
-  const gaps = places.slice(1).map((p, n) => p - places[n]);
-  const step = gaps.reduce((a, b) => Math.min(a, b), Infinity);
-  const even = gaps.every(gap => Math.abs(gap / step - Math.round(gap / step)) < 1e-6);
-  return places.length > 2 && even && 2 * places.length > (places.at(-1) - places[0]) / step ? step : null;
+  const divisor = (a, b) => (b ? divisor(b, a % b) : a);
+  const step = places.slice(1).reduce((found, p, n) => divisor(found, p - places[n]), 0);
+  return places.length > 2 && step > 1000 ? step : null;
 }
 
 /** What an answer's chart draws; null if nothing can be. `is`: how the axis is read, `lo` and `hi` its ends, `words`
