@@ -189,7 +189,7 @@ FOUND = [
     _by_clock("switch_down", -300.0, "leaf01"),
     _by_clock("switch_down", -300.0, "gpu02"),
     # Arrivals show that it is slurmctld's clock, and accounting is by the same one.
-    _by_clock("entangled/mgmt_flap_long_whole_names.tar.xz", 41.0, "ctl"),
+    _by_clock("further/mgmt_flap_long_whole_names.tar.xz", 41.0, "ctl"),
     # Nothing is compared with the node's clock: what happened there half a minute too early may be the cause.
     _by_clock("further/slurmd_killed_then_flap.tar.xz", -37.0, "gpu02"),
     # slurmd tells that slurmctld no longer waited, and not why.
