@@ -17,7 +17,7 @@ import stat
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -218,6 +218,7 @@ class Generations:
     #: Whether the folder was looked at since the start.
     is_seen: bool = False
     _changing: dict[Identity, tuple[int, int, float]] = field(default_factory=dict)
+    _is_behind: bool = False
 
     def baseline(self, now: float, names: Iterable[str]) -> None:
         """Sets what counts as already known. Without earlier knowledge that is everything present; otherwise it is
@@ -243,11 +244,22 @@ class Generations:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a new generation may still be written."""
-        return bool(self._changing)
+        """Whether a new generation may still be written, or the log itself was not found yet."""
+        return bool(self._changing) or self._is_behind
 
-    def appeared(self, monotonic: float, now: float, names: Iterable[str]) -> list[Path]:
-        """New generations unchanged for a second, oldest first; each is returned until it is accounted for."""
+    def _is_followed(self, followed: Collection[tuple[int, int]]) -> bool:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return True  # a new one is written later than now
+        return (status.st_dev, status.st_ino) in followed
+
+    def appeared(self, monotonic: float, now: float, names: Iterable[str], followed: Collection[tuple[int, int]]) -> list[Path]:  # fmt: skip
+        """New generations unchanged for a second, oldest first; each is returned until it is accounted for.
+
+        ``followed``: device and inode of the files of which a position is stored. While the log itself is none of them, not
+        all is judged: its archive will be as old as its lines, and nothing would tell that they were never read.
+        """
         fresh: list[Path] = []
         changing: dict[Identity, tuple[int, int, float]] = {}
         there: set[Identity] = set()
@@ -268,7 +280,8 @@ class Generations:
                 fresh.append(path)
         self._changing = changing
         self.accounted &= there
-        if not changing:
+        self._is_behind = not self._is_followed(followed)
+        if not changing and not self._is_behind:
             self.judged_at = now
         return fresh
 
@@ -361,8 +374,10 @@ class Folders:
         folder = self._folders.get(path.parent)
         return [folder.generations[name] for name in logs_of(path.name) if name in folder.generations] if folder else []
 
-    def appeared(self, monotonic: float, now: float) -> Iterator[tuple[Generations, list[Path]]]:
-        """Logs whose folders changed, with their new generations."""
+    def appeared(
+        self, monotonic: float, now: float, followed: Collection[tuple[int, int]]
+    ) -> Iterator[tuple[Generations, list[Path]]]:
+        """Logs whose folders changed, with their new generations. ``followed``: as for ``Generations.appeared``."""
         for path, folder in self._folders.items():
             if monotonic < folder.due or not (self._list(path, folder) or folder.is_changing):
                 continue
@@ -370,7 +385,7 @@ class Folders:
             for name, generations in folder.generations.items():
                 names = folder.names.get(name, ())
                 if names or generations.accounted or generations.changed:
-                    yield generations, generations.appeared(monotonic, now, names)
+                    yield generations, generations.appeared(monotonic, now, names, followed)
                     folder.is_changing = folder.is_changing or generations.is_changing
                 generations.is_seen = True
 

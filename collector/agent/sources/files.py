@@ -178,7 +178,8 @@ class Files:
 
     def _unseen(self, monotonic: float) -> None:
         """Generations that were never read: the log rotated more than once between two looks."""
-        for generations, fresh in self._folders.appeared(monotonic, self.context.now()):
+        followed = {tail.identity() for tail in self._tails}
+        for generations, fresh in self._folders.appeared(monotonic, self.context.now(), followed):
             for path in fresh:
                 generations.account(path)
                 if self._is_known(path, str(generations.path)):

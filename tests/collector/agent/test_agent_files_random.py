@@ -138,17 +138,30 @@ class Host:
         self.agent.runner.close()
 
 
+def lived(folder: Path, seed: int) -> Host:
+    """A host after one trial."""
+    folder.mkdir()
+    host = Host(folder, seed)
+    for _ in range(host.chance.randint(5, 25)):
+        host.act()
+    host.end()
+    return host
+
+
+def test_a_log_that_was_not_found_yet_when_its_generations_were_judged(tmp_path: Path) -> None:
+    """The search found it: the log was rotated twice between two looks, and the agent was killed before the second one
+    was stored. The new log's archive was as old as its lines, older than the judgement, and passed for read."""
+    host = lived(tmp_path / "log", 288020081)
+    assert sorted(numbers(host.agent.lines)) == list(range(1, host.written + 1)) and not host.agent.blind
+
+
 @pytest.mark.long
 def test_every_line_comes_once_whatever_the_order(tmp_path: Path, measured: Measured) -> None:
     lines = rotations = 0
     for trial in range(TRIALS):
         seed = int(SEED or secrets.randbelow(1 << 31))
         folder = tmp_path / str(trial)
-        folder.mkdir()
-        host = Host(folder, seed)
-        for _ in range(host.chance.randint(5, 25)):
-            host.act()
-        host.end()
+        host = lived(folder, seed)
         wanted, found = Counter(range(1, host.written + 1)), Counter(numbers(host.agent.lines))
         lost, twice = wanted - found, found - wanted
         stated = f"FAULTLINE_SEED={seed}: {len(lost)} lost, first {min(lost, default=0)}; {len(twice)} twice, first {min(twice, default=0)}"
