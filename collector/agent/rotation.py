@@ -218,7 +218,6 @@ class Generations:
     #: Whether the folder was looked at since the start.
     is_seen: bool = False
     _changing: dict[Identity, tuple[int, int, float]] = field(default_factory=dict)
-    _is_behind: bool = False
 
     def baseline(self, now: float, names: Iterable[str]) -> None:
         """Sets what counts as already known. Without earlier knowledge that is everything present; otherwise it is
@@ -244,8 +243,8 @@ class Generations:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a new generation may still be written, or the log itself was not found yet."""
-        return bool(self._changing) or self._is_behind
+        """Whether a new generation may still be written."""
+        return bool(self._changing)
 
     def _is_followed(self, followed: Collection[tuple[int, int]]) -> bool:
         try:
@@ -257,8 +256,9 @@ class Generations:
     def appeared(self, monotonic: float, now: float, names: Iterable[str], followed: Collection[tuple[int, int]]) -> list[Path]:  # fmt: skip
         """New generations unchanged for a second, oldest first; each is returned until it is accounted for.
 
-        ``followed``: device and inode of the files of which a position is stored. While the log itself is none of them, not
-        all is judged: its archive will be as old as its lines, and nothing would tell that they were never read.
+        ``followed``: device and inode of the files whose position was handed over already. While the log itself is none of
+        them, not all is judged: its archive will be as old as its lines, and nothing would tell that they were never read.
+        The folder is looked at again when the log is found (``Folders.look_again``).
         """
         fresh: list[Path] = []
         changing: dict[Identity, tuple[int, int, float]] = {}
@@ -280,8 +280,7 @@ class Generations:
                 fresh.append(path)
         self._changing = changing
         self.accounted &= there
-        self._is_behind = not self._is_followed(followed)
-        if not changing and not self._is_behind:
+        if not changing and self._is_followed(followed):
             self.judged_at = now
         return fresh
 
@@ -368,6 +367,11 @@ class Folders:
         folder.generations[path.name] = generations
         generations.baseline(now, folder.names.get(path.name, ()))
         folder.changed = 0  # forces a look, which makes it known
+
+    def look_again(self, path: Path) -> None:
+        """A log is followed from now on: its generations can be judged."""
+        if (folder := self._folders.get(path.parent)) is not None:
+            folder.changed = 0
 
     def of(self, path: Path) -> list[Generations]:
         """The followed logs that a file may be a generation of."""

@@ -28,9 +28,9 @@ def lead_event(fact: Fact) -> Event | None:
                     return event
                 late = late or event
             preferred = preferred or event
-    if preferred is not None and preferred.time > latest:
-        return late or preferred
-    return preferred or late or next(iter(fact.events), None)
+    if preferred is None:
+        return next(iter(fact.events), None)
+    return preferred if preferred.time <= latest else late or preferred
 
 
 def says(fact: Fact) -> str:

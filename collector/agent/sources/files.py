@@ -334,6 +334,7 @@ class Files:
         elif status.st_size:
             place = place.begun(handle)
         self._watch(path)
+        self._folders.look_again(Path(path))
         self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))
         self._tails.append(self._tail(handle, place))
         return self._tails[-1]
