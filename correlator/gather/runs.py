@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from operator import attrgetter, itemgetter
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, ZONE_S, AccountingTime
+from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime
 from correlator.gather.controller_clock import in_true_time
+from correlator.gather.grouping import RANK, grouped, order
 from correlator.gather.of_runs import Witnesses
-from correlator.gather.ownership import differ, dispute, names_user
+from correlator.gather.ownership import dispute
 from correlator.gather.run_endings import (
     END_STATES,
-    LOGGED_START_S,
-    SAME_START_S,
     as_written,
     number_of,
     of_open_runs,
@@ -45,9 +43,6 @@ if TYPE_CHECKING:
 
 #: Without rows about jobs, and without relays.
 ALL_WITNESSES = Witnesses()
-
-#: Precedence of sources for a field: accounting knows the end, dumps taken in between do not.
-_RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
 
 
 def gather(
@@ -156,54 +151,10 @@ def assemble(
     return runs
 
 
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    moment = row.get("start") or row.get("submit") or row.get("end") or datetime.max
-    return (
-        moment,
-        _RANK.get(row.get("source", ""), 9),
-        row.get("db_index") or 0,
-        str(row.get("file")),
-        row.get("line") or 0,
-    )
-
-
-def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=_order) if len(rows) > 1 else rows
-
-
-#: Sources that see a run from one side only; they do not create a run if another source knows one.
-_OBSERVERS = ("hook", "log")
-
-
 def _runs_of_job(
     job_id: int, rows: list[dict[str, Any]], steps: Sequence[dict[str, Any]], submits: Sequence[float]
 ) -> list[Run]:
-    groups: list[list[dict[str, Any]]] = []
-    timed: list[dict[str, Any]] = []
-    rest: list[dict[str, Any]] = []
-    for row in rows:
-        founding = row.get("source") not in _OBSERVERS and ("start" in row or "submit" in row)
-        (timed if founding else rest).append(row)
-    for row in _in_order(timed):
-        for group in groups:
-            if _same_run(group, row):
-                group.append(row)
-                break
-        else:
-            groups.append([row])
-    moved: dict[int, list[dict[str, Any]]] | None = None
-    for row in _in_order(rest):
-        home = _group_for(groups, row) if groups else None
-        if home is None and groups and row.get("source") == "log":
-            moved = _moved_alike(groups, rest) if moved is None else moved
-            home = moved.get(id(row))
-        if home is None and groups and not _MOMENTS & row.keys():
-            continue  # a hook's row without any time that could belong to several runs is no evidence
-        if home is None:
-            groups.append([row])
-        else:
-            home.append(row)
-    runs = [_merge(job_id, group) for group in groups]
+    runs = [_merge(job_id, group) for group in grouped(rows)]
     if len(runs) > 1:
         runs.sort(key=lambda r: (r.submit or r.start or 0.0, r.start or r.end or 0.0))
     _number(runs, submits)
@@ -213,88 +164,9 @@ def _runs_of_job(
     return runs
 
 
-#: Fields by which a row is assigned to one of several runs of a job.
-_MOMENTS = {"start", "end", "submit", "observed_at"}
-
-
-def _same_run(group: list[dict[str, Any]], row: dict[str, Any]) -> bool:
-    for other in group:
-        submitted = "submit" in other and "submit" in row
-        if submitted and other.get("db_index") and row.get("db_index"):
-            if other["db_index"] == row["db_index"] and other["submit"] == row["submit"]:
-                return True
-            continue
-        if "start" in other and "start" in row:
-            if abs((other["start"] - row["start"]).total_seconds()) <= SAME_START_S:
-                return True
-        elif submitted and other["submit"] == row["submit"]:
-            return True
-    return False
-
-
-def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The run that a hook's or a log's row belongs to: by restart count, else by time."""
-    moment = row.get("start") or row.get("end") or row.get("submit") or row.get("observed_at")
-    best: tuple[float, list[dict[str, Any]]] | None = None
-    for group in groups:
-        starts = [r["start"] for r in group if "start" in r]
-        ends = [r["end"] for r in group if "end" in r]
-        if row.get("source") == "log" and starts and abs(min(starts) - row["start"]).total_seconds() > LOGGED_START_S:
-            continue  # slurmctld allocated nodes to it at another time: another run
-        if "restarts" in row:
-            restarts = {r["restarts"] for r in group if "restarts" in r}
-            if restarts and row["restarts"] not in restarts:
-                continue
-        if moment is None:
-            return group if len(groups) == 1 else None
-        begin = min(starts or [r["submit"] for r in group if "submit" in r] or [moment])
-        finish = max(ends or [moment])
-        before, after = (begin - moment).total_seconds(), (moment - finish).total_seconds()
-        distance = max(before, after, 0.0)
-        if after > 60 and names_user(row) and any(differ(row, other) for other in group):
-            continue  # another user's, after the end of this run: the job id was used again
-        # Epilogs run after the end, those of failed nodes minutes after; a prolog runs just before the start.
-        if before <= 30 and after <= 1800 and (best is None or distance < best[0]):
-            best = (distance, group)
-    return None if best is None else best[1]
-
-
-def _moved_alike(groups: list[list[dict[str, Any]]], rest: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """The runs that slurmctld's log shows at other times than accounting, because its timestamps are off.
-
-    By the id() of the log's row. All rows that fit no run must have been moved by the same time, each with its begin
-    and its end, on the nodes of a run of which the log shows nothing else. If several times are possible, the least.
-    """
-    logged = [row for row in rest if row.get("source") == "log" and {"start", "end", "nodes"} <= row.keys()]
-    homes = [_group_for(groups, row) for row in logged]
-    free = [group for group in groups if not any(home is group for home in homes)]
-    strays = [row for row, home in zip(logged, homes, strict=True) if home is None]
-    fits = [[(moved, g) for g in free if (moved := _moved_by(g, row)) is not None] for row in strays]
-    possible: list[tuple[float, list[list[dict[str, Any]]]]] = []
-    for moved, _ in fits[0] if fits else ():
-        found = [next((g for by, g in some if abs(by - moved) <= SAME_START_S), None) for some in fits]
-        if all(group is not None for group in found):
-            possible.append((abs(moved), [group for group in found if group is not None]))
-    if not possible:
-        return {}
-    _, chosen = min(possible, key=itemgetter(0))
-    return {id(row): group for row, group in zip(strays, chosen, strict=True)}
-
-
-def _moved_by(group: Iterable[dict[str, Any]], row: dict[str, Any]) -> float | None:
-    """By how many seconds a row of the log is later than a run of accounting; None if it cannot be that run."""
-    for known in group:
-        if known.get("source") in _OBSERVERS or not {"start", "end", "nodes"} <= known.keys():
-            continue
-        begun, ended = ((row[name] - known[name]).total_seconds() for name in ("start", "end"))
-        if set(known["nodes"]) == set(row["nodes"]) and abs(begun) < ZONE_S and abs(begun - ended) <= SAME_START_S:
-            return float(begun)
-    return None
-
-
 def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sorts by precedence. A dump taken while the run was active must not hide how it ended."""
-    ranks = [(r.get("state", "") in OPEN, _RANK.get(r.get("source", ""), 9)) for r in group]
+    ranks = [(r.get("state", "") in OPEN, RANK.get(r.get("source", ""), 9)) for r in group]
     if len(group) == 2 and ranks[0] != ranks[1]:  # usually accounting and slurmctld's lines
         return group if ranks[0] < ranks[1] else group[::-1]
     if len(set(ranks)) == len(ranks):
@@ -302,7 +174,7 @@ def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         row
         for *_, row in sorted(
-            ((rank, _order(row), row) for rank, row in zip(ranks, group, strict=True)), key=itemgetter(0, 1)
+            ((rank, order(row), row) for rank, row in zip(ranks, group, strict=True)), key=itemgetter(0, 1)
         )
     ]
 

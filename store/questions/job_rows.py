@@ -18,7 +18,7 @@ from store.tables import JOBS, STEPS
 COLUMNS = (
     "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
     "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
-    "gpu_index", "work_dir", "submit_line", "failed_node", "reason", "observed_at", "source", "file", "line",
+    "gpu_index", "work_dir", "submit_line", "failed_node", "reason", "observed_at", "source", "host", "file", "line",
 )  # fmt: skip
 
 #: File name patterns of task hooks. Older stores have their rows under the source ``hook``.
