@@ -23,6 +23,7 @@ _OWNERS = (
     ("parallelcluster", re.compile(r"\(Code:(?P<check>\w+)\)\s*")),
     ("slurm-operator", re.compile(r"slurm-(?:operator|bridge)[:\s]+", re.IGNORECASE)),
     ("kubernetes", re.compile(r"k8s[:\s]+|kubernetes[:\s]+", re.IGNORECASE)),
+    ("faultline", re.compile(r"faultline[:\s]+", re.IGNORECASE)),
 )  # fmt: skip
 #: Reasons that slurmctld and slurmd write themselves.
 _SLURM = re.compile(
@@ -32,6 +33,9 @@ _SLURM = re.compile(
     r"Invalid (?:argument|gres)|launch failed|Job env setup error|none\b|undraining)",
     re.IGNORECASE,
 )  # fmt: skip
+#: Author -> the expression (RE2, case-insensitive, from the reason's first character) by which a query finds it, in the
+#: order of ``split_reason``. What matches none is a person's: "admin".
+OWNERS = tuple((name, pattern.pattern) for name, pattern in (*_OWNERS, ("slurm", _SLURM)))
 _CHECK = re.compile(
     r"(?P<check>check_\w+|(?:prolog|epilog|dcgmi? diag|nccl[ _-]?tests?|ib_write_bw|gpu[ _-]?burn))\b[:\s-]*",
     re.IGNORECASE,

@@ -161,6 +161,13 @@ QUARANTINE = _table("intake", "quarantine", {
 STATES = _table(None, "states_of_nodes", {
     "time": TIME, "until": TIME, **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), TEXT),
 })  # fmt: skip
+#: Periods in which nodes were out of service: ``state`` is drained, down, failed, invalid, maintenance or reboot; ``end``
+#: is null while it lasts, and then ``seconds`` counts up to the cluster's newest record. ``times``: how often the node was
+#: taken out of service in the 30 days up to ``begin``.
+DRAINS = _table(None, "drains_of_nodes", {
+    **dict.fromkeys(("cluster", "host", "state", "actor", "reason", "owner"), TEXT), "begin": TIME, "end": TIME,
+    "evidence": TEXT, "undone_by": TEXT, "seconds": REAL, "times": NUMBER,
+})  # fmt: skip
 
 #: Stored tables, by schema and name. Views and derived tables are not included.
-STORED = [table for table in METADATA.tables.values() if table not in (LINES, ALL_LINES, LINE_CLUSTERS, STATES)]
+STORED = [table for table in METADATA.tables.values() if table not in (LINES, ALL_LINES, LINE_CLUSTERS, STATES, DRAINS)]

@@ -311,7 +311,8 @@ def node(request: Request, read: Read, within: Within, name: str) -> HTMLRespons
     row = read.node(name)
     found = api.about_node(read, row, within)
     found["states"] = found["states"][::-1]
-    return render(request, "node.html", row=row, nav="nodes", **found)
+    drains = read.drains(row, within.start, within.end)
+    return render(request, "node.html", row=row, nav="nodes", drains=drains, **found)
 
 
 @router.get("/reports", response_class=HTMLResponse)

@@ -19,7 +19,7 @@ from store import blocks, disowned, node_names, run_names
 from store.door import Asks, Question
 from store.errors import NoSuchTable
 from store.node_names import NodeNames
-from store.questions import events, facts, incidents, job_files, lines, nodes, runs, sources
+from store.questions import events, facts, incidents, job_files, lines, nodes, out_of_service, runs, sources
 from store.tables import EVENTS, INCIDENTS, RUNS
 from web import suggesting
 from web.cursors import decode_cursor, encode_cursor
@@ -306,6 +306,13 @@ class Reader:
         ``of``: a node, a run or an incident, whose cluster they belong to.
         """
         return joined_states(self.ask(nodes.states(hosts, start, end, clusters_of(of))))
+
+    def drains(self, node: Row, start: datetime | None, end: datetime | None) -> list[Row]:
+        """A node's periods out of service that overlap a range, the newest first; none for users who see only their own
+        jobs: who drained a node and why is not theirs."""
+        if self.own:
+            return []
+        return self.ask(out_of_service.of_node(node["host"], node["cluster"], start, end))
 
     def links(self, node: Row) -> list[Row]:
         return self.ask(nodes.links(node["host"], node["cluster"]))

@@ -7,9 +7,6 @@ from queries.reports.model import Column, Section
 from queries.reports.reader import Reader
 from store.questions import causes, out_of_service
 
-#: Timestamps of one change of state differ by up to some seconds between sources; closer ranges of one node are one.
-SAME_EPISODE_S = 5
-
 
 def nodes(reader: Reader) -> Section:
     """Nodes by incidents, with the lemons that the correlator named."""
@@ -35,12 +32,12 @@ def unavailable(reader: Reader) -> Section:
     """Nodes out of service, by reason."""
     columns = [
         Column("host", "Node", "name"), Column("state", "State", "name"), Column("reason", "Reason"), Column("actor", "Set by", "name"),
-        Column("times", "Times", "count"), Column("out_s", "Out of service", "seconds", bar=True), Column("still", "Still so", "flag"),
+        Column("times", "Times", "count"), Column("out_s", "Out of service", "seconds", bar=True), Column("since", "Still so since", "time"),
         Column("first_seen", "First", "time"), Column("last_seen", "Last", "time"),
     ]  # fmt: skip
-    rows = reader.rows(out_of_service.stretches(reader.period, SAME_EPISODE_S))
+    rows = reader.rows(out_of_service.by_node(reader.period))
     return Section(
-        "unavailable", "Nodes out of service", "Stretches of DOWN, DRAIN, FAIL and MAINT. Still so: no return was seen before the data "
-        "end, and the time counts up to the last word about the node.",
+        "unavailable", "Nodes out of service", "Periods of DRAIN, DOWN, FAIL, INVAL and MAINT, and reboots that Slurm issued, as in the "
+        "table Drains. Still so since: no return was seen, and the time counts up to the newest record of the cluster.",
         tables=(reader.table("", columns, rows, empty="No node was seen out of service."),),
     )  # fmt: skip

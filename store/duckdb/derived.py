@@ -3,13 +3,12 @@
 ``STATES``: node states from Slurm's answers to polls, and for nodes that were never polled, from slurmctld's log. A
 poll or an accounting record has more than the log (which has changes only), so a host with any such record uses only
 those. A host that writes as slurmctld and does not run it sets no node DOWN: such lines are not rows of
-``model.events`` (``correlator/gather/standing.py``).
+``model.events`` (``correlator/gather/standing.py``). ``DRAINS``: periods out of service (``store/duckdb/drains.py``).
 """
 
 from __future__ import annotations
 
-#: slurmctld logs the reason of a node's state change in a separate line, just before the one with the change.
-REASON_WITHIN = "INTERVAL 2 SECOND"
+from store.duckdb.drains import DRAINS, REASON_WITHIN
 
 STATES = f"""(
 WITH lines AS (
@@ -43,4 +42,4 @@ WHERE NOT EXISTS (FROM model.node_states s WHERE s.host = told.host AND s.cluste
 )"""
 
 #: By name in ``store.tables``.
-DERIVED = {"states_of_nodes": STATES}
+DERIVED = {"states_of_nodes": STATES, "drains_of_nodes": DRAINS}

@@ -10,6 +10,7 @@ from parsers.record import TABLES
 from store.duckdb import segments
 from store.duckdb.derived import STATES
 from store.duckdb.dialect import ddl
+from store.duckdb.drains import DRAINS
 from store.tables import STORED
 
 #: Version of the tables. This version would not understand a newer store, and would destroy its data by writing.
@@ -78,6 +79,11 @@ FROM model.runs""",
   time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", coalesce(state, '') AS "State",
   coalesce(reason, '') AS "Reason", coalesce(actor, '') AS "Actor"
 FROM {STATES}""",
+    f"""CREATE OR REPLACE VIEW kql."Drains" AS SELECT
+  coalesce(cluster, '') AS "Cluster", host AS "Host", state AS "State", coalesce(actor, '') AS "Actor", coalesce(owner, '') AS "Owner",
+  coalesce(reason, '') AS "Reason", begin AS "Begin", "end" AS "End", evidence AS "Evidence", coalesce(undone_by, '') AS "UndoneBy",
+  seconds AS "Seconds", times AS "Times"
+FROM {DRAINS}""",
     """CREATE OR REPLACE VIEW kql."Metrics" AS SELECT
   time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", coalesce(metric, '') AS "Metric",
   value AS "Value", coalesce(device, '') AS "Device", labels AS "Labels"
@@ -114,14 +120,18 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
 
 
 def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the views are those of this version: an older one made them without ``Authority``. True if there is no
-    store yet."""
+    """Whether the views are those of this version: older ones made them without ``Authority``, or without ``Drains``.
+    True if there is no store yet."""
     try:
         connection.execute('SELECT "Authority" FROM kql."Events" LIMIT 0')
     except duckdb.BinderException:
         return False
     except duckdb.CatalogException:
         return True
+    try:
+        connection.execute('SELECT "Begin" FROM kql."Drains" LIMIT 0')
+    except (duckdb.BinderException, duckdb.CatalogException):
+        return False
     return True
 
 

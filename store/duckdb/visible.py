@@ -191,7 +191,7 @@ RULES: dict[str, Rule] = {
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,
     ),
     **dict.fromkeys(
-        ("kql.Logs", "kql.LogLines", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Metrics", "kql.Incidents", "kql.Links",
+        ("kql.Logs", "kql.LogLines", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Drains", "kql.Metrics", "kql.Incidents", "kql.Links",
          "kql.slurmctld_raw_CL", "kql.slurmd_raw_CL", "kql.slurmdb_raw_CL", "kql.slurmrestd_raw_CL", "kql.slurmjobs_raw_CL",
          "kql.syslog_raw_CL", "kql.dmesg_raw_CL", "kql.jetpack_raw_CL", "kql.jetpackd_raw_CL", "kql.healthagent_raw_CL"), _ASKED_IN_KQL,
     ),

@@ -90,7 +90,7 @@ def small(empty: DuckStore) -> DuckStore:
             an_event("nic.link_down", "n1", "eth0", 95), an_event("nic.link_down", "n1", "eth0", 95.5), an_event("nic.link_up", "n1", "eth0", 96),
             an_event("nic.link_down", None, "eth0", 95.1), an_event("nic.link_down", "n1", "eth0", 97), an_event("nic.link_up", "n1", "eth0", 100),
             an_event("switch.port_down", "s1", "p2", 150), an_event("nic.link_down", "n2", "hsn0", 150), an_event("nic.link_down", "n2", "hsn0", 170),
-            an_event("slurm.node_drain", "ctl", None, 180, entities='{"nodes": ["n4"]}'),
+            an_event("slurm.node_drain", "ctl", None, 180, layer="slurmctld", entities='{"nodes": ["n4"]}'),
         ], infer_schema_length=None),
         "node_states": pl.DataFrame([
             {**state, "time": at(10), "state": "idle"}, {**state, "time": at(20), "state": "down*", "reason": "Not responding"},
@@ -168,9 +168,10 @@ def test_outages_join_repeats_and_copies_and_stop_at_a_reboot(small: DuckStore) 
 def test_nodes_out_of_service_with_reason_length_and_whether_still_so(small: DuckStore) -> None:
     found = {(r["host"], r["state"]): r for r in rows(reports.run(small, "failure-patterns"), "unavailable")}
     down, drained = found["n3", "down"], found["n3", "drained"]
-    assert (down["out_s"], down["still"], down["reason"]) == (600.0, False, "Not responding")
-    assert (drained["out_s"], drained["still"], drained["reason"], drained["actor"]) == (600.0, True, EVIL, "root")
-    assert found["n4", "drained"]["still"] is True, "a drain that only slurmctld's log tells of"
+    assert (down["out_s"], down["since"], down["reason"]) == (600.0, None, "Not responding")
+    so_far = 140 * 60.0  # up to the newest record of the cluster, not to the last one about the node
+    assert (drained["out_s"], drained["since"], drained["reason"], drained["actor"]) == (so_far, at(40), EVIL, "root")
+    assert found["n4", "drained"]["since"] == at(180), "a drain that only slurmctld's log tells of"
 
 
 def test_lemons_and_nodes_that_others_touch(small: DuckStore) -> None:

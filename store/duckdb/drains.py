@@ -1,0 +1,165 @@
+"""``DRAINS``: the periods in which nodes were out of service, computed by DuckDB when they are read.
+
+This is the only definition of "out of service": the table ``Drains``, the saved queries, the reports and the pages
+read it. A node is out of service while Slurm has it DRAIN, DOWN, FAIL, INVAL, in maintenance, or restarts it. Power
+saving is not an outage, and "not responding" (*) alone is not one yet.
+
+Observations of a node are what Slurm's tools and accounting said, and slurmctld's own lines. A period begins with the
+first observation out of service and ends with the first one in service. Another state, or another reason, begins
+another period, so those of one node never overlap.
+
+Who did it is taken from who can know it: accounting and ``scontrol`` name the user that set the reason. slurmctld's
+lines name nobody. ``slurmctld`` is then what slurmctld decided itself, and ``update_node`` an update whose sender its
+log does not name: a person's, a health check's, or slurmd's report that a job cannot be killed. What a reason says of
+its author (``[root@...]``) counts for nothing, since whoever writes the reason can write that as well.
+"""
+
+from __future__ import annotations
+
+from parsers.node_states import POWER_FLAGS, pattern_of
+from parsers.reasons import OWNERS
+
+#: slurmctld logs the reason of a node's state change in a separate line, just before the one with the change.
+REASON_WITHIN = "INTERVAL 2 SECOND"
+#: Timestamps of one change differ by up to some seconds between sources; closer periods of one node are one.
+SAME_PERIOD = "INTERVAL 5 SECOND"
+#: The span in which ``times`` counts how often a node was taken out of service.
+REPEATED_WITHIN = "INTERVAL 30 DAY"
+#: The most observations that are listed as evidence of one period.
+MOST_EVIDENCE = 20
+
+#: By precedence: a node that is DOWN and drained is drained, and one that saves power is neither down nor failed.
+_WORDS = (
+    (("DRAIN",), "'drained'"), (tuple(sorted(POWER_FLAGS)), "NULL"), (("DOWN", "ERROR"), "'down'"), (("FAIL",), "'failed'"),
+    (("INVALID_REG",), "'invalid'"), (("MAINTENANCE",), "'maintenance'"), (("REBOOT_ISSUED",), "'reboot'"),
+)  # fmt: skip
+_BAD = " ".join(f"WHEN regexp_matches(state, '{pattern_of(names)}') THEN {word}" for names, word in _WORDS)
+_OWNER = " ".join(
+    f"WHEN regexp_matches(reason, $owner$(?i)^(?:{pattern})$owner$) THEN '{name}'" for name, pattern in OWNERS
+)
+
+#: slurmctld's lines by node. ``bad`` is null for a return to service; a reason alone says nothing about the state.
+_LINES = """
+  SELECT time, cluster, event, message, event_id, upper(json_extract_string(entities, '$.state')) AS state,
+         nullif(trim(json_extract_string(entities, '$.reason')), '') AS reason,
+         CASE WHEN contains(message, 'update_node:') THEN 'update_node' ELSE 'slurmctld' END AS actor,
+         unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])
+                ELSE [json_extract_string(entities, '$.nodes')] END) AS host
+  FROM model.events WHERE layer = 'slurmctld' AND event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up',
+                                                            'slurm.node_invalid', 'slurm.node_reason')"""
+
+_CHANGES = """
+  SELECT *, CASE
+           WHEN event = 'slurm.node_drain' THEN 'drained'
+           WHEN event = 'slurm.node_down' THEN CASE WHEN starts_with(state, 'FAIL') THEN 'failed' ELSE 'down' END
+           WHEN regexp_matches(message, 'state to DRAIN') THEN 'drained' WHEN regexp_matches(message, 'state to INVAL') THEN 'invalid'
+         END AS bad,
+         CASE WHEN contains(message, 'not responding') THEN 'Not responding' ELSE reason END AS why
+  FROM lines WHERE host IS NOT NULL AND (event IN ('slurm.node_drain', 'slurm.node_down')
+    OR (event = 'slurm.node_invalid' AND regexp_matches(message, 'state to (INVAL|DRAIN)'))
+    OR (event = 'slurm.node_up' AND regexp_matches(message, '(?i)returned to service|state set to|undrain')))"""
+
+#: A state that accounting says ended in the second in which it began lasted for a moment.
+_SEEN = f"""
+  SELECT cluster, host, time, CASE {_BAD} END AS bad, state AS said, nullif(trim(reason), '') AS reason,
+         nullif(actor, '') AS actor, coalesce(source, '') AS source, CAST(NULL AS VARCHAR) AS event_id
+  FROM model.node_states WHERE time IS NOT NULL AND host IS NOT NULL
+  UNION ALL
+  SELECT cluster, host, greatest(until, time + INTERVAL 1 MICROSECOND), NULL, NULL, NULL, NULL, coalesce(source, ''), NULL
+  FROM model.node_states WHERE until IS NOT NULL AND time IS NOT NULL AND host IS NOT NULL AND CASE {_BAD} END IS NOT NULL
+  UNION ALL
+  SELECT c.cluster, c.host, c.time, c.bad, coalesce(c.state, c.bad, 'returned'),
+         coalesce(c.why, CASE WHEN c.time - r.time <= {REASON_WITHIN} THEN r.reason END), c.actor, 'slurmctld', c.event_id
+  FROM changes c ASOF LEFT JOIN reasons r ON c.cluster IS NOT DISTINCT FROM r.cluster AND c.host = r.host AND c.time >= r.time"""
+
+#: Of a node's observations in order, those that begin being out of service, with the time at which it was back.
+_STRETCHES = """
+  SELECT cluster, host, time AS start, good AS "end" FROM (
+    SELECT *, lag(bad) OVER w AS before,
+           min(time) FILTER (bad IS NULL) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id
+                                                ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS good
+    FROM seen WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id))
+  WHERE bad IS NOT NULL AND before IS NULL"""
+
+_EPISODES = f"""
+  SELECT cluster, host, number, min(start) AS start, CASE WHEN bool_or("end" IS NULL) THEN NULL ELSE max("end") END AS "end"
+  FROM (SELECT *, sum(fresh) OVER (PARTITION BY cluster, host ORDER BY start) AS number
+        FROM (SELECT *, CASE WHEN start - lag("end") OVER (PARTITION BY cluster, host ORDER BY start) <= {SAME_PERIOD} THEN 0 ELSE 1 END AS fresh
+              FROM stretches))
+  GROUP BY cluster, host, number"""
+
+#: Observations of each episode. A state that another source contradicts at once, before and after, is an old answer.
+_DURING = f"""
+  SELECT *, CASE WHEN lag(state) OVER w = lead(state) OVER w AND lead(time) OVER w - lag(time) OVER w <= {SAME_PERIOD}
+            THEN lag(state) OVER w ELSE state END AS steady
+  FROM (SELECT o.*, e.number, e."end", coalesce(o.bad, last_value(o.bad IGNORE NULLS) OVER (
+                 PARTITION BY o.cluster, o.host, e.number ORDER BY o.time, o.bad NULLS LAST, o.said, o.source, o.event_id
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)) AS state
+        FROM (SELECT * FROM seen WHERE bad IS NOT NULL
+              UNION ALL SELECT cluster, host, time, NULL, 'reason', reason, actor, 'slurmctld', event_id FROM reasons WHERE reason IS NOT NULL) o
+        ASOF JOIN episodes e ON o.cluster IS NOT DISTINCT FROM e.cluster AND o.host = e.host AND o.time >= e.start
+        WHERE e."end" IS NULL OR o.time <= e."end")
+  WINDOW w AS (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id)"""
+
+#: Numbered by state, then by reason: ``sinfo`` cuts reasons short, so one that continues another is the same.
+_PARTS = """
+  SELECT *, sum(CASE WHEN reason IS NULL OR earlier IS NULL OR starts_with(lower(reason), lower(earlier))
+                     OR starts_with(lower(earlier), lower(reason)) THEN 0 ELSE 1 END)
+            OVER (PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id) AS reason_part
+  FROM (SELECT *, last_value(reason IGNORE NULLS) OVER (
+                 PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier,
+               lag(struct_pack(said, reason, actor)) OVER (
+                 PARTITION BY cluster, host, number, source ORDER BY time, bad NULLS LAST, said, event_id) AS repeated
+        FROM (SELECT *, sum(other) OVER (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id) AS part
+              FROM (SELECT *, CASE WHEN steady IS NOT DISTINCT FROM lag(steady) OVER (
+                             PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id) THEN 0 ELSE 1 END AS other
+                    FROM during)))"""
+
+_PERIODS = f"""
+  SELECT cluster, host, number, min(time) AS begin, any_value("end") AS "end", min(steady) AS state,
+         arg_max(reason, length(reason)) AS reason,
+         arg_max(actor, CASE WHEN source = 'slurmctld' THEN 0 ELSE 1000 + length(actor) END) AS actor,
+         CAST(to_json(list(struct_pack(
+           time := strftime(time, '%Y-%m-%dT%H:%M:%S.%fZ'), state := said, reason := coalesce(reason, ''), actor := coalesce(actor, ''),
+           source := source, event_id := coalesce(event_id, '')) ORDER BY time, said, source, event_id)
+           FILTER (repeated IS DISTINCT FROM struct_pack(said, reason, actor))[:{MOST_EVIDENCE}]) AS VARCHAR) AS evidence
+  FROM parts GROUP BY cluster, host, number, part, reason_part"""
+
+_NEWEST = """
+  SELECT cluster, max(time) AS newest FROM (
+    SELECT cluster, max(time) AS time FROM model.events GROUP BY cluster
+    UNION ALL SELECT cluster, max(time) AS time FROM model.node_states GROUP BY cluster)
+  GROUP BY cluster"""
+
+DRAINS = f"""(
+WITH lines AS ({_LINES}
+), changes AS ({_CHANGES}
+), reasons AS (
+  SELECT time, cluster, host, reason, actor, event_id FROM lines WHERE event = 'slurm.node_reason' AND host IS NOT NULL
+), seen AS MATERIALIZED ({_SEEN}
+), stretches AS ({_STRETCHES}
+), episodes AS ({_EPISODES}
+), during AS ({_DURING}
+), parts AS ({_PARTS}
+), periods AS ({_PERIODS}
+), newest AS ({_NEWEST}
+), followed AS (
+  SELECT *, lead(begin) OVER w AS other, CASE WHEN row_number() OVER w = 1 THEN 1 ELSE 0 END AS first
+  FROM periods WINDOW w AS (PARTITION BY cluster, host, number ORDER BY begin)
+), returns AS (
+  SELECT e.cluster, e.host, e.number, arg_min(s.actor, s.time) AS actor FROM episodes e JOIN seen s
+  ON e.cluster IS NOT DISTINCT FROM s.cluster AND e.host = s.host AND s.bad IS NULL AND s.actor IS NOT NULL
+     AND s.event_id IS NOT NULL AND s.time BETWEEN e."end" - {SAME_PERIOD} AND e."end" + {SAME_PERIOD}
+  GROUP BY e.cluster, e.host, e.number
+)
+SELECT p.cluster, p.host, p.state, p.actor, p.reason,
+       CASE WHEN p.reason IS NULL THEN NULL {_OWNER.replace("regexp_matches(reason", "regexp_matches(p.reason")} ELSE 'admin' END AS owner,
+       p.begin, coalesce(p.other, p."end") AS "end", p.evidence, CASE WHEN p.other IS NULL THEN r.actor END AS undone_by,
+       (epoch_us(coalesce(p.other, p."end", greatest(n.newest, p.begin))) - epoch_us(p.begin)) / 1e6 AS seconds,
+       CAST(sum(p.first) OVER (PARTITION BY p.cluster, p.host ORDER BY p.begin RANGE BETWEEN {REPEATED_WITHIN} PRECEDING AND CURRENT ROW)
+            AS BIGINT) AS times
+FROM followed p
+LEFT JOIN returns r ON p.cluster IS NOT DISTINCT FROM r.cluster AND p.host = r.host AND p.number = r.number
+LEFT JOIN newest n ON p.cluster IS NOT DISTINCT FROM n.cluster
+)"""

@@ -1,0 +1,131 @@
+"""``Drains``, the only definition of "out of service": who drained which node, why, until when, and who undid it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import drains_store
+import pytest
+
+from parsers.reasons import split_reason
+from queries import reports, saved
+from store.duckdb import visible
+from store.duckdb.store import DuckStore
+from web.reading import Reader
+
+COLUMNS = "Host, State, Actor, Owner, Reason, Begin = format_datetime(Begin, 'HH:mm:ss.fff'), End = format_datetime(End, 'HH:mm:ss.fff'), UndoneBy, Seconds, Times"
+SCRATCH, TEAM, RMA = "NHC: check_fs_mount: /scratch not mounted", "waiting for the storage team", "RMA [root@2026-11-20T10:59:00]"
+#: What the lines and tables of ``drains_store`` say, written down before the query was asked.
+TRUE = [
+    ["gx01", "drained", "update_node", "nhc", SCRATCH, "08:00:00.100", "08:10:00.000", "", 599.9, 1],
+    ["gx01", "drained", "update_node", "admin", TEAM, "08:10:00.000", "08:30:00.000", "update_node", 1200.0, 1],
+    ["gx02", "down", "slurm(64030)", "slurm", "Not responding", "09:00:00.000", "09:05:00.000", "", 300.0, 1],
+    ["gx02", "drained", "dora(1207)", "admin", "bad cable", "09:05:00.000", "09:25:00.000", "slurmctld", 1200.0, 1],
+    ["gx03", "drained", "root", "admin", "Xid 79", "10:00:00.000", "", "", 21600.4, 1],
+    ["gx04", "down", "update_node", "admin", RMA, "11:00:00.000", "11:10:00.000", "update_node", 600.0, 1],
+    ["gx05", "drained", "slurmctld", "", "", "12:00:00.000", "12:20:00.000", "update_node", 1200.0, 1],
+    ["gx05", "failed", "update_node", "", "", "13:00:00.000", "13:00:30.000", "update_node", 30.0, 2],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
+    with drains_store.build(tmp_path_factory.mktemp("drains")) as made:
+        yield made
+
+
+def test_every_drain_with_who_why_when_and_who_undid_it(store: DuckStore) -> None:
+    """Neither the author that a reason names, nor a compute node's or a job's line, is believed."""
+    assert drains_store.answer(store, f"Drains | sort by Host asc, Begin asc | project {COLUMNS}") == TRUE
+
+
+def test_evidence_names_each_source_once_and_the_line(store: DuckStore) -> None:
+    ((evidence,),) = drains_store.answer(store, 'Drains | where Host == "gx02" and State == "down" | project Evidence')
+    assert [(e["source"], e["state"], e["actor"]) for e in evidence] == [
+        ("slurmctld", "down", "slurmctld"), ("sacctmgr_events", "down*", "slurm(64030)"),
+    ]  # fmt: skip
+    ids = [e["event_id"] for e in evidence]
+    assert drains_store.answer(store, f'Events | where EventId == "{ids[0]}" | project Event') == [["slurm.node_down"]]
+    assert ids[1] == ""
+
+
+def test_query_report_and_page_agree_on_the_time_out_of_service(store: DuckStore) -> None:
+    out = {host: seconds for host, seconds in drains_store.answer(store, "Drains | summarize sum(Seconds) by Host")}
+    asked = drains_store.answer(store, saved.load("node_downtime").text)
+    queried = {row[1]: sum(float(part) * unit for part, unit in zip(row[2].split(":"), (3600, 60, 1), strict=True)) for row in asked}
+    table = reports.run(store, "failure-patterns").section("unavailable").tables[0]
+    reported: dict[str, float] = {}
+    for row in table.rows:
+        reported[row["host"]] = reported.get(row["host"], 0.0) + row["out_s"]
+    reader = Reader(store)
+    shown = {host: sum(row["seconds"] for row in reader.drains(reader.node(host), None, None)) for host in out}
+    for found in (queried, reported, shown):
+        assert found == pytest.approx(out)
+    assert out["gx02"] == 1500.0, "DOWN, then drained: once, and no second twice"
+
+
+def test_a_node_that_is_still_drained_is_so_since_then(store: DuckStore) -> None:
+    """Nothing was said of it after the first second, and it has been drained for six hours."""
+    history = {row[1]: row[4] for row in drains_store.answer(store, saved.load("drain_history").text)}
+    assert history["gx03"] == "2026-11-20T10:00:00.000000Z" and history["gx01"] is None
+    (row,) = (r for r in reports.run(store, "failure-patterns").section("unavailable").tables[0].rows if r["since"])
+    assert (row["host"], row["since"], row["out_s"]) == ("gx03", datetime(2026, 11, 20, 10), 21600.4)
+    (now,) = drains_store.answer(store, saved.load("drains_now").text)
+    assert now[1:5] == ["gx03", "drained", "2026-11-20T10:00:00.000000Z", "14:00:00"]
+
+
+def test_the_owner_of_a_reason_is_that_of_the_parser(store: DuckStore) -> None:
+    said = drains_store.answer(store, 'Drains | where Reason != "" | distinct Reason, Owner')
+    assert {owner for _, owner in said} == {"nhc", "admin", "slurm"}
+    assert [owner for _, owner in said] == [split_reason(reason)["owner"] for reason, _ in said]
+
+
+def test_idle_plus_drain_is_a_drain(store: DuckStore) -> None:
+    (row,) = drains_store.answer(store, 'NodeStates | where Host == "gx03"')
+    assert "idle+drain" in row, "Slurm's own word for it begins with idle"
+    assert "gx03" in [r[1] for r in drains_store.answer(store, saved.load("drain_history").text)]
+
+
+@pytest.mark.parametrize("relation", ['kql."Drains"', "model.facts"])
+def test_owners_of_jobs_have_no_ledger(store: DuckStore, relation: str) -> None:
+    connection = visible.cursor(store, "dora")
+    try:
+        with pytest.raises(Exception, match="(?i)does not exist|catalog"):
+            connection.execute(f"SELECT * FROM {relation}")
+    finally:
+        connection.close()
+
+
+def seen(store: DuckStore, *rows: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with store.cursor() as connection:
+        connection.execute("DELETE FROM model.node_states")
+        for row in rows:
+            values = {"cluster": "c", "host": "n1", "source": "poll", **row}
+            marks = ", ".join("?" * len(values))
+            connection.execute(f"INSERT INTO model.node_states ({', '.join(values)}) VALUES ({marks})", list(values.values()))
+    found = store.rows('SELECT state, epoch(begin) b, epoch("end") e, reason FROM (SELECT "State" AS state, "Begin" AS begin, '
+                       '"End" AS "end", "Reason" AS reason FROM kql."Drains") ORDER BY b')  # fmt: skip
+    return [(r["state"], int(r["b"]), None if r["e"] is None else int(r["e"]), r["reason"]) for r in found]
+
+
+def at(second: float) -> datetime:
+    return datetime.fromtimestamp(second, tz=None).replace(tzinfo=None)
+
+
+def test_sources_of_whole_seconds_do_not_cut_a_drain() -> None:
+    """Polls and accounting round differently: the node is back when it stays back."""
+    from store import open_store
+
+    with open_store(None) as one:
+        assert seen(one, {"time": at(100), "state": "drain", "reason": "x", "source": "sacctmgr_events"},
+                    {"time": at(100), "state": "idle"}, {"time": at(101), "state": "drained", "reason": "x"},
+                    {"time": at(160), "state": "idle"}) == [("drained", 100, 160, "x")]  # fmt: skip
+        assert seen(one, {"time": at(10), "until": at(20), "state": "down"}, {"time": at(20), "state": "drain", "reason": "y"}) == [
+            ("down", 10, 20, ""), ("drained", 20, None, "y"),
+        ]  # fmt: skip
+        assert seen(one, {"time": at(10), "state": "drained", "reason": "Node unexpectedly rebooted"},
+                    {"time": at(30), "state": "drained", "reason": "Node unexpectedly re", "source": "sinfo"},
+                    {"time": at(50), "state": "idle~"}) == [("drained", 10, 50, "Node unexpectedly rebooted")]  # fmt: skip
+        assert seen(one, {"time": at(10), "state": "idle*"}, {"time": at(20), "state": "down+powered_down"}) == []
