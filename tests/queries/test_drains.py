@@ -7,16 +7,22 @@ from datetime import datetime
 from typing import Any
 
 import drains_store
+import duckdb
 import pytest
 
 from parsers.reasons import split_reason
 from queries import reports, saved
+from store import open_store
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
 from web.reading import Reader
 
 COLUMNS = "Host, State, Actor, Owner, Reason, Begin = format_datetime(Begin, 'HH:mm:ss.fff'), End = format_datetime(End, 'HH:mm:ss.fff'), UndoneBy, Seconds, Times"
-SCRATCH, TEAM, RMA = "NHC: check_fs_mount: /scratch not mounted", "waiting for the storage team", "RMA [root@2026-11-20T10:59:00]"
+SCRATCH, TEAM, RMA = (
+    "NHC: check_fs_mount: /scratch not mounted",
+    "waiting for the storage team",
+    "RMA [root@2026-11-20T10:59:00]",
+)
 #: What the lines and tables of ``drains_store`` say, written down before the query was asked.
 TRUE = [
     ["gx01", "drained", "update_node", "nhc", SCRATCH, "08:00:00.100", "08:10:00.000", "", 599.9, 1],
@@ -52,9 +58,12 @@ def test_evidence_names_each_source_once_and_the_line(store: DuckStore) -> None:
 
 
 def test_query_report_and_page_agree_on_the_time_out_of_service(store: DuckStore) -> None:
-    out = {host: seconds for host, seconds in drains_store.answer(store, "Drains | summarize sum(Seconds) by Host")}
+    out = dict(drains_store.answer(store, "Drains | summarize sum(Seconds) by Host"))
     asked = drains_store.answer(store, saved.load("node_downtime").text)
-    queried = {row[1]: sum(float(part) * unit for part, unit in zip(row[2].split(":"), (3600, 60, 1), strict=True)) for row in asked}
+    queried = {
+        row[1]: sum(float(part) * unit for part, unit in zip(row[2].split(":"), (3600, 60, 1), strict=True))
+        for row in asked
+    }
     table = reports.run(store, "failure-patterns").section("unavailable").tables[0]
     reported: dict[str, float] = {}
     for row in table.rows:
@@ -92,7 +101,7 @@ def test_idle_plus_drain_is_a_drain(store: DuckStore) -> None:
 def test_owners_of_jobs_have_no_ledger(store: DuckStore, relation: str) -> None:
     connection = visible.cursor(store, "dora")
     try:
-        with pytest.raises(Exception, match="(?i)does not exist|catalog"):
+        with pytest.raises(duckdb.CatalogException):
             connection.execute(f"SELECT * FROM {relation}")
     finally:
         connection.close()
@@ -104,7 +113,9 @@ def seen(store: DuckStore, *rows: dict[str, Any]) -> list[tuple[Any, ...]]:
         for row in rows:
             values = {"cluster": "c", "host": "n1", "source": "poll", **row}
             marks = ", ".join("?" * len(values))
-            connection.execute(f"INSERT INTO model.node_states ({', '.join(values)}) VALUES ({marks})", list(values.values()))
+            connection.execute(
+                f"INSERT INTO model.node_states ({', '.join(values)}) VALUES ({marks})", list(values.values())
+            )
     found = store.rows('SELECT state, epoch(begin) b, epoch("end") e, reason FROM (SELECT "State" AS state, "Begin" AS begin, '
                        '"End" AS "end", "Reason" AS reason FROM kql."Drains") ORDER BY b')  # fmt: skip
     return [(r["state"], int(r["b"]), None if r["e"] is None else int(r["e"]), r["reason"]) for r in found]
@@ -116,8 +127,6 @@ def at(second: float) -> datetime:
 
 def test_sources_of_whole_seconds_do_not_cut_a_drain() -> None:
     """Polls and accounting round differently: the node is back when it stays back."""
-    from store import open_store
-
     with open_store(None) as one:
         assert seen(one, {"time": at(100), "state": "drain", "reason": "x", "source": "sacctmgr_events"},
                     {"time": at(100), "state": "idle"}, {"time": at(101), "state": "drained", "reason": "x"},
