@@ -19,7 +19,7 @@ from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 #: Non-standard names in queries, which a second engine must translate (a test compares).
 NOT_STANDARD = (
     "any_value", "arg_max", "arg_max_null", "arg_min", "array_to_string", "bool_or", "contains",
-    "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "from_json", "greatest",
+    "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "greatest",
     "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_position",
     "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract", "regexp_full_match",
     "regexp_matches", "regexp_replace", "rowid", "split_part", "starts_with", "to_microseconds", "unnest",
