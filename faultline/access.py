@@ -49,6 +49,10 @@ class Access(Protocol):
     def sources(self, search: str | None) -> dict[str, Any]:
         """The answer of ``GET /api/v1/sources``, all its pages as one."""
 
+    def node(self, name: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+        """The answers of ``GET /api/v1/nodes/NAME/fitness`` and ``/api/v1/nodes/NAME``, and the node's rows of
+        ``/api/v1/repairs``. Raises ``CommandError`` for an unknown node."""
+
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         """Adds ``lines`` to each multi-line event in the evidence on run ``key``."""
 
@@ -136,6 +140,22 @@ class Local:
 
         return dict(wire(document(None, Reader(self.store), search=search, limit=sys.maxsize, cursor=None)))
 
+    def node(self, name: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+        from correlator.repairs.repairs import repairs
+        from web import api, fitness
+        from web.problems import ProblemError
+        from web.reading import Reader
+        from web.shaping import wire
+        from web.timerange import Range
+
+        read = Reader(self.store)
+        try:
+            found = fitness.from_store(read, name)
+        except ProblemError as problem:
+            raise CommandError(f"{problem.detail} {problem.do}".strip()) from problem
+        listed = [wire(one.document()) for one in repairs(read).repairs if one.node == found["node"]]
+        return found, api.node_document(read, name, Range()), listed
+
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         blocks.attach(self.store, evidence)
 
@@ -211,6 +231,13 @@ class Remote:
             page = json.loads(self._ask(f"/api/v1/sources?{asked}"))
             whole |= {"sources": whole["sources"] + page["sources"], "next": page["next"]}
         return whole
+
+    def node(self, name: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+        path = f"/api/v1/nodes/{urllib.parse.quote(name, safe='')}"
+        found, about = json.loads(self._ask(f"{path}/fitness")), json.loads(self._ask(path))
+        asked = urllib.parse.urlencode({"q": about["host"], "limit": 500})
+        listed = json.loads(self._ask(f"/api/v1/repairs?{asked}"))["repairs"]
+        return found, about, [one for one in listed if one["node"] == found["node"]]
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         document = json.loads(self._ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from faultline.failure import CommandError
+from faultline.meant import meant
 
 app = typer.Typer(
     name="faultline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -126,13 +125,8 @@ def moment(text: str | None) -> datetime | None:
 
 def choice(value: str, allowed: tuple[str, ...], option: str = "--format") -> str:
     if value not in allowed:
-        raise CommandError(f"{option} {value}: unknown; one of {', '.join(allowed)}{_meant(value, allowed)}")
+        raise CommandError(f"{option} {value}: unknown; one of {', '.join(allowed)}{meant(value, allowed)}")
     return value
-
-
-def _meant(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 @app.command(epilog="Example: faultline demo")
@@ -241,7 +235,7 @@ def incidents(
     job: Annotated[str | None, typer.Option(help="Only incidents of this job.")] = None,
 ) -> None:
     """What happened, oldest first."""
-    from faultline import terminal
+    from faultline import incident_filter, terminal
     from faultline.access import choose
 
     choice(format, ("table", "json"))
@@ -252,7 +246,7 @@ def incidents(
     finally:
         access.close()
     stored = found["incidents"]
-    found["incidents"] = [i for i in stored if _touches(i, low, high, host, job)]
+    found["incidents"] = [i for i in stored if incident_filter.touches(i, low, high, host, job)]
     if job:
         found["verdicts"] = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] == job.split("#")[0]}
     if format == "json":
@@ -260,24 +254,7 @@ def incidents(
     else:
         terminal.incidents(found)
         if stored and not found["incidents"]:
-            sys.stderr.write(f"faultline: {_none_of(stored, host)}\n")
-
-
-def _none_of(stored: list[dict[str, Any]], host: str | None) -> str:
-    """Why the list is empty although there are incidents: how many, when, and the host that may be meant."""
-    hosts = {str(name) for i in stored for name in i["hosts"]}
-    known = _meant(host, hosts) if host and host not in hosts else ""
-    first, last = min(i["start"] for i in stored), max(i["start"] for i in stored)
-    return f"none of the {len(stored)} stored matches; they began {first[:19]}Z to {last[:19]}Z{known}"
-
-
-def _touches(
-    incident: dict[str, Any], low: datetime | None, high: datetime | None, host: str | None, job: str | None
-) -> bool:
-    start, end = (datetime.fromisoformat(incident[k]).replace(tzinfo=None) for k in ("start", "end"))
-    if (low and end < low) or (high and start > high) or (host and host not in incident["hosts"]):
-        return False
-    return job is None or any(j["job_id"] == job or j["job_id"].split("#")[0] == job for j in incident["jobs"])
+            sys.stderr.write(f"faultline: {incident_filter.none_of(stored, host)}\n")
 
 
 @app.command(epilog="Example: faultline why 812345, or: faultline why '812345#1' for its first restart")
@@ -295,6 +272,25 @@ def why(
     access = choose(data, server)
     try:
         return explain_job(access, jobid, format)
+    finally:
+        access.close()
+
+
+@app.command(epilog="Example: faultline node gpu042 --format json")
+def node(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The node; HOST@CLUSTER where several clusters have it.")],
+    data: Data = None,
+    server: Server = None,
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+) -> None:
+    """Whether a node is fit for a job, with reasons, its states, open incidents, and what to do."""
+    from faultline.access import choose
+    from faultline.node import show
+
+    choice(format, ("text", "json"))
+    access = choose(data, server)
+    try:
+        show(access, name, format)
     finally:
         access.close()
 
@@ -319,7 +315,7 @@ def report(
             print(f"{known.name}\t{known.title}")
         return
     if name is None or name not in reports.all_reports():
-        near = _meant(name or "", reports.all_reports())
+        near = meant(name or "", reports.all_reports())
         raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.all_reports()))}{near}")
     choice(format, ("html", "md", "json"))
     low, high = span(since, until)

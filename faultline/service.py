@@ -37,6 +37,7 @@ from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.controller_addresses import ControllerAddresses
 from faultline.disputes import Disputes
+from faultline.fitness_metrics import FitnessMetrics
 from faultline.notify_targets import dispatcher_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
@@ -343,6 +344,7 @@ def build_app(service: Service) -> Any:
     for part in (
         service,
         service.disputes,
+        FitnessMetrics(app.state.fitness),
         service.receiving,
         service.dispatcher if service.dispatcher.targets else None,
     ):

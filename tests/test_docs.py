@@ -25,6 +25,7 @@ COMMANDS = (
     "parse",
     "query",
     "incidents",
+    "node",
     "why",
     "report",
     "sources",

@@ -167,6 +167,11 @@ def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor 
 @router.get("/nodes/{name}", tags=["nodes"])
 def node(read: Read, within: Within, name: str) -> dict[str, Any]:
     """One node with its states, links, incidents, jobs and newest events."""
+    return node_document(read, name, within)
+
+
+def node_document(read: Reader, name: str, within: Range) -> dict[str, Any]:
+    """The answer about one node."""
     row = read.node(name)
     found = about_node(read, row, within)
     more = {

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from parsers.visible import visible
 from store.door import Asks
 from store.errors import EngineError
-from web import answering, api, feedback, login, pages, repairs, rooms, sources, suggesting, tail
+from web import answering, api, feedback, fitness, login, pages, repairs, rooms, sources, suggesting, tail
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
@@ -197,12 +197,13 @@ def create_app(
     )  # fmt: skip
     app.state.store, app.state.reader = store, Reader(store)
     app.state.settings, app.state.metrics = dict(settings or {}), Metrics()
-    app.state.repairs = repairs.Memory()
+    app.state.repairs, app.state.fitness = repairs.Memory(), fitness.Memory(app.state.reader)
     app.state.templates, app.state.turns = pages.environment(), Turns()
     handlers(app)
     operations(app)
     app.include_router(api.router)
     app.include_router(feedback.router)
+    app.include_router(fitness.router)
     app.include_router(sources.router)
     app.include_router(tail.router)
     app.include_router(pages.router)

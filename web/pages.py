@@ -22,7 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, job_files, suggesting
+from web import api, fitness, job_files, suggesting
 from web import axis as axes
 from web.access import read_audit
 from web.access.gate import asking
@@ -312,7 +312,8 @@ def node(request: Request, read: Read, within: Within, name: str) -> HTMLRespons
     found = api.about_node(read, row, within)
     found["states"] = found["states"][::-1]
     drains = read.drains(row, within.start, within.end)
-    return render(request, "node.html", row=row, nav="nodes", drains=drains, **found)
+    fit = fitness.fitness_of(fitness.memory_of(request), row)
+    return render(request, "node.html", row=row, fit=fit, nav="nodes", drains=drains, **found)
 
 
 @router.get("/reports", response_class=HTMLResponse)

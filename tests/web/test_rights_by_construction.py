@@ -41,7 +41,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result")], OWN),
     **dict.fromkeys([("GET", p) for p in (
         "/metrics", "/nodes", "/nodes/{name}", "/reports", "/explore", "/search", "/sources", "/repairs", "/api/v1/openapi.json", "/api/v1/incidents",
-        "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
+        "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/nodes/{name}/fitness", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
         "/api/v1/jobs/{key}/feedback", "/api/v1/incidents/{incident_id}/feedback", "/api/v1/feedback", "/api/v1/sources", "/api/v1/tail",
         "/api/v1/repairs")], READ),
     ("POST", "/api/v1/query"): READ,

@@ -1,0 +1,26 @@
+"""Which incidents ``faultline incidents`` lists."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from faultline.meant import meant
+
+
+def none_of(stored: list[dict[str, Any]], host: str | None) -> str:
+    """Why the list is empty although there are incidents: how many, when, and the host that may be meant."""
+    hosts = {str(name) for i in stored for name in i["hosts"]}
+    known = meant(host, hosts) if host and host not in hosts else ""
+    first, last = min(i["start"] for i in stored), max(i["start"] for i in stored)
+    return f"none of the {len(stored)} stored matches; they began {first[:19]}Z to {last[:19]}Z{known}"
+
+
+def touches(
+    incident: dict[str, Any], low: datetime | None, high: datetime | None, host: str | None, job: str | None
+) -> bool:
+    """Whether an incident overlaps a range (naive UTC) and touches a host and a job, each if it is given."""
+    start, end = (datetime.fromisoformat(incident[k]).replace(tzinfo=None) for k in ("start", "end"))
+    if (low and end < low) or (high and start > high) or (host and host not in incident["hosts"]):
+        return False
+    return job is None or any(j["job_id"] == job or j["job_id"].split("#")[0] == job for j in incident["jobs"])

@@ -1,0 +1,104 @@
+"""Queries about what speaks against a node: grave lines, incidents, states, silence. Each is about all nodes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import func
+
+from store.functions import const, counted, in_order, json_number, json_text, json_texts, last_by, one_of
+from store.tables import EVENTS, INCIDENTS, NODES, RUNS, SOURCES, STATES
+
+E, N, S = EVENTS.c, INCIDENTS.c, STATES.c
+
+#: Lines after which a GPU or the machine needs a person.
+GRAVE = ("gpu.xid", "gpu.fallen_off_bus", "gpu.lost")
+#: Programs that validate a node.
+VALIDATORS = ("healthagent", "nhc")
+_FAILED = ("error", "err", "critical", "crit", "alert", "emerg")
+#: Sources whose lines are about other hosts than the one that writes them.
+_ABOUT_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "sacct_json", "squeue", "scontrol", "jobcomp", "sinfo")
+
+
+def grave_lines(since: datetime) -> sa.Select[Any]:
+    """Lines of ``GRAVE`` since a time, folded: per host, device, Xid, writer and incident the last ``time`` and its
+    ``message``, the first time (``since``) and their number ``lines``."""
+    xid = json_text(E.entities, "$.xid").label("xid")
+    return _folded(xid, one_of(E.event, GRAVE), E.time >= since)
+
+
+def failed_validations(since: datetime) -> sa.Select[Any]:
+    """Errors that ``VALIDATORS`` reported since a time, folded like ``grave_lines``; ``xid`` is null."""
+    nothing = sa.cast(sa.null(), sa.String).label("xid")
+    return _folded(nothing, one_of(E.source, VALIDATORS), one_of(E.severity, _FAILED), E.time >= since)
+
+
+def _folded(xid: Any, *conditions: Any) -> sa.Select[Any]:
+    by = (E.cluster, E.host, E.source, E.event, E.device, xid, E.authority, E.incident_id)
+    return in_order(
+        sa.select(
+            *by, func.max(E.time).label("time"), func.min(E.time).label("since"), last_by(E.message, E.time).label("message"),
+            counted().label("lines"),
+        ).where(E.host.is_not(None), *conditions).group_by(*by)
+    )  # fmt: skip
+
+
+def boots(since: datetime) -> sa.Select[Any]:
+    """The last ``time`` at which each host's kernel started."""
+    return in_order(
+        sa.select(E.cluster, E.host, func.max(E.time).label("time"))
+        .where(E.event == const("kernel.boot"), E.host.is_not(None), E.time >= since).group_by(E.cluster, E.host)
+    )  # fmt: skip
+
+
+def incidents_of_nodes(since: datetime) -> sa.Select[Any]:
+    """Incidents that began or ended since a time and are not benign: place, root, title, ``status``, ``confidence``,
+    and of each band on their axis host, end and text."""
+    bands = {f"band_{name}": json_texts(N.document, f"$.spans[*].{name}") for name in ("host", "kind", "text")}
+    return sa.select(
+        N.incident_id, N.cluster, N.start, N.end, N.severity, N.category, N.root_event, N.root_host, N.root_device,
+        json_text(N.document, "$.title").label("title"), json_text(N.document, "$.status").label("status"),
+        json_number(N.document, "$.confidence").label("confidence"), *(column.label(name) for name, column in bands.items()),
+    ).where(
+        N.severity != const("benign"), func.greatest(N.start, func.coalesce(N.end, N.start)) >= since
+    ).order_by(N.start, N.incident_id)  # fmt: skip
+
+
+def changes_of_state(since: datetime) -> sa.Select[Any]:
+    """Every change of a node's state since a time: ``state`` and the one ``before`` it, by place and time."""
+    track: dict[str, Any] = {"partition_by": (S.cluster, S.host), "order_by": (S.time, S.state)}
+    seen = sa.select(S.cluster, S.host, S.time, S.state, func.lag(S.state).over(**track).label("before")).subquery(
+        "seen"
+    )
+    changed = func.lower(seen.c.state).is_distinct_from(func.lower(seen.c.before))
+    return (
+        sa.select(seen).where(changed, seen.c.before.is_not(None), seen.c.time >= since)
+        .order_by(seen.c.cluster, seen.c.host, seen.c.time)
+    )  # fmt: skip
+
+
+def nodes_of_runs() -> sa.Select[Any]:
+    """Cluster and ``host`` of each node that ever had a job."""
+    return sa.select(RUNS.c.cluster, func.unnest(RUNS.c.nodes).label("host")).distinct()
+
+
+def last_lines() -> sa.Select[Any]:
+    """When each host was last heard of by lines of its own; by what the service received."""
+    return sa.select(SOURCES.c.host, func.max(SOURCES.c.last_seen).label("time")).group_by(SOURCES.c.host)
+
+
+def last_of_agents() -> sa.Select[Any]:
+    """When each host's agent last reported."""
+    n = NODES.c
+    return sa.select(
+        n.host, n.cluster, func.greatest(n.last_seen, func.coalesce(n.status_at, n.last_seen)).label("time")
+    )
+
+
+def last_events() -> sa.Select[Any]:
+    """The last event of each host that it wrote itself."""
+    return sa.select(E.host, E.cluster, func.max(E.time).label("time")).where(
+        E.host.is_not(None), sa.not_(one_of(func.coalesce(E.source, const("")), _ABOUT_OTHERS))
+    ).group_by(E.host, E.cluster)  # fmt: skip
