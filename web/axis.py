@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from correlator.facts.registry import kind_of
 from parsers.moments import later
+from web.axis_ends import End, Hop, first_cause, hops_of, mark_of, moments
+from web.chain import chain_steps, step_numbers
 from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
-from web.shaping import BAD_STATES, LAYERS, between, layer_of, layers, moment, short_file, span, state_kind
+from web.shaping import BAD_STATES, LAYERS, layer_of, layers, moment, short_file, span, state_kind
 
 Row = dict[str, Any]
 ERRORS = {"error", "err", "critical", "crit", "alert", "emerg", "fatal"}
@@ -156,6 +159,15 @@ def settle_ends(builder: Builder) -> None:
             band["end"] = near[0]
 
 
+def name_parts(builder: Builder, doc: Row, jobs: dict[str, Row]) -> None:
+    """Tells the jobs that this incident ended or slowed from those that only ran meanwhile."""
+    slowed = {str(key): "slowed" for key in doc.get("slowed_jobs") or []}
+    ended = {str(job.get("job_id")): "ended" for job in doc.get("jobs") or []}
+    for key, part in {**slowed, **ended}.items():
+        if key in jobs:
+            builder.lanes[job_lane(builder, str(jobs[key]["run_key"]), jobs)]["part"] = part
+
+
 def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
     """Outages and periods without data, with labels. A span without an end is still going on."""
     for item in spans:
@@ -166,25 +178,45 @@ def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
         lane = builder.lane(layer, host, "" if layer == "node" else detail)
         start, stop = builder.at(item.get("start")), builder.at(item.get("end") or end)
         if start is not None and stop is not None:
+            stop = min(stop, builder.at(end) or stop) if item.get("kind") == "late" else stop
             kind = str(item.get("kind") or "blind")
             words = item.get("text") or kind
             builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": words})
 
 
-#: A cause's line may be this much later than its effect's: clocks of two hosts kept by NTP (seconds).
-CLOCKS_S = 1.0
+def add_steps(builder: Builder, hops: Iterable[Hop], jobs: dict[str, Row]) -> None:
+    """The marks of facts that have no line of their own, and of the ends of runs."""
+    seen = {item["id"] for item in builder.marks}
+    for hop in hops:
+        for end in (hop.cause, hop.effect):
+            if end.own and end.id not in seen:
+                seen.add(end.id)
+                builder.marks.append(mark_of(end, fact_lane(builder, end, jobs), builder.t0, jobs.get(str(end.run))))
 
 
-def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, int]) -> list[Row]:
-    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by effect."""
+def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
+    """The lane of a fact, by its kind."""
+    if end.run is not None:
+        return job_lane(builder, end.run, jobs)
+    layer, host, device = kind_of(end.kind).layer, end.host or "cluster", end.device or ""
+    if layer == "node":
+        return builder.lane("node", host)
+    if not has_devices(layer):
+        return builder.lane(layer, host, layer)
+    several = device.count(",") + 1
+    return builder.lane(layer, host, f"{several} devices" if several > 2 else device or layer)
+
+
+def arrows(hops: Iterable[Hop], marks: dict[str, Row], numbers: Mapping[int, int]) -> list[Row]:
+    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by the identity of the step."""
     out = []
-    for place, step in enumerate(chain, 1):
-        cause, effect = marks.get(str(step.get("cause"))), marks.get(str(step.get("effect")))
-        if not cause or not effect or cause["t"] > effect["t"] + CLOCKS_S or cause is effect:
-            continue  # a cause that is only inferred may have no line before its effect
+    for place, hop in enumerate(hops, 1):
+        cause, effect, step = marks.get(hop.cause.id), marks.get(hop.effect.id), hop.step
+        if not cause or not effect or cause is effect:
+            continue
         pair = step.get("window_s")
         out.append({
-            "n": numbers.get(str(step.get("effect")), place), "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),
+            "n": numbers.get(id(step), place), "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),
             "lag_text": span(step.get("lag_s")), "window": pair if isinstance(pair, list) and len(pair) == 2 else None,
             "because": step.get("because") or "", "text": step.get("text") or "", "edge": step.get("edge"),
             "recovery": effect["role"] == "recovery",
@@ -192,82 +224,11 @@ def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, in
     return out
 
 
-#: From this many steps of one kind on (the links of a switch, the errors of one kernel), one is shown and the rest
-#: folded.
-FOLD = 4
+#: A recovery within this of the last effect is part of the picture that opens (seconds).
+RECOVERS_S = 30.0
 
-
-def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
-    """The chain as a list to read: the causes first, each effect with the lag and window that lead to it.
-
-    Steps of one kind share a number; ``more`` are those after the first.
-    """
-    chain = document.get("chain") or []
-    effects = {str(step.get("effect")) for step in chain}
-    roots = [event for event in events.values() if event.get("role") == "cause"]
-    roots += [events[str(step["cause"])] for step in chain if str(step.get("cause")) in events]
-    listed: dict[str, Row] = {}
-    for event in sorted(roots, key=lambda item: str(item.get("time"))):
-        # An event that only explains a recovery is not a cause of the incident and gets no number.
-        if str(event.get("id")) not in effects and event.get("role") != "recovery":
-            listed.setdefault(str(event.get("id")), {"event": event, "step": None})
-    out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
-    return [{**item, "n": number} for number, item in enumerate(_folded(out), 1)]
-
-
-def _folded(items: list[Row]) -> list[Row]:
-    kinds: dict[tuple[Any, ...], list[Row]] = {}
-    for item in items:
-        step = item["step"]
-        kind = ("step", step.get("edge"), step.get("effect_fact")) if step else ("root", item["event"].get("event"))
-        kinds.setdefault(kind, []).append({**item, "more": []})
-    out: list[Row] = []
-    for group in kinds.values():
-        if len(group) < FOLD:
-            out += group
-        else:
-            out.append({**group[0], "more": group[1:]})
-    place = {id(item["event"]) if item["event"] else id(item["step"]): n for n, item in enumerate(items)}
-    out.sort(key=lambda item: place[id(item["event"]) if item["event"] else id(item["step"])])
-    return out
-
-
-def hosts_of(steps: Iterable[Row]) -> int:
-    """The number of hosts that wrote the lines of the chain, folded ones included."""
-    return len({one["event"].get("host") for item in steps for one in (item, *item["more"])} - {None})
-
-
-#: The maximum number of rows in an incident's table: more make it slow to open, and nobody reads them.
-TABLE_ROWS = 500
-
-
-def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None]]:
-    """The incident's events in order of time, each with the step that leads to it and its seconds after the first
-    cause.
-
-    If there are more than ``most``, those of the chain are chosen first, then the earliest.
-    """
-    steps: dict[str, Row] = {}
-    for step in document.get("chain") or []:
-        steps.setdefault(str(step.get("effect")), step)
-    causes = {str(step.get("cause")) for step in document.get("chain") or []}
-    events = sorted(document.get("events") or [], key=lambda item: str(item.get("time")))
-    if len(events) > most:
-        chained = [str(item.get("id")) in steps or str(item.get("id")) in causes for item in events]
-        places = sorted(range(len(events)), key=lambda place: (not chained[place], place))[:most]
-        events = [events[place] for place in sorted(places)]
-    t0 = next((item.get("time") for item in events if item.get("role") == "cause"), None)
-    return [(item, steps.get(str(item.get("id"))), between(t0, item.get("time")) if t0 else None) for item in events]
-
-
-def step_numbers(steps: Iterable[Row]) -> dict[str, int]:
-    """Effect event -> the number of its step in the list, folded steps under their first."""
-    found: dict[str, int] = {}
-    for item in steps:
-        for one in (item, *item["more"]):
-            if one["step"]:
-                found.setdefault(str(one["step"].get("effect")), item["n"])
-    return found
+#: The picture opens with at least this share of the whole: 18 ms of 12 minutes say nothing.
+LEAST_SHOWN = 0.05
 
 
 def focus(marks: list[Row], low: float, high: float) -> list[float]:
@@ -276,23 +237,30 @@ def focus(marks: list[Row], low: float, high: float) -> list[float]:
     if not inside:
         return [low, high]
     first, last = min(inside), max(inside)
-    soon = last + 0.5 * max(1.0, last - first)
+    soon = last + max(RECOVERS_S, 0.5 * (last - first))
     near = [item["t"] for item in marks if item["role"] == "recovery" and item["t"] <= soon]
     last = max([last, *near])
     room = max(last - first, 0.05)
+    least = (high - low) * LEAST_SHOWN
+    if 1.35 * room < least:  # cause and effects at one moment: with what is around it
+        return [max(low, first - 0.3 * least), min(high, last + 0.7 * least)]
     return [max(low, first - 0.09 * room), min(high, last + 0.26 * room)]
 
 
 def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
     """T0, start and end of what the axis may show, from everything in the document that has a time."""
     events = [found for item in doc.get("events") or [] if (found := moment(item.get("time")))]
-    edges = [moment(item.get(name)) for item in doc.get("spans") or [] for name in ("start", "end")]
+    # Late lines may arrive days after they were written: the picture ends where its events do.
+    lasting = [item for item in doc.get("spans") or [] if item.get("kind") != "late"]
+    edges = [moment(item.get(name)) for item in lasting for name in ("start", "end")]
     times = [*events, *[edge for edge in edges if edge]]
     times += [value for value in (moment(row.get("start")), moment(row.get("end"))) if value]
+    hops = hops_of(doc)
+    times += moments(hops)
     if not times:
         raise ValueError("no event of this incident has a time")
     causes = [moment(item.get("time")) for item in doc.get("events") or [] if item.get("role") == "cause"]
-    t0 = min([found for found in causes if found] or events or times)
+    t0 = min([found for found in [*causes, first_cause(hops)] if found] or events or times)
     low, high = min(times), max(times)
     room = max((high - low) * 0.06, timedelta(seconds=1))
     return t0, later(low, -room), later(high, room)
@@ -319,7 +287,10 @@ def build(
         found = mark(builder, event, event_lane(builder, event, known))
         if found:
             builder.marks.append(found)
+    hops = hops_of(doc)
+    add_steps(builder, hops, known)
     settle_ends(builder)
+    name_parts(builder, doc, known)
     add_states(builder, states, end)
     for beat in beats:
         builder.beats.append([job_lane(builder, str(beat["job_id"]), known), builder.at(beat["time"])])
@@ -334,7 +305,7 @@ def build(
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": lanes,
         "folds": folds(lanes, builder.marks, builder.bands, keep), "alike": ALIKE,
         "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
-        "arrows": arrows(doc.get("chain") or [], marks, step_numbers(steps)),
+        "arrows": arrows(hops, marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(layers().values())),
     }  # fmt: skip

@@ -31,7 +31,9 @@ def behaviour(lane: Row, marks: Iterable[Row], bands: Iterable[Row]) -> str:
     """What happened on a lane in a few words; lanes with the same words may be folded. Empty: nothing happened."""
     kinds = {band["kind"] for band in bands}
     if lane["layer"] == "job":
-        return ", ".join(sorted({str(band["state"]) for band in bands if band["kind"] == "job"}))
+        states = ", ".join(sorted({str(band["state"]) for band in bands if band["kind"] == "job"}))
+        # A job that this incident ended never folds with one that ended meanwhile.
+        return f"{lane['part']} by this: {states}" if lane.get("part") else states
     words_of_kinds = [words for kind, words in TROUBLE_WORDS.items() if kind in kinds]
     if words_of_kinds:
         return ", ".join(words_of_kinds)

@@ -22,8 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, fitness, job_files, suggesting
-from web import axis as axes
+from web import api, chain, fitness, job_files, suggesting
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -224,10 +223,10 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
     events = {str(event.get("id")): event for event in document.get("events") or []}
     states = read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row)
-    steps = axes.chain_steps(document, events)
+    steps = chain.chain_steps(document, events)
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
-        steps=steps, table=axes.table_rows(document), hosts=axes.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
+        steps=steps, table=chain.table_rows(document), hosts=chain.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
         judged=read.run_keys(row["incident_id"]), nav="incidents",
     )  # fmt: skip
 

@@ -72,7 +72,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
     untouched = (
         survivors(world, incident)
         if incident.verdicts
-        else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start))
+        else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start) if r not in incident.slowed)
     )
     return {
         "id": incident.id, "start": stamp(incident.start), "end": stamp(over), "detected_at": None,

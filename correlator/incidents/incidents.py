@@ -330,8 +330,12 @@ def _survivors(world: World, incident: Incident) -> Survivors:
         for r in world.bad_in_time.overlapping(start, end)
         if (r.end is not None and r.end <= over) or r.job_id in hit
     }
-    hurt |= {r.key for job in hit for r in world.runs_of_job.get(job, ())
-             if r.start is not None and r.start <= end and (r.end is None or r.end >= start)}  # fmt: skip
+    of_hit = chain.from_iterable(world.runs_of_job.get(job, ()) for job in hit)
+    hurt |= {
+        r.key
+        for r in chain(of_hit, incident.slowed)
+        if r.start is not None and r.start <= end and (r.end is None or r.end >= start)
+    }
     count = world.in_time.count(start, end) - len(hurt)
     hosts = sorted({f.host for f in [incident.root, *incident.members] if f.host})
     near = [

@@ -9,7 +9,7 @@ from correlator.facts.registry import kind_of
 from correlator.incidents.incident import Incident, events_of
 from correlator.model.kinds import Band
 from correlator.model.nouns import Event, Fact, Run
-from correlator.model.time_texts import stamp
+from correlator.model.time_texts import lasting, stamp
 from parsers.hostlist import fold
 
 #: A line that arrived this much later than it was written is reported as late.
@@ -39,13 +39,14 @@ def spans(incident: Incident) -> list[dict[str, Any]]:
             by_host.setdefault(event.host, []).append(event)
     for host, events in sorted(by_host.items()):
         start, end = min(e.time for e in events), max(e.received or e.time for e in events)
+        late = max((e.received or e.time) - e.time for e in events)
         rows.append({"lane": f"{host} kernel", "layer": "kernel", "host": host, "device": None, "start": stamp(start), "end": stamp(end),
-                     "kind": "late", "text": f"{host} silent; its lines came {end - start:.1f} s late"})  # fmt: skip
+                     "kind": "late", "text": f"{host} silent; its lines came {lasting(late)} late"})  # fmt: skip
     return rows
 
 
 def _span(band: Band, fact: Fact) -> dict[str, Any]:
-    length = f", {fact.duration:.1f} s" if fact.duration is not None else ", still so when the data ends"
+    length = f", {lasting(fact.duration)}" if fact.duration is not None else ", still so when the data ends"
     return {"lane": band.lane, "layer": band.layer, "host": band.host, "device": band.device, "start": stamp(fact.start), "end": stamp(fact.end),
             "kind": band.state, "text": band.text + length}  # fmt: skip
 

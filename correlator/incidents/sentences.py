@@ -19,7 +19,7 @@ from correlator.incidents.steps import others_say
 from correlator.model.attributes import END_UNSEEN, ENDS, FAR_END_ONLY, INFERRED, RATIO
 from correlator.model.kinds import Advice, fill
 from correlator.model.nouns import Fact
-from correlator.model.time_texts import clock
+from correlator.model.time_texts import clock, lasting
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
 from parsers.job_states import Phase, phase_of
@@ -167,7 +167,7 @@ def doubts(incident: Incident) -> list[str]:
     if late:
         worst = max(late, key=lambda e: (e.received or 0.0) - e.time)
         found.append(
-            f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late"
+            f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {lasting((worst.received or 0) - worst.time)} late"
         )
     if any(e.time_quality == "inferred" for e in events):
         found.append("The year or zone of some stamps was inferred")
@@ -241,8 +241,13 @@ WANTED_S = 900.0
 
 
 def gpu_hours(world: World, incident: Incident) -> float:
-    """GPU-hours that ended runs had computed, and that nodes out of service could not."""
+    """GPU-hours that ended runs had computed, that nodes out of service could not, and for which slowed runs waited."""
     lost = 0.0
+    ended = {verdict.run.key for verdict in incident.verdicts}
+    waited = {f.run: SLOW.attrs_of(f)["lost"] for f in incident.members if f.kind == SLOW.name}
+    for run in incident.slowed:
+        if run.key not in ended:  # all that the others computed is lost
+            lost += run.gpus * waited.get(run.key, 0.0) / 3600.0
     for verdict in incident.verdicts:
         run = verdict.run
         if run.start is not None and run.end is not None:

@@ -51,9 +51,17 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
             "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
             "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
-            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
+            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), **_place("cause", hop.cause), **_place("effect", hop.effect),
         })  # fmt: skip
     return rows
+
+
+def _place(end: str, fact: Fact) -> dict[str, Any]:
+    """Where and when a step begins or ends, whatever its lines say: ``pm_s`` is the uncertainty of the time, seconds."""
+    return {
+        f"{end}_time": stamp(fact.start), f"{end}_pm_s": round(fact.sigma, 6),
+        f"{end}_host": fact.host, f"{end}_device": fact.device, f"{end}_run": fact.run,
+    }  # fmt: skip
 
 
 def _others_row(hop: Hop) -> dict[str, Any] | None:

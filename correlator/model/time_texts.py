@@ -25,3 +25,14 @@ def _whole_second(seconds: int) -> str:
 @lru_cache(maxsize=8192)
 def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"
+
+
+def lasting(seconds: float) -> str:
+    """A duration that is no less exact than a reader needs: 60.4 s, 52 min, 3 h 20 min, 2 d 21 h."""
+    if seconds < 600:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

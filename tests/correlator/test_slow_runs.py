@@ -6,10 +6,15 @@ import re
 
 import pytest
 
+from correlator.engine import conclude_world
+from correlator.evidence.weigh import BaseRates
 from correlator.facts.slow_runs import change
 from correlator.gather.telemetry import STEP_TIME
+from correlator.model.fact_index import by_kind
 from correlator.model.measurements import Throttled
+from correlator.site.first_seen import first_seen
 from tests.correlator.making import T0, event, facts, run, world
+from tests.correlator.situations import EDGES
 
 
 def _points(*paces, every=120.0):
@@ -66,6 +71,18 @@ def test_a_throttled_gpu_slows_the_run_to_its_limit():
     assert (heat.host, heat.device) == ("n2", "0000:9a:00")
     (slow,) = facts(where, "job.slow")
     assert slow.attrs["lasting"] and slow.attrs["ratio"] == pytest.approx(2.25)
+
+
+def test_a_slowed_run_costs_the_time_it_waited_and_is_not_untouched() -> None:
+    pace = [(T0 + 20 + i * 120, 2.0 if i < 8 else 4.0) for i in range(29)]
+    heat = Throttled("n2", "00000000:9A:00.0", T0 + 1000, T0 + 3500, T0 + 700, None, 9)
+    jobs = [run(5, ["n1", "n2"], 0, 3600, "COMPLETED", gpus=16), run(6, ["n1", "n2"], -50, 7200, "COMPLETED")]
+    where = world([], jobs, progress={(5, 0): pace}, throttling=[heat])
+    rates = BaseRates(by_kind(where.facts), first_seen(where.events, where.runs).values(), where.first)
+    (document,) = conclude_world(where, EDGES, rates).incidents
+    assert document["slowed_jobs"] == ["5"] and [j["job_id"] for j in document["unaffected_jobs"]] == ["6"]
+    # Half of the time from the last quick report on: 16 GPUs waited.
+    assert document["gpu_hours_lost"] == pytest.approx(16 * 0.5 * (3600 - 860) / 3600, rel=0.01)
 
 
 def test_one_hot_core_is_every_days_noise():

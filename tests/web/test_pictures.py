@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from store.duckdb.store import DuckStore
 from tests.correlator.test_liars import ALL, unpacked
 from tests.line_parser import line_parser
 from web.app import create_app
-from web.axis import CLOCKS_S
+from web.axis import LEAST_SHOWN
+from web.axis_ends import CLOCKS_S
 
 SOME = ("mgmt_flap_long", "mgmt_flap_short", "switch_down", "munge_dies", "slurmd_killed")
 PLACES = [place for kind in ("captures", "archived captures", "second party", "scenarios") for place in ALL[kind]]
@@ -27,6 +29,53 @@ def backwards(axis: dict[str, Any]) -> list[dict[str, Any]]:
     """The arrows that go back in time, or to where they came from."""
     at = {mark["id"]: mark["t"] for mark in axis["marks"]}
     return [a for a in axis["arrows"] if a["from"] == a["to"] or at[a["from"]] > at[a["to"]] + CLOCKS_S]
+
+
+def untrue(axis: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    """What the picture of an incident leaves out, or says twice in two ways."""
+    wrong = [f"{len(axis['arrows'])} arrows for {len(document['chain'])} steps"] * (
+        len(axis["arrows"]) != len(document["chain"])
+    )
+    marks, into = {mark["id"]: mark for mark in axis["marks"]}, {arrow["to"] for arrow in axis["arrows"]}
+    lanes = {lane["id"]: lane for lane in axis["lanes"]}
+    for key in (job["job_id"] for job in document["jobs"]):
+        mark = marks.get(f"run:{key}")
+        if mark is None or mark["id"] not in into:
+            wrong.append(f"job {key} ended, and no arrow leads to it")
+        elif lanes[mark["lane"]]["layer"] != "job" or lanes[mark["lane"]].get("part") != "ended":
+            wrong.append(f"the end of job {key} is on the lane {mark['lane']}")
+    apart = [{lanes[lane].get("part") for lane in fold["lanes"]} for fold in axis["folds"]]
+    wrong += ["a job that ended by this is folded with others"] * any(len(parts) > 1 for parts in apart)
+    both = set(document["slowed_jobs"]) & {job["job_id"] for job in document["unaffected_jobs"]}
+    wrong += [f"job {key} is slowed and not hurt" for key in both]
+    low, high = axis["focus"]
+    if not axis["start"] - 1e-6 <= low < high <= axis["end"] + 1e-6:
+        wrong.append("what opens is not in the picture")
+    if high - low < 0.9 * LEAST_SHOWN * (axis["end"] - axis["start"]):
+        wrong.append(f"opens with {high - low:.3f} of {axis['end'] - axis['start']:.1f} s")
+    return wrong
+
+
+def mispainted(store: DuckStore, axis: dict[str, Any]) -> list[str]:
+    """Bands that differ from the rows of the store: states of nodes at the middle of their band, ends and states of runs."""
+    t0 = datetime.fromisoformat(axis["t0"].removesuffix("Z"))
+    wrong = []
+    states = store.rows("SELECT host, time, state FROM model.node_states ORDER BY host, time")
+    runs = {row["run_key"]: row for row in store.rows('SELECT run_key, state, "end" FROM model.runs')}
+    host_of = {lane["id"]: lane["host"] for lane in axis["lanes"] if lane["layer"] == "node"}
+    of_document = {"down", "silent", "late", "blind", "no_carrier", "disabled"}
+    for band in axis["bands"]:
+        if band["kind"] == "job":
+            run = runs[band["job"]]
+            late = abs((run["end"] - t0).total_seconds() - band["end"]) if run["end"] else 0.0
+            if not run["state"].startswith(band["state"]) or late > 1.0 or (run["end"] is None) != band["open"]:
+                wrong.append(f"bar of {band['job']}: {band} is {run}")
+        elif band["lane"] in host_of and band["end"] > band["start"]:
+            when = t0 + timedelta(seconds=(band["start"] + band["end"]) / 2)
+            last = [s["state"] for s in states if s["host"] == host_of[band["lane"]] and s["time"] <= when]
+            if last and not band["text"].startswith(last[-1]) and band["kind"] not in of_document:
+                wrong.append(f"{band['lane']} at {when}: {band['text']}, and NodeStates says {last[-1]}")
+    return wrong
 
 
 def disagreeing(store: DuckStore, incidents: list[dict[str, Any]]) -> list[str]:
@@ -55,11 +104,14 @@ def disagreeing(store: DuckStore, incidents: list[dict[str, Any]]) -> list[str]:
         for p in PLACES
     ],
 )
-def test_arrows_and_commands(place: Path) -> None:
+def test_pictures_and_commands(place: Path) -> None:
     with open_store(None) as store, unpacked(place) as tree:
         Ingest(store, parser=line_parser()).run([tree])
         correlate(store)
         client, incidents = TestClient(create_app(store)), result(store)["incidents"]
         for incident in incidents:
-            assert not backwards(client.get(f"/api/v1/axis/{incident['id']}").json()), incident["id"]
+            axis = client.get(f"/api/v1/axis/{incident['id']}").json()
+            assert not backwards(axis), incident["id"]
+            assert not untrue(axis, incident), incident["id"]
+            assert not mispainted(store, axis), incident["id"]
         assert not disagreeing(store, incidents)

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from parsers.job_states import JOB_STATES
 from store import open_store
 from store.tables import RUNS
-from web import axis as axes
+from web import chain
 from web.app import create_app
 
 V1 = "/api/v1"
@@ -188,9 +188,9 @@ def test_the_table_of_a_large_incident_has_the_chain_and_the_first_rows() -> Non
     events = [{"id": f"E{n:05}", "time": f"2026-11-21T00:00:00.{n:06}Z", "role": "symptom"} for n in range(10_000)]
     events[9_000]["role"] = "cause"
     document = {"events": events, "chain": [{"cause": "E09000", "effect": "E09900", "lag_s": 0.0009}]}
-    rows = axes.table_rows(document)
+    rows = chain.table_rows(document)
     ids = [item["id"] for item, _, _ in rows]
-    assert len(ids) == axes.TABLE_ROWS and ids == sorted(ids) and ids[-2:] == ["E09000", "E09900"]
+    assert len(ids) == chain.TABLE_ROWS and ids == sorted(ids) and ids[-2:] == ["E09000", "E09900"]
     assert rows[-1][1] == document["chain"][0] and rows[-1][2] == pytest.approx(0.0009)
 
 

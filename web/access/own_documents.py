@@ -207,12 +207,23 @@ class OwnDocuments:
             shown["cause"] = shown.get("cause") if shown.get("cause") in seen else None
             words = {name: self._spoken(step.get(name), events) for name in ("text", "cause_says", "effect_says")}
             words["because"] = ", ".join(_SETTING.findall(str(step.get("because") or "")))
-            host = step.get("effect_host")
-            shown |= words | {"effect_host": host if host in hosts else None}
+            shown |= words
+            shown |= self._place("cause", step, hosts) | self._place("effect", step, hosts)
             if isinstance(step.get("others"), Mapping):
                 shown["others"] = _picked(step["others"], _OTHERS)
             out.append(shown)
         return out
+
+    def _place(self, end: str, step: Row, hosts: Collection[str]) -> Row:
+        """Where and when a step begins or ends, if that is on a visible host or about the user's own run."""
+        run, host = str(step.get(f"{end}_run")), step.get(f"{end}_host")
+        if run in self._numbers:
+            return {f"{end}_{name}": step.get(f"{end}_{name}") for name in ("time", "pm_s", "run")} | {
+                f"{end}_host": None
+            }
+        if step.get(f"{end}_run") is None and host in hosts:
+            return {f"{end}_{name}": step.get(f"{end}_{name}") for name in ("time", "pm_s", "host", "device")}
+        return {f"{end}_host": None}
 
     def _causes(self, document: Document, hosts: Collection[str]) -> Row:
         shown: Row = {}

@@ -58,12 +58,14 @@ function follow(axis) {
 function steps(axis) {
   // The list is replaced while the incident is in progress: it is looked up each time.
   const all = () => [...document.querySelectorAll('#chain > li')];
-  const light = id => {
-    for (const item of all()) item.classList.toggle('on', item.dataset.event === id);
+  const light = mark => {
+    const ids = [mark?.id, mark?.told_by].filter(Boolean);
+    const on = item => ids.includes(item.dataset.mark) || ids.includes(item.dataset.event);
+    for (const item of all()) item.classList.toggle('on', on(item));
   };
   const go = item => {
-    axis.pick(item.dataset.event);
-    light(item.dataset.event);
+    axis.pick(item.dataset.mark);
+    for (const other of all()) other.classList.toggle('on', other === item);
     item.scrollIntoView({ block: 'nearest' });
   };
   document.addEventListener('click', event => {
@@ -73,8 +75,9 @@ function steps(axis) {
     host.scrollIntoView({ block: 'nearest' });
   });
   axis.addEventListener('pick', event => {
-    light(event.detail.id);
-    say(`${event.detail.event} on ${event.detail.host}, ${axis.time(event.detail.t)}`);
+    if (!document.querySelector(`#chain > li.on[data-mark="${CSS.escape(event.detail.id)}"]`)) light(event.detail);
+    const { event: what, host: where, text, t } = event.detail;
+    say(`${where ? `${what} on ${where}` : text}, ${axis.time(t)}`);
   });
   axis.addEventListener('release', () => light(null));
   return by => {

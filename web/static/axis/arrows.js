@@ -132,7 +132,14 @@ function bracket(g, p, view, scale, item, state) {
 }
 
 /** An allowed window in readable form. */
-export const allowed = pair => `${pair.map(seconds => Number(seconds.toFixed(1))).join('–')} s`;
+export function allowed(pair) {
+  const most = Math.max(...pair.map(Math.abs));
+  const [unit, seconds] = UNITS.find(([, , from]) => most >= from);
+  return `${pair.map(value => Number((value / seconds).toFixed(1))).join('–')} ${unit}`;
+}
+
+/** Unit, its seconds, and from how many seconds on it is used. */
+const UNITS = [['days', 86400, 172800], ['h', 3600, 7200], ['s', 1, 0]];
 
 /** The full text, then lag and window, then the lag alone, then the number alone: a pill never covers its effect. */
 function phrases(arrow, small) {

@@ -12,6 +12,8 @@ import { attach } from './input.js';
 
 /** The maximum number of lanes of a fold that are named when the pointer rests on it. */
 const TITLED = 40;
+/** At least this much of the lanes is seen under the ruler, in pixels. */
+const KEPT = 60;
 
 export class Axis extends EventTarget {
   constructor(host, data, { job = null } = {}) {
@@ -35,6 +37,7 @@ export class Axis extends EventTarget {
     this.build();
     attach(this);
     new ResizeObserver(() => this.resize()).observe(host);
+    addEventListener('scroll', () => this.scrolled() !== this.offset && this.draw(), { passive: true });
     matchMedia('(prefers-color-scheme:light)').addEventListener('change', () => this.recolour());
     new MutationObserver(() => this.recolour()).observe(document.documentElement, { attributeFilter: ['data-theme'] });
     this.resize();
@@ -172,10 +175,27 @@ export class Axis extends EventTarget {
     this.hits.marks = marks(g, p, view, scale, this.state.selected);
     g.restore();
     labels(g, p, view);
+    // Minimap and ruler stay in sight while the lanes of a tall axis scroll.
+    this.offset = this.scrolled();
+    const ruled = { ...view, header: view.header + this.offset, top: view.top + this.offset };
+    g.save();
+    g.translate(0, this.offset);
     minimap(g, p, view, scale, this.lanes, this.t0);
-    header(g, p, view, scale, this.t0, scale.x(this.state.cursor));
-    cursor(g, p, view, scale, this.t0, this.state);
+    g.restore();
+    header(g, p, ruled, scale, this.t0, scale.x(this.state.cursor));
+    cursor(g, p, ruled, scale, this.t0, this.state);
     this.frameMs = performance.now() - began;
+  }
+
+  /** How far the top of the canvas has scrolled out of sight, in pixels. */
+  scrolled() {
+    const most = this.view.height - this.view.top - KEPT;
+    return Math.round(Math.max(0, Math.min(-this.canvas.getBoundingClientRect().top, most)));
+  }
+
+  /** Can all of it be seen at once? Then the wheel zooms; otherwise it scrolls, and zooms with Ctrl. */
+  get fits() {
+    return this.view.height <= window.innerHeight;
   }
 
   moved() {

@@ -86,7 +86,7 @@ function paint(g, p, { x, y, w, h }, kind, own, band) {
 /** A band's label, as far as it has room. */
 function words(g, p, view, scale, box, kind, band, row) {
   if (kind === 'job') {
-    if (!band.quiet) jobWords(g, p, box, band);
+    if (!band.quiet) jobWords(g, p, box, band, scale.x(band.end) > view.width + 1);
     if (!band.open && box.x + box.w < view.width - 1) jobEnd(g, p, scale, box, band, row);
     return;
   }
@@ -113,11 +113,15 @@ function words(g, p, view, scale, box, kind, band, row) {
   text(g, p, fits, left, base, { colour, weight });
 }
 
-/** The job's name at the left of its bar, how it ended at the right. */
-function jobWords(g, p, { x, y, w, h }, band) {
+/** The job's name at the left of its bar, how it ended at the right; if it ended out of sight, when. */
+function jobWords(g, p, { x, y, w, h }, band, later) {
   const base = y + h / 2 + 4;
-  const colour = band.ending === 'bad' ? 'impact' : 'band-ink';
-  const end = fitting(g, p, [band.open ? `${band.state}, still running` : band.state], w - 26, 11.5, 650);
+  const colour = band.ending === 'bad' && !later ? 'impact' : 'band-ink';
+  const states = band.several && later ? [] : [band.state];
+  if (band.several) later = false;
+  if (band.open) states[0] = `${band.state}, still running`;
+  else if (later) states.splice(0, 1, `running, ${band.state} at ${lag(band.end)} ▸`, `${lag(band.end)} ▸`);
+  const end = fitting(g, p, states, w - 26, 11.5, 650);
   text(g, p, end, x + w - 14, base, { colour, weight: 650, size: 11.5, align: 'right' });
   const name = fitting(g, p, [band.text], w - measure(g, p, end, 11.5, 650) - 40);
   text(g, p, name, x + 7, base, { colour: 'band-ink', weight: 500 });

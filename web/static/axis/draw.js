@@ -212,6 +212,8 @@ function cluster(g, p, row, colour, c, scale, selected) {
   if (c.best.pm && c.best.pm / scale.perPixel > 6 && c.count < 4) {
     bracket(g, scale.x(c.best.t - c.best.pm), scale.x(c.best.t + c.best.pm), y, 4, p.c.ink);
   }
+  const [a, b] = (c.best.between ?? []).map(t => scale.x(t));
+  if (b - a > 6) bracket(g, a, b, y, 4, p.c.ink);
   if (c.best.id === selected) {
     g.strokeStyle = p.c.accent;
     g.lineWidth = 2;

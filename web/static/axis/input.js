@@ -19,8 +19,10 @@ export function attach(axis) {
     event => {
       const { x } = at(event);
       if (x < axis.view.gutter) return;
+      const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      if (!sideways && !axis.fits && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      if (sideways) {
         axis.pan((event.deltaX || event.deltaY) / 900);
       } else {
         axis.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 400))), axis.scale.t(x));
@@ -78,9 +80,12 @@ const mapX = (axis, t) =>
   axis.scale.left +
   ((t - axis.scale.start) / (axis.scale.end - axis.scale.start)) * (axis.scale.right - axis.scale.left);
 
+/** Is it on the minimap? Lanes that have scrolled under it are not meant. */
+const onMap = (axis, y) => y >= axis.offset && y < axis.offset + axis.view.map;
+
 /** The action of a drag that starts here: handles and frame of the minimap, a new brush, or panning the lanes. */
 function begin(axis, { x, y }) {
-  if (y >= axis.view.map) return { mode: 'pan' };
+  if (!onMap(axis, y)) return { mode: 'pan' };
   const a = mapX(axis, axis.scale.lo);
   const b = mapX(axis, axis.scale.hi);
   if (Math.abs(x - a) < 8) return { mode: 'left' };
@@ -141,7 +146,7 @@ function nearest(axis, hit, x) {
 }
 
 function click(axis, place) {
-  if (place.x < axis.view.gutter || place.y < axis.view.map) return;
+  if (place.x < axis.view.gutter || place.y < axis.offset + axis.view.map) return;
   const found = under(axis, place);
   if (found?.kind === 'mark') {
     const mark = nearest(axis, found.hit, place.x);
@@ -155,7 +160,7 @@ function click(axis, place) {
 }
 
 function hover(axis, place) {
-  if (place.y < axis.view.map) {
+  if (onMap(axis, place.y)) {
     axis.canvas.style.cursor = { left: 'ew-resize', right: 'ew-resize', frame: 'grab', brush: 'crosshair' }[
       begin(axis, place).mode
     ];
@@ -209,16 +214,21 @@ function describeBand(axis, { band, lane }) {
   return out;
 }
 
+/** How a mark without a line of its own is known. */
+const source = mark =>
+  mark.quality === 'line' ? 'at the time of the line that reports it' : 'concluded: no line tells of it at this time';
+
 function describeMark(axis, { best: mark, count }) {
   const title = count > 1 ? `${count} events here; the weightiest: ${mark.event}` : mark.event;
   const when = [`${axis.time(mark.t)}  (${lag(mark.t)})`];
   if (mark.pm >= 0.5) when.push(`± ${lag(mark.pm).slice(1)}`);
   if (mark.quality !== 'line') when.push(`time ${mark.quality}`);
   if (mark.late) when.push(`came ${lag(mark.late).slice(1)} late`);
+  if (mark.between) when.push(`began between ${mark.between.map(t => axis.time(t)).join(' and ')}`);
   return [
     part('b', title),
     part('div', when.join(', ')),
     part('div', mark.text ?? '', 'mono'),
-    part('div', `${mark.short}:${mark.line}`, 'mono'),
+    mark.file ? part('div', `${mark.short}:${mark.line}`, 'mono') : part('div', source(mark)),
   ];
 }

@@ -38,11 +38,18 @@ const above = (a, b) => (RANK[a.kind] ?? 2) - (RANK[b.kind] ?? 2) || b.quiet - a
 /** One lane for several: all their marks and all their bands, of which only the last of a kind has a label. */
 function merged(fold, members) {
   const last = new Map();
+  const having = new Map();
   const bands = members.flatMap(lane => lane.bands.map(band => ({ ...band, quiet: true })));
-  for (const band of bands) if (!(last.get(band.kind)?.start > band.start)) last.set(band.kind, band);
+  for (const band of bands) {
+    if (!(last.get(band.kind)?.start > band.start)) last.set(band.kind, band);
+    having.set(band.kind, (having.get(band.kind) ?? new Set()).add(band.lane));
+  }
   for (const band of last.values()) {
     const words = band.kind === 'job' ? fold.noun : band.text.split(/[,;]| {2}/)[0];
-    Object.assign(band, { quiet: false, text: `${members.length} ${words}` });
+    // Of a lane without such a band nothing is known, or something else.
+    const count = having.get(band.kind).size;
+    const part = count === members.length ? count : `${count} of ${members.length}`;
+    Object.assign(band, { quiet: false, several: true, text: `${part} ${words}` });
   }
   return {
     ...members[0],

@@ -1,0 +1,79 @@
+"""Where the arrows of a chain begin and end: at lines that tell of a fact at its time, else at marks of the facts themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from web.axis_ends import first_cause, hops_of, mark_of
+
+T0 = datetime(2026, 11, 21)
+
+
+def at(seconds: float) -> str:
+    return (T0 + timedelta(seconds=seconds)).isoformat(timespec="microseconds") + "Z"
+
+
+def step(cause: tuple[Any, ...], effect: tuple[Any, ...]) -> dict[str, Any]:
+    """Each end: the fact's kind, its time, the line that represents it, its host and its run."""
+    found: dict[str, Any] = {"lag_s": effect[1] - cause[1], "window_s": [-600.0, 600.0]}
+    for end, (kind, time, line, host, run) in (("cause", cause), ("effect", effect)):
+        found |= {end: line, f"{end}_fact": kind, f"{end}_time": at(time), f"{end}_pm_s": 0.5}
+        found |= {f"{end}_host": host, f"{end}_device": None, f"{end}_run": run, f"{end}_says": ""}
+    return found
+
+
+def document(steps: list[dict[str, Any]], **lines: float) -> dict[str, Any]:
+    return {
+        "chain": steps,
+        "events": [{"id": key, "time": at(time), "resolution_s": 0.001} for key, time in lines.items()],
+    }
+
+
+LINK, SLOW, DOWN = "link.outage", "job.slow", "node.down"
+
+
+@pytest.mark.parametrize(
+    ("steps", "lines", "expected"),
+    [
+        # Both have lines at their times.
+        ([step((LINK, 0, "a", "n1", None), (DOWN, 60, "b", "ctl", None))], {"a": 0, "b": 60}, [("a", 0, "b", 60)]),
+        # The end of a run is on its own lane, at the time of the line that reports it.
+        ([step((LINK, 0, "a", "n1", None), ("run.failed", 4, "b", None, "7"))], {"a": 0, "b": 4.5}, [("a", 0, "run:7", 4.5)]),
+        # Without that line, at accounting's second.
+        ([step((LINK, 0, "a", "n1", None), ("run.failed", 4, None, None, "7"))], {"a": 0}, [("a", 0, "run:7", 4)]),
+        # A measured fact has no line: it stands at the first moment it can have begun.
+        ([step((LINK, 0, "a", "n1", None), (SLOW, 30, None, None, "7"))], {"a": 0}, [("a", 0, "fact", 29.5)]),
+        # The boot that tells of a crash comes ten minutes after it: the crash is not drawn there.
+        ([step(("node.panic", 0, "a", "n1", None), (DOWN, 60, "b", "ctl", None))], {"a": 650, "b": 60}, [("fact", -0.5, "b", 60)]),
+        # Seen only after its effect had begun: it had begun by then.
+        ([step((LINK, 12, "a", "n1", None), (SLOW, 0, None, None, "7"))], {"a": 12}, [("fact", -0.5, "fact", -0.5)]),
+        # One line stands for a switch and for its first link.
+        ([step(("switch.outage", 0, "a", "s1", None), (LINK, 0, "a", "n1", None))], {"a": 0}, [("fact", -0.5, "a", 0)]),
+        # A chain of three: the middle is moved before its effect, and its cause before it.
+        (
+            [step((LINK, 5, "a", "n1", None), (SLOW, 6, None, None, "7")), step((SLOW, 6, None, None, "7"), ("run.timeout", 1, "c", None, "7"))],
+            {"a": 5, "c": 1},
+            [("fact", 1, "fact", 1), ("fact", 1, "run:7", 1)],
+        ),
+        # A document of an older version has lines only.
+        ([{"cause": "a", "effect": "b", "lag_s": 1.0}], {"a": 0, "b": 1}, [("a", 0, "b", 1)]),
+        ([{"cause": "a", "effect": None, "lag_s": 1.0}], {"a": 0}, []),
+    ],
+)  # fmt: skip
+def test_ends(steps: list[dict[str, Any]], lines: dict[str, float], expected: list[tuple[Any, ...]]) -> None:
+    def told(end: Any) -> tuple[str, float]:
+        return end.id.partition("fact:")[1].rstrip(":") or end.id, (end.at - T0).total_seconds()
+
+    found = [(*told(hop.cause), *told(hop.effect)) for hop in hops_of(document(steps, **lines))]
+    assert [(a, pytest.approx(b), c, pytest.approx(d)) for a, b, c, d in expected] == found
+
+
+def test_a_fact_has_one_mark_and_says_between_what() -> None:
+    both = [step((LINK, 12, "a", "n1", None), (SLOW, 0, None, None, run)) for run in ("7", "8")]
+    hops = hops_of(document(both, a=12))
+    assert hops[0].cause is hops[1].cause and first_cause(hops) == hops[0].cause.at
+    mark = mark_of(hops[0].cause, "link|n1", T0)
+    assert (mark["between"], mark["quality"], mark["file"], mark["told_by"]) == ([-0.5, 12.5], "inferred", None, "a")

@@ -1,0 +1,85 @@
+"""The evidence chain of an incident as lists to read: its steps, numbered as on the time axis, and its events as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from web.axis_ends import hops_of
+from web.shaping import between
+
+Row = dict[str, Any]
+
+#: From this many steps of one kind on (the links of a switch, the errors of one kernel), one is shown and the rest
+#: folded.
+FOLD = 4
+
+
+def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
+    """The chain as a list to read: the causes first, each effect with the lag and window that lead to it.
+
+    Steps of one kind share a number; ``more`` are those after the first. ``mark`` is the id of its mark on the axis.
+    """
+    chain = document.get("chain") or []
+    effects = {str(step.get("effect")) for step in chain}
+    roots = [event for event in events.values() if event.get("role") == "cause"]
+    roots += [events[str(step["cause"])] for step in chain if str(step.get("cause")) in events]
+    listed: dict[str, Row] = {}
+    for event in sorted(roots, key=lambda item: str(item.get("time"))):
+        # An event that only explains a recovery is not a cause of the incident and gets no number.
+        if str(event.get("id")) not in effects and event.get("role") != "recovery":
+            listed.setdefault(str(event.get("id")), {"event": event, "step": None})
+    out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
+    marks = {id(hop.step): hop.effect.id for hop in hops_of(document)}
+    numbered = [{**item, "n": number} for number, item in enumerate(_folded(out), 1)]
+    return [{**item, "mark": marks.get(id(item["step"])) or item["event"].get("id")} for item in numbered]
+
+
+def _folded(items: list[Row]) -> list[Row]:
+    kinds: dict[tuple[Any, ...], list[Row]] = {}
+    for item in items:
+        step = item["step"]
+        kind = ("step", step.get("edge"), step.get("effect_fact")) if step else ("root", item["event"].get("event"))
+        kinds.setdefault(kind, []).append({**item, "more": []})
+    out: list[Row] = []
+    for group in kinds.values():
+        if len(group) < FOLD:
+            out += group
+        else:
+            out.append({**group[0], "more": group[1:]})
+    place = {id(item["event"]) if item["event"] else id(item["step"]): n for n, item in enumerate(items)}
+    out.sort(key=lambda item: place[id(item["event"]) if item["event"] else id(item["step"])])
+    return out
+
+
+def hosts_of(steps: Iterable[Row]) -> int:
+    """The number of hosts that wrote the lines of the chain, folded ones included."""
+    return len({one["event"].get("host") for item in steps for one in (item, *item["more"])} - {None})
+
+
+#: The maximum number of rows in an incident's table: more make it slow to open, and nobody reads them.
+TABLE_ROWS = 500
+
+
+def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None]]:
+    """The incident's events in order of time, each with the step that leads to it and its seconds after the first
+    cause.
+
+    If there are more than ``most``, those of the chain are chosen first, then the earliest.
+    """
+    steps: dict[str, Row] = {}
+    for step in document.get("chain") or []:
+        steps.setdefault(str(step.get("effect")), step)
+    causes = {str(step.get("cause")) for step in document.get("chain") or []}
+    events = sorted(document.get("events") or [], key=lambda item: str(item.get("time")))
+    if len(events) > most:
+        chained = [str(item.get("id")) in steps or str(item.get("id")) in causes for item in events]
+        places = sorted(range(len(events)), key=lambda place: (not chained[place], place))[:most]
+        events = [events[place] for place in sorted(places)]
+    t0 = next((item.get("time") for item in events if item.get("role") == "cause"), None)
+    return [(item, steps.get(str(item.get("id"))), between(t0, item.get("time")) if t0 else None) for item in events]
+
+
+def step_numbers(steps: Iterable[Row]) -> dict[int, int]:
+    """The identity of a step of the document -> its number in the list, folded steps under their first."""
+    return {id(one["step"]): item["n"] for item in steps for one in (item, *item["more"]) if one["step"]}
