@@ -363,6 +363,14 @@ def agent(config: Annotated[Path, typer.Option("--config", help="The agent's con
     return main(["--config", str(config)])
 
 
+@app.command(epilog="Examples: faultline slurm install --dry-run; faultline slurm verify; faultline slurm --help")
+def slurm(verb: Annotated[str, typer.Argument(metavar="VERB", help="install, verify or remove.")]) -> int:
+    """Slurm's hooks on this host (faultline.entry starts it without the rest of Faultline)."""
+    from collector.agent.slurm_setup.commands import main
+
+    return main([verb])
+
+
 @app.command(epilog="Example, in Slurm's Epilog: faultline hook epilog")
 def hook(
     event: Annotated[

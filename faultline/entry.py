@@ -19,6 +19,10 @@ def main() -> int:
         from collector.agent.commands import main as agent
 
         return agent(arguments[1:])
+    if arguments[:1] == ["slurm"]:
+        from collector.agent.slurm_setup.commands import main as slurm
+
+        return slurm(arguments[1:])
     os.environ.setdefault(ALLOCATOR, AT_ONCE)
     from faultline import collection
 

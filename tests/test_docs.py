@@ -31,6 +31,7 @@ COMMANDS = (
     "sources",
     "archive",
     "agent",
+    "slurm",
     "hook",
     "check",
 )
@@ -84,8 +85,9 @@ def test_options_that_the_docs_show_are_known_to_their_command() -> None:
     known = set(re.findall(r'"(--[a-z-]+)"', source)) | {
         "--" + name.replace("_", "-") for name in re.findall(r"^    (\w+): (?:Annotated|Data|Server|Since|Until|Config)", source, re.M)
     }  # fmt: skip
-    # The agent's command has its own parser: it imports nothing of the server's.
-    known |= set(re.findall(r'"(--[a-z-]+)"', text(ROOT / "collector" / "agent" / "commands.py")))
+    # The agent's commands have their own parsers: they import nothing of the server's.
+    for place in ("agent", "agent/slurm_setup"):
+        known |= set(re.findall(r'"(--[a-z-]+)"', text(ROOT / "collector" / place / "commands.py")))
     used: set[str] = set()
     for page in (
         ROOT / "README.md",

@@ -18,7 +18,7 @@
 set -eu
 umask 077
 
-from=faultline root= image= gpu= server= token=${FAULTLINE_TOKEN:-} more=
+from=faultline root= image= gpu= server= token=${FAULTLINE_TOKEN:-} more= controller=
 here=$(cd "$(dirname "$0")" && pwd)
 fail() { echo "install.sh: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
         token=$2; shift 2 ;;
     --token-file) if [ "$2" = - ]; then token=$(cat); else token=$(cat "$2") || fail "$2 cannot be read"; fi; shift 2 ;;
     --ca) more="$more --ca $2"; shift 2 ;;
-    --controller) more="$more --controller"; shift ;;
+    --controller) controller=--controller; shift ;;
     --gpu) gpu=nvidia-ml-py; shift ;;
     --image) image=--image; shift ;;
     *) fail "unknown option $1; the first lines of $0 list them" ;;
@@ -58,13 +58,14 @@ config=$root/etc/faultline/agent.toml
 if [ -e "$config" ]; then
     echo "install.sh: $config stays as it is" >&2
 else
-    FAULTLINE_TOKEN=$token "$home/bin/faultline" agent enroll --config "$config" --server "$server" $more $image
+    FAULTLINE_TOKEN=$token "$home/bin/faultline" agent enroll --config "$config" --server "$server" $more $controller $image
     # Below --root the configuration still names the token where the node will find it.
     if [ -n "$root" ]; then sed -i "s|$root/|/|" "$config"; fi
 fi
 
-# Slurm's hooks write here (docs/hooks.md), and the agent reads it.
-install -d -m 0700 "$root/var/spool/faultline/hooks"
+# Slurm's hooks write here (docs/hooks.md), and the agent reads it: root's on a node, SlurmUser's on a controller. The
+# hooks themselves: faultline slurm install.
+"$home/bin/faultline" slurm install --folders-only --yes $controller --root "${root:-/}" >&2
 
 unit=$here/faultline-agent.service
 [ -e "$unit" ] || unit=$here/../systemd/faultline-agent.service
@@ -77,4 +78,4 @@ else
     install -d "$root/etc/systemd/system/multi-user.target.wants"
     ln -sf ../faultline-agent.service "$root/etc/systemd/system/multi-user.target.wants/faultline-agent.service"
 fi
-echo "install.sh: done; 'faultline agent status' says how the agent stands" >&2
+echo "install.sh: done; 'faultline agent status' says how the agent stands, 'faultline slurm install' adds Slurm's hooks" >&2

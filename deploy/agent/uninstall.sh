@@ -12,6 +12,11 @@ while [ $# -gt 0 ]; do
     *) echo "uninstall.sh: unknown option $1" >&2; exit 2 ;;
     esac
 done
+# Slurm drains a node whose Prolog is missing, and only the program knows what was there before.
+if [ -e "$root/etc/faultline/slurm/.installed.json" ]; then
+    echo "uninstall.sh: Slurm's hooks are installed: run $root/opt/faultline-agent/bin/faultline slurm remove first" >&2
+    exit 2
+fi
 if [ -z "$root" ] && command -v systemctl >/dev/null; then
     systemctl disable faultline-agent || true
     if [ -d /run/systemd/system ]; then systemctl stop faultline-agent || true; fi

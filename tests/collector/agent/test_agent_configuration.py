@@ -184,6 +184,7 @@ def test_an_image_gets_the_agent_in_one_command_and_loses_it_again(tmp_path: Pat
     config = tomllib.loads((root / "etc/faultline/agent.toml").read_text())
     assert config["server"] == "https://faultline:8514" and config["token_file"] == "/etc/faultline/agent.token"
     assert (root / "etc/systemd/system/multi-user.target.wants/faultline-agent.service").resolve().exists()
+    assert (root / "var/spool/faultline/hooks").stat().st_mode & 0o7777 == 0o700
     (root / "etc/faultline/agent.toml").write_text('server = "https://mine"\n')
     assert shell("install.sh", *arguments, PYTHON=str(python)).returncode == 0
     assert "mine" in (root / "etc/faultline/agent.toml").read_text(), "a configuration that is there stays"
@@ -193,6 +194,26 @@ def test_an_image_gets_the_agent_in_one_command_and_loses_it_again(tmp_path: Pat
     assert (root / "var/lib/faultline-agent").exists()
     assert shell("uninstall.sh", "--root", str(root), "--purge").returncode == 0
     assert not (root / "var/lib/faultline-agent").exists()
+
+
+def test_on_a_controller_the_spool_is_slurmusers_and_hooks_go_before_the_agent(tmp_path: Path) -> None:
+    """Found on a real cluster: it was root's, a hook of slurmctld wrote nothing, and all was said to be well."""
+    root, log, python = tmp_path / "image", tmp_path / "log", tmp_path / "python"
+    python.write_text(PYTHON.replace("{log}", str(log)).replace("{python}", sys.executable))
+    python.chmod(0o755)
+    (root / "etc/slurm").mkdir(parents=True)
+    (root / "etc/slurm/slurm.conf").write_text("ClusterName=mini\nSlurmUser=batch\n")
+    (root / "etc/passwd").write_text("batch:x:20017:20018::/:\n")
+    arguments = ["--root", str(root), "--server", "https://faultline:8514", "--image", "--controller"]
+    assert shell("install.sh", *arguments, PYTHON=str(python), FAULTLINE_TOKEN="t").returncode == 0
+    if os.geteuid() == 0:
+        about = (root / "var/spool/faultline/hooks").stat()
+        assert (about.st_uid, about.st_gid, about.st_mode & 0o7777) == (20017, 20018, 0o700)
+    assert (root / "var/spool/faultline").stat().st_mode & 0o7777 == 0o755, "SlurmUser passes through it"
+    (root / "etc/faultline/slurm").mkdir()
+    (root / "etc/faultline/slurm/.installed.json").write_text("{}")
+    done = shell("uninstall.sh", "--root", str(root))
+    assert done.returncode == 2 and "slurm remove" in done.stderr and (root / "etc/faultline/agent.toml").exists()
 
 
 def test_the_installer_says_what_is_missing(tmp_path: Path) -> None:

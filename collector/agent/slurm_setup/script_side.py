@@ -1,0 +1,152 @@
+"""What is wrong with a script: missing, not executable, on a mount without execution, a label, an interpreter; and a run
+of it, as the user that Slurm runs it as."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from collector.agent.slurm import access
+from collector.agent.slurm.host import Account, Host, owner_name
+from collector.agent.slurm.programs import COMMON, Call
+from collector.agent.slurm_setup.findings import Finding
+
+#: What the scripts call.
+TOOLS = ("sh", "tr", "awk", "date", "mv", "du", "cat", "rm")
+_TOOL_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+#: Types of SELinux that no daemon may run or write, where it is confined.
+_WRONG_TYPES = ("user_home_t", "admin_home_t", "user_tmp_t", "tmp_t", "unlabeled_t", "default_t", "nfs_t", "mnt_t")
+INSTALL = "run faultline slurm install, which writes it"
+TRIAL_S = 10.0
+
+
+def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[Finding]:
+    setting = made.program.setting
+    named = [made.by or made.value] + (
+        [made.program.script] if made.state == "chained" and _calls_ours(host, made) else []
+    )
+    broken = False
+    for path in dict.fromkeys([*named, f"{Path(_own(host, made)).parent}/{COMMON}"]):
+        runs_it = path in named
+        for finding in _of_file(host, path, user, runs_it):
+            broken = True
+            yield Finding(finding.code, finding.what, finding.cure, setting)
+    for tool in TOOLS:
+        if not any(host.path(f"{folder}/{tool}").exists() for folder in _TOOL_FOLDERS):
+            broken = True
+            yield Finding("no-interpreter", f"the scripts call {tool}, which is not installed", f"install {tool}")
+    if not broken and host.is_this and not dry_run:
+        why = trial(_own(host, made), user)
+        if why:
+            yield Finding("no-record", f"{_own(host, made)}, run as {user}, wrote no record: {why}", INSTALL, setting)
+
+
+def _calls_ours(host: Host, made: Call) -> bool:
+    return made.program.script in (host.text(made.by) or "")
+
+
+def _own(host: Host, made: Call) -> str:
+    """The script of ours that is called: for a site's program that calls a copy elsewhere, that program itself."""
+    if made.state == "direct" or _calls_ours(host, made):
+        return made.program.script
+    return made.by
+
+
+def _of_file(host: Host, name: str, user: Account, runs_it: bool) -> Iterator[Finding]:
+    path = host.path(name)
+    if name.endswith(COMMON) and not path.exists() and not path.parent.joinpath("prolog.sh").exists():
+        return  # beside a program of the site
+    try:
+        about = path.stat()
+    except OSError as error:
+        shown = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be looked at: {error.strerror}"
+        yield Finding("no-file", f"{name} {shown}", INSTALL)
+        return
+    if not stat.S_ISREG(about.st_mode):
+        yield Finding("no-file", f"{name} is not a file", INSTALL)
+        return
+    if about.st_uid not in (0, user.uid) or about.st_mode & 0o022:
+        yield Finding("wrong-owner", f"{name} ({access.described(path)}) can be changed by others, who could run programs as {user}",
+                      f"chown root:root {name}; chmod 0755 {name}")  # fmt: skip
+    why = access.may_run(path, user) if runs_it else ("" if os.access(path, os.R_OK) else "not readable")
+    if why and not (runs_it and _noexec(path) and about.st_mode & 0o111):
+        code = "not-executable" if about.st_mode & 0o111 != 0o111 else "script-denied"
+        yield Finding(code, f"{user}, whom Slurm runs it as, cannot run {name} ({access.described(path)}): {why}",
+                      f"chmod 0755 {name}, and let {user} pass the folders above it")  # fmt: skip
+    if runs_it and _noexec(path):
+        yield Finding(
+            "noexec",
+            f"{name} is on a file system that is mounted noexec: nobody runs it",
+            f"mount {_mount_of(path)} without noexec",
+        )
+    interpreter = _interpreter(host, name)
+    if interpreter and not host.path(interpreter).exists():
+        yield Finding(
+            "no-interpreter",
+            f"{name} wants {interpreter}, which is not there",
+            f"install it, or correct the first line of {name}",
+        )
+    label = selinux(path) if host.is_this and enforced(host) else ""
+    if label.split(":")[2:3] and label.split(":")[2] in _WRONG_TYPES:
+        yield Finding("selinux", f"SELinux is enforced, and {name} is labelled {label}", f"restorecon -v {name}")
+
+
+def _noexec(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+    except OSError:
+        return False
+
+
+def _mount_of(path: Path) -> Path:
+    place = path.resolve()
+    while not place.is_mount() and place != place.parent:
+        place = place.parent
+    return place
+
+
+def _interpreter(host: Host, name: str) -> str:
+    first = (host.bytes(name) or b"")[:256].split(b"\n", 1)[0]
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return words[0].decode("utf-8", "replace") if words else ""
+
+
+def enforced(host: Host) -> bool:
+    return (host.text("/sys/fs/selinux/enforce") or "").strip() == "1"
+
+
+def selinux(path: Path) -> str:
+    try:
+        return os.getxattr(path, "security.selinux").rstrip(b"\0").decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def trial(script: str, user: Account) -> str:
+    """Runs a script as its user, as Slurm would, with a spool of its own. Returns why no record came; empty if one did,
+    or if this process may not become that user."""
+    if os.geteuid() not in (0, user.uid):
+        return ""
+    spool = Path(tempfile.mkdtemp(prefix="faultline-verify-"))
+    try:
+        os.chown(spool, user.uid, user.gid) if os.geteuid() == 0 else None
+        environment = {"SLURM_JOB_ID": "0", "SLURM_JOB_USER": owner_name(user.uid), "FAULTLINE_HOOK_SPOOL": str(spool)}
+        done = subprocess.run(
+            [script], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S,
+            **({"user": user.uid, "group": user.gid, "extra_groups": list(user.groups)} if os.geteuid() == 0 else {}),  # type: ignore[call-overload]
+        )  # fmt: skip
+        if any(entry.name.endswith(".hook") for entry in spool.iterdir()):
+            return ""
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        return f"exit {done.returncode}{': ' + said[-1][:200] if said else ', and it said nothing'}"
+    except subprocess.TimeoutExpired:
+        return f"it did not end in {TRIAL_S:g} s"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    finally:
+        shutil.rmtree(spool, ignore_errors=True)
