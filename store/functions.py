@@ -20,7 +20,7 @@ from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 NOT_STANDARD = (
     "any_value", "arg_max", "arg_max_null", "arg_min", "array_to_string", "bool_or", "contains",
     "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "greatest",
-    "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_position",
+    "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_has_all", "list_position",
     "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract", "regexp_full_match",
     "regexp_matches", "regexp_replace", "rowid", "split_part", "starts_with", "to_microseconds", "unnest",
 )  # fmt: skip
@@ -78,6 +78,11 @@ def listed(column: Element, values: Any) -> sa.ColumnElement[bool]:
 def has(items: Element, value: Any) -> sa.ColumnElement[bool]:
     """Whether a list column contains a value."""
     return func.list_contains(items, value, type_=FLAG)
+
+
+def has_all(items: Element, others: Element) -> sa.ColumnElement[bool]:
+    """Whether a list column contains all values of another one."""
+    return func.list_has_all(items, others, type_=FLAG)
 
 
 def same(one: Element, other: Any) -> sa.ColumnElement[bool]:

@@ -124,6 +124,13 @@ FEEDBACK = _table("kept", "feedback", {
                      "note", "author"), TEXT),
     "given_at": TIME, **dict.fromkeys(("said_category", "said_event", "said_host"), TEXT), "said_confidence": REAL,
 })  # fmt: skip
+#: What operators did about incidents, one row a change; ``incident_id`` is the name at that time. ``state`` and
+#: ``assignee`` are null if the change left them; an empty assignee is nobody. ``events`` and ``jobs``: the evidence that
+#: the incident had, if the state was set. ``signed``: the author signed in, or a proxy named them.
+TRIAGE = _table("kept", "triage", {
+    **dict.fromkeys(("cluster", "incident_id", "state", "assignee", "comment", "author"), TEXT), "signed": FLAG, "at": TIME,
+    "events": TEXTS, "jobs": TEXTS,
+})  # fmt: skip
 
 # -- intake: the way in ----------------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ TOGETHER = {
         "test_web_folds.py",
         "test_web_live.py",
         "test_web_tail.py",
+        "test_web_triage.py",
         "test_web_visible.py",
         "test_web_zones.py",
     ),

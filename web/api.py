@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
+from web import triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
@@ -58,11 +59,12 @@ def page(name: str, rows: list[dict[str, Any]], after: str | None) -> dict[str, 
 @router.get("/incidents", tags=["incidents"])
 def incidents(
     read: Read, within: Within, severity: str | None = None, host: str | None = None, job: str | None = None,
-    q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None,
+    q: str | None = None, state: Annotated[str | None, Query(description="new, acknowledged, resolved, wrong or unhandled")] = None,
+    assignee: str | None = None, limit: Limit = PAGE, cursor: Cursor = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Incidents that overlap the range, newest first."""
     rows, after = read.incidents(
-        within, severity=severity, host=host, job=job, search=q, limit=limit, cursor=cursor
+        within, severity=severity, host=host, job=job, search=q, state=state, assignee=assignee, limit=limit, cursor=cursor
     )  # fmt: skip
     return page("incidents", [incident_document(row) for row in rows], after)
 
@@ -72,13 +74,16 @@ def incident_document(row: Mapping[str, Any]) -> dict[str, Any]:
     names = ("cluster", "start", "end", "severity", "category")
     columns = {"id": row["incident_id"], **{name: row[name] for name in names}}
     root = {"event": row["root_event"], "code": None, "host": row["root_host"], "device": row["root_device"]}
-    return {**columns, "root_cause": root, **row["document"]}
+    return {**columns, "root_cause": root, **row["document"], "triage": row["triage"]}
 
 
 @router.get("/incidents/{incident_id}", tags=["incidents"])
 def incident(read: Read, incident_id: str) -> dict[str, Any]:
     """One incident with its chain, events, rivals, advice and doubts."""
-    found: dict[str, Any] = wire(incident_document(read.incident(incident_id)))
+    row = read.incident(incident_id)
+    document = incident_document(row)
+    document["triage"] = row["triage"] | {"history": triage.history(read, row["incident_id"])}
+    found: dict[str, Any] = wire(document)
     return found
 
 

@@ -22,7 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, chain, fitness, job_files, suggesting
+from web import api, chain, fitness, job_files, suggesting, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -202,18 +202,31 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
 @router.get("/", response_class=HTMLResponse, response_model=None)
 @router.get("/incidents", response_class=HTMLResponse, response_model=None)
 def incidents(
-    request: Request, read: Read, within: Within, severity: str | None = None, q: str | None = None,
+    request: Request, read: Read, within: Within, severity: str | None = None, q: str | None = None, state: str | None = None,
+    assignee: str | None = None, root: str | None = None, device: str | None = None, group: str | None = None,
     cursor: str | None = None,
 ) -> HTMLResponse | RedirectResponse:  # fmt: skip
     if read.own:  # the list covers the whole cluster
         return RedirectResponse(linked("/jobs", kept_of(request)), 303)
-    rows, after = read.incidents(within, severity=severity, search=q, cursor=cursor, limit=PAGE)
+    wanted: dict[str, Any] = {"severity": severity, "state": state, "assignee": assignee}
+    states = read.triage_counts(within)
+    grouped = group == "root" and bool(states)  # a store of an older version, opened for reading, has none
+    if grouped:
+        rows, after = read.roots(within, search=q, cursor=cursor, limit=PAGE, **wanted)
+    else:
+        rows, after = read.incidents(within, search=q, root=root, device=device, cursor=cursor, limit=PAGE, **wanted)
     found: dict[str, Any] = {
         "rows": rows, "after": after, "counts": read.severity_counts(within), "cost": read.cost(within),
+        "states": states, "grouped": grouped,
+        "filters": {**wanted, "q": q, "root": root, "device": device, "group": "root" if grouped else None},
     }  # fmt: skip
     if not rows:
         found |= first_steps(request, read)
-    return render(request, "incidents.html", severity=severity, q=q, nav="incidents", **found)
+    return render(request, "incidents.html", severity=severity, q=q, state=state, nav="incidents", **found)
+
+
+#: Of each way in which incidents resemble one, its page shows this many.
+SIMILAR = 5
 
 
 @router.get("/incidents/{incident_id}", response_class=HTMLResponse)
@@ -227,7 +240,8 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
         steps=steps, table=chain.table_rows(document), hosts=chain.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
-        judged=read.run_keys(row["incident_id"]), nav="incidents",
+        judged=read.run_keys(row["incident_id"]), changes=triage.history(read, row["incident_id"]),
+        similar=read.similar(row, SIMILAR), nav="incidents",
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
+    409: "Changed meanwhile",
     413: "Too large",
     415: "Not this kind of content",
     422: "The request has the wrong shape",

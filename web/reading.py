@@ -19,9 +19,21 @@ from store import blocks, disowned, node_names, run_names
 from store.door import Asks, Question
 from store.errors import NoSuchTable
 from store.node_names import NodeNames
-from store.questions import events, facts, incidents, job_files, lines, nodes, out_of_service, runs, sources
+from store.questions import (
+    events,
+    facts,
+    incident_roots,
+    incidents,
+    job_files,
+    lines,
+    nodes,
+    out_of_service,
+    runs,
+    sources,
+)
+from store.questions import triage as triage_questions
 from store.tables import EVENTS, INCIDENTS, RUNS
-from web import suggesting
+from web import suggesting, triage
 from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
 from web.shaping import document
@@ -70,6 +82,14 @@ def _behind(cursor: str | None) -> tuple[datetime, str] | None:
     return at, name
 
 
+def _of_triage(state: str | None, assignee: str | None) -> list[sa.ColumnElement[bool]]:
+    """Conditions of a list of incidents: their state, and whom they are assigned to."""
+    if state and state not in triage.FILTERS:
+        raise ProblemError(400, f"state={state!r} is no state.", do=f"Use one of {', '.join(triage.FILTERS)}.")
+    found = [triage_questions.in_state(state)] if state else []
+    return found + ([triage_questions.assigned_to(assignee)] if assignee else [])
+
+
 class Reader:
     """Reads one store. Holds no state except a short cache of the expensive list of sources."""
 
@@ -104,20 +124,63 @@ class Reader:
 
     def incidents(
         self, within: Range, *, severity: str | None = None, host: str | None = None, job: str | None = None,
-        search: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None,
+        search: str | None = None, state: str | None = None, assignee: str | None = None, root: str | None = None,
+        device: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """Incidents, newest first. ``of``: a node, whose cluster they belong to.
+        """Incidents, newest first. ``of``: a node, whose cluster they belong to. ``state``: of ``triage.FILTERS``.
 
         An incident belongs to a range it overlaps; one without an end is still open.
         """
-        rows = self.ask(incidents.found(
+        wanted = incidents.conditions(
             start=within.start, end=within.end, severity=severity, host=host, job=job, search=search, clusters=clusters_of(of),
-            behind=_behind(cursor), limit=limit + 1,
-        ))  # fmt: skip
-        more = len(rows) > limit
+            root=root, device=device, also=_of_triage(state, assignee),
+        )  # fmt: skip
+        try:
+            rows = self.ask(incidents.found(wanted, behind=_behind(cursor), limit=limit + 1))
+        except NoSuchTable:  # a store of an older version, opened for reading: nobody handled anything
+            if not state and not assignee:
+                raise
+            if assignee or state not in ("new", "unhandled"):
+                return [], None
+            more = {"severity": severity, "host": host, "job": job, "search": search, "root": root, "device": device}
+            return self.incidents(within, of=of, limit=limit, cursor=cursor, **more)
+        more_follow = len(rows) > limit
         rows = rows[:limit]
         self._read_documents(rows)
-        return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
+        return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more_follow else None
+
+    def roots(
+        self, within: Range, *, severity: str | None = None, search: str | None = None, state: str | None = None,
+        assignee: str | None = None, limit: int = PAGE, cursor: str | None = None,
+    ) -> tuple[list[Row], str | None]:  # fmt: skip
+        """The roots of the incidents of a list, with how many each has and ``incident``, its newest one."""
+        wanted = incidents.conditions(
+            start=within.start, end=within.end, severity=severity, search=search, also=_of_triage(state, assignee)
+        )
+        rows = self.ask(incident_roots.listed(wanted, behind=_behind(cursor), limit=limit + 1))
+        more, rows = len(rows) > limit, rows[:limit]
+        newest = self.ask(incidents.named([str(row["newest"]) for row in rows]))
+        self._read_documents(newest)
+        by_name = {row["incident_id"]: row for row in newest}
+        rows = [row | {"incident": by_name[row["newest"]]} for row in rows if row["newest"] in by_name]
+        return rows, encode_cursor(rows[-1]["last"], rows[-1]["newest"]) if more else None
+
+    def similar(self, row: Row, most: int) -> list[Row]:
+        """Earlier incidents with the same root as an incident, as ``store.questions.incident_roots.similar`` has them,
+        with what operators did about them."""
+        found = self.ask(incident_roots.similar(
+            cluster=row["cluster"], before=row["start"], host=row["root_host"], device=row["root_device"],
+            event=row["root_event"], limit=most,
+        ))  # fmt: skip
+        triage.attach(self, found)
+        return found
+
+    def triage_counts(self, within: Range) -> dict[str, int]:
+        """How many incidents of a range are in each state of ``triage.FILTERS``; empty if the store has none."""
+        try:
+            return triage.counts(self, within.start, within.end)
+        except NoSuchTable:  # a store of an older version, opened for reading
+            return {}
 
     def incident(self, incident_id: str) -> Row:
         row = self.one(incidents.one(incident_id)) or self._heir(incident_id)
@@ -133,6 +196,7 @@ class Reader:
         names = {cluster: run_names.differing(self, cluster) for cluster in {row["cluster"] for row in rows}}
         for row in rows:
             row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
+        triage.attach(self, rows)
 
     def _recurrence(self, row: Row) -> list[Row]:
         """Other incidents on the same device, linked as ``faultline incidents`` links them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -131,6 +131,22 @@ def span(seconds: object) -> str:
     return f"{sign}{int(size // 86400)} d {int(size % 86400 // 3600)} h"
 
 
+def ago(seconds: object) -> str:
+    """How long ago, in one unit: just now, 12 min ago, 3 h ago, 4 d ago."""
+    if not isinstance(seconds, (int, float)):
+        return "at an unknown time"
+    for size, unit, least in ((86400, "d", 172800), (3600, "h", 7200), (60, "min", 60)):
+        if seconds >= least:
+            return f"{int(seconds // size):,} {unit} ago"
+    return "just now"
+
+
+def since(value: object) -> float | None:
+    """Seconds from a moment until now."""
+    when = moment(value)
+    return (datetime.now(UTC).replace(tzinfo=None) - when).total_seconds() if when else None
+
+
 def between(start: object, end: object) -> float | None:
     first, last = moment(start), moment(end)
     return (last - first).total_seconds() if first and last else None
@@ -246,7 +262,7 @@ def document(text: object) -> dict[str, Any]:
 
 
 FILTERS = {
-    "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
+    "clock": clock, "day": day, "ago": ago, "since": since, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": sureness, "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
     "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words,
 }  # fmt: skip

@@ -46,17 +46,22 @@ class Answer:
     author: str = ""
 
 
-def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
-    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it replaces it.
-
-    ``run_key`` is the run's name in the whole store.
-    """
+def checked(answer: Answer) -> None:
+    """Raises ``FeedbackError`` for an answer that no verdict can be given."""
     if answer.answer not in ANSWERS:
         raise FeedbackError(f"answer {answer.answer!r}: use one of {', '.join(ANSWERS)}")
     if answer.category is not None and answer.category not in CATEGORIES:
         raise FeedbackError(f"category {answer.category!r}: use one of {', '.join(CATEGORIES)}")
     if answer.answer == "wrong" and answer.category is None:
         raise FeedbackError("a wrong verdict needs the category that it should have been; 'unknown' is one")
+
+
+def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
+    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it replaces it.
+
+    ``run_key`` is the run's name in the whole store.
+    """
+    checked(answer)
     run = run_names.find(store, run_key, "own_key", "cluster", "document")
     if run is None or run["document"] is None:
         raise FeedbackError(f"run {run_key}: it has no verdict to answer; see 'faultline incidents'")

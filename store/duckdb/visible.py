@@ -164,6 +164,11 @@ _FEEDBACK = f"""SELECT CAST(NULL AS VARCHAR) AS feedback_id, f.cluster, f.run_ke
 FROM {{whole}}.kept.feedback f WHERE EXISTS (SELECT 1 FROM {{whole}}.model.runs r
   WHERE {_MINE} AND r.run_key = f.run_key AND r.cluster IS NOT DISTINCT FROM f.cluster)"""
 
+_TRIAGE = f"""WITH {_PLACES} SELECT t.cluster, t.incident_id, t.state, CAST(NULL AS VARCHAR) AS assignee, CAST(NULL AS VARCHAR) AS comment,
+  CAST(NULL AS VARCHAR) AS author, CAST(NULL AS BOOLEAN) AS signed, t.at, CAST(NULL AS VARCHAR[]) AS events, CAST(NULL AS VARCHAR[]) AS jobs
+FROM {{whole}}.kept.triage t WHERE t.state IS NOT NULL AND EXISTS (SELECT 1 FROM touched i WHERE i.cluster IS NOT DISTINCT FROM t.cluster
+  AND (i.incident_id = t.incident_id OR i.incident_id IN (SELECT a.incident_id FROM {{whole}}.kept.aliases a WHERE a.alias = t.incident_id)))"""
+
 _ALIASES = f"""WITH {_PLACES} SELECT a.* FROM {{whole}}.kept.aliases a WHERE EXISTS (SELECT 1 FROM touched t
   WHERE t.incident_id = a.incident_id AND t.cluster IS NOT DISTINCT FROM a.cluster)"""
 
@@ -183,6 +188,7 @@ RULES: dict[str, Rule] = {
     "raw.artifacts": Rule("scripts, environments and output of their runs", _ARTIFACTS),
     "raw.settings": Rule("environments of jobs whose number nobody else had", _SETTINGS),
     "kept.feedback": Rule("answers to verdicts on their runs, without who said it and what they wrote", _FEEDBACK),
+    "kept.triage": Rule("states of their incidents, without who set them and what was written", _TRIAGE),
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(
         ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.jobs", "raw.steps", "raw.node_states", "raw.metrics", "raw.links",

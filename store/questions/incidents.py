@@ -25,27 +25,46 @@ def overlapping(start: datetime | None, end: datetime | None) -> list[sa.ColumnE
     return ([N.start <= end] if end else []) + ([start <= OVER] if start else [])
 
 
-def found(
+#: What stands for the root of incidents whose root has no host, in a filter.
+NO_ROOT = "(none)"
+
+
+def conditions(
     *, start: datetime | None = None, end: datetime | None = None, severity: str | None = None, host: str | None = None,
-    job: str | None = None, search: str | None = None, clusters: Sequence[str | None] = (),
-    behind: tuple[datetime, str] | None = None, limit: int,
-) -> sa.Select[Any]:  # fmt: skip
-    """Newest first, with documents. ``clusters``: one, including rows without a cluster. ``behind``: start and name
-    after which the list continues."""
+    job: str | None = None, search: str | None = None, clusters: Sequence[str | None] = (), root: str | None = None,
+    device: str | None = None, also: Sequence[sa.ColumnElement[bool]] = (),
+) -> list[sa.ColumnElement[bool]]:  # fmt: skip
+    """The conditions of a list of incidents. ``clusters``: one, including rows without a cluster. ``root`` and
+    ``device``: the host and the device of their roots, ``NO_ROOT`` for those without a host."""
     hosts, jobs = json_texts(N.document, "$.hosts[*]"), json_texts(N.document, "$.jobs[*].job_id")
-    conditions: list[Any] = [of_cluster(N.cluster, cluster) for cluster in clusters] + overlapping(start, end)
-    conditions += [
+    made: list[Any] = [of_cluster(N.cluster, cluster) for cluster in clusters] + overlapping(start, end)
+    made += [
         N.severity == severity if severity else None, sa.or_(N.root_host == host, has(hosts, host)) if host else None,
         has(jobs, job) if job else None, holds(N.document, search) if search else None,
-        sa.tuple_(N.start, N.incident_id) < sa.tuple_(*behind) if behind else None,
+        (N.root_host.is_(None) if root == NO_ROOT else N.root_host == root) if root else None,
+        N.root_device == device if device else None,
     ]  # fmt: skip
-    asked = sa.select(INCIDENTS).where(*(c for c in conditions if c is not None))
+    return [one for one in made if one is not None] + list(also)
+
+
+def found(
+    wanted: Sequence[sa.ColumnElement[bool]], *, behind: tuple[datetime, str] | None = None, limit: int
+) -> sa.Select[Any]:
+    """Newest first, with documents. ``wanted``: see ``conditions``; ``behind``: start and name after which the list
+    continues."""
+    after = [sa.tuple_(N.start, N.incident_id) < sa.tuple_(*behind)] if behind else []
+    asked = sa.select(INCIDENTS).where(*wanted, *after)
     return asked.order_by(N.start.desc(), N.incident_id.desc()).limit(limit)
 
 
 def one(incident_id: str) -> sa.Select[Any]:
     """An incident with its document."""
     return sa.select(INCIDENTS).where(N.incident_id == incident_id)
+
+
+def named(names: Sequence[str]) -> sa.Select[Any]:
+    """Incidents of some names, with their documents."""
+    return sa.select(INCIDENTS).where(listed(N.incident_id, names))
 
 
 def heir(former_id: str) -> sa.Select[Any]:

@@ -238,6 +238,16 @@ def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
     p.row("model.incidents", SITE, incident_id=name, cluster=CLUSTER, start=start, end=end, severity="impact", category="infra.network",
           root_event="nic.link_down", root_host=SHARED, root_device="eth0", document=json.dumps(document))  # fmt: skip
     p.row("kept.aliases", SITE, cluster=CLUSTER, alias=f"{name}-former", incident_id=name, since=start)
+    for number, former in enumerate((name, f"{name}-former")):
+        p.row(
+            "kept.triage",
+            SITE,
+            cluster=CLUSTER,
+            incident_id=former,
+            state="acknowledged",
+            signed=True,
+            at=at(11 + number),
+        )
     p.row("model.events", SITE, event_id=f"e-{name}-link", time=start, time_quality="line", resolution_us=1, received_time=start, cluster=CLUSTER,
           host=SHARED, source="kernel", unit=None, layer="link", event="nic.link_down", severity="error", device="eth0", job_id=None,
           message="igb eth0: NIC Link is Down", count=1, incident_id=name, file="kern.log", line=7)  # fmt: skip

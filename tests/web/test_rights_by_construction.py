@@ -46,7 +46,8 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/api/v1/repairs")], READ),
     ("POST", "/api/v1/query"): READ,
     **dict.fromkeys([("POST", p) for p in (
-        "/jobs/{key}/feedback", "/incidents/{incident_id}/feedback", "/api/v1/jobs/{key}/feedback", "/api/v1/ingest",
+        "/jobs/{key}/feedback", "/incidents/{incident_id}/feedback", "/incidents/{incident_id}/state",
+        "/api/v1/incidents/{incident_id}/state", "/api/v1/jobs/{key}/feedback", "/api/v1/ingest",
         "/api/v1/quarantine/{identity}/replay", "/sources/quarantine/{identity}/replay")], OPERATE),
 }  # fmt: skip
 #: Streams until its client disconnects; without permission it is refused like others.
