@@ -129,7 +129,8 @@ def stored(store: DuckStore) -> dict[str, list[str]]:
     """All conclusions, as texts in order. The number of transactions (``commit_mark``, ``batches``) is no conclusion."""
     counted = (mark.FACT, batches.BATCH, batches.INSTANCE)
     tables = {
-        t: store.rows(f"SELECT * FROM model.{t}") for t in ("events", "runs", "incidents", "node_states", "facts")
+        t: store.rows(f"SELECT * FROM model.{t}")
+        for t in ("events", "runs", "incidents", "node_states", "concluded_facts", "facts")
     }
     return {
         t: sorted(repr(sorted(r.items())) for r in rows if r.get("name") not in counted) for t, rows in tables.items()

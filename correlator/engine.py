@@ -53,6 +53,7 @@ from correlator.incidents.documents import incident_document, times_of, verdict_
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.incidents.stored import result
+from correlator.model import fact_table
 from correlator.model.fact_index import by_kind
 from correlator.model.json_text import sorted_json
 from correlator.model.measurements import Throttled, XidSeen
@@ -69,7 +70,7 @@ from store.questions import changes, job_output, job_rows
 from store.questions import inventory as inventory_rows
 from store.questions import telemetry as samples
 from store.questions.source import ALL, Source
-from store.tables import EVENTS, FACTS, INCIDENTS, MODEL_NODE_STATES, RUNS
+from store.tables import CONCLUDED_FACTS, EVENTS, FACTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 if TYPE_CHECKING:
     from store.door import Asks, Door, Writer
@@ -341,6 +342,7 @@ def write(
     tables = {
         EVENTS: pl.concat([rows for c in found for rows in _event_tables(c)]) if found else stored_events.table([], {}, None),
         RUNS: run_table(found), INCIDENTS: incident_table(found),
+        CONCLUDED_FACTS: fact_table.table({i: row for c in found for i, row in fact_table.rows(c.facts, c.cluster).items()}),
         MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
     }  # fmt: skip

@@ -108,7 +108,14 @@ INCIDENTS = _table("model", "incidents", {
 MODEL_NODE_STATES = _table("model", "node_states", {
     "time": TIME, "until": TIME, **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), TEXT),
 })  # fmt: skip
+#: Named facts about the store itself; what the correlator concluded is in ``CONCLUDED_FACTS``.
 FACTS = _table("model", "facts", {"name": TEXT, "value": TEXT})
+#: What happened, as the correlator concluded it (``correlator.model.nouns.Fact``): ``sigma`` is in seconds, ``evidence``
+#: the ids of events. ``fact_id`` is made of all other columns.
+CONCLUDED_FACTS = _table("model", "concluded_facts", {
+    **dict.fromkeys(("fact_id", "cluster", "kind", "subject", "host", "device", "run_key"), TEXT), "start": TIME, "end": TIME,
+    "sigma": REAL, "attributes": TEXT, "evidence": TEXT,
+})  # fmt: skip
 
 # -- kept: what cannot be rebuilt ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
@@ -20,11 +21,12 @@ from correlator.incidents import lemons
 from correlator.incidents.incident import events_by_id
 from correlator.live.changes import everything
 from correlator.live.state import LiveConclusions, index_of
+from correlator.model import fact_table
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
 from store import disowned
 from store.questions import changes
-from store.tables import EVENTS, FACTS, INCIDENTS, RUNS
+from store.tables import CONCLUDED_FACTS, EVENTS, FACTS, INCIDENTS, RUNS
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -60,6 +62,7 @@ class Patch:
         self.events = _events(before, after)
         self.incidents: Rows | None = None
         self.runs: Rows | None = None
+        self.facts: Rows | None = None
 
     def set_incidents(self, detected: Mapping[str, datetime]) -> None:
         """Computes the rows of incidents. ``detected`` is when each incident was first published."""
@@ -68,6 +71,10 @@ class Patch:
     def set_runs(self, texts: Mapping[int, str]) -> None:
         """Computes the rows of runs. ``texts``: see ``engine.run_table``."""
         self.runs = _runs(self.before, self.after, texts)
+
+    def set_facts(self) -> None:
+        """Computes the rows of facts."""
+        self.facts = _facts(self.before, self.after)
 
 
 def store_events(writer: Writer, patch: Patch) -> None:
@@ -83,13 +90,14 @@ def store_incidents(writer: Writer, patches: Iterable[Patch]) -> None:
 
 
 def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[LiveConclusions]) -> None:  # fmt: skip
-    """Stores runs, node states and the known lemons inside the caller's transaction.
+    """Stores runs, facts, node states and the known lemons inside the caller's transaction.
 
     ``everything`` is the state of all clusters.
     """
     for patch in patches:
-        assert patch.runs is not None
+        assert patch.runs is not None and patch.facts is not None
         _store(writer, RUNS, patch.after.cluster, patch.runs)
+        _store(writer, CONCLUDED_FACTS, patch.after.cluster, patch.facts)
         if patch.after.change.states_differ:
             _states(writer, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
@@ -125,6 +133,15 @@ def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, s
     same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
     fresh = [run for key, run in new.items() if key not in same]
     return Rows([key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts))
+
+
+def _facts(before: LiveConclusions, after: LiveConclusions) -> Rows:
+    """The rows of facts that differ: only facts that went on after the border can."""
+    old, new = (
+        fact_table.rows(compress(c.facts, index_of(c).facts.last >= after.change.border), c.cluster)
+        for c in (before, after)
+    )
+    return Rows([*(old.keys() - new.keys())], fact_table.table({i: new[i] for i in new if i not in old}))
 
 
 def _same_run(one: Run, other: Run) -> bool:

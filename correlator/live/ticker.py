@@ -231,6 +231,7 @@ class Ticker:
         storing.submit(store_incidents, patches)
         for one in patches:
             one.set_runs(update.texts)
+            one.set_facts()
         storing.submit(store_runs, patches, found)
         storing.commit(lambda: self._let_go(found))
         return update

@@ -69,6 +69,8 @@ _TABLES = {
     "Metrics": "Time datetime, Cluster, Host, Metric, Value real, Device, Labels dynamic",
     "Incidents": "IncidentId, Cluster, Start datetime, End datetime, Severity, Category, RootCause, RootHost, "
     "RootDevice, Hosts dynamic, Jobs dynamic, GpuHoursLost real",
+    "Facts": "Cluster, Kind, Subject, Host, Device, Run, Begin datetime, End datetime, Sigma real, Attributes dynamic, "
+    "Evidence dynamic",
     "Links": "Host, Device, Switch, SwitchPort, Plane, Rail",
     "Syslog": "TimeGenerated datetime, Computer, Facility, SeverityLevel, ProcessName, ProcessID long, SyslogMessage, "
     "HostIP",

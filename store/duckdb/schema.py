@@ -95,6 +95,10 @@ FROM raw.metrics""",
   CAST(json_extract(document, '$.jobs[*].job_id') AS VARCHAR) AS "Jobs",
   CAST(json_extract(document, '$.gpu_hours_lost') AS DOUBLE) AS "GpuHoursLost"
 FROM model.incidents""",
+    """CREATE OR REPLACE VIEW kql."Facts" AS SELECT
+  coalesce(cluster, '') AS "Cluster", kind AS "Kind", subject AS "Subject", coalesce(host, '') AS "Host", coalesce(device, '') AS "Device",
+  coalesce(run_key, '') AS "Run", start AS "Begin", "end" AS "End", sigma AS "Sigma", attributes AS "Attributes", evidence AS "Evidence"
+FROM model.concluded_facts""",
     """CREATE OR REPLACE VIEW kql."Links" AS SELECT DISTINCT
   coalesce(host, '') AS "Host", coalesce(device, '') AS "Device", coalesce(switch, '') AS "Switch",
   coalesce(switch_port, '') AS "SwitchPort", coalesce(plane, '') AS "Plane", coalesce(rail, '') AS "Rail"
@@ -120,19 +124,19 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
 
 
 def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the views are those of this version: older ones made them without ``Authority``, or without ``Drains``.
-    True if there is no store yet."""
+    """Whether the views are those of this version: older ones made none of ``Drains`` and ``Facts``. True if there is no
+    store yet."""
     try:
-        connection.execute('SELECT "Authority" FROM kql."Events" LIMIT 0')
-    except duckdb.BinderException:
-        return False
+        connection.execute('SELECT "Kind" FROM kql."Facts" LIMIT 0')
     except duckdb.CatalogException:
+        pass
+    else:
         return True
     try:
-        connection.execute('SELECT "Begin" FROM kql."Drains" LIMIT 0')
-    except (duckdb.BinderException, duckdb.CatalogException):
-        return False
-    return True
+        connection.execute('SELECT "Host" FROM kql."Events" LIMIT 0')
+    except duckdb.CatalogException:
+        return True
+    return False
 
 
 def log_views(archived: Sequence[str] = ()) -> list[str]:

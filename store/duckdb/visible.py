@@ -192,12 +192,12 @@ RULES: dict[str, Rule] = {
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(
         ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.jobs", "raw.steps", "raw.node_states", "raw.metrics", "raw.links",
-         "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts",
+         "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts", "model.concluded_facts",
          "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,
     ),
     **dict.fromkeys(
-        ("kql.Logs", "kql.LogLines", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Drains", "kql.Metrics", "kql.Incidents", "kql.Links",
+        ("kql.Logs", "kql.LogLines", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Drains", "kql.Metrics", "kql.Incidents", "kql.Facts", "kql.Links",
          "kql.slurmctld_raw_CL", "kql.slurmd_raw_CL", "kql.slurmdb_raw_CL", "kql.slurmrestd_raw_CL", "kql.slurmjobs_raw_CL",
          "kql.syslog_raw_CL", "kql.dmesg_raw_CL", "kql.jetpack_raw_CL", "kql.jetpackd_raw_CL", "kql.healthagent_raw_CL"), _ASKED_IN_KQL,
     ),

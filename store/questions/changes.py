@@ -10,16 +10,16 @@ from sqlalchemy import Delete, Insert, Select, Table, delete, func, insert, sele
 
 from store.functions import among, same
 from store.questions.inventory import STATE, node_states
-from store.tables import EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
+from store.tables import CONCLUDED_FACTS, EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 #: The column that identifies a row of a table within its cluster.
-_KEYS = {EVENTS: "event_id", INCIDENTS: "incident_id", RUNS: "run_key"}
+_KEYS = {EVENTS: "event_id", INCIDENTS: "incident_id", RUNS: "run_key", CONCLUDED_FACTS: "fact_id"}
 
 
 def stale_rows(
     table: Table, cluster: str | None, keys: Collection[str], between: tuple[datetime | None, datetime | None] | None = None
 ) -> Delete:  # fmt: skip
-    """Deletes rows of a cluster from a table of events, incidents or runs. ``between``: the time range of the rows, if
+    """Deletes rows of a cluster from a table of events, incidents, runs or facts. ``between``: the time range of the rows, if
     known: an engine can then skip the rest of a large table."""
     found = delete(table).where(same(table.c.cluster, cluster), among(table.c[_KEYS[table]], keys))
     return found if between is None else found.where(table.c.time.between(*between))

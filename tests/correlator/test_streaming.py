@@ -63,7 +63,7 @@ def add(store: DuckStore, part: list[tuple[datetime, str, dict[str, Any]]]) -> N
 
 def stored(store: DuckStore) -> dict[str, Any]:
     """Everything in ``model`` except when it was first published."""
-    found = {t: store.rows(f"SELECT * FROM model.{t} ORDER BY ALL") for t in ("events", "runs")}
+    found = {t: store.rows(f"SELECT * FROM model.{t} ORDER BY ALL") for t in ("events", "runs", "concluded_facts")}
     reported = result(store)
     for incident in reported["incidents"]:
         incident["detected_at"] = None

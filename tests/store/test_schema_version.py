@@ -79,3 +79,12 @@ def test_a_process_killed_while_it_makes_a_store_leaves_one_that_opens(
             assert store.fact("schema_version") == str(VERSION), folder.name
             assert store.rows('SELECT * FROM kql."Logs"') == store.rows("SELECT * FROM raw.batches") == []
             assert store.lost == [], folder.name
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_store_of_before_drains_and_facts_is_given_both(tmp_path: Path, read_only: bool) -> None:
+    open_store(tmp_path).close()
+    with duckdb.connect(str(tmp_path / DATABASE)) as connection:
+        connection.execute('DROP VIEW kql."Drains"; DROP VIEW kql."Facts"; DROP TABLE model.concluded_facts')
+    with open_store(tmp_path, read_only=read_only) as store:
+        assert store.rows('SELECT * FROM kql."Drains"') == store.rows('SELECT * FROM kql."Facts"') == []

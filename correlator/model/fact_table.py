@@ -1,0 +1,73 @@
+"""Facts as rows of ``model.concluded_facts``.
+
+A row is named after its content, so that a tick knows which rows differ without reading the stored ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from hashlib import blake2b
+from typing import Any
+
+import polars as pl
+
+from correlator.model.attrs import by_name
+from correlator.model.json_text import sorted_json
+from correlator.model.nouns import Event, Fact
+
+#: The most events that are listed as evidence of one fact.
+MOST_EVIDENCE = 100
+
+_TEXTS = ("fact_id", "cluster", "kind", "subject", "host", "device", "run_key")
+_SCHEMA = {
+    **dict.fromkeys(_TEXTS, pl.String), "start": pl.Int64, "end": pl.Int64, "sigma": pl.Float64, "attributes": pl.String,
+    "evidence": pl.String,
+}  # fmt: skip
+
+Row = tuple[Any, ...]
+
+
+def rows(facts: Iterable[Fact], cluster: str | None) -> dict[str, Row]:
+    """The facts by ``fact_id``; two that say the same are one."""
+    found = {}
+    for fact in facts:
+        events = sorted(fact.events, key=_order)[:MOST_EVIDENCE]
+        row = (
+            cluster, fact.kind, subject(fact), fact.host, fact.device, fact.run, round(fact.start * 1e6),
+            None if fact.end is None else round(fact.end * 1e6), fact.sigma,
+            sorted_json(_plain(by_name(fact.attrs))), sorted_json(list(dict.fromkeys(e.id for e in events))),
+        )  # fmt: skip
+        found["f" + blake2b(repr(row).encode(), digest_size=8).hexdigest()] = row
+    return found
+
+
+def table(found: Mapping[str, Row]) -> pl.DataFrame:
+    """``rows`` as a table."""
+    data = [(name, *row) for name, row in found.items()]
+    made = pl.DataFrame(data, schema=_SCHEMA, orient="row")
+    return made.with_columns(pl.col("start", "end").cast(pl.Datetime("us")))
+
+
+def subject(fact: Fact) -> str:
+    """What the fact is about: a host and its device, else a run."""
+    return " ".join(part for part in (fact.host, fact.device) if part) or fact.run or ""
+
+
+def _order(event: Event) -> tuple[float, str]:
+    return (event.time, event.id)
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as JSON has it, without what is empty: an event by its id, another fact by its kind, time and subject."""
+    if isinstance(value, Event):
+        return value.id
+    if isinstance(value, Fact):
+        return [value.kind, value.start, subject(value)]
+    if isinstance(value, Mapping):
+        return {str(k): plain for k, v in value.items() if (plain := _plain(v)) not in (None, [], {}, "")}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(v) for v in value), key=repr)
+    return value.isoformat() if isinstance(value, date) else value

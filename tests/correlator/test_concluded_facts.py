@@ -1,0 +1,115 @@
+"""What the correlator concluded is stored as ``Facts``: by the full pass and by ticks alike, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import pytest
+
+from correlator.engine import correlate
+from correlator.live.ticker import Ticker
+from correlator.model import fact_table
+from correlator.model.attrs import attr
+from correlator.model.nouns import Event, Fact
+from queries.kql import run
+from store import open_store
+from store.duckdb import visible
+from store.duckdb.store import DuckStore
+from tests.correlator.rows import CAPTURES, EACH, concluded, rows_of, slices
+
+FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_requeue")
+
+
+def stored(store: DuckStore) -> list[dict[str, Any]]:
+    return store.rows("SELECT * FROM model.concluded_facts ORDER BY ALL")
+
+
+def test_a_lost_link_and_what_followed_as_facts() -> None:
+    """The truth of the capture: gpu04's management link is down for 45 s, its node is set DOWN, job 2 dies of it."""
+    with concluded(FLAP) as store, store.cursor() as connection:
+        asked = run(
+            connection, 'Facts | where Kind != "run.failed" | sort by Begin asc | project-away Evidence, Attributes'
+        ).rows
+        (ports,) = run(
+            connection, 'Facts | where Kind == "link.outage" | project Attributes.switch, Attributes.port'
+        ).rows
+        known = run(connection, "Events | summarize make_set(EventId)").rows[0][0]
+        named = [name for (names,) in run(connection, "Facts | project Evidence").rows for name in names]
+    assert [list(row) for row in asked] == [
+        ["mini", "link.outage", "gpu04 eth0", "gpu04", "eth0", "", "2026-11-21T00:51:52.644370Z", "2026-11-21T00:52:37.647828Z", 5e-07],
+        ["mini", "run.node_fail", "2", "", "", "2", "2026-11-21T00:52:26.182000Z", "2026-11-21T00:52:26.182000Z", 0.0005],
+        ["mini", "node.down", "gpu04", "gpu04", "", "", "2026-11-21T00:52:26.185000Z", "2026-11-21T00:53:47.644000Z", 0.0005],
+    ]  # fmt: skip
+    assert list(ports) == ["leaf01", "m-gpu04"]
+    assert len(named) == 7 and set(named) <= set(known)
+
+
+@pytest.mark.parametrize("capture", EACH)
+def test_ticks_store_the_facts_of_a_full_pass(capture: Any) -> None:
+    with open_store(None) as store:
+        ticker, partly = Ticker(store), 0
+        for part in slices(rows_of(capture), 6):
+            store.add(part)
+            partly += not ticker.tick().full
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store) != []
+
+
+def an_event(name: str, time: float) -> Event:
+    return Event(
+        name,
+        time,
+        0.5,
+        "nic.link_down",
+        "n1",
+        "eth0",
+        None,
+        "",
+        "kernel",
+        "link",
+        None,
+        None,
+        None,
+        None,
+        "line",
+        1,
+        time,
+    )
+
+
+def test_a_row_is_named_after_what_it_says() -> None:
+    words = attr("words")
+    fact = Fact("link.outage", 10.0, None, 0.5, "n1", "eth0", events=(an_event("b", 2.0), an_event("a", 1.0)))
+    again = fact_table.rows([fact, replace(fact)], "c")
+    assert len(again) == 1, "the same said twice is one row"
+    ((name, row),) = again.items()
+    assert row[2] == "n1 eth0" and json.loads(row[-1]) == ["a", "b"], "evidence is in order of time"
+    others = [
+        replace(fact, end=11.0),
+        replace(fact, sigma=0.6),
+        replace(fact, events=()),
+        fact.having(words, {"gpu": [an_event("e", 1.0)]}),
+    ]
+    assert len({*fact_table.rows(others, "c"), *fact_table.rows([fact], "d"), name}) == 6
+    said = fact_table.rows([others[-1]], "c")
+    assert json.loads(next(iter(said.values()))[-2]) == {"words": {"gpu": ["e"]}}, "an event stands there by its id"
+    assert fact_table.rows([fact.having(words, {"gpu": []})], "c") == fact_table.rows([fact], "c"), (
+        "nothing found says nothing"
+    )
+    assert fact_table.table({}).height == 0 and fact_table.table(again)["end"].to_list() == [None]
+
+
+@pytest.mark.parametrize("relation", ["model.concluded_facts", 'kql."Facts"'])
+def test_an_owner_of_jobs_reads_no_facts(relation: str) -> None:
+    with concluded(FLAP) as store:
+        assert stored(store)
+        connection = visible.cursor(store, "alice")
+        try:
+            with pytest.raises(duckdb.CatalogException):
+                connection.execute(f"SELECT * FROM {relation}")
+        finally:
+            connection.close()
