@@ -52,6 +52,11 @@ _RULES = (
 )  # fmt: skip
 
 
+def is_drain(repair: Repair) -> bool:
+    """Is the advice to drain the node?"""
+    return repair.command is not None and repair.command == _DRAIN.format(host=repair.host, device=repair.device)
+
+
 def remedy(repair: Repair) -> Remedy:
     """The next step for one device."""
     rule = next(rule for rule in _RULES if rule.holds(repair))

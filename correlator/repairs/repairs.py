@@ -81,18 +81,27 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
     end = until or later(last, timedelta(microseconds=1))
     begin = since if since is not None else later(end, -timedelta(days=DAYS))
     found: list[Repair] = []
-    for cluster, pairs in sorted(_events(store, begin, end).items(), key=lambda c: c[0] or ""):
-        fleet = _Fleet(store, cluster)
-        noted = _noted(store, cluster, {i for _, i in pairs if i})
-        listed = [*_links(pairs, fleet, noted, begin, min(end, last)), *_gpus(pairs, fleet, noted, begin)]
-        _count_runs(store, cluster, listed)
-        _name_runs(store, cluster, listed)
-        found += [r for r, _ in listed]
+    for cluster, pairs in sorted(events_by_cluster(store, begin, end).items(), key=lambda c: c[0] or ""):
+        fleet, incidents = Fleet(store, cluster), noted(store, cluster, {i for _, i in pairs if i})
+        made = _listed(pairs, fleet, incidents, begin, min(end, last))
+        _count_runs(store, cluster, made)
+        _name_runs(store, cluster, made)
+        found += [r for r, _ in made]
     nodes = node_names.NodeNames(store)
     for repair in found:
         repair.node = nodes.of(repair.host, repair.cluster)
         advise(repair)
     return RepairList(begin, end, sorted(found, key=_order))
+
+
+def listed(
+    pairs: Sequence[tuple[Event, str | None]], fleet: Fleet, incidents: Mapping[str, Noted], since: datetime, until: datetime
+) -> list[Repair]:  # fmt: skip
+    """The list of one cluster's devices from its events up to ``until``, without the runs that were there meanwhile."""
+    found = [repair for repair, _ in _listed(pairs, fleet, incidents, since, until)]
+    for repair in found:
+        advise(repair)
+    return found
 
 
 URGENCIES = ("now", "soon", "watch")
@@ -119,7 +128,9 @@ def advise(repair: Repair) -> None:
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, list[tuple[Event, str | None]]]:
+def events_by_cluster(
+    store: Rows, since: datetime, until: datetime
+) -> dict[str | None, list[tuple[Event, str | None]]]:
     """By cluster: events with the incident that each belongs to."""
     found: defaultdict[str | None, list[tuple[Event, str | None]]] = defaultdict(list)
     for row in store.ask(repair_list.events_of_devices(_KINDS, later(since, -_BEFORE), until)):
@@ -134,7 +145,7 @@ def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, l
     return found
 
 
-class _Fleet:
+class Fleet:
     """What a cluster has: its cables, and the number of devices of each role."""
 
     def __init__(self, store: Rows, cluster: str | None) -> None:
@@ -171,7 +182,7 @@ class _Fleet:
 
 
 @dataclass(frozen=True)
-class _Incident:
+class Noted:
     """What an incident shows about an outage: whether it was its own root, and which runs it hurt."""
 
     own: bool
@@ -180,10 +191,10 @@ class _Incident:
     root: str
 
 
-def _noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, _Incident]:
+def noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, Noted]:
     found = {}
     for row in store.ask(repair_list.incidents(cluster, sorted(names))) if names else []:
-        found[row["incident_id"]] = _Incident(
+        found[row["incident_id"]] = Noted(
             row["root_event"] in _OWN_ROOTS,
             tuple(row["jobs"] or ()),
             tuple(row["slowed"] or ()),
@@ -198,8 +209,14 @@ def _noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, _Inci
 _Listed = list[tuple[Repair, list[tuple[float, float]]]]
 
 
+def _listed(
+    pairs: Sequence[tuple[Event, str | None]], fleet: Fleet, incidents: Mapping[str, Noted], since: datetime, until: datetime
+) -> _Listed:  # fmt: skip
+    return [*_links(pairs, fleet, incidents, since, until), *_gpus(pairs, fleet, incidents, since)]
+
+
 def _links(
-    pairs: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime, until: datetime
+    pairs: Sequence[tuple[Event, str | None]], fleet: Fleet, incidents: Mapping[str, Noted], since: datetime, until: datetime
 ) -> _Listed:  # fmt: skip
     begin, end = _s(since), _s(until)
     home = {event.id: incident for event, incident in pairs if incident}
@@ -210,7 +227,7 @@ def _links(
     for (host, _), events in sorted(tracks.items()):
         world = World(fleet.site, events, [])
         for fact in link_facts.outages(world):
-            incident = noted.get(next((home[e.id] for e in fact.events if e.id in home), ""))
+            incident = incidents.get(next((home[e.id] for e in fact.events if e.id in home), ""))
             if (fact.end or fact.start) < begin or _explained(fact, incident, boots[host], fleet):
                 continue
             repair, facts = listed.setdefault((host, fact.device or ""), (_repair(fleet, fact), []))
@@ -221,7 +238,7 @@ def _links(
         repair, _ = listed.setdefault((host, device), (_repair(fleet, alone), []))
         repair.errors, repair.optics = counts.errors, counts.optics
         for name in counts.incidents:
-            _blame(repair, noted[name] if name in noted and noted[name].own else None, [name])
+            _blame(repair, incidents[name] if name in incidents and incidents[name].own else None, [name])
     for place, (repair, facts) in listed.items():
         _measure(repair, facts, signs.get(place), end)
     _together(listed.values())
@@ -232,7 +249,7 @@ def _links(
     ]  # fmt: skip
 
 
-def _blame(repair: Repair, incident: _Incident | None, names: Iterable[str]) -> None:
+def _blame(repair: Repair, incident: Noted | None, names: Iterable[str]) -> None:
     """The runs that the device hurt, by its incidents."""
     repair.incidents = sorted({*repair.incidents, *names})
     if incident is not None:
@@ -254,7 +271,7 @@ def _boots(events: Iterable[Event]) -> defaultdict[str, list[float]]:
     return found
 
 
-def _explained(fact: Fact, incident: _Incident | None, boots: list[float], fleet: _Fleet) -> bool:
+def _explained(fact: Fact, incident: Noted | None, boots: list[float], fleet: Fleet) -> bool:
     """Does the outage have another cause: an incident with another root, a boot, or a port without a cable?"""
     if incident is not None:
         return not incident.own
@@ -264,7 +281,7 @@ def _explained(fact: Fact, incident: _Incident | None, boots: list[float], fleet
     return first < bisect_right(boots, fact.end if fact.end is not None else fact.start)
 
 
-def _repair(fleet: _Fleet, fact: Fact) -> Repair:
+def _repair(fleet: Fleet, fact: Fact) -> Repair:
     host, device = fact.host or "", fact.device or ""
     cable = fleet.site.cables.get((host, device), {})
     return Repair(
@@ -330,7 +347,7 @@ def _together(listed: Iterable[tuple[Repair, list[Fact]]]) -> None:
             repair.together += any(device != repair.device for _, device in times[low:high])
 
 
-def _stand(found: list[Repair], fleet: _Fleet) -> None:
+def _stand(found: list[Repair], fleet: Fleet) -> None:
     """Compares each device with all others of its role.
 
     The others give a Gamma posterior of the rate; the probability is its tail for this device (lemons.py).
@@ -352,7 +369,7 @@ def _stand(found: list[Repair], fleet: _Fleet) -> None:
 
 
 def _gpus(
-    pairs: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime
+    pairs: Sequence[tuple[Event, str | None]], fleet: Fleet, incidents: Mapping[str, Noted], since: datetime
 ) -> _Listed:  # fmt: skip
     """GPUs and buses that correct errors repeatedly: nothing has failed yet, but something will."""
     begin = _s(since)
@@ -367,8 +384,8 @@ def _gpus(
             continue
         repair.first, repair.last = moment_of(events[0][0].time), moment_of(events[-1][0].time)
         for name in {i for _, i in events if i}:
-            of_gpus = name in noted and noted[name].root.startswith(("gpu.", "pcie."))
-            _blame(repair, noted[name] if of_gpus else None, [name])
+            of_gpus = name in incidents and incidents[name].root.startswith(("gpu.", "pcie."))
+            _blame(repair, incidents[name] if of_gpus else None, [name])
         listed.append((repair, [(e.time, e.last) for e, _ in events]))
     _stand([repair for repair, _ in listed], fleet)
     return listed

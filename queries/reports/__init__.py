@@ -18,6 +18,7 @@ from parsers import extensions
 from queries.reports.as_html import html
 from queries.reports.as_json import json_text
 from queries.reports.as_markdown import markdown
+from queries.reports.drains import REPORT as DRAIN_ADVICE
 from queries.reports.failure_patterns import REPORT as FAILURE_PATTERNS
 from queries.reports.failures import ReportFailed, failure
 from queries.reports.model import Column, Document, Figure, Section, Span, Table, Timeline, as_utc
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 GROUP = "faultline.reports"
 
 #: The reports that come with Faultline. A new one is a module and a line here.
-BUILT_IN = (FAILURE_PATTERNS, REPAIRS, USAGE)
+BUILT_IN = (FAILURE_PATTERNS, REPAIRS, DRAIN_ADVICE, USAGE)
 
 _FORMATS = {"html": html, "md": markdown, "json": json_text}
 

@@ -50,6 +50,12 @@ def repeated(period: Period) -> sa.Select[Any]:
     return asked.order_by(sa.desc("times"), sa.desc("out_s"), D.cluster, D.host)
 
 
+def everything() -> sa.Select[Any]:
+    """Every period out of service, by node and time, without its evidence."""
+    columns = (D.cluster, D.host, D.state, D.actor, D.owner, D.reason, D.begin, D.end)
+    return sa.select(*columns).order_by(D.cluster, D.host, D.begin)
+
+
 def of_node(host: str, cluster: str | None, since: datetime | None, until: datetime | None) -> sa.Select[Any]:
     """A node's periods out of service that overlap a range, the newest first."""
     conditions: list[Any] = [D.host == host, of_cluster(D.cluster, cluster)]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import CompoundSelect, Select, and_, func, literal, select, union
 
 from store.functions import among, const, epoch, in_order, json_texts, one_of, same, unnested
-from store.tables import EVENTS, INCIDENTS, LINKS, NUMBER, REAL, RUNS, TEXT
+from store.tables import EVENTS, INCIDENTS, LINKS, MODEL_NODE_STATES, NUMBER, REAL, RUNS, TEXT
 
 
 class Stretch(NamedTuple):
@@ -70,6 +70,32 @@ def incidents(cluster: str | None, names: Collection[str]) -> Select[Any]:
     return select(one.incident_id, one.root_event, ended.label("jobs"), slowed.label("slowed")).where(
         same(one.cluster, cluster), among(one.incident_id, names)
     )
+
+
+def hosts_of_slurm(cluster: str | None) -> CompoundSelect[Any]:
+    """``host``: each one that Slurm has as a node, by its states or by a run on it."""
+    state = MODEL_NODE_STATES.c
+    asked = select(state.host).distinct().where(state.host.is_not(None), same(state.cluster, cluster))
+    used = select(func.unnest(RUNS.c.nodes).label("host")).distinct().where(same(RUNS.c.cluster, cluster))
+    return union(asked, used).order_by("host")
+
+
+def ends(cluster: str | None, keys: Collection[str]) -> Select[Any]:
+    """``run_key`` and ``end`` of some runs."""
+    run = RUNS.c
+    return select(run.run_key, run.end).where(same(run.cluster, cluster), among(run.run_key, keys))
+
+
+def deaths(cluster: str | None) -> Select[Any]:
+    """Runs that ended badly by an incident: ``run_key``, ``end``, and the ``host`` and ``device`` at which it is
+    rooted."""
+    run, one = RUNS.c, INCIDENTS.c
+    of_it = and_(one.incident_id == run.incident_id, one.cluster.is_not_distinct_from(run.cluster))
+    return (
+        select(run.run_key, run.end, one.root_host.label("host"), one.root_device.label("device")).join_from(RUNS, INCIDENTS, of_it)
+        .where(same(run.cluster, cluster), run.end.is_not(None), one.root_host.is_not(None), func.starts_with(run.category, const("infra.")))
+        .order_by(run.end, run.run_key)
+    )  # fmt: skip
 
 
 def runs_in_trouble(cluster: str | None, stretches: Sequence[Stretch]) -> Select[Any]:
