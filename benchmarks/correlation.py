@@ -279,7 +279,7 @@ def plain_lines(store: DuckStore, count: int, low: float, high: float) -> None:
         lines = coded(_plain_lines(store, size, low + first * each, low + (first + size) * each))
         with store.transaction() as connection:
             if size == SEGMENT_ROWS:
-                insert_sealed(connection, lines, filters=False)
+                insert_sealed(connection, lines)
             else:
                 insert(connection, "raw.logs", lines)
             store.note("logs", Change(lines.height))

@@ -24,6 +24,7 @@ from collector.priority import lower_priority
 from collector.supervised import Supervised
 from store.door import Door
 from store.errors import StoreError
+from store.line_order import SEGMENT_ROWS
 
 log = structlog.get_logger()
 
@@ -113,7 +114,17 @@ class Storing:
                 done.set_exception(error)
             else:
                 done.set_result(None)
+                self._close_segments(made)
             self._thread.well()
+
+    def _close_segments(self, made: Transaction) -> None:
+        """Puts lines that were stored as they came into segments as soon as they fill one: until then every text search
+        reads them. Here, since rounds of concluding may be minutes apart under load. A failure does no harm: they wait."""
+        if "logs" in made.tables:
+            try:
+                self.store.seal(least=SEGMENT_ROWS)
+            except StoreError as error:
+                log.warning("segments not closed", error=str(error).splitlines()[0])
 
     def _failed(self, error: BaseException) -> None:
         """Waiters must not wait for ever: the store knows the transaction's outcome."""

@@ -290,7 +290,7 @@ class Service(Collector):
         """Closes segments when enough lines wait; the lines were acknowledged long before, so after a failure they only
         wait longer."""
         try:
-            sealed = self.store.seal(least=2 * SEGMENT_ROWS)
+            sealed = self.store.seal(least=SEGMENT_ROWS)
             if not self._is_behind():
                 self.store.add_filters()
         except StoreError as error:

@@ -37,6 +37,8 @@ def _table(found: dict[str, Any]) -> None:
         "set aside", [f"{row['id']} ({row['kind']} from {row['peer']}): {row['reason']}" for row in found["quarantine"]]
     )
     _print_some("extension", found.get("extensions", []))  # a service of an older version says nothing of them
+    if unfiltered := found.get("unfiltered"):
+        print(f"text filters: {unfiltered:,} lines have none yet; every text search reads them")
     if (intake := found["intake"]) and intake.get("trouble"):
         _print_some("trouble", [intake["trouble"]])
 

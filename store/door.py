@@ -89,7 +89,8 @@ class Asks(Protocol):
 
     def info(self) -> Mapping[str, Any]:
         """Figures about the store: ``lines``, ``first`` and ``last`` time, ``bytes`` (``archived``: the part in files
-        of closed days), ``folder``. Empty for a person's view: the figures cover the whole site."""
+        of closed days), ``folder``, and ``unfiltered``: lines that every text search reads, because no text filter covers
+        them (yet). Empty for a person's view: the figures cover the whole site."""
 
     def seen_by(self, user: str) -> Asks:
         """The same store with only the rows that this user may see."""
@@ -257,7 +258,7 @@ class Door(Asks, Protocol):
         """Puts loose lines in order if at least ``least`` wait."""
 
     def add_filters(self) -> None:
-        """Builds the text filters of lines that were stored without them; does nothing if there are none."""
+        """Builds text filters of lines that an earlier version stored without them; does nothing if there are none."""
 
     @property
     def lost(self) -> Sequence[str]:

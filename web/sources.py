@@ -134,6 +134,7 @@ def document(
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
         "disputed": run_names.disputed(read), "senders": _senders(read), "extensions": extensions.problems(),
+        "unfiltered": read.store.info().get("unfiltered"),
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that never received anything has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}

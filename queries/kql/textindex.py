@@ -12,11 +12,9 @@ read.
 
 from __future__ import annotations
 
-import importlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
@@ -28,11 +26,10 @@ from sqlalchemy.types import NullType
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.dialect import Sql
-from queries.kql.errors import KqlError
-from queries.kql.functions.declaration import Kind
-from queries.kql.functions.registry import registry
-from queries.kql.stages import Env, Scope, Stage
-from store.text_filter import LONG_WORD, MOST_WORDS, Mask, Phrase, Test, TextFilter, term
+from queries.kql.stages import Env, Stage
+from queries.kql.textneeds import All, Need, Period, need_of, period_of, walked
+from store.filter_terms import LONG_WORD
+from store.text_filter import MOST_WORDS, Mask, Phrase, Test, TextFilter, term
 
 #: The column of each table whose text is in the filters: the raw line, or the message in it.
 TEXT_COLUMN = {"Logs": "Message", "Syslog": "SyslogMessage"} | {
@@ -47,241 +44,6 @@ WORTH_IT = 0.5
 CACHE_BYTES = 256 * 2**20
 #: The filters of this many segments are read from the store with one statement.
 READ_AT_ONCE = 64
-
-
-@dataclass(frozen=True)
-class All:
-    """Every condition must hold."""
-
-    parts: tuple[Need, ...]
-
-
-@dataclass(frozen=True)
-class Some:
-    """At least one condition must hold."""
-
-    parts: tuple[Need, ...]
-
-
-Need = Phrase | All | Some
-
-
-# -- what a query needs --------------------------------------------------------------------------------------------
-
-
-def need_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> Need | None:
-    """What every line that passes the leading operators must contain; None if nothing is certain."""
-    needs = [_condition(c, condition, env, column) for condition in _conditions(operators, column)]
-    found = tuple(need for need in needs if need is not None)
-    return All(found) if found else None
-
-
-def _conditions(operators: Sequence[ast.Node], column: str) -> Iterator[ast.Node]:
-    """The conditions of the leading operators, as long as rows are independent and the column is the stored one."""
-    of_rows = registry().names(Kind.ROW)
-    for node in operators:
-        assert isinstance(node, ast.Operator)
-        if node.name not in ("where", "extend", "project", "project-away", "project-keep", "project-reorder"):
-            return
-        if any(isinstance(n, ast.Call) and n.name in of_rows for n in _walk(node)):
-            return  # a row's neighbours count
-        if node.name == "where":
-            yield node.parts["value"]
-        elif any(isinstance(n, ast.Named) and column in n.names for n in node.nodes("columns")):
-            return
-
-
-def _walk(node: Any) -> Iterator[ast.Node]:
-    if isinstance(node, ast.Node) and is_dataclass(node):
-        yield node
-        for slot in fields(node):
-            yield from _walk(getattr(node, slot.name))
-    elif isinstance(node, (tuple, list)):
-        for item in node:
-            yield from _walk(item)
-    elif isinstance(node, dict):
-        for item in node.values():
-            yield from _walk(item)
-
-
-_WHOLE = {  # operator -> which sides of the text cannot be inside a longer term
-    "has": (True, True), "hasprefix": (True, False), "hassuffix": (False, True), "contains": (False, False),
-    "startswith": (True, False), "endswith": (False, True), "==": (True, True), "=~": (True, True),
-}  # fmt: skip
-
-
-def _condition(c: Binder, node: ast.Node, env: Env, column: str) -> Need | None:
-    if isinstance(node, ast.Logical):
-        parts = [_condition(c, operand, env, column) for operand in node.operands]
-        known = tuple(part for part in parts if part is not None)
-        if node.op == "and":
-            return All(known) if known else None
-        return Some(known) if len(known) == len(parts) else None
-    if isinstance(node, ast.Binary) and isinstance(node.left, ast.Name) and node.left.name == column:
-        text = _text(c, node.right, env)
-        if text is None:
-            return None
-        if node.op == "matches regex":
-            return regex_need(text)
-        sides = _WHOLE.get(node.op.removesuffix("_cs"))
-        return None if sides is None else Phrase(text, *sides)
-    if isinstance(node, ast.InList) and isinstance(node.operand, ast.Name) and node.operand.name == column:
-        texts = _texts(c, node.items, env)
-        phrases = tuple(Phrase(text, True, True) for text in texts or ())
-        if phrases and node.op in ("has_any", "in", "in~"):
-            return Some(phrases)
-        if phrases and node.op == "has_all":
-            return All(phrases)
-    return None
-
-
-def _constant(c: Binder, node: ast.Node, env: Env) -> Any:
-    if not isinstance(node, (ast.Literal, ast.Name)):
-        return None
-    try:
-        value = c.expr(node, Scope(env))
-    except KqlError:
-        return None  # the condition itself will report the error
-    return value.constant if value.is_constant else None
-
-
-def _text(c: Binder, node: ast.Node, env: Env) -> str | None:
-    found = _constant(c, node, env)
-    return found if isinstance(found, str) else None
-
-
-def _texts(c: Binder, nodes: Sequence[ast.Node], env: Env) -> list[str] | None:
-    out: list[str] = []
-    for node in nodes:
-        found = _constant(c, node, env)
-        for item in found if isinstance(found, list) else [found]:
-            text = item.value if isinstance(item, ast.Literal) else item
-            if not isinstance(text, str):
-                return None
-            out.append(text)
-    return out
-
-
-@dataclass(frozen=True)
-class Period:
-    """Every matching line has a time from ``low`` to ``high``, both included."""
-
-    low: datetime = datetime.min
-    high: datetime = datetime.max
-
-    def within(self, other: Period) -> Period:
-        return Period(max(self.low, other.low), min(self.high, other.high))
-
-
-def period_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> Period:
-    """The time range that the leading operators leave, as far as it is known while compiling."""
-    found = Period()
-    for condition in _conditions(operators, column):
-        found = found.within(_period(c, condition, env, column))
-    return found
-
-
-def _period(c: Binder, node: ast.Node, env: Env, column: str) -> Period:
-    found = Period()
-    if isinstance(node, ast.Logical) and node.op == "and":
-        for operand in node.operands:
-            found = found.within(_period(c, operand, env, column))
-    elif isinstance(node, ast.Between) and not node.negated and _is_column(node.operand, column):
-        low, high = _moment(c, node.low, env), _moment(c, node.high, env)
-        if isinstance(low, datetime) and isinstance(high, int):  # a timespan in ticks of 100 ns
-            high = _later(low, high)
-        found = _between(low, high)
-    elif isinstance(node, ast.Binary) and node.op in _MIRRORED:
-        left, right, op = node.left, node.right, node.op
-        if _is_column(right, column):
-            left, right, op = right, left, _MIRRORED[op]
-        if _is_column(left, column):
-            moment = _moment(c, right, env)
-            found = _between(moment if op in (">", ">=", "==") else None, moment if op in ("<", "<=", "==") else None)
-    return found
-
-
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
-
-
-def _is_column(node: ast.Node, column: str) -> bool:
-    return isinstance(node, ast.Name) and node.name == column
-
-
-def _between(low: Any, high: Any) -> Period:
-    return Period(
-        low if isinstance(low, datetime) else datetime.min,
-        high if isinstance(high, datetime) else datetime.max,
-    )
-
-
-def _later(moment: datetime, ticks: int) -> datetime | None:
-    try:
-        return moment + timedelta(microseconds=ticks // 10 + 1)  # rounded up: a bound may be too wide only
-    except OverflowError:
-        return None
-
-
-def _moment(c: Binder, node: ast.Node, env: Env) -> Any:
-    """The value of datetimes, timespans, names of such, ``now`` and ``ago``, and sums of them; None for all else."""
-    plain = (ast.Literal, ast.Name, ast.Binary, ast.Call)
-    if not all(isinstance(n, plain) and (not isinstance(n, ast.Call) or n.name in ("now", "ago")) for n in _walk(node)):
-        return None
-    try:
-        value = c.expr(node, Scope(env))
-    except KqlError:
-        return None  # the condition itself will report the error
-    known = value.is_constant and value.type in ("datetime", "timespan")
-    return value.constant if known else None
-
-
-def regex_need(pattern: str) -> Need | None:
-    """The texts that every match of a regular expression contains.
-
-    The pattern is RE2's; Python's parser interprets it the same way whenever it accepts it, except for classes such as
-    [[:alpha:]], which are left out.
-    """
-    if "[:" in pattern or "[[" in pattern:
-        return None
-    parser: Any = importlib.import_module("re._parser")
-    try:
-        tree = parser.parse(pattern)
-    except Exception:  # whatever it is, the engine will check the pattern
-        return None
-    return _sequence(tree)
-
-
-def _sequence(tree: Any) -> Need | None:
-    found: list[Need] = []
-    run: list[str] = []
-
-    def flush() -> None:
-        if run:
-            found.append(Phrase("".join(run)))
-            run.clear()
-
-    for op, argument in tree:
-        word = str(op)
-        if word == "LITERAL":
-            run.append(chr(argument))
-            continue
-        flush()
-        inner: Need | None = None
-        if word == "SUBPATTERN":
-            inner = _sequence(argument[3])
-        elif word == "BRANCH":
-            parts = [_sequence(branch) for branch in argument[1]]
-            known = tuple(part for part in parts if part is not None)
-            inner = Some(known) if len(known) == len(parts) else None
-        elif word in ("MAX_REPEAT", "MIN_REPEAT") and argument[0] > 0:
-            inner = _sequence(argument[2])
-        if inner is not None:
-            found.append(inner)
-    flush()
-    return All(tuple(found)) if found else None
-
-
-# -- what the store has --------------------------------------------------------------------------------------------
 
 
 class _Cache:
@@ -314,7 +76,7 @@ _CACHE = _Cache()
 
 @dataclass(frozen=True)
 class Pruned:
-    """The blocks of one table that the filters left."""
+    """The blocks of one table that the filters left; lines in segments without a filter, and in none, are all read."""
 
     table: str
     segments: int
@@ -322,12 +84,25 @@ class Pruned:
     blocks: int
     blocks_left: int
     used: bool
+    unfiltered: int = 0
+    loose: int = 0
 
     def __str__(self) -> str:
         share = (
             f"{self.blocks_left} of {self.blocks} blocks in {self.segments_left} of {self.segments} segments can match"
         )
-        return f"{self.table}: {share}{'' if self.used else '; that is most of them, so all are read'}"
+        if self.segments and not self.used:
+            share += "; that is most of them, so all are read"
+        reads = [
+            f"{lines:,} {where}"
+            for lines, where in (
+                (self.unfiltered, "in segments without a filter"),
+                (self.loose, "not yet in a segment"),
+            )
+            if lines
+        ]
+        rest = f"; lines that every text search reads: {', '.join(reads)}" if reads else ""
+        return f"{self.table}: {share}{rest}"
 
 
 @dataclass(frozen=True)
@@ -365,6 +140,8 @@ class Pruner:
     _began: bool = False
     _halves: dict[tuple[str, bool, bool], list[int] | None] = field(default_factory=dict)
     _segments: list[tuple[Any, ...]] | None = None
+    _loose: int | None = None
+    _is_store: bool = False
 
     def finish(self) -> None:
         if self._began:
@@ -379,6 +156,8 @@ class Pruner:
         if self._segments is None:
             self._segments = self._read_segments()
         if not self._segments:
+            if self._is_store and self.loose_lines():
+                self.report.append(Pruned(table, 0, 0, 0, 0, False, 0, self.loose_lines()))
             return None
         questions = self._questions(need)
         total = sum(last - first + 1 for _, first, last, *_ in self._segments)
@@ -390,7 +169,10 @@ class Pruner:
             segments_left += len(found) > 0
             left += (found + first).tolist()
         used = len(left) <= total * WORTH_IT
-        self.report.append(Pruned(table, len(self._segments), segments_left, total, len(left), used))
+        unfiltered = sum(lines for *_, lines, is_open in self._segments if is_open)
+        self.report.append(
+            Pruned(table, len(self._segments), segments_left, total, len(left), used, unfiltered, self.loose_lines())
+        )
         return left if used else None
 
     def _read_segments(self) -> list[tuple[Any, ...]]:
@@ -400,17 +182,21 @@ class Pruner:
         elif not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'log_segments'").fetchall():
             return []  # an error would end the caller's transaction
         try:
-            return self.con.execute(
-                "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time FROM raw.log_segments"
+            found = self.con.execute(
+                "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time, lines, filter_rows = 1 FROM raw.log_segments"
                 ' WHERE NOT EXISTS (SELECT "$block" FROM kql."Logs" WHERE false) ORDER BY first_block'
             ).fetchall()
+            self._is_store = True
+            return found
         except duckdb.Error:
             self.finish()
             return []  # not a store, or one from before there were filters
 
-    def loose_lines(self) -> bool:
-        """Are there lines that are not in a closed segment?"""
-        return bool(self.con.execute("SELECT 1 FROM raw.logs WHERE block = 0 LIMIT 1").fetchall())
+    def loose_lines(self) -> int:
+        """How many lines are not in a closed segment; a zone map answers that."""
+        if self._loose is None:
+            ((self._loose,),) = self.con.execute("SELECT count(*) FROM raw.logs WHERE block = 0").fetchall()
+        return int(self._loose)
 
     def _in_transaction(self) -> bool:
         """Does the caller hold a transaction? Then two statements have one number. (A second BEGIN would break it.)"""
@@ -456,7 +242,7 @@ class Pruner:
 
 def _may_lie(segment: tuple[Any, ...], period: Period) -> bool:
     """Can a segment have lines of a time range? Those in DuckDB (blocks above zero) may get another time later."""
-    _, first, _, _, low, high = segment
+    _, first, _, _, low, high, *_ = segment
     return first > 0 or low is None or high is None or (low <= period.high and high >= period.low)
 
 
@@ -478,7 +264,7 @@ def narrowed(c: StoreBinder, node: ast.Pipeline, env: Env) -> Stage | None:
     if column is None or source.name not in c.catalog.tables:
         return None
     columns = {stored.name for stored in c.catalog.tables[source.name].columns}
-    columns |= {name for n in _walk(node.operators) if isinstance(n, ast.Named) for name in n.names}
+    columns |= {name for n in walked(node.operators) if isinstance(n, ast.Named) for name in n.names}
     # A column hides the constant of the same name.
     known = Env({n: found for n in env.all_names() if n not in columns and (found := env.find(n)) is not None})
     need = need_of(c, node.operators, known, column)

@@ -230,7 +230,7 @@ class ArchiveFile:
             Segment(first, first + blocks - 1, table.num_rows, times["min"], times["max"], len(made.rows),
                     made.to_bytes(), np.packbits(made.always).tobytes())
         )  # fmt: skip
-        done.words.update(word.decode("ascii") for word in builder.words.values())
+        done.words |= builder.words
         done.lines += table.num_rows
         done.clusters.update(pc.unique(table.column("cluster")).to_pylist())
         done.first_time = min(filter(None, (done.first_time, times["min"])), default=None)

@@ -12,8 +12,9 @@ group goes through the log and is written a second time when a checkpoint merges
 microseconds (measured on the lines of benchmarks/ingest.py). So code with many lines stores them in multiples of
 ``SEGMENT_ROWS``.
 
-Under load, filters are postponed (``filters=False``): such a segment lets every block pass until ``add_filters`` has
-read it.
+A segment is written with its filter (``filters_of``, which needs no transaction: half a microsecond of CPU per line).
+Earlier versions postponed filters under load; such a segment lets every block pass until ``add_filters`` has read it.
+What waits for a segment has none. ``seal`` keeps that part small.
 
 Block numbers only increase. Lines may be deleted from a closed segment and columns other than ``raw`` and ``message``
 updated; the filter stays correct, since it only excludes blocks.
@@ -21,6 +22,9 @@ updated; the filter stays correct, since it only excludes blocks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -30,6 +34,7 @@ import pyarrow as pa
 
 from store.changes import Change
 from store.door import Sealed
+from store.duckdb.arrow import as_arrow
 from store.duckdb.open_store import OpenStore
 from store.duckdb.writing import insert
 from store.line_order import SEGMENT_ROWS, in_order
@@ -38,8 +43,8 @@ from store.text_filter import BLOCK_ROWS, FilterBuilder, TextFilter
 
 #: One round of sealing: about 100 MB of lines in memory, and writers wait for at most two or three seconds.
 ROUND_ROWS = 4 * SEGMENT_ROWS
-#: Lines are fed to a filter in pieces that fit the processor's cache.
-_PIECE_BLOCKS = 32
+#: Which segments have no filter. A filter has at least 64 rows.
+OPEN = "filter_rows = 1"
 #: More distinct words than this are not language; completing half a word then no longer helps.
 MOST_VOCABULARY = 400_000
 
@@ -59,12 +64,25 @@ def unsealed(store: OpenStore) -> int:
     return int(row[0]) if row else 0
 
 
+def unfiltered(store: OpenStore) -> int:
+    """Lines that no filter covers: not yet in a segment, or in one that an earlier version stored without."""
+    if not store.rows(
+        "SELECT 1 FROM duckdb_columns() WHERE table_name = 'log_segments' AND column_name = 'filter_rows'"
+    ):
+        return 0  # an earlier version's store, opened for reading only
+    (row,) = store.rows(f"SELECT CAST(coalesce(sum(lines), 0) AS BIGINT) AS n FROM raw.log_segments WHERE {OPEN}")
+    return unsealed(store) + int(row["n"])
+
+
 def seal(store: OpenStore, *, least: int = SEGMENT_ROWS) -> Sealed:
     """Closes segments if at least ``least`` lines wait. Call it after every few batches; it is cheap if there is
     nothing to do. Takes the store's write lock for each round of at most ``ROUND_ROWS`` lines."""
     done = Sealed()
     while (waiting := unsealed(store)) >= max(1, least):
         with store.transaction() as connection:
+            waiting = unsealed(store)
+            if waiting < max(1, least):  # another thread was faster
+                break
             lines = _take(connection, min(waiting, ROUND_ROWS))
             connection.execute("DELETE FROM raw.logs WHERE block = 0 AND rowid <= ?", [lines["rowid"].max()])
             segments = insert_sealed(connection, in_order(lines.drop("rowid", "block")))
@@ -89,83 +107,109 @@ def _take(connection: duckdb.DuckDBPyConnection, rows: int) -> pl.DataFrame:
     return data
 
 
-def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, *, filters: bool = True) -> int:
+@dataclass(frozen=True)
+class Filtered:
+    """The filter over the lines of one segment, and the words that it must be looked up with."""
+
+    made: TextFilter
+    words: Set[str]
+
+
+def filters_of(lines: pl.DataFrame) -> list[Filtered]:
+    """The filters of the segments that lines ``in_order`` fill, in their order."""
+    return [_filtered(part, _edges(part)) for part in _parts(lines)]
+
+
+def _parts(lines: pl.DataFrame) -> list[pl.DataFrame]:
+    return [lines.slice(start, SEGMENT_ROWS) for start in range(0, lines.height, SEGMENT_ROWS)]
+
+
+def _edges(part: pl.DataFrame) -> Any:
+    """The line after which each block ends."""
+    return np.minimum(np.arange(1, -(-part.height // BLOCK_ROWS) + 1) * BLOCK_ROWS, part.height)
+
+
+def insert_sealed(
+    connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, filters: Sequence[Filtered] | None = None
+) -> int:
     """Stores lines ``in_order``, with the columns of ``raw.logs`` (without block), as segments, inside the caller's
-    transaction; returns their number. Without ``filters``, ``add_filters`` builds those later."""
+    transaction; returns their number. ``filters``: the result of ``filters_of``, if the caller made them before."""
     ((last,),) = connection.execute("SELECT greatest(max(last_block), 0) FROM raw.log_segments").fetchall()
     first = int(last) + 1
     ordered = lines.with_columns((pl.int_range(pl.len(), dtype=pl.Int32) // BLOCK_ROWS + first).alias("block"))
     insert(connection, "raw.logs", ordered)
-    starts = range(0, ordered.height, SEGMENT_ROWS)
-    for start in starts:
-        part = ordered.slice(start, SEGMENT_ROWS)
-        low, blocks = first + start // BLOCK_ROWS, -(-part.height // BLOCK_ROWS)
-        edges = np.minimum(np.arange(1, blocks + 1) * BLOCK_ROWS, part.height)
-        made = _filter(connection, part, edges) if filters else _stored(TextFilter.open(blocks), False)
+    made = filters_of(lines) if filters is None else filters
+    for part, one in zip(_parts(ordered), made, strict=True):
+        low, high = part["block"][0], part["block"][-1]
         connection.execute(
             "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [low, low + blocks - 1, part.height, part["time"].min(), part["time"].max(), *made],
+            [low, high, part.height, part["time"].min(), part["time"].max(), *_stored(connection, one)],
         )
-    return len(starts)
+    return len(made)
 
 
 def add_filters(store: OpenStore, most: int = 1) -> int:
-    """Builds the filters of at most ``most`` segments stored without them, oldest first; returns how many it built."""
+    """Builds the filters of at most ``most`` segments that an earlier version stored without them, oldest first;
+    returns how many it built."""
     waiting = store.rows(
-        "SELECT first_block, last_block FROM raw.log_segments WHERE filter_rows = 1 ORDER BY first_block LIMIT ?",
-        [most],
+        f"SELECT first_block, last_block FROM raw.log_segments WHERE {OPEN} ORDER BY first_block LIMIT ?", [most]
     )
     for span in waiting:
         first, last = span["first_block"], span["last_block"]
         lines = store.frame("SELECT raw, message, block FROM raw.logs WHERE block BETWEEN ? AND ?", [first, last])
         edges = np.searchsorted(lines["block"].to_numpy(), np.arange(first, last + 1), "right")  # some may be gone
+        made = _filtered(lines, edges)
         with store.transaction() as connection:
             # Under a new name: readers cache filters by the names of their segments.
             connection.execute(
                 "UPDATE raw.log_segments SET segment = uuid(), filter_rows = ?, filter = ?, always = ?, words_known = ? WHERE first_block = ?",
-                [*_filter(connection, lines, edges), first],
+                [*_stored(connection, made), first],
             )  # fmt: skip
     return len(waiting)
 
 
-def _stored(made: TextFilter, words_known: bool) -> tuple[int, bytes, bytes, bool]:
-    """A filter in the columns of ``raw.log_segments``."""
-    return len(made.rows), made.to_bytes(), np.packbits(made.always).tobytes(), words_known
+def _stored(connection: duckdb.DuckDBPyConnection, one: Filtered) -> tuple[int, bytes, bytes, bool]:
+    """A filter in the columns of ``raw.log_segments``; adds its words to the vocabulary."""
+    return len(one.made.rows), one.made.to_bytes(), np.packbits(one.made.always).tobytes(), learn(connection, one.words)
 
 
-def learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
+def learn(connection: duckdb.DuckDBPyConnection, words: Set[str]) -> bool:
     """Adds words to the vocabulary, inside the caller's transaction; False if there are too many."""
-    known = {r[0] for r in connection.execute("SELECT word FROM raw.log_words").fetchall()}
-    new = words - known
-    if len(known) + len(new) > MOST_VOCABULARY:
-        return False
-    if new:
-        insert(connection, "raw.log_words", pl.DataFrame({"word": sorted(new)}))
-    return True
+    if not words:
+        return True
+    connection.register("found", as_arrow(pl.DataFrame({"word": sorted(words)})))
+    try:
+        new = connection.execute("SELECT word FROM found ANTI JOIN raw.log_words USING (word)").fetchall()
+        ((known,),) = connection.execute("SELECT count(*) FROM raw.log_words").fetchall()
+        if int(known) + len(new) > MOST_VOCABULARY:
+            return False
+        if new:
+            insert(connection, "raw.log_words", pl.DataFrame({"word": sorted(word for (word,) in new)}))
+        return True
+    finally:
+        with suppress(duckdb.Error):  # an aborted transaction refuses even this
+            connection.unregister("found")
 
 
-def _filter(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, edges: Any) -> tuple[int, bytes, bytes, bool]:
-    """The filter over one segment's lines, in stored form; adds their words to the vocabulary. ``edges``: the line
-    after which each block ends."""
-    text = lines.select(
-        pl.concat_str(pl.col("raw").fill_null(""), pl.col("message"), separator="\n", ignore_nulls=True) + "\n"
-    ).to_series()
-    builder = FilterBuilder()
-    for low in range(0, len(edges), _PIECE_BLOCKS):
-        ends = edges[low : low + _PIECE_BLOCKS]
-        start = edges[low - 1] if low else 0
-        data, offsets = _bytes_of(text.slice(start, ends[-1] - start))
-        builder.add(low, offsets[ends - start], data)
-    complete = learn(connection, {word.decode("ascii") for word in builder.words.values()})
-    return _stored(builder.build(len(edges)), complete)
+def _filtered(lines: pl.DataFrame, edges: Any) -> Filtered:
+    """The filter over one segment's lines. ``edges``: the line after which each block ends."""
+    builder, owners = FilterBuilder(), np.searchsorted(edges, np.arange(lines.height), "right")
+    for name in ("raw", "message"):  # a message only if it is not part of its line
+        there = lines[name].is_not_null()
+        if there.all():
+            builder.add_texts(*_bytes_of(lines[name]), owners)
+        elif there.any():
+            builder.add_texts(*_bytes_of(lines[name].drop_nulls()), owners[there.to_numpy()])
+    return Filtered(builder.build(len(edges)), builder.words)
 
 
-def _bytes_of(texts: pl.Series) -> tuple[bytes, Any]:
-    """All texts concatenated, and where each begins (and the last ends)."""
-    array = texts.to_arrow().cast(pa.large_string())
+def _bytes_of(texts: pl.Series) -> tuple[memoryview, Any]:
+    """The bytes of all texts, one after the other, and where each ends."""
+    array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_string())
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
-    data = memoryview(array.buffers()[2])[offsets[0] : offsets[-1]].tobytes()
-    return data, offsets - offsets[0]
+    held = array.buffers()[2]
+    data = memoryview(held if held is not None else b"")[offsets[0] : offsets[-1]]
+    return data, offsets[1:] - offsets[0]
 
 
 def forget_empty(connection: duckdb.DuckDBPyConnection) -> None:

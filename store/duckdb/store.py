@@ -388,10 +388,11 @@ class DuckStore(OpenStore):
         also: Callable[[Writer], None] | None = None,
     ) -> None:  # fmt: skip
         """One step of input in one transaction; see ``store.door``."""
+        filters = [segments.filters_of(segment) for segment in sealed]  # nobody waits for the store meanwhile
         with self.transaction() as connection:
             # One by one: two at once are compressed on two threads, which costs a third more CPU, and twice the memory.
-            for segment in sealed:
-                segments.insert_sealed(connection, segment, filters=False)
+            for segment, made in zip(sealed, filters, strict=True):
+                segments.insert_sealed(connection, segment, made)
                 self.note(LOGS.name, Change(segment.height))
             self.announce(("logs", segment) for segment in sealed)
             self._append(connection, rows, files)
@@ -455,7 +456,7 @@ class DuckStore(OpenStore):
             return segments.seal(self, least=least)
 
     def add_filters(self) -> None:
-        """Builds the text filters of segments that were closed without them."""
+        """Builds text filters of segments that an earlier version stored without them."""
         with store_errors():
             segments.add_filters(self)
 

@@ -102,7 +102,7 @@ def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
     """Stores lines as the receiving side does."""
     lines = coded(logs_for_storage(rows))
     with store.transaction() as connection:
-        insert_sealed(connection, lines, filters=False)
+        insert_sealed(connection, lines)
         store.note("logs", Change(lines.height))
         store.announce([("logs", lines)])
 

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from collector.inventory import Inventory, utc_now
 from collector.ledger import RATES, SOURCES, Ledger, Source, Step
 from collector.segment_file import Position
+from faultline.sources import list_sources
 from store import open_store
 from web.app import create_app
 from web.sources import TOGETHER, shared_folder
@@ -81,6 +82,15 @@ def test_alerts_and_blind_periods_are_reported(client: TestClient) -> None:
     assert [alert["host"] for alert in body["alerts"]] == ["gpu007"] and body["silent"] == 1
     assert [(b["host"], b["reason"], b["lines"]) for b in body["blind"]] == [("gpu003", "spool <full>", 12)]
     assert body["intake"]["listening"] == ["syslog udp 127.0.0.1:514"]
+
+
+def test_lines_that_every_text_search_reads_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(None) as store:
+        store.append({"logs": pl.DataFrame({"raw": ["a", "b"], "message": ["a", "b"], "file": "f"})})
+        body = TestClient(create_app(store)).get("/api/v1/sources").json()
+    assert body["unfiltered"] == 2
+    list_sources({**body, "alerts": []}, "table", None)
+    assert "text filters: 2 lines have none yet; every text search reads them" in capsys.readouterr().out
 
 
 def test_the_page_says_it_in_words_and_escapes_what_senders_wrote(client: TestClient) -> None:

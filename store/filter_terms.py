@@ -1,0 +1,265 @@
+"""Collects the terms of many texts for a text filter: one compiled pass over all bytes (``parsers.compiled``).
+
+A filter is built for every segment that is written, so its cost is a cost of every line. In NumPy the same work took
+3 microseconds a line, as much as parsing it.
+
+What a term is, ``store.text_filter`` says. A term's number comes from its first and last eight bytes and its length. The
+last eight bytes read, lower-cased, are one number (``window``): the first bytes of a shorter term are its upper bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from parsers.compiled import compiled, part
+
+Array = npt.NDArray[Any]
+
+#: Shorter terms are in nearly every block: neither stored nor looked up.
+SHORTEST = 3
+#: A longer word is not stored as text; a block that has one is a candidate for every half of a word.
+LONGEST_WORD = 40
+LONG_WORD = 0x5EED_0F_10_44_00
+#: Characters of the start of a token with digits.
+START = 4
+#: Bits of a term's number that are zero: they hold the block's number while duplicates are sought.
+BLOCK_BITS = 10
+START_SALT = 1 << 20
+MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
+
+_A, _B, _C, _D = (np.uint64(number) for number in MULTIPLIERS)
+_SEVEN, _HALF, _LESS = np.uint64(7), np.uint64(32), np.uint64(29)
+_TERM = np.uint64(2**64 - (1 << BLOCK_BITS))
+_BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
+_LONG_WORD, _ZERO, _ONE = np.uint64(LONG_WORD), np.uint64(0), np.uint64(1)
+_BYTE, _TOP, _WIDTH = np.uint64(8), np.uint64(56), np.uint64(64)
+_START_BITS, _START_SALT = np.uint64(64 - 8 * START), np.uint64(START_SALT + START)
+LETTER, DIGIT, NOT_HEX = 1, 2, 4
+_HEX = "abcdefx"  # with the x of 0x
+#: Bytes to lower case and their class; 0: a separator.
+LOWER = np.zeros(256, np.uint8)
+CLASS = np.zeros(256, np.uint8)
+for _char in map(chr, range(128)):
+    if _char.isalnum():
+        LOWER[ord(_char)] = ord(_char.lower())
+        CLASS[ord(_char)] = DIGIT if _char.isdigit() else LETTER | (0 if _char.lower() in _HEX else NOT_HEX)
+#: The characters outside ASCII that fold to ASCII letters, as bytes: the first, and the one or two after it.
+_FOLDS = np.array([[0xC4, 0xB0, 0], [0xC5, 0xBF, 0], [0xE2, 0x84, 0xAA]], np.uint8)
+#: The least of their first bytes.
+_FOLDING = 0xC4
+#: Entries beside those that a text's bytes allow.
+_SPARE = 8
+
+
+class _Rules(NamedTuple):
+    """The tables of characters, in the form of compiled code."""
+
+    lower: Array
+    classes: Array
+    folds: Array
+
+
+_RULES = _Rules(LOWER, CLASS, _FOLDS)
+
+
+class Terms(NamedTuple):
+    """``entries``: the distinct terms of each block, with the block's number in the lowest bits. ``words``: where each
+    distinct word lies in the data (a few lie there twice). ``always``: blocks that every question must read."""
+
+    entries: Array
+    words: Array
+    always: Array
+
+
+class _Tables(NamedTuple):
+    """``entries`` and ``words`` as in ``Terms``, with room at their ends. ``seen``: the terms of the present block, with
+    its number plus one in the lowest bits. ``vocabulary``: the terms of ``words``; zero: a free slot."""
+
+    entries: Array
+    words: Array
+    seen: Array
+    vocabulary: Array
+
+
+#: How many entries, words, and terms of the present block there are; and that block.
+_ENTRIES, _KNOWN, _USED, _CURRENT = range(4)
+
+
+def terms_of(data: Array, ends: Array, owners: Array, blocks: int) -> Terms:
+    """The terms of the texts that end at ``ends`` in ``data`` (bytes), each in the block ``owners`` (ascending, below
+    ``blocks``). A text's end separates."""
+    assert blocks < 1 << BLOCK_BITS
+    always, counts = np.zeros(blocks, np.bool_), np.array([0, 0, 0, -1], np.int64)
+    tables = _Tables(
+        np.empty(1 << 16, np.uint64), np.empty((1 << 11, 2), np.int64), np.zeros(1 << 13, np.uint64), np.zeros(1 << 12, np.uint64)
+    )  # fmt: skip
+    ends, owners = ends.astype(np.int64), owners.astype(np.int64)
+    text = 0
+    while (text := _collect(data, ends, owners, text, _RULES, tables, counts, always)) < len(ends):
+        tables = _with_room(tables, counts, int(ends[text] - (ends[text - 1] if text else 0)))
+    return Terms(tables.entries[: counts[_ENTRIES]], tables.words[: counts[_KNOWN]], always)
+
+
+def _with_room(tables: _Tables, counts: Array, size: int) -> _Tables:
+    """Tables with room for a text of this many bytes. Those that are sought in begin empty: a term may then be counted
+    twice, which only makes the filter larger."""
+    entries, words, seen, vocabulary = tables
+    if counts[_ENTRIES] + size + _SPARE > len(entries):
+        entries = np.concatenate((entries[: counts[_ENTRIES]], np.empty(len(entries) + size + _SPARE, np.uint64)))
+    if counts[_KNOWN] + size + _SPARE > len(words):
+        words = np.concatenate((words[: counts[_KNOWN]], np.empty((len(words) + size + _SPARE, 2), np.int64)))
+    if 2 * (counts[_USED] + size + _SPARE) > len(seen):
+        seen = np.zeros(1 << int(4 * (counts[_USED] + size + _SPARE)).bit_length(), np.uint64)
+    if 2 * (counts[_KNOWN] + size + _SPARE) > len(vocabulary):
+        vocabulary = np.zeros(1 << int(4 * (counts[_KNOWN] + size + _SPARE)).bit_length(), np.uint64)
+    return _Tables(entries, words, seen, vocabulary)
+
+
+@part
+def hashed(first: np.uint64, last: np.uint64, salt: np.uint64) -> np.uint64:
+    """A term's number from its first and last eight bytes and its length."""
+    mixed = (first * _A) ^ ((last * _B) >> _SEVEN) ^ (salt * _C)
+    mixed ^= mixed >> _HALF
+    mixed *= _D
+    mixed ^= mixed >> _LESS
+    return mixed & _TERM
+
+
+@part
+def _slot(term: np.uint64, mask: int) -> int:
+    return int(np.int64((term * _A) >> _HALF) & mask)
+
+
+@part
+def _note(term: np.uint64, tables: _Tables, counts: Array) -> bool:
+    """Enters a term of the present block, unless that has it; whether it is new there. What other blocks had is a free
+    slot."""
+    current = np.uint64(counts[_CURRENT])
+    block = current + _ONE
+    seen = tables.seen
+    mask = len(seen) - 1
+    at = _slot(term, mask)
+    while seen[at] & _BLOCK == block:
+        if seen[at] == term | block:
+            return False
+        at = (at + 1) & mask
+    seen[at] = term | block
+    tables.entries[counts[_ENTRIES]] = term | current
+    counts[_ENTRIES] += 1
+    counts[_USED] += 1
+    return True
+
+
+@part
+def _end_word(window: np.uint64, head: np.uint64, size: int, at: int, tables: _Tables, counts: Array) -> None:
+    """Enters the word of ``size`` letters that ends before ``at``; ``head``: its first eight."""
+    first = window >> (_WIDTH - _BYTE * np.uint64(size)) if size < 8 else head
+    term = hashed(first, window if size > 8 else _ZERO, np.uint64(size))
+    if not _note(term, tables, counts):
+        return
+    if size > LONGEST_WORD:
+        _note(_LONG_WORD, tables, counts)
+        return
+    vocabulary = tables.vocabulary
+    mask = len(vocabulary) - 1
+    slot = _slot(term, mask)
+    while vocabulary[slot] != _ZERO:
+        if vocabulary[slot] == term:
+            return
+        slot = (slot + 1) & mask
+    vocabulary[slot] = term
+    known = counts[_KNOWN]
+    tables.words[known, 0], tables.words[known, 1] = at - size, at
+    counts[_KNOWN] += 1
+
+
+@part
+def _end_token(window: np.uint64, head: np.uint64, start: np.uint64, size: int, tables: _Tables, counts: Array) -> None:
+    """Enters a token with digits; ``head``: its first eight bytes."""
+    first = window >> (_WIDTH - _BYTE * np.uint64(size)) if size < 8 else head
+    _note(hashed(first, window if size > 8 else _ZERO, np.uint64(size)), tables, counts)
+    if size >= START:
+        _note(hashed(start, _ZERO, _START_SALT), tables, counts)
+
+
+@part
+def _folds(data: Array, at: int, end: int, folds: Array) -> bool:
+    """Whether a character that folds to an ASCII letter begins here."""
+    for letter in range(len(folds)):
+        size = 0
+        while size < 3 and at + size < end and data[at + size] == folds[letter, size]:
+            size += 1
+        if size == 3 or (size == 2 and folds[letter, 2] == 0):
+            return True
+    return False
+
+
+@part
+def _has_room(size: int, tables: _Tables, counts: Array) -> bool:
+    """Whether a text of this many bytes fits: its terms are fewer than its bytes."""
+    entries, words, used = counts[_ENTRIES], counts[_KNOWN], counts[_USED]
+    more = size + _SPARE
+    fits = entries + more <= len(tables.entries) and words + more <= len(tables.words)
+    return bool(fits and 2 * (used + more) <= len(tables.seen) and 2 * (words + more) <= len(tables.vocabulary))
+
+
+@compiled
+def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, tables: _Tables, counts: Array,
+             always: Array) -> int:  # fmt: skip
+    """Enters the terms of the texts from ``text`` on; returns the one for which there is no room, or their number."""
+    lower, classes, folds = rules
+    at = ends[text - 1] if text else 0
+    while text < len(ends):
+        end = ends[text]
+        if owners[text] != counts[_CURRENT]:
+            counts[_CURRENT], counts[_USED] = owners[text], 0
+        if not _has_room(end - at, tables, counts):
+            break
+        window = token = word = start = _ZERO
+        size = letters = kinds = word_kinds = 0
+        while at <= end:
+            kind = int(classes[data[at]]) if at < end else 0
+            if letters and not kind & LETTER:
+                # Letters of hexadecimal numbers only, beside digits, are no word.
+                if letters >= SHORTEST and (word_kinds & NOT_HEX or (letters == size and not kind)):
+                    _end_word(window, word, letters, at, tables, counts)
+                letters = word_kinds = 0
+            if kind:
+                window = (window >> _BYTE) | (np.uint64(lower[data[at]]) << _TOP)
+                size += 1
+                kinds |= kind
+                if size == START:
+                    start = window >> _START_BITS
+                if size == 8:
+                    token = window
+                if kind & LETTER:
+                    letters += 1
+                    word_kinds |= kind
+                    if letters == 8:
+                        word = window
+            else:
+                if size >= SHORTEST and kinds & DIGIT:
+                    _end_token(window, token, start, size, tables, counts)
+                size = kinds = 0
+                if at < end and data[at] >= _FOLDING and _folds(data, at, end, folds):
+                    always[owners[text]] = True
+            at += 1
+        at = end
+        text += 1
+    return text
+
+
+@compiled
+def fill(entries: Array, grid: Array, multipliers: Array) -> None:
+    """Sets the bits of the entries in ``grid``: a row per position, in it a bit per block, the first one highest."""
+    bits = np.uint64(len(grid))
+    for entry in entries:
+        block = np.int64(entry & _BLOCK)
+        column, bit = block >> 3, np.uint8(128 >> (block & 7))
+        term = entry & _TERM
+        for number in range(len(multipliers)):
+            row = np.int64((((term * multipliers[number]) >> _HALF) * bits) >> _HALF)
+            grid[row, column] |= bit
