@@ -190,7 +190,7 @@ def test_filters_outside_the_wanted_time_are_not_read(
     )
     hours = DAY + timedelta(hours=low), DAY + timedelta(hours=high)
     wanted = {row["s"] for row in archived if row["first_time"] <= hours[1] and row["last_time"] >= hours[0]}
-    assert {segment for segment, first, _, _, time, _ in asked if first < 0 and time is not None} == wanted
+    assert {segment for segment, first, _, _, time, *_ in asked if first < 0 and time is not None} == wanted
     assert (len(wanted) == len(archived)) == (high == 24)
 
 
