@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from parsers.visible import visible
 from store.door import Asks
 from store.errors import EngineError
-from web import answering, api, feedback, fitness, login, pages, repairs, rooms, sources, suggesting, tail, triaging
+from web import answering, api, feedback, fitness, login, pages, repairs, rooms, shared, sources, suggesting, tail, triaging
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
@@ -208,6 +208,7 @@ def create_app(
     app.include_router(tail.router)
     app.include_router(pages.router)
     app.include_router(repairs.router)
+    app.include_router(shared.router)
     app.include_router(answering.router)
     app.include_router(triaging.router)
     app.include_router(login.router)

@@ -22,7 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, chain, fitness, job_files, suggesting, triage
+from web import api, chain, fitness, job_files, shared, suggesting, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -242,6 +242,8 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
         steps=steps, table=chain.table_rows(document), hosts=chain.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
         judged=read.run_keys(row["incident_id"]), changes=triage.history(read, row["incident_id"]),
         similar=read.similar(row, SIMILAR), nav="incidents",
+        both=shared.of_incident(read, row) if reads_all(asking(request)) and shared.is_comparable(document) else None,
+        most_runs=shared.MOST_RUNS,
     )  # fmt: skip
 
 

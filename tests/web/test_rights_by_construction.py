@@ -43,7 +43,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/metrics", "/nodes", "/nodes/{name}", "/reports", "/explore", "/search", "/sources", "/repairs", "/api/v1/openapi.json", "/api/v1/incidents",
         "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/nodes/{name}/fitness", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
         "/api/v1/jobs/{key}/feedback", "/api/v1/incidents/{incident_id}/feedback", "/api/v1/feedback", "/api/v1/sources", "/api/v1/tail",
-        "/api/v1/repairs")], READ),
+        "/api/v1/repairs", "/api/v1/shared", "/api/v1/incidents/{incident_id}/shared")], READ),
     ("POST", "/api/v1/query"): READ,
     **dict.fromkeys([("POST", p) for p in (
         "/jobs/{key}/feedback", "/incidents/{incident_id}/feedback", "/incidents/{incident_id}/state",
