@@ -19,7 +19,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from parsers.visible import visible
 from store.door import Asks
 from store.errors import EngineError
-from web import answering, api, feedback, fitness, login, pages, repairs, rooms, shared, sources, suggesting, tail, triaging
+from web import (
+    answering,
+    api,
+    feedback,
+    fitness,
+    login,
+    pages,
+    repairs,
+    rooms,
+    shared,
+    sources,
+    suggesting,
+    tail,
+    triaging,
+)
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
