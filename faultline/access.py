@@ -20,13 +20,11 @@ from typing import Any, Protocol
 from faultline import private
 from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
+from faultline.remote import LONGEST_S, Service
 from store import blocks, open_store, run_names
 from store.door import Door
 from store.errors import StoreError
 from store.questions import runs
-
-#: Timeout for a service's answer, in seconds.
-LONGEST_S = 100.0
 
 
 class Access(Protocol):
@@ -86,7 +84,7 @@ def choose(data: Path | None, server: str | None) -> Access:
     if server:
         return Remote(server)
     if data is None and _listening(DEFAULT_LISTEN):
-        return Remote(f"http://{DEFAULT_LISTEN}")
+        return Remote(f"http://{DEFAULT_LISTEN}", named=False)
     return Local(open_for_reading(data or DEFAULT_DATA))
 
 
@@ -166,40 +164,11 @@ class Local:
 class Remote:
     """A running service, queried over HTTP."""
 
-    def __init__(self, server: str) -> None:
-        self.server = (server if "://" in server else f"http://{server}").rstrip("/")
-
-    def _ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if token := os.environ.get("FAULTLINE_ACCESS_TOKEN", "").strip():
-            headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=LONGEST_S + 20) as answer:
-                return bytes(answer.read())
-        except urllib.error.HTTPError as error:
-            detail = error.read().decode("utf-8", "replace")
-            try:
-                problem = json.loads(detail)
-                text = str(problem.get("detail") or problem.get("title") or detail)
-                if problem.get("line"):
-                    text = f"line {problem['line']}, column {problem.get('column')}: {text}"
-                if problem.get("suggestion"):
-                    text += f"; did you mean {problem['suggestion']}?"
-            except ValueError:
-                text = detail[:200]
-            if error.code == 401:
-                text += " Put a token of yours into FAULTLINE_ACCESS_TOKEN."
-            raise CommandError(f"{self.server}{path}: {error.code}: {text}") from error
-        except (urllib.error.URLError, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise CommandError(
-                f"{self.server}: not reachable ({reason}); is the service running? faultline serve"
-            ) from error
+    def __init__(self, server: str, *, named: bool = True) -> None:
+        self.service = Service(server, named=named)
 
     def result(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._ask("/api/v1/result"))
+        answer: dict[str, Any] = json.loads(self.service.ask("/api/v1/result"))
         return answer
 
     def query(self, text: str, parameters: dict[str, Any], max_rows: int | None, timeout_s: float | None = None) -> Any:
@@ -207,17 +176,19 @@ class Remote:
 
         body = {"query": text, "parameters": parameters, "max_rows": max_rows or 1_000_000}
         body["timeout_s"] = LONGEST_S if timeout_s is None else min(timeout_s, LONGEST_S)
-        return RemoteResult(json.loads(self._ask("/api/v1/query", body)))
+        return RemoteResult(json.loads(self.service.ask("/api/v1/query", body)))
 
     def explain(self, text: str, parameters: dict[str, Any]) -> str:
         body = {"query": text, "parameters": parameters, "explain": True}
-        return str(json.loads(self._ask("/api/v1/query", body))["plan"])
+        return str(json.loads(self.service.ask("/api/v1/query", body))["plan"])
 
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
         options = {"format": form} | {
             k: v.isoformat() for k, v in (("since", since), ("until", until)) if v is not None
         }
-        return self._ask(f"/api/v1/reports/{urllib.parse.quote(name)}?{urllib.parse.urlencode(options)}").decode()
+        return self.service.ask(
+            f"/api/v1/reports/{urllib.parse.quote(name)}?{urllib.parse.urlencode(options)}"
+        ).decode()
 
     def run_keys(self) -> list[dict[str, Any]]:
         verdicts: dict[str, Any] = self.result()["verdicts"]
@@ -225,22 +196,22 @@ class Remote:
 
     def sources(self, search: str | None) -> dict[str, Any]:
         options = {} if search is None else {"q": search}
-        whole: dict[str, Any] = json.loads(self._ask(f"/api/v1/sources?{urllib.parse.urlencode(options)}"))
+        whole: dict[str, Any] = json.loads(self.service.ask(f"/api/v1/sources?{urllib.parse.urlencode(options)}"))
         while whole["next"]:
             asked = urllib.parse.urlencode({**options, "cursor": whole["next"]})
-            page = json.loads(self._ask(f"/api/v1/sources?{asked}"))
+            page = json.loads(self.service.ask(f"/api/v1/sources?{asked}"))
             whole |= {"sources": whole["sources"] + page["sources"], "next": page["next"]}
         return whole
 
     def node(self, name: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
         path = f"/api/v1/nodes/{urllib.parse.quote(name, safe='')}"
-        found, about = json.loads(self._ask(f"{path}/fitness")), json.loads(self._ask(path))
+        found, about = json.loads(self.service.ask(f"{path}/fitness")), json.loads(self.service.ask(path))
         asked = urllib.parse.urlencode({"q": about["host"], "limit": 500})
-        listed = json.loads(self._ask(f"/api/v1/repairs?{asked}"))["repairs"]
+        listed = json.loads(self.service.ask(f"/api/v1/repairs?{asked}"))["repairs"]
         return found, about, [one for one in listed if one["node"] == found["node"]]
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
-        document = json.loads(self._ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))
+        document = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))
         lines = {event["id"]: event["lines"] for event in document.get("evidence", ()) if event.get("lines")}
         for event in evidence:
             if event["id"] in lines:

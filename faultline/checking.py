@@ -122,7 +122,7 @@ def _extensions() -> None:
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:
     """Whether the files for HTTPS and for sign-in are usable, what would be refused, and what is open."""
     from faultline import exposure, tls
-    from faultline.gate import people_of
+    from faultline.gate import people_of, slurm_of
 
     wrong, users = [], None
     try:
@@ -131,6 +131,8 @@ def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]
         if settings.access is not None:
             users = people_of(settings.access)
             print(f"access         {len(users.people)} passwords, {len(users.tokens)} tokens")
+        if (slurm := slurm_of(settings)) is not None:
+            print(f"slurm users    {', '.join(slurm.schemes)}")
     except CommandError as error:
         wrong.append(str(error))
     try:

@@ -48,6 +48,11 @@ issuer = "https://login.example.org/realms/hpc"
 client_id = "faultline"
 secret_file = "/etc/faultline/oidc.secret"
 
+[access.slurm]                # none: no identity of Slurm; users then see their own jobs by `faultline why`
+munge = true                  # this machine has the cluster's munge.key, and munged runs
+jwt_key = "/etc/faultline/jwt_hs256.key"        # a copy of slurmctld's, for tokens of `scontrol token`
+users = { 20001 = "alice" }   # names of uids that this machine does not know
+
 [store]
 hot_days = 2                  # older days move into Parquet files
 retention_days = 400          # none: nothing is ever deleted
@@ -89,7 +94,7 @@ from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from faultline.notify import notifiers
 from web.access.addresses import Networks
-from web.access.settings import Provider
+from web.access.settings import Provider, SlurmIdentity
 
 
 def host_and_port(value: str) -> str:
@@ -285,6 +290,7 @@ class Access(_Section):
     groups_header: str | None = None
     session_hours: float = Field(default=12, gt=0, le=24 * 90)
     provider: Provider | None = None
+    slurm: SlurmIdentity | None = None
 
     @field_validator("proxies")
     @classmethod
@@ -293,9 +299,9 @@ class Access(_Section):
 
     @model_validator(mode="after")
     def _somebody_may(self) -> Access:
-        if self.users is None and self.provider is None and not self.proxies:
-            raise ValueError("nobody could sign in; give users, provider or proxies")
-        if not (self.operate or self.read or self.own):
+        if self.users is None and self.provider is None and self.slurm is None and not self.proxies:
+            raise ValueError("nobody could sign in; give users, provider, slurm or proxies")
+        if not (self.operate or self.read or self.own or self.slurm):
             raise ValueError("nobody has a role; list names in operate, read or own")
         return self
 

@@ -1,4 +1,5 @@
-"""The ``faultline`` program. A hook must be fast and the agent small: only their own modules are imported for them."""
+"""The ``faultline`` program. A hook must be fast and the agent small: only their own modules are imported for them.
+A user of a login node may have the bare package, which asks a service: why did my job die?"""
 
 import os
 import sys
@@ -30,6 +31,10 @@ def main() -> int:
     try:
         from faultline.cli import run
     except ModuleNotFoundError as missing:
+        if arguments[:1] == ["why"]:
+            from faultline.why_remote import main as why
+
+            return why(arguments[1:])
         sys.stderr.write(
             f"faultline: {missing.name} is not installed: this machine has the agent part only; "
             "install faultline[server] for this command\n"

@@ -163,7 +163,9 @@ def _of_files(config: Config, file: Path | None) -> Iterator[str]:
         config.access,
         [config.ingest.token_file, config.ingest.senders, config.tls.key if config.tls else None],
     )
-    secret += [access.users, access.provider.secret_file if access.provider else None] if access else []
+    if access:
+        secret += [access.users, access.provider.secret_file if access.provider else None]
+        secret += [access.slurm.jwt_key if access.slurm else None]
     secret += [one.key for one in config.syslog or ()]
     if config.ingest.tokens:
         secret.append(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from faultline.config import Access, Config
@@ -10,7 +11,7 @@ from faultline.failure import CommandError
 from web.access.addresses import Networks
 from web.access.ended import ENDED_FILE, Ended
 from web.access.first import FirstLink
-from web.access.gate import Gate
+from web.access.gate import Gate, SlurmPeople
 from web.access.people import EVERYONE, GROUP, Role, Roles
 from web.access.sessions import Sessions, key_of
 from web.access.users import Users, UsersError
@@ -32,8 +33,25 @@ def gate_of(config: Config) -> Gate | None:
         users=users, roles=Roles({role: frozenset(names) for role, names in members.items()}),
         sessions=Sessions(key, access.session_hours * 3600, ended), proxies=Networks(access.proxies),
         user_header=config.user_header or "", groups_header=access.groups_header or "", provider=access.provider,
-        public_url=config.public_url, first=FirstLink(config.data, administrators(access)),
+        public_url=config.public_url, first=FirstLink(config.data, administrators(access)), slurm=slurm_of(config),
     )  # fmt: skip
+
+
+def slurm_of(config: Config) -> SlurmPeople | None:
+    """None if the configuration has no ``[access.slurm]``. Raises ``CommandError``."""
+    settings = config.access.slurm if config.access is not None else None
+    if settings is None:
+        return None
+    if settings.munge and shutil.which("unmunge") is None:
+        raise CommandError("[access.slurm] munge: there is no program unmunge here; install the package munge")
+    from web.access.slurm import SlurmUsers, known_as  # importing joserfc takes a while
+
+    try:
+        return SlurmUsers(settings, known_as(config.public_url, config.listen))
+    except OSError as error:
+        raise CommandError(f"[access.slurm] jwt_key {settings.jwt_key}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandError(f"[access.slurm] jwt_key {error}") from error
 
 
 def people_of(access: Access) -> Users:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from faultline.access import Access
-from faultline.terminal import console, short_time
+from faultline.terminal import console
+from faultline.why_text import short_time
 from parsers.visible import visible
 
 #: The newest states that are printed as text; JSON has all.

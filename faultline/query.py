@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faultline.access import Access, choose
+from faultline import why_remote
+from faultline.access import Access, Remote, choose
 from faultline.failure import CommandError
+from faultline.why_remote import named_run
 from store.run_names import UNNAMED, parted
 
 
@@ -137,16 +138,12 @@ def show_history() -> None:
         print(f"{entry.get('time', '')}\t{entry.get('rows', '')}\t{' '.join(str(entry['query']).split())}")
 
 
-def named_run(text: str) -> str:
-    """A run in the notations of log lines, squeue and people: JobId=15, 15.batch and 15.0 (its steps) are 15."""
-    bare = re.sub(r"^job(?:id)?[ =:]*", "", text.strip(), flags=re.IGNORECASE)
-    return re.sub(r"\.(?:\d+|batch|extern|interactive)$", "", bare)
-
-
 def explain_job(access: Access, key: str, form: str) -> int:
     """Exit 0 with a verdict, 1 if the job ended well or its verdict is unknown, 2 if there is no such job."""
     from faultline import terminal
 
+    if isinstance(access, Remote):
+        return why_remote.explain(access.service, key, form, terminal.Styled())
     key = named_run(key)
     found = access.result()
     key = _of_cluster(key, found["verdicts"])

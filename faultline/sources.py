@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from faultline import terminal
+from faultline.why_text import short_time
 
 #: Most blind periods, silent sources and batches set aside listed below the table; JSON has all.
 MOST_SHOWN = 10
@@ -48,7 +49,7 @@ def _row(row: dict[str, Any]) -> list[Any]:
     trouble = ", ".join([name for name in ("silent", "late") if row.get(name)] + ahead)
     lag = "" if row["lag_s"] is None else f"{row['lag_s']:.1f} s"
     rate = f"{row['rate']:.1f}" if row["rate"] else ""
-    last = terminal.short_time(row["last"])[:19]
+    last = short_time(row["last"])[:19]
     return [row["host"], row["source"], row["file"], row["transport"], row["lines"], row["events"], row["unparsed"], rate,
             lag, last, trouble]  # fmt: skip
 

@@ -14,9 +14,8 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
 from correlator.fitness.model import Answers, Fitness, NodeFitness, Reason
-from faultline import access
-from faultline.access import Remote
 from faultline.fitness_metrics import MOST_NAMED, FitnessMetrics
+from faultline.remote import Service
 from store import open_store
 from tests.faultline.command import faultline
 from web.app import create_app
@@ -120,17 +119,16 @@ def test_the_command_says_the_same_without_a_service(data: Path) -> None:
 def test_a_service_gives_the_command_the_same(data: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def ask(_: Remote, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def ask(_: Service, path: str, body: dict[str, Any] | None = None) -> bytes:
         asked.append(path)
         return client.get(path).content
 
-    monkeypatch.setattr(Remote, "_ask", ask)
+    monkeypatch.setattr(Service, "ask", ask)
     there = json.loads(faultline("node", "gpu02", "--server", "http://there", "--format", "json").stdout)
     here = json.loads(faultline("node", "gpu02", "--data", data, "--format", "json").stdout)
     assert there.pop("by") == "service" and here.pop("by") == "store"
     assert there.pop("age_s") >= 0 and here.pop("age_s") >= 0 and there == here
     assert asked == ["/api/v1/nodes/gpu02/fitness", "/api/v1/nodes/gpu02", "/api/v1/repairs?q=gpu02&limit=500"]
-    assert access.Remote is Remote
 
 
 def test_the_metric_counts_all_and_names_who_is_not_fit(client: TestClient) -> None:

@@ -23,6 +23,12 @@ def of_one(address: str) -> str:
     return str(found) if found is not None else address
 
 
+def is_loopback(address: str) -> bool:
+    """Is it an address of this machine only, or the name of one? No other name is resolved."""
+    found = _parsed(address)
+    return address.lower() == "localhost" if found is None else found.is_loopback
+
+
 class Networks:
     """Addresses and networks, such as 10.0.0.1 and fd00::/8. Raises ``ValueError`` for invalid ones."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Protocol
 from urllib.parse import quote
 
 from fastapi import Request
@@ -41,11 +42,31 @@ class ExpiredError(Exception):
     """The token was valid once; the text says when it ended."""
 
 
+class IdentityError(Exception):
+    """An identity of Slurm is not accepted; the text is for its holder, ``do`` is the remedy."""
+
+    def __init__(self, text: str, do: str, status: int = 401) -> None:
+        super().__init__(text)
+        self.do, self.status = do, status
+
+
+class SlurmPeople(Protocol):
+    """Recognises users by what Slurm knows them by (``web.access.slurm``)."""
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The accepted schemes of the header Authorization."""
+
+    async def person(self, scheme: str, given: str, *, peer: str | None, at: str | None) -> Person:
+        """Raises ``IdentityError``. ``peer``: the connection's other end; ``at``: this end's address."""
+
+
 @dataclass
 class Gate:
     """The site's access control.
 
-    ``proxies`` holds the addresses whose ``user_header`` is trusted; ``first`` is the link for the first administrator.
+    ``proxies`` holds the addresses whose ``user_header`` is trusted; ``first`` is the link for the first administrator;
+    ``slurm`` recognises users of the cluster.
     """
 
     users: Users
@@ -60,6 +81,7 @@ class Gate:
     turns: Turns = field(default_factory=Turns)
     first: FirstLink = field(default_factory=FirstLink)
     audit: Audit = field(default_factory=Audit)
+    slurm: SlurmPeople | None = None
 
     def person(
         self, headers: Mapping[str, str], peer: str | None, address: str = "", *, secure: bool = False
@@ -136,10 +158,11 @@ class Guard:
         path = scope["path"]
         is_open = path in OPEN or path.startswith("/static/")
         try:
-            person = self._person(scope)
-        except ExpiredError as error:
+            person = await self._recognised(scope)
+        except (ExpiredError, IdentityError) as error:
             if not is_open:
-                await _expired(error).response(path)(scope, receive, send)
+                problem = _expired(error) if isinstance(error, ExpiredError) else self._unaccepted(error)
+                await problem.response(path)(scope, receive, send)
                 return
             person = None
         scope[PERSON], scope[GUARD] = person, self
@@ -150,6 +173,31 @@ class Guard:
             await _outside(person).response(path)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+    async def _recognised(self, scope: Scope) -> Person | None:
+        """As ``_person``, and by an identity of Slurm. Raises ``ExpiredError``, ``IdentityError``."""
+        slurm = self.gate.slurm
+        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        if slurm is None or scheme.lower() not in (accepted.lower() for accepted in slurm.schemes):
+            return self._person(scope)
+        peer, at = scope.get(PEER) or _client(scope), (scope.get("server") or (None,))[0]
+        try:
+            return await slurm.person(scheme, given.strip(), peer=peer, at=at)
+        except IdentityError as error:
+            self.gate.audit.refused(
+                "slurm_identity_refused", "", _client(scope) or "", scheme=scheme, reason=str(error)
+            )
+            raise
+
+    def _unaccepted(self, error: IdentityError) -> ProblemError:
+        headers = {"WWW-Authenticate": self.challenge} if error.status == 401 else {"Retry-After": "5"}
+        return ProblemError(error.status, str(error), do=error.do, headers=headers)
+
+    @property
+    def challenge(self) -> str:
+        """The header WWW-Authenticate: what a program may authenticate with."""
+        schemes = ("Bearer", *(self.gate.slurm.schemes if self.gate.slurm is not None else ()))
+        return ", ".join(f'{scheme} realm="faultline"' for scheme in schemes)
 
     def _person(self, scope: Scope) -> Person | None:
         secure = self.gate.is_secure(scope["scheme"])
@@ -182,10 +230,11 @@ async def refused(scope: Scope, receive: Receive, send: Send) -> None:
     if wants_page(request):
         await to_login(request)(scope, receive, send)
         return
+    guard: Guard = scope[GUARD]
     problem = ProblemError(
         401, "This service answers people and programs that it knows.",
         do="Sign in at /login, or send 'Authorization: Bearer TOKEN'; the command line takes it from FAULTLINE_ACCESS_TOKEN.",
-        headers={"WWW-Authenticate": 'Bearer realm="faultline"'},
+        headers={"WWW-Authenticate": guard.challenge},
     )  # fmt: skip
     await problem.response(scope["path"])(scope, receive, send)
 
