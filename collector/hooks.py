@@ -23,12 +23,18 @@ PREFIXES = (b"SLURM_", b"SLURMD_")
 NAMES = frozenset((b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES"))
 SECRET = frozenset((b"SLURM_JWT",))  # a task prolog's environment holds a user's token to the scheduler
 
+# A hook that cannot write into its spool leaves its reason in the name of an empty file here, for the agent to count.
+# Only who runs Slurm's hooks writes into the first place; users write into the second in any case.
+WORDS, TASK_WORDS = "/run/faultline/hooks-failed", "/dev/shm"
+MAX_WORDS = 32  # of a kind
+
 MAX_VALUE = 32 << 10
 MAX_FILE = 256 << 10
 MAX_FILES = 4096
 MAX_BYTES = 64 << 20
 DROPPED = "dropped"  # one byte per hook that found the spool full or slow: an append needs no lock
 TIME_LIMIT_S = 1
+HUNG = 3  # exit status of the child whose spool does not even take a byte
 
 
 def main(argv: list[str]) -> int:
@@ -41,7 +47,8 @@ def main(argv: list[str]) -> int:
         child = _fork()
         _guard(before, spool, event)
         if child > 0:
-            _wait(child)
+            if not _wait(child):
+                _leave_word(event, "slow")
         else:
             _hand_over(event, spool)
     except BaseException:  # a drained node costs more than a lost line, and nobody is there to read the error
@@ -67,23 +74,25 @@ def _fork() -> int:
     return child
 
 
-def _wait(child: int) -> None:
-    """Waits until the work is done, has given up, or hangs."""
+def _wait(child: int) -> bool:
+    """Waits until the work is done, has given up, or hangs: then False."""
     _signal.alarm(0)
     until = time.monotonic() + 2 * TIME_LIMIT_S
-    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() >= until:
+            return False
         time.sleep(0.002)
+    return ended[1] != HUNG << 8
 
 
 def _guard(before: list[tuple[int, object]], spool: str, event: str) -> None:
     """Exits with 0 even if the hook is asked to stop or its disk does not answer: the loss is counted if possible."""
 
     def give_up(_number: int, _frame: object) -> None:
-        _signal.signal(_signal.SIGALRM, _leave)
+        _signal.signal(_signal.SIGALRM, _hung)
         _signal.alarm(TIME_LIMIT_S)
         try:
-            if event != "taskprolog":  # where users write, existing files are never written to
-                _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
+            _count(spool, event, "slow", os.O_NONBLOCK)
         finally:
             os._exit(0)
 
@@ -107,6 +116,10 @@ def _leave(_number: int, _frame: object) -> None:
     os._exit(0)
 
 
+def _hung(_number: int, _frame: object) -> None:
+    os._exit(HUNG)
+
+
 def _hand_over(event: str, spool: str) -> None:
     env = os.environb
     now_ns = time.time_ns()
@@ -118,20 +131,44 @@ def _hand_over(event: str, spool: str) -> None:
     name = f"{job}.{event}.{safe_host or 'host'}.{os.getpid()}.{now_ns}.hook"
 
     if not os.path.isdir(spool):  # noqa: PTH112  # pathlib alone would cost a third of the time there is
-        os.umask(0o077)
-        os.makedirs(spool, 0o700)  # noqa: PTH103
+        try:
+            os.umask(0o077)
+            os.makedirs(spool, 0o700)  # noqa: PTH103
+        except OSError:
+            return _leave_word(event, "absent")
     if _is_full(spool):
-        if event != "taskprolog":
-            _write(f"{spool}/{DROPPED}", b".", os.O_APPEND)
-        return
+        return _count(spool, event, "full")
     body = content(env, event, host, now_ns)
     temporary = f"{spool}/.{name}.tmp"
     try:
         _write(temporary, body, os.O_EXCL)
         os.rename(temporary, f"{spool}/{name}")  # noqa: PTH104
-    except BaseException:
-        os.unlink(temporary)  # noqa: PTH108
-        raise
+    except OSError:
+        try:  # noqa: SIM105  # contextlib would be an import
+            os.unlink(temporary)  # noqa: PTH108
+        except OSError:  # it could not even be made
+            pass
+        _leave_word(event, "disk" if os.access(spool, os.W_OK | os.X_OK) else "denied")
+
+
+def _count(spool: str, event: str, reason: str, flags: int = 0) -> None:
+    """One byte more in ``dropped``. Where users write, existing files are never written to."""
+    if event != "taskprolog":
+        try:
+            return _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | flags)
+        except OSError:
+            pass
+    _leave_word(event, reason)
+
+
+def _leave_word(event: str, reason: str) -> None:
+    """Says on no disk why nothing was written."""
+    folder = os.environ.get("FAULTLINE_HOOK_WORDS") or (TASK_WORDS if event == "taskprolog" else WORDS)
+    for place in range(MAX_WORDS):
+        try:
+            return _write(f"{folder}/faultline-hook.{reason}.{event}.{place}", b"", os.O_EXCL | os.O_NONBLOCK)
+        except FileExistsError:
+            continue
 
 
 def content(env: "os._Environ[bytes]", event: str, host: str, now_ns: int) -> bytes:

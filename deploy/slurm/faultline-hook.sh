@@ -18,17 +18,18 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 
 case $1 in
---inner | --gave-up) ;;
+--inner | --gave-up | --word) ;;
 *)
     if command -v timeout >/dev/null 2>&1; then
         # Not waited for itself: no signal ends what hangs on a dead disk. cat ends when the work does, or is ended.
         {
             {
                 timeout 1 /bin/sh "$0" --inner "$1"
-                # What gave up is counted; a spool that does not even take that byte in a second is left alone.
+                # What gave up is counted in the spool, or elsewhere if that does not even take a byte in a second.
                 [ $? = 124 ] && timeout 1 /bin/sh "$0" --gave-up "$1"
             } 3>&1 </dev/null >/dev/null 2>&1 &
         } | timeout 2 cat >/dev/null 2>&1
+        [ $? = 124 ] && timeout 1 /bin/sh "$0" --word slow "$1" </dev/null >/dev/null 2>&1
     else
         /bin/sh "$0" --inner "$1" </dev/null >/dev/null 2>&1
     fi
@@ -39,6 +40,7 @@ esac
 trap 'exit 124' TERM
 
 event=$2
+[ "$1" = --word ] && event=$3
 case $event in
 prolog | epilog | prologslurmctld | epilogslurmctld | healthcheck) default=/var/spool/faultline/hooks ;;
 # A task prolog runs as the job's user, who may not write into the spool of root's hooks.
@@ -47,13 +49,39 @@ taskprolog) default=/var/spool/faultline/task-hooks ;;
 esac
 spool=${FAULTLINE_HOOK_SPOOL:-$default}
 umask 077
-# Where users write, nothing that lies there is written into: a "dropped" may be a link to a file of this user.
-lost() { [ $event = taskprolog ] || printf . >>"$spool/dropped"; }
-if [ "$1" = --gave-up ]; then
-    [ -f "$spool/dropped" ] || [ ! -e "$spool/dropped" ] && lost
+# A hook that cannot write into its spool leaves its reason in the name of an empty file elsewhere, on no disk: the agent
+# counts it. At most 32 of a kind lie there. Only who runs Slurm's hooks writes into the first place; a task prolog takes one
+# where its user may write in any case. Nothing that lies there is opened.
+case $event in
+taskprolog) words=${FAULTLINE_HOOK_WORDS:-/dev/shm} ;;
+*) words=${FAULTLINE_HOOK_WORDS:-/run/faultline/hooks-failed} ;;
+esac
+word() { # word REASON
+    [ -d "$words" ] || return
+    set -C
+    place=0
+    while [ $place -lt 32 ]; do
+        file=$words/faultline-hook.$1.$event.$place
+        if [ ! -e "$file" ] && [ ! -L "$file" ] && true >"$file"; then return; fi
+        place=$((place + 1))
+    done
+}
+if [ "$1" = --word ]; then
+    word "$2"
     exit 0
 fi
-[ -d "$spool" ] || mkdir -p "$spool" || exit 0
+# Where users write, nothing that lies there is written into: a "dropped" may be a link to a file of this user.
+lost() {
+    if [ $event = taskprolog ]; then word "$1"; else { printf . >>"$spool/dropped"; } || word "$1"; fi
+}
+if [ "$1" = --gave-up ]; then
+    if [ -f "$spool/dropped" ] || [ ! -e "$spool/dropped" ]; then lost slow; else word slow; fi
+    exit 0
+fi
+if [ ! -d "$spool" ] && ! mkdir -p "$spool"; then
+    word absent
+    exit 0
+fi
 
 number() { # number VALUE DEFAULT: the value if it is a plain number
     case $1 in '' | *[!0-9]* | ????????????????*) echo "$2" ;; *) echo "$1" ;; esac
@@ -65,7 +93,7 @@ max_kib=$(($(number "$FAULTLINE_HOOK_MAX_BYTES" 67108864) / 1024))
 full=$(du -ak "$spool" 2>/dev/null |
     awk -v files="$max_files" -v kib="$max_kib" '{ n++; size = $1 } END { print (n > files || size > kib) ? 1 : 0 }')
 if [ "$full" = 1 ]; then
-    lost
+    lost full
     exit 0
 fi
 
@@ -107,5 +135,7 @@ environment() { cat /proc/self/environ || env -0; }
             print "\n" pair
         }
         END { ORS = ""; if (cut) print "\nFAULTLINE_TRUNCATED=" cut }' | LC_ALL=C tr '\n\001' '\000\n'
-} >"$temporary" && mv -f "$temporary" "$spool/$name" || rm -f "$temporary"
+} >"$temporary" && mv -f "$temporary" "$spool/$name" && exit 0
+rm -f "$temporary"
+if [ -w "$spool" ] && [ -x "$spool" ]; then word disk; else word denied; fi
 exit 0

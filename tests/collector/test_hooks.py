@@ -31,6 +31,8 @@ SITE_ENV = {
     "SLURM_NODELIST": "gpu[03-04]", "SLURM_SCRIPT_CONTEXT": "epilog_slurmd", "CUDA_VISIBLE_DEVICES": "0,1",
 }  # fmt: skip
 
+#: No test leaves a word on this machine.
+NO_WORDS = {"FAULTLINE_HOOK_WORDS": "/proc/nowhere"}
 SHELLS = {"sh": ["/bin/sh"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
@@ -46,7 +48,7 @@ def run(
     kind: str, spool: Path | str, env: dict[str, str] | None = None, event: str = "epilog"
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs one hook with exactly this environment, as slurmd starts it."""
-    full = {**(SITE_ENV if env is None else env), "FAULTLINE_HOOK_SPOOL": str(spool)}
+    full = {**NO_WORDS, **(SITE_ENV if env is None else env), "FAULTLINE_HOOK_SPOOL": str(spool)}
     return subprocess.run(_command(kind, event), env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
 
 
@@ -224,7 +226,7 @@ def test_one_that_gives_up_is_counted(kind: str, tmp_path: Path) -> None:
         assert "sleep 9" in script
         (tmp_path / "faultline-hook.sh").write_text(script)
         command = [*_command(kind, "epilog")[:-1], str(tmp_path / "faultline-hook.sh"), "epilog"]
-    env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(spool)}
+    env = {**SITE_ENV, **NO_WORDS, "FAULTLINE_HOOK_SPOOL": str(spool)}
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     assert harmless(done)
     assert [path.name for path in spool.iterdir()] == [hooks.DROPPED]
@@ -238,7 +240,7 @@ def test_a_spool_that_does_not_answer(kind: str, stopped: bool, tmp_path: Path) 
     The hook aborts after a second, or on a signal.
     """
     os.mkfifo(tmp_path / hooks.DROPPED)
-    env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(tmp_path), "FAULTLINE_HOOK_MAX_FILES": "0"}
+    env = {**SITE_ENV, **NO_WORDS, "FAULTLINE_HOOK_SPOOL": str(tmp_path), "FAULTLINE_HOOK_MAX_FILES": "0"}
     process = subprocess.Popen(_command(kind, "epilog"), env=env, stdin=subprocess.DEVNULL)
     if stopped:
         time.sleep(0.5)
@@ -302,7 +304,7 @@ def test_a_disk_that_hangs_holds_no_job(kind: str, tmp_path: Path) -> None:
             pytest.skip("no file system can be frozen here")
         process = None
         try:
-            env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(disk.folder)}
+            env = {**SITE_ENV, **NO_WORDS, "FAULTLINE_HOOK_SPOOL": str(disk.folder)}
             process = subprocess.Popen(
                 _command(kind, "epilog"), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
             )
@@ -320,6 +322,91 @@ def test_a_full_spool_of_task_prologs_writes_into_nothing_that_lies_there(kind: 
     spool = tmp_path / "spool"
     spool.mkdir()
     (spool / "dropped").symlink_to(mine)
-    env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(spool), "FAULTLINE_HOOK_MAX_FILES": "0"}
+    env = {**SITE_ENV, **NO_WORDS, "FAULTLINE_HOOK_SPOOL": str(spool), "FAULTLINE_HOOK_MAX_FILES": "0"}
     assert subprocess.run(_command(kind, "taskprolog"), env=env, stdin=subprocess.DEVNULL, check=False).returncode == 0
     assert mine.read_text() == "kept" and [path.name for path in spool.iterdir()] == ["dropped"]
+
+
+# ---------------------------------------------------------------------------- what could not be written leaves a word
+
+
+def words(folder: Path) -> list[str]:
+    for path in folder.iterdir():
+        assert path.is_symlink() or not path.is_file() or path.stat().st_size == 0
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("spool", "reason"), [("/proc/nowhere/spool", "absent"), ("/dev/null/x", "absent"), ("/proc/self/task", "disk")]
+)
+def test_a_hook_that_cannot_write_leaves_a_word(kind: str, spool: str, reason: str, tmp_path: Path) -> None:
+    env = {**SITE_ENV, "FAULTLINE_HOOK_WORDS": str(tmp_path)}
+    for _ in range(2):
+        assert harmless(run(kind, spool, env))
+    assert words(tmp_path) == [f"faultline-hook.{reason}.epilog.{place}" for place in (0, 1)]
+
+
+@needs_root
+def test_a_user_without_rights_leaves_a_word(kind: str, tmp_path: Path) -> None:
+    """SlurmUser and a spool of root's: found on a real cluster, it wrote nothing and told nobody."""
+    place = Path("/tmp") / tmp_path.name  # all folders above are open there
+    spool, left = place / "spool", place / "words"
+    try:
+        place.mkdir()
+        spool.mkdir(mode=0o700)
+        left.mkdir(mode=0o700)
+        os.chown(left, 64031, 64031)
+        command = _command(kind, "prologslurmctld")
+        if kind == "python":
+            command = [sys.executable, "-I", "-S", "-c", f"import sys, os; os.setuid(64031); sys.argv[1:] = ['prologslurmctld']; "
+                       f"exec({(ROOT / 'collector/hooks.py').read_text()!r})"]  # fmt: skip
+        else:
+            shutil.copytree(SCRIPTS, place / "scripts")
+            command[-1] = str(place / "scripts/prologslurmctld.sh")
+        env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(spool), "FAULTLINE_HOOK_WORDS": str(left)}
+        done = subprocess.run(
+            command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+            **({} if kind == "python" else {"user": 64031, "group": 64031, "extra_groups": []}),
+        )  # fmt: skip
+        assert harmless(done)
+        assert words(left) == ["faultline-hook.denied.prologslurmctld.0"] and not list(spool.iterdir())
+        assert (left / "faultline-hook.denied.prologslurmctld.0").stat().st_uid == 64031
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def test_a_full_disk_leaves_a_word(kind: str, tiny_disk: Path, tmp_path: Path) -> None:
+    left = tmp_path / "words"
+    left.mkdir()
+    (tiny_disk / "fill").write_bytes(b"x" * 4096)
+    assert harmless(run(kind, tiny_disk, {**SITE_ENV, "FAULTLINE_HOOK_WORDS": str(left)}))
+    assert words(left) == ["faultline-hook.disk.epilog.0"]
+
+
+def test_words_are_bounded_and_nothing_that_lies_there_is_opened(kind: str, tmp_path: Path) -> None:
+    """A user fills the places of others with links, folders and pipes."""
+    victim = tmp_path / "victim"
+    left = tmp_path / "words"
+    left.mkdir()
+    name = "faultline-hook.absent.taskprolog."
+    (left / f"{name}0").symlink_to(victim)
+    os.mkfifo(left / f"{name}1")
+    (left / f"{name}2").mkdir()
+    for place in range(4, 32):
+        (left / f"{name}{place}").touch()
+    env = {**SITE_ENV, "FAULTLINE_HOOK_WORDS": str(left)}
+    for _ in range(2):
+        assert harmless(run(kind, "/proc/nowhere/spool", env, "taskprolog"))
+    assert words(left) == sorted(f"{name}{place}" for place in range(32)) and not victim.exists()
+
+
+def test_a_spool_that_hangs_leaves_a_word(kind: str, tmp_path: Path) -> None:
+    """Its ``dropped`` is a pipe that nobody reads, as a dead file server is."""
+    left = tmp_path / "words"
+    left.mkdir()
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    os.mkfifo(spool / hooks.DROPPED)
+    env = {**SITE_ENV, "FAULTLINE_HOOK_WORDS": str(left), "FAULTLINE_HOOK_MAX_FILES": "0"}
+    assert harmless(run(kind, spool, env))
+    assert words(left) == ["faultline-hook.slow.epilog.0"]

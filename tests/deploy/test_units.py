@@ -27,7 +27,8 @@ SERVICE = {
 AGENT = {
     "ProtectHome": "read-only", "SystemCallFilter": "@system-service",
     "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX AF_NETLINK",
-    "CapabilityBoundingSet": "CAP_DAC_READ_SEARCH CAP_DAC_OVERRIDE CAP_SYSLOG CAP_NET_ADMIN CAP_SYS_NICE CAP_SETUID CAP_SETGID CAP_KILL",
+    "RuntimeDirectory": "faultline", "RuntimeDirectoryPreserve": "yes",
+    "CapabilityBoundingSet": "CAP_CHOWN CAP_DAC_READ_SEARCH CAP_DAC_OVERRIDE CAP_SYSLOG CAP_NET_ADMIN CAP_SYS_NICE CAP_SETUID CAP_SETGID CAP_KILL",
 }  # fmt: skip
 #: Restrictions that would break it: machine code of the parsers, the kernel's log, GPUs, links, and the child that
 #: becomes the job's user.

@@ -27,6 +27,8 @@ class Account:
 
 
 ROOT = Account("root", 0, 0, (0,))
+#: Stands for any job's user: nobody has fewer rights.
+ANY_USER = Account("nobody", 65534, 65534, (65534,))
 
 
 @dataclass(frozen=True)

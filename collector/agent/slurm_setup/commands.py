@@ -221,5 +221,7 @@ def _is_called(found: Installation | None) -> bool:
     if in_memory and not in_files:
         _complain(f"faultline: slurmctld still calls {', '.join(in_memory)}: run scontrol reconfigure, then this again")
     if in_files or in_memory:
-        _complain("faultline: the scripts stay: Slurm drains a node whose Prolog is missing")
+        _complain(
+            "faultline: the scripts stay: Slurm drains a node whose Prolog is missing, and fails jobs without their TaskProlog"
+        )
     return bool(in_files or in_memory)

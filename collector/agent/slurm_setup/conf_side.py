@@ -12,7 +12,12 @@ from collector.agent.slurm_setup.findings import Finding
 from collector.agent.source import Context
 
 _LINE = re.compile(r"(?m)^\s*(\w+)\s*=\s*(.*?)\s*$")
-_REFUSED = re.compile(r"(?:Invalid|Unable to run|Can not run) [^\n]*(?:Prolog|Epilog|prolog|epilog)[^\n]*")
+#: 22.05 and newer, slurmd's list of paths, and older versions.
+_REFUSED = re.compile(
+    r"[^\n]*(?:(?:prolog|epilog|health_check)\w* can ?not be executed|(?:prolog|epilog): Unable to create list of paths"
+    r"|Invalid (?:Prolog|Epilog)Slurmctld)[^\n]*",
+    re.IGNORECASE,
+)
 #: Of the daemon's log, from its end.
 LOG_TAIL = 256 << 10
 

@@ -157,7 +157,7 @@ def _conf_explained(plan: Plan) -> Iterator[str]:
             yield f"alone    {name}={conf.get(name)} ({conf.at(name)}): the hooks have no part in it"
     if plan.lines:
         where = "slurm.conf on the controller (this one is a copy)" if plan.found.configless else conf.path
-        yield f"add      to {where}, once {FOLDER} is on every host (a node without Prolog's file is drained by Slurm):"
+        yield f"add      to {where}, once {FOLDER} is on every host (Slurm drains a node without Prolog's file, and fails jobs without TaskProlog's):"
         yield from (f"         {line}" for line in plan.lines)
         yield "         then: scontrol reconfigure"
     else:

@@ -10,14 +10,12 @@ from collector.agent.config import Config
 from collector.agent.failure import Missing
 from collector.agent.hook_folder import HookFolder
 from collector.agent.slurm import access
-from collector.agent.slurm.host import Account
+from collector.agent.slurm.host import ANY_USER, Account
 from collector.agent.slurm.installation import CONTROLLER, Installation
 from collector.agent.slurm.programs import PROGRAMS, Call, Program, call, chaining
 from collector.agent.slurm_setup import agent_side, conf_side, script_side
 from collector.agent.slurm_setup.findings import Finding
 
-#: The user that stands for any job's user: nobody has fewer rights.
-ANY_USER = Account("nobody", 65534, 65534, (65534,))
 #: Limits of the hooks (``FAULTLINE_HOOK_MAX_FILES``, ``_MAX_BYTES``).
 MOST_FILES, MOST_BYTES = 4096, 64 << 20
 

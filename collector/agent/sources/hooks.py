@@ -19,11 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from collector.agent import wire
+from collector.agent import hook_failures, wire
 from collector.agent.artifacts import Artifact, Places, collect
 from collector.agent.failure import Denied, Missing
 from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host, first_host
+from collector.agent.slurm.host import Host
 from collector.agent.source import Context, Reading, SourceKind
 from collector.agent.strangers import quoted
 
@@ -34,6 +35,8 @@ _MOST_FILES = 100
 _MOST_RUNS = 4096
 #: Events after which the job's own files are complete, or after which they will be removed.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
+#: Between two looks at whether hooks could write, and at what task prologs left among users' files.
+_LOOK_EVERY_S = 60.0
 _NO_FILE = os.strerror(errno.ENOENT).lower()
 #: The process that read a file: positions of another process are those that it stored.
 _PROCESS = f"{os.getpid()}.{time.time_ns()}"
@@ -55,15 +58,26 @@ class Hooks:
     trouble: str = ""
     _trouble: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    #: What hooks could not do, until one of their kind writes again: event -> reason and sentence.
+    _failed: dict[str, str] = field(default_factory=dict)
+    _told: dict[str, set[str]] = field(default_factory=dict)
+    _unwritable: str = ""
+    _looked_at: float = float("-inf")
 
     def open(self, positions: Mapping[str, Any]) -> None:
+        self._host = Host(self.context.root)
+        hook_failures.make_room(self._host, hook_failures.owner(self._host))
         if not any(self.context.path(folder).is_dir() for folder in self.folders):
+            unwritable = hook_failures.unwritable(self._host, self.folders)
+            if unwritable:
+                raise Denied(unwritable)
             raise Missing(f"no spool of hooks: {', '.join(self.folders)}")
         position = positions.get("hooks") or {}
         self._taken = set(position.get("taken", ()))
         self._begun = dict.fromkeys(position.get("begun", ()))
         self._dropped = dict(position.get("dropped", {}))
         self._owners = dict(position.get("owners", {}))
+        self._failed = dict(position.get("failed", {}))
         if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
             self._clear_away()
 
@@ -109,6 +123,8 @@ class Hooks:
                 reading = self._reading(spool, file)
                 if reading is not None:
                     yield reading
+        yield from self._report_failed()
+        troubles += [text for text in (self._unwritable, *self._failed.values()) if text]
         self.trouble = "; ".join(troubles)
         if troubles and not read:
             raise Denied(self.trouble)
@@ -121,6 +137,8 @@ class Hooks:
         try:
             word = spool.read(name)
             env = _environment(word.data)
+            if word.is_slurms:
+                self._failed.pop(env.get("FAULTLINE_EVENT", ""), None)
             body = self._slurms(env, word, path, now) if word.is_slurms else self._users(env, word, now)
         except FileNotFoundError:  # its owner removed it
             return None
@@ -161,6 +179,7 @@ class Hooks:
                 "begun": begun,
                 "dropped": dict(self._dropped),
                 "owners": dict(self._owners),
+                "failed": dict(self._failed),
             }
         }
 
@@ -239,6 +258,26 @@ class Hooks:
             now = self.context.now()
             record = wire.blind("hooks", "hook_spool", now, now, words_unfinished(spool, name), 1)
             yield Reading(record, 0, self._positions(), kept=partial(self._remove, spool, path))
+
+    def _report_failed(self) -> Iterator[Reading]:
+        """Reports hooks that could not write at all, and learns whether they could now."""
+        places = [(hook_failures.WORDS, False)]
+        now = self.context.monotonic()
+        if now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            hook_failures.make_room(self._host, hook_failures.owner(self._host))
+            self._unwritable = hook_failures.unwritable(self._host, self.folders)
+            places.append((hook_failures.TASK_WORDS, True))
+        for name, of_users in places:
+            found = hook_failures.words(self.context.path(name), of_users)
+            told, self._told[name] = self._told.get(name, set()), {word.file for word in found}
+            for some in hook_failures.counted(word for word in found if word.file not in told).values():
+                why = hook_failures.sentence(some)
+                if not of_users:  # a user's claim is reported, and changes no status
+                    self._failed[some[0].event] = why
+                begin, end = min(word.at for word in some), max(word.at for word in some)
+                record = wire.blind("hooks", "hook_spool", begin, end, why, len(some))
+                yield Reading(record, 0, self._positions(), kept=partial(hook_failures.remove, some))
 
     def close(self) -> None:
         for spool in self._open.values():

@@ -12,10 +12,10 @@ import pytest
 from made_slurm import CONF, FOLDER, HOOKS, SLURM_UID, SPOOL, TASKS, MadeSlurm
 
 from collector.agent.slurm import access
-from collector.agent.slurm.host import ROOT, Account, Host
+from collector.agent.slurm.host import ANY_USER, ROOT, Account, Host
 from collector.agent.slurm.installation import find
 from collector.agent.slurm_setup import script_side
-from collector.agent.slurm_setup.verify import ANY_USER, verify
+from collector.agent.slurm_setup.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files get owners, and children become users")
 
