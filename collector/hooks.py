@@ -2,7 +2,9 @@
 
 A hook runs between a job and its node: a slow one delays the job, a failing one drains the node. So this module imports
 nothing that the interpreter has not loaded already, contacts neither Slurm nor the network, opens no path that a user
-named, prints nothing (Slurm interprets what a task prolog prints) and always returns 0.
+named, prints nothing (Slurm interprets what a task prolog prints) and always returns 0. The one exception is the gate
+(``prolog --gate`` and ``healthcheck``), which prints the agent's local answer about this node and refuses the job only if
+that answer says so (``collector.agent.gate.answer_file``).
 :mod:`collector.agent.artifacts` later reads what the files refer to.
 
 The file is ``faultline-hook/1``, a newline, and then NUL-separated ``NAME=VALUE`` pairs.
@@ -38,7 +40,8 @@ HUNG = 3  # exit status of the child whose spool does not even take a byte
 
 
 def main(argv: list[str]) -> int:
-    """Writes the environment to the spool. ``argv`` holds the event's name; the result is always 0."""
+    """Writes the environment to the spool. ``argv`` holds the event's name; the result is 0, unless a gate is asked and
+    refuses."""
     before: list[tuple[int, object]] = []
     child = -1
     try:
@@ -57,7 +60,23 @@ def main(argv: list[str]) -> int:
         if child == 0:
             os._exit(0)
         _unguard(before)
-    return 0
+    return _gate() if argv[:1] == ["healthcheck"] or (argv[:1] == ["prolog"] and "--gate" in argv[1:]) else 0
+
+
+def _gate() -> int:
+    """Prints the gate's answer. 1 if the job is to be refused; 0 if anything is wrong here."""
+    try:
+        from collector.agent.gate.answer_file import here
+
+        word = here()
+        lines, code = word.lines, 1 if word.refuses else 0
+    except BaseException:  # an answer that cannot be given refuses nobody
+        lines, code = ("doubtful: the gate's answer cannot be read with this Python",), 0
+    try:
+        os.write(1, "\n".join([*lines, ""]).encode("ascii", "replace"))  # a buffer would fail once more at the exit
+    except BaseException:
+        return code
+    return code
 
 
 def _fork() -> int:

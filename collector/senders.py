@@ -67,6 +67,11 @@ class Limits:
             return None
         return cls(str(limits["name"]), *(tuple(map(str, limits[part])) for part in ("hosts", "clusters", "kinds")))
 
+    def stands_for(self, host: str, cluster: str | None) -> bool:
+        """Whether the sender is bound to this host; to any host if it is bound to none."""
+        hosts, clusters = self._hosts(), self._clusters()
+        return (hosts is None or hosts(host)) and (cluster is None or clusters is None or clusters(cluster))
+
     def refused(self, decoded: Decoded) -> str | None:
         """Why a batch's content may not be stored; None if it may."""
         sent = {

@@ -315,6 +315,14 @@ class Scrape(_Section):
     timeout_s: float = Field(default=10, gt=0)
 
 
+class Gate(_Section):
+    """How many nodes of a cluster may refuse jobs by the gate within an hour: at most so many, and at most this share of
+    them (but one). 0 nodes: none."""
+
+    nodes_per_hour: int = Field(default=2, ge=0)
+    share_per_hour: float = Field(default=0.02, ge=0, le=1)
+
+
 class Interfaces(_Section):
     fabric: tuple[str, ...] = ()
     management: tuple[str, ...] = ()
@@ -341,6 +349,7 @@ class Config(_Section):
     tls: Tls | None = None
     access: Access | None = None
     store: Store = Store()
+    gate: Gate = Gate()
     #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
     syslog: tuple[SyslogListener, ...] | None = None
     #: Addresses and small networks that forward syslog lines of other hosts, a controller's included.

@@ -31,6 +31,7 @@ from collector.receivers.refusals import ListenFailed
 from collector.receivers.syslog_udp import DatagramListener
 from collector.senders import Sender
 from collector.spool import Spool, SpoolHeld
+from faultline import node_gate
 from faultline.config import Config
 from faultline.failure import CommandError
 from store.door import Door
@@ -223,6 +224,7 @@ class Front:
     def __init__(self, receiving: Receiving, waiting: str) -> None:
         self.receiving = receiving
         self.pages: App | None = None
+        self.node_gate: node_gate.NodeGate | None = None
         self.waiting = waiting
         self.failure: CommandError | None = None
         self._names = _own_names(receiving.config)
@@ -232,6 +234,8 @@ class Front:
             await self._lifespan(receive, send)
         elif scope["type"] == "http" and (refusal := self._refusal(scope)):
             await _refused(scope, receive, send, refusal)
+        elif scope["type"] == "http" and self.node_gate is not None and node_gate.is_gates(scope["path"]):
+            await node_gate.respond(scope, receive, send, self.receiving.intake, self.node_gate)
         elif scope["type"] == "http" and self.receiving.intake.find(scope["method"], scope["path"]):
             await self.receiving.intake(scope, receive, send)
         elif scope["type"] == "http" and (methods := self.receiving.intake.methods(scope["path"])):

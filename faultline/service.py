@@ -38,6 +38,7 @@ from faultline.config import Config, ScheduledReport
 from faultline.controller_addresses import ControllerAddresses
 from faultline.disputes import Disputes
 from faultline.fitness_metrics import FitnessMetrics
+from faultline.node_gate import GRANTS_FILE, Grants, NodeGate
 from faultline.notify_targets import dispatcher_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
@@ -341,10 +342,14 @@ def build_app(service: Service) -> Any:
     app.state.receiving = service.receiving
     app.state.looking_since = service.looking_since
     app.state.troubles = service.troubles
+    app.state.node_gate = NodeGate(
+        app.state.reader, app.state.fitness, Grants(service.config.gate, service.config.data / GRANTS_FILE)
+    )
     for part in (
         service,
         service.disputes,
         FitnessMetrics(app.state.fitness),
+        app.state.node_gate,
         service.receiving,
         service.dispatcher if service.dispatcher.targets else None,
     ):

@@ -164,6 +164,7 @@ class _Parts:
         release()
         self.service.start()
         self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
+        self.front.node_gate = pages.state.node_gate
         self.front.pages = pages
 
     def begin_when_free(self) -> None:

@@ -26,8 +26,9 @@ from collector.agent import wire
 from collector.agent.batch import Loss
 from collector.agent.config import Config
 from collector.agent.failure import AgentError
+from collector.agent.gate.keeper import OFF, Keeper
 from collector.agent.runner import Runner, SlowLane, Status
-from collector.agent.sender import Connection, Sender
+from collector.agent.sender import Answer, Connection, Sender
 from collector.agent.source import Context, Reading
 from collector.agent.spool import Spool
 
@@ -93,6 +94,7 @@ class Agent:
         self.fast: list[Runner] = []
         self.slow: list[SlowLane] = []
         self.sender: Sender | None = None
+        self.gate: Keeper | None = None
         self._sending: threading.Thread | None = None
         self._defaults = b""
 
@@ -131,8 +133,20 @@ class Agent:
         self.sender = Sender(self.spool, connection, config.agent, now=self.context.now)
         self._sending = threading.Thread(target=self.sender.run, name="sender", daemon=True)
         self._sending.start()
+        if config.gate != OFF:
+            self.gate = Keeper(self.context, Path(config.spool) / "gate", self._ask_gate, config.cluster, config.gate)
+            threading.Thread(target=self.gate.run, args=(self.stopping,), name="gate", daemon=True).start()
         for lane in self.slow:
             lane.start()
+
+    def _ask_gate(self, path: str) -> Answer:
+        """A question of the gate's thread, once in minutes: it keeps no connection open."""
+        config = self.config
+        connection = Connection(config.server, config.bearer, config.ca, config.cert, config.key, timeout=10.0)
+        try:
+            return connection.request("GET", path, None, {"Accept": "application/json"})
+        finally:
+            connection.close()
 
     def end(self, *_: object) -> None:
         """``stop`` for good, even if it arrives while the agent restarts."""
@@ -202,6 +216,8 @@ class Agent:
         pending.positions.update(reading.positions)
         if reading.kept is not None:
             pending.kept.append(reading.kept)
+        if name == "kmsg" and self.gate is not None:
+            self.gate.seen.note(reading.body)
         if name == "links" and b"LOWER_UP" in reading.body and self.sender is not None:
             self.sender.hurry()
         if pending.size >= BATCH_BYTES or sum(pending.lines.values()) >= BATCH_LINES:
@@ -296,6 +312,7 @@ class Agent:
                 "trouble": sender.trouble if sender else None, "lines": sender.delivered_lines if sender else 0,
                 "batches": sender.delivered_batches if sender else 0,
             },
+            "gate": self.gate.status() if self.gate is not None else None,
             "sources": [
                 {"name": name, "state": s.state, "detail": s.detail, "since": wire.stamp(s.since)}
                 for name, s in states.items()

@@ -124,6 +124,11 @@ def _print_status(found: dict[str, object], running: bool) -> None:
     _say(f"delivery  {delivery['trouble'] or 'ok'}; {delivery['lines']} lines in {delivery['batches']} batches")
     _say(f"spool     {spool['batches']} batches wait, {spool['bytes']} of {spool['cap']} bytes, "
          f"{spool['dropped_lines']} lines dropped{'; ' + spool['trouble'] if spool['trouble'] else ''}")  # fmt: skip
+    gate = found.get("gate")
+    if isinstance(gate, dict):
+        refuses = ", jobs are refused" if gate["refuses"] else ""
+        why = "; ".join([*gate["reasons"], *([gate["trouble"]] if gate["trouble"] else [])])
+        _say(f"gate      {gate['fitness'] or 'no answer yet'} ({gate['mode']}{refuses}){': ' + why if why else ''}")
     for source in found["sources"]:  # type: ignore[attr-defined]
         _say(f"  {source['name']:<12} {source['state']:<7} {source['detail']}")
 

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from collector.agent.failure import AgentError
+from collector.agent.gate.keeper import LOG, MODES
 from collector.agent.source import SourceKind
 from collector.agent.sources import BUILT_IN, kinds
 
@@ -37,7 +38,8 @@ class Config:
     ``spool_mb`` and ``memory_mb`` are caps. ``spool_wait``: above this share of ``spool_mb``, files and journal are not
     read until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process's niceness; ``cpus``
     pins it (empty: any CPU). ``flush_s``: the longest time a line waits for others. ``last_gasp_s``: time to deliver
-    the rest after SIGTERM.
+    the rest after SIGTERM. ``gate``: what prologs that ask are told (``collector.agent.gate.keeper``): "log" keeps an
+    answer, "drain" also asks the service for the right to refuse jobs, "off" keeps none.
     """
 
     server: str
@@ -59,6 +61,7 @@ class Config:
     flush_s: float = 1.0
     last_gasp_s: float = 5.0
     controller: bool = False
+    gate: str = LOG
     plugins: tuple[str, ...] = ()
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     where: str = ""
@@ -129,6 +132,8 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
             raise AgentError(f"{where}: {key}: must be above 0")
     if not 0 < config.spool_wait <= 1:
         raise AgentError(f"{where}: spool_wait: must be above 0 and at most 1")
+    if config.gate not in MODES:
+        raise AgentError(f"{where}: gate: {config.gate!r} is unknown; there are {', '.join(MODES)}")
     config.enabled()
     return config
 

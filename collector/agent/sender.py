@@ -30,11 +30,13 @@ KEPT_ASIDE = 16
 
 @dataclass(frozen=True)
 class Answer:
-    """The service's answer; ``code`` 0: no answer. ``wait``: its Retry-After in seconds."""
+    """The service's answer; ``code`` 0: no answer. ``wait``: its Retry-After in seconds. ``text``: the beginning of its
+    body."""
 
     code: int
     detail: str = ""
     wait: float | None = None
+    text: str = ""
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Connection:
                 text = response.read(64 * 1024).decode("utf-8", "replace")
                 if response.will_close:
                     self.close()
-                return Answer(response.status, _detail(text), _seconds(response.getheader("Retry-After")))
+                return Answer(response.status, _detail(text), _seconds(response.getheader("Retry-After")), text)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if fresh:

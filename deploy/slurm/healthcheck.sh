@@ -1,7 +1,9 @@
 #!/bin/sh
 # HealthCheckProgram of slurm.conf, or a line of the site's own: /etc/faultline/slurm/healthcheck.sh || :
+# Prints the gate's answer. Exit 1 only where the site and the service allow to refuse a job (faultline-gate.sh).
 trap 'exit 0' HUP INT TERM PIPE
 here=$(PATH=/usr/bin:/bin readlink -f "$0" 2>/dev/null) || here=$0
 case $here in */*) here=${here%/*} ;; *) here=. ;; esac
 /bin/sh "$here/faultline-hook.sh" healthcheck </dev/null >/dev/null 2>&1
-exit 0
+[ -f "$here/faultline-gate.sh" ] || exit 0
+. "$here/faultline-gate.sh"

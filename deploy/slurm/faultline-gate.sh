@@ -1,0 +1,72 @@
+#!/bin/sh
+# faultline-gate.sh: says from the agent's local answer whether this node is fit for a job: fit, doubtful or unfit, and why.
+#
+# Exit 0, whatever happens, unless the answer itself says that this job may be refused: then 1, and Slurm drains the node.
+# The agent writes that only where the site opted in (gate = "drain" in agent.toml), the service granted it within minutes,
+# and the answer is fresh. It asks neither Slurm nor the network, and starts one process (head). docs/hooks.md has the story.
+#
+# Nobody but root (or who runs this) can have written the answer: file and folder must belong to us. The signature in its
+# last line is for `faultline hook prolog --gate`, which checks it.
+set +eu
+exec 2>/dev/null
+trap 'exit 0' HUP INT TERM PIPE
+folder=${FAULTLINE_GATE:-/var/lib/faultline-agent/gate}
+file=$folder/answer
+
+doubt() { echo "doubtful: $1"; exit 0; }
+number() { case $1 in '' | *[!0-9]* | ????????????*) return 1 ;; esac; }
+
+[ -e "$file" ] || doubt "its answer cannot be read: $file: is faultline-agent running?"
+[ -d "$folder" ] && [ ! -L "$folder" ] && [ -O "$folder" ] || doubt "its answer is not believed: $folder is not a folder of this user"
+[ -f "$file" ] && [ ! -L "$file" ] && [ -O "$file" ] || doubt "its answer is not believed: $file is not a file of this user"
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+data=$(head -c 8193 "$file") || doubt "its answer cannot be read: $file"
+[ ${#data} -le 8192 ] || doubt "its answer is not believed: $file is larger than 8192 bytes"
+
+node= fitness= boot= made= good_until= refuse_until= age= mac= reasons= part=magic
+newline='
+'
+IFS=$newline
+set -f
+while :; do
+    line=${data%%"$newline"*}
+    case $part in
+    magic) [ "$line" = faultline-gate/1 ] || doubt "its answer is not believed: $file is no answer of this version"; part=head ;;
+    head)
+        case $line in
+        '') part=reasons ;;
+        'node '*) node=${line#* } ;;
+        'fitness '*) fitness=${line#* } ;;
+        'boot '*) boot=${line#* } ;;
+        'made '*) made=${line#* } ;;
+        'good_until '*) good_until=${line#* } ;;
+        'refuse_until '*) refuse_until=${line#* } ;;
+        'age '*) age=${line#* } ;;
+        esac
+        ;;
+    reasons)
+        case $line in
+        'mac '*) mac=$line ;;
+        ?*) reasons="$reasons${newline}  - $line" ;;
+        esac
+        ;;
+    esac
+    case $data in *"$newline"*) data=${data#*"$newline"} ;; *) break ;; esac
+done
+case $fitness in fit | doubtful | unfit) ;; *) fitness= ;; esac
+[ -n "$fitness" ] && [ ${#mac} = 68 ] && number "$made" && number "$good_until" && number "$refuse_until" ||
+    doubt "its answer is not believed: $file: a line is missing"
+
+IFS=' '
+this= uptime=
+read -r this </proc/sys/kernel/random/boot_id
+read -r uptime rest </proc/uptime
+uptime=${uptime%%.*}
+number "$uptime" || doubt "this host's uptime cannot be read"
+[ "$boot" = "$this" ] || doubt "its answer is from before the last boot; is faultline-agent running?"
+past=$((uptime - made))
+[ "$past" -ge -1 ] && [ "$uptime" -lt "$good_until" ] || doubt "its answer is $past s old; is faultline-agent running?"
+if number "$age"; then old="answer of the service $((age + past)) s ago"; else old="without the service"; fi
+printf '%s\n' "$fitness $node ($old)$reasons"
+[ "$fitness" = unfit ] && [ "$uptime" -lt "$refuse_until" ] && exit 1
+exit 0
