@@ -9,7 +9,7 @@ first observation out of service and ends with the first one in service. Another
 another period, so those of one node never overlap.
 
 Who did it is taken from who can know it: accounting and ``scontrol`` name the user that set the reason. slurmctld's
-lines name nobody. ``slurmctld`` is then what slurmctld decided itself, and ``update_node`` an update whose sender its
+lines name nobody (those of 22.05 have no user for any update). ``slurmctld`` is then what slurmctld decided itself, and ``update_node`` an update whose sender its
 log does not name: a person's, a health check's, or slurmd's report that a job cannot be killed. What a reason says of
 its author (``[root@...]``) counts for nothing, since whoever writes the reason can write that as well.
 """
@@ -46,7 +46,7 @@ _LINES = """
          unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])
                 ELSE [json_extract_string(entities, '$.nodes')] END) AS host
   FROM model.events WHERE layer = 'slurmctld' AND event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up',
-                                                            'slurm.node_invalid', 'slurm.node_reason')"""
+                                                            'slurm.node_invalid', 'slurm.node_reason', 'slurm.node_reboot')"""
 
 _CHANGES = """
   SELECT *, CASE
@@ -59,18 +59,29 @@ _CHANGES = """
     OR (event = 'slurm.node_invalid' AND regexp_matches(message, 'state to (INVAL|DRAIN)'))
     OR (event = 'slurm.node_up' AND regexp_matches(message, '(?i)returned to service|state set to|undrain')))"""
 
-#: A state that accounting says ended in the second in which it began lasted for a moment.
+#: A state that accounting says ended in the second in which it began lasted for a moment. Polls repeat themselves for
+#: days, so each text is interpreted once.
 _SEEN = f"""
-  SELECT cluster, host, time, CASE {_BAD} END AS bad, state AS said, nullif(trim(reason), '') AS reason,
-         nullif(actor, '') AS actor, coalesce(source, '') AS source, CAST(NULL AS VARCHAR) AS event_id
-  FROM model.node_states WHERE time IS NOT NULL AND host IS NOT NULL
+  SELECT s.cluster, s.host, s.time, w.bad, s.state AS said, nullif(trim(s.reason), '') AS reason,
+         nullif(s.actor, '') AS actor, coalesce(s.source, '') AS source, CAST(NULL AS VARCHAR) AS event_id
+  FROM model.node_states s LEFT JOIN words w ON s.state = w.state WHERE s.time IS NOT NULL AND s.host IS NOT NULL
   UNION ALL
-  SELECT cluster, host, greatest(until, time + INTERVAL 1 MICROSECOND), NULL, NULL, NULL, NULL, coalesce(source, ''), NULL
-  FROM model.node_states WHERE until IS NOT NULL AND time IS NOT NULL AND host IS NOT NULL AND CASE {_BAD} END IS NOT NULL
+  SELECT s.cluster, s.host, greatest(s.until, s.time + INTERVAL 1 MICROSECOND), NULL, NULL, NULL, NULL, coalesce(s.source, ''), NULL
+  FROM model.node_states s JOIN words w ON s.state = w.state
+  WHERE s.until IS NOT NULL AND s.time IS NOT NULL AND s.host IS NOT NULL AND w.bad IS NOT NULL
   UNION ALL
   SELECT c.cluster, c.host, c.time, c.bad, coalesce(c.state, c.bad, 'returned'),
          coalesce(c.why, CASE WHEN c.time - r.time <= {REASON_WITHIN} THEN r.reason END), c.actor, 'slurmctld', c.event_id
   FROM changes c ASOF LEFT JOIN reasons r ON c.cluster IS NOT DISTINCT FROM r.cluster AND c.host = r.host AND c.time >= r.time"""
+
+#: Of nodes that were ever out of service, without the observations in service that follow another one: most polls say
+#: nothing else.
+_CHANGED = """
+  SELECT * EXCLUDE (former) FROM (
+    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST) AS former
+    FROM (SELECT o.* FROM observed o SEMI JOIN (SELECT DISTINCT cluster, host FROM observed WHERE bad IS NOT NULL) b
+          ON o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster))
+  WHERE bad IS NOT NULL OR event_id IS NOT NULL OR former IS DISTINCT FROM ''"""
 
 #: Of a node's observations in order, those that begin being out of service, with the time at which it was back.
 _STRETCHES = """
@@ -90,13 +101,14 @@ _EPISODES = f"""
 
 #: Observations of each episode. A state that another source contradicts at once, before and after, is an old answer.
 _DURING = f"""
-  SELECT *, CASE WHEN lag(state) OVER w = lead(state) OVER w AND lead(time) OVER w - lag(time) OVER w <= {SAME_PERIOD}
+  SELECT *, CASE WHEN lag(state) OVER w = lead(state) OVER w AND lead(time) OVER w - time <= {SAME_PERIOD}
             THEN lag(state) OVER w ELSE state END AS steady
   FROM (SELECT o.*, e.number, e."end", coalesce(o.bad, last_value(o.bad IGNORE NULLS) OVER (
                  PARTITION BY o.cluster, o.host, e.number ORDER BY o.time, o.bad NULLS LAST, o.said, o.source, o.event_id
                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)) AS state
         FROM (SELECT * FROM seen WHERE bad IS NOT NULL
-              UNION ALL SELECT cluster, host, time, NULL, 'reason', reason, actor, 'slurmctld', event_id FROM reasons WHERE reason IS NOT NULL) o
+              UNION ALL SELECT cluster, host, time, NULL, 'reason', reason, actor, 'slurmctld', event_id FROM reasons WHERE reason IS NOT NULL
+              UNION ALL SELECT cluster, host, time, NULL, 'reboot', NULL, NULL, 'slurmctld', event_id FROM lines WHERE event = 'slurm.node_reboot') o
         ASOF JOIN episodes e ON o.cluster IS NOT DISTINCT FROM e.cluster AND o.host = e.host AND o.time >= e.start
         WHERE e."end" IS NULL OR o.time <= e."end")
   WINDOW w AS (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id)"""
@@ -118,8 +130,8 @@ _PARTS = """
 
 _PERIODS = f"""
   SELECT cluster, host, number, min(time) AS begin, any_value("end") AS "end", min(steady) AS state,
-         arg_max(reason, length(reason)) AS reason,
-         arg_max(actor, CASE WHEN source = 'slurmctld' THEN 0 ELSE 1000 + length(actor) END) AS actor,
+         arg_max(reason, struct_pack(long := length(reason), reason)) AS reason,
+         arg_max(actor, struct_pack(known := CASE WHEN source = 'slurmctld' THEN -epoch_us(time) ELSE length(actor) END, actor)) AS actor,
          CAST(to_json(list(struct_pack(
            time := strftime(time, '%Y-%m-%dT%H:%M:%S.%fZ'), state := said, reason := coalesce(reason, ''), actor := coalesce(actor, ''),
            source := source, event_id := coalesce(event_id, '')) ORDER BY time, said, source, event_id)
@@ -137,7 +149,9 @@ WITH lines AS ({_LINES}
 ), changes AS ({_CHANGES}
 ), reasons AS (
   SELECT time, cluster, host, reason, actor, event_id FROM lines WHERE event = 'slurm.node_reason' AND host IS NOT NULL
-), seen AS MATERIALIZED ({_SEEN}
+), words AS (SELECT state, CASE {_BAD} END AS bad FROM (SELECT DISTINCT state FROM model.node_states)
+), observed AS ({_SEEN}
+), seen AS MATERIALIZED ({_CHANGED}
 ), stretches AS ({_STRETCHES}
 ), episodes AS ({_EPISODES}
 ), during AS ({_DURING}

@@ -26,6 +26,7 @@ CONTROLLER = """\
 [2026-11-20T09:00:00.000] error: Nodes gx02 not responding, setting DOWN
 [2026-11-20T09:05:00.000] update_node: node gx02 reason set to: bad cable
 [2026-11-20T09:05:00.000] update_node: node gx02 state set to DRAINED
+[2026-11-20T09:20:00.000] Issuing reboot request for nodes gx02
 [2026-11-20T09:25:00.000] node_did_resp: node gx02 returned to service
 [2026-11-20T10:00:00.400] update_node: node gx03 reason set to: Xid 79
 [2026-11-20T10:00:00.400] update_node: node gx03 state set to DRAINED

@@ -55,6 +55,8 @@ def test_evidence_names_each_source_once_and_the_line(store: DuckStore) -> None:
     ids = [e["event_id"] for e in evidence]
     assert drains_store.answer(store, f'Events | where EventId == "{ids[0]}" | project Event') == [["slurm.node_down"]]
     assert ids[1] == ""
+    ((later,),) = drains_store.answer(store, 'Drains | where Host == "gx02" and State == "drained" | project Evidence')
+    assert [e["time"][11:19] for e in later if e["state"] == "reboot"] == ["09:20:00"], "a reboot of a drained node"
 
 
 def test_query_report_and_page_agree_on_the_time_out_of_service(store: DuckStore) -> None:

@@ -10,6 +10,7 @@ import fixture
 import pytest
 from fastapi.testclient import TestClient
 
+from web.access.own import OwnReader
 from web.app import create_app
 from web.reading import Reader, joined_states
 
@@ -67,6 +68,19 @@ def test_a_state_lasts_until_the_next_one(store: fixture.FakeStore) -> None:
 
 def test_a_node_that_slurm_was_asked_about_keeps_to_the_answers(store: fixture.FakeStore) -> None:
     assert {row["source"] for row in Reader(store).node_states(["gpu02"], None, None)} == {"poll", "sacctmgr"}
+
+
+def test_the_page_says_since_when_a_node_is_out_of_service_and_how_long_it_was(store: fixture.FakeStore) -> None:
+    text = TestClient(create_app(store)).get("/nodes/gpu07").text
+    panel = text[text.index("Out of service") :]
+    assert panel.index("since then") < panel.index("59.0 s") < panel.index("NHC: fan"), "newest first"
+    assert "Out of service" not in TestClient(create_app(store)).get("/nodes/gpu03").text
+
+
+def test_owners_of_jobs_see_no_drain_of_any_node(store: fixture.FakeStore) -> None:
+    node = Reader(store).node("gpu07")
+    assert len(Reader(store).drains(node, None, None)) == 2
+    assert OwnReader(Reader(store), "alice").drains(node, None, None) == []
 
 
 def test_list_and_page_say_the_newest_state_and_where_it_is_from(store: fixture.FakeStore) -> None:
