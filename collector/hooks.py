@@ -23,6 +23,14 @@ TASK_SPOOL = "/var/spool/faultline/task-hooks"
 
 PREFIXES = (b"SLURM_", b"SLURMD_")
 NAMES = frozenset((b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES"))
+# What the job's first task ran with, beside these: only a task prolog sees it. `collector.agent.environment` has the same.
+ENVIRONMENT = (
+    b"NCCL_", b"CUDA_", b"NVIDIA_", b"UCX_", b"OMPI_", b"PMIX_", b"TORCH_", b"MASTER_", b"PYXIS_", b"ENROOT_", b"APPTAINER_",
+    b"SINGULARITY_", b"LOADEDMODULES=", b"_LMFILES_=", b"CONDA_DEFAULT_ENV=", b"CONDA_PREFIX=", b"VIRTUAL_ENV=", b"GIT_COMMIT=",
+)  # fmt: skip
+# More of them at this site: one name a line, which may end in *. It is root's.
+SITE_ENVIRONMENT = "/etc/faultline/slurm/environment.conf"
+MAX_SITE = 16 << 10
 SECRET = frozenset((b"SLURM_JWT",))  # a task prolog's environment holds a user's token to the scheduler
 
 # A hook that cannot write into its spool leaves its reason in the name of an empty file here, for the agent to count.
@@ -199,8 +207,10 @@ def content(env: "os._Environ[bytes]", event: str, host: str, now_ns: int) -> by
     ]
     room = MAX_FILE - 256
     cut = 0
+    # All tasks of a step have the same, but for their numbers: the first one tells it.
+    more = _environment() if event == "taskprolog" and env.get(b"SLURM_PROCID", b"0") == b"0" else ()
     for name, value in env.items():
-        if not (name.startswith(PREFIXES) or name in NAMES) or name in SECRET:
+        if not (name.startswith(PREFIXES) or name in NAMES or (name + b"=").startswith(more)) or name in SECRET:
             continue
         if len(value) > MAX_VALUE:
             value = value[:MAX_VALUE]
@@ -213,6 +223,20 @@ def content(env: "os._Environ[bytes]", event: str, host: str, now_ns: int) -> by
     if cut:
         pairs.append(b"FAULTLINE_TRUNCATED=%d" % cut)
     return MAGIC + b"\0".join(pairs)
+
+
+def _environment() -> tuple[bytes, ...]:
+    """The beginnings of ``NAME=`` that are kept of a task's environment."""
+    try:
+        fd = os.open(SITE_ENVIRONMENT, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ENVIRONMENT
+    try:
+        lines = os.read(fd, MAX_SITE).split(b"\n")
+    finally:
+        os.close(fd)
+    names = [line.strip() for line in lines if line.strip() and not line.startswith(b"#")]
+    return ENVIRONMENT + tuple(name[:-1] if name.endswith(b"*") else name + b"=" for name in names)
 
 
 def _is_full(spool: str) -> bool:

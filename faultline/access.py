@@ -54,6 +54,9 @@ class Access(Protocol):
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         """Adds ``lines`` to each multi-line event in the evidence on run ``key``."""
 
+    def since_last_good(self, key: str) -> dict[str, Any] | None:
+        """What the user set otherwise than in the last run of that name that ended well, as in the API."""
+
     def close(self) -> None: ...
 
 
@@ -157,6 +160,15 @@ class Local:
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         blocks.attach(self.store, evidence)
 
+    def since_last_good(self, key: str) -> dict[str, Any] | None:
+        from web import job_environment
+        from web.reading import Reader
+
+        reader = Reader(self.store)
+        run = reader.run(key)
+        found = job_environment.document(reader, run, reader.attempts(run))
+        return found["since_last_good"] if found else None
+
     def close(self) -> None:
         self.store.close()
 
@@ -209,6 +221,11 @@ class Remote:
         asked = urllib.parse.urlencode({"q": about["host"], "limit": 500})
         listed = json.loads(self.service.ask(f"/api/v1/repairs?{asked}"))["repairs"]
         return found, about, [one for one in listed if one["node"] == found["node"]]
+
+    def since_last_good(self, key: str) -> dict[str, Any] | None:
+        run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
+        found: dict[str, Any] | None = (run.get("environment") or {}).get("since_last_good")
+        return found
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         document = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))

@@ -167,10 +167,11 @@ def explain_job(access: Access, key: str, form: str) -> int:
         return 1
     incident = next((i for i in found["incidents"] if i["id"] == verdict["incident_id"]), None)
     access.attach_blocks(key, verdict["evidence"])
+    differs = access.since_last_good(key)
     if form == "json":
-        print(json.dumps({"job_id": key, "verdict": verdict, "incident": incident}, indent=1, sort_keys=True))
+        print(why_remote.as_json(key, verdict, incident, differs))
     else:
-        terminal.why(key, verdict, incident)
+        terminal.why(key, verdict, incident, differs)
     own = parted(key)[0]
     if others := [other for other in found["verdicts"] if other != key and parted(other)[0] == own]:
         sys.stderr.write(

@@ -105,6 +105,8 @@ class Styled:
         self._console.print(Text.assemble(*parts), soft_wrap=True)  # broken already, or to be copied unbroken
 
 
-def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> None:
+def why(
+    key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None
+) -> None:
     """The story of one job."""
-    why_text.why(Styled(), key, verdict, incident)
+    why_text.why(Styled(), key, verdict, incident, differs)

@@ -35,13 +35,18 @@ def explain(service: Service, key: str, form: str, out: why_text.Out) -> int:
         return 1
     verdict |= {"cluster": run["cluster"]}
     incident = _incident(service, verdict.get("incident_id"))
+    differs = (run.get("environment") or {}).get("since_last_good")  # an older service has none
     if form == "json":
-        print(
-            json.dumps({"job_id": run["run_key"], "verdict": verdict, "incident": incident}, indent=1, sort_keys=True)
-        )
+        print(as_json(run["run_key"], verdict, incident, differs))
     else:
-        why_text.why(out, run["run_key"], verdict, incident)
+        why_text.why(out, run["run_key"], verdict, incident, differs)
     return 0
+
+
+def as_json(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None) -> str:
+    """The answer for programs; ``since_last_good`` is there only if something differs."""
+    more = {"since_last_good": differs} if differs else {}
+    return json.dumps({"job_id": key, "verdict": verdict, "incident": incident, **more}, indent=1, sort_keys=True)
 
 
 def _job(service: Service, key: str) -> dict[str, Any]:

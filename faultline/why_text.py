@@ -25,8 +25,11 @@ class Out(Protocol):
         """Prints a line of texts with their styles ("", "bold", "dim", "cyan")."""
 
 
-def why(out: Out, key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> None:
-    """The verdict and what to do, the chain with raw lines, and the rivals: most important first."""
+def why(
+    out: Out, key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None
+) -> None:
+    """The verdict and what to do, the chain with raw lines, and the rivals: most important first. ``differs``: what the user
+    set otherwise than in the last run that ended well (``since_last_good`` of the API)."""
     say(out, f"Job {key}: {verdict['headline']}", style="bold")
     say(out, verdict["summary"])
     certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
@@ -48,6 +51,10 @@ def why(out: Out, key: str, verdict: dict[str, Any], incident: dict[str, Any] | 
     listing(out, "Grounds", verdict["grounds"])
     listing(out, "Rivals rejected", [f"{r['cause']}: {r['rejected']}" for r in verdict["rivals"]])
     listing(out, "Not known", verdict["doubts"])
+    if differs:
+        more = [f"and {differs['more']} more"] if differs["more"] else []
+        title = f"Set otherwise than in {differs['run']}, the last run of this name that ended well (context, no cause)"
+        listing(out, title, [*differs["sentences"], *more])
     out.line()
     say(out, f"What would change this verdict: {verdict['change_my_mind']}", style="dim")
 

@@ -29,7 +29,7 @@ from parsers.formats.base import JOB_SOURCES
 #: Times at which something was observed or reported; not when a job will end or a reservation will begin.
 SEEN = {
     "logs": ("received_time",), "metrics": ("time",), "node_states": ("time",), "links": ("time",), "jobs": ("observed_at",),
-    "artifacts": ("taken_at",), "boots": ("boot_time",),
+    "artifacts": ("taken_at",), "environments": ("seen_at",), "boots": ("boot_time",),
 }  # fmt: skip
 TAG = "future"
 

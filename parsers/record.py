@@ -100,9 +100,16 @@ ARTIFACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "host": pl.String, "content": pl.String, "truncated": pl.Boolean, "taken_at": TIME, "file": pl.String,
 }  # fmt: skip
 
+#: A variable of a step's environment, as far as it may leave the node: the user's word. ``step``: "0", "batch". ``seen_at``:
+#: when the step began.
+ENVIRONMENTS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "cluster": pl.String, "job_id": pl.Int64, "restarts": pl.Int64, "step": pl.String, "host": pl.String, "name": pl.String,
+    "value": pl.String, "seen_at": TIME, "file": pl.String,
+}  # fmt: skip
+
 TABLES = {
     "logs": LOGS, "jobs": JOBS, "steps": STEPS, "node_states": NODE_STATES, "metrics": METRICS, "settings": SETTINGS,
-    "links": LINKS, "topology": TOPOLOGY, "boots": BOOTS, "artifacts": ARTIFACTS,
+    "links": LINKS, "topology": TOPOLOGY, "boots": BOOTS, "artifacts": ARTIFACTS, "environments": ENVIRONMENTS,
 }  # fmt: skip
 
 

@@ -59,8 +59,8 @@ def _raw(name: str, **more: TypeEngine[Any]) -> sa.Table:
 #: offset. ``block`` numbers closed segments; 0: not in one yet. Read ``LINES`` instead.
 LOGS = _raw("logs", msg_start=sa.Integer(), block=sa.Integer())
 JOBS, STEPS, NODE_STATES, METRICS = _raw("jobs"), _raw("steps"), _raw("node_states"), _raw("metrics")
-SETTINGS, LINKS, TOPOLOGY, BOOTS, ARTIFACTS = (
-    _raw("settings"), _raw("links"), _raw("topology"), _raw("boots"), _raw("artifacts"),
+SETTINGS, LINKS, TOPOLOGY, BOOTS, ARTIFACTS, ENVIRONMENTS = (
+    _raw("settings"), _raw("links"), _raw("topology"), _raw("boots"), _raw("artifacts"), _raw("environments"),
 )  # fmt: skip
 _LINE = {column: sql_type(kind) for column, kind in TABLES["logs"].items()} | {"block": sa.Integer()}
 #: View: every line with its message, stored and archived. ``ALL_LINES`` is the same under another name.

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
-from web import triage
+from web import job_environment, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
@@ -144,11 +144,14 @@ def jobs(
 
 
 @router.get("/jobs/{key}", tags=["jobs"])
-def job(read: Read, key: str) -> dict[str, Any]:
-    """One run ("15", "15%231") with its other runs and the verdict."""
+def job(request: Request, read: Read, key: str) -> dict[str, Any]:
+    """One run ("15", "15%231") with its other runs, the verdict, and the environment of its steps: the user's word."""
     row = read.run(key)
-    verdict = row.pop("document")
-    return {**wire(row), "verdict": wire(verdict) or None, "runs": wire(read.attempts(row))}
+    verdict, attempts = row.pop("document"), read.attempts(row)
+    environment = job_environment.document(read, row, attempts)
+    read_audit.of_run(request, row["run_key"], row["user"], ["environment"] if environment else [])
+    shown = {"verdict": wire(verdict) or None, "runs": wire(attempts), "environment": environment}
+    return {**wire(row), **shown}
 
 
 @router.get("/jobs/{key}/verdict", tags=["jobs"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from store.questions import job_files
 from web.reading import Reader, Row
@@ -18,6 +18,13 @@ def artifacts(read: Reader, run: Row, attempts: Sequence[Row]) -> list[Row]:
     A file without a time may belong to any of them. If several hooks delivered one, the longest is used. ``attempts``:
     all runs of its number (``Reader.attempts``).
     """
+    return read.ask(
+        job_files.artifacts(run["job_id"], run["cluster"], int(run["attempt"] or 0), *its_time(run, attempts))
+    )
+
+
+def its_time(run: Row, attempts: Sequence[Row]) -> tuple[datetime | None, datetime | None]:
+    """From when to when a file is this run's, if its number was used for several jobs; None: without a bound."""
     attempt = int(run["attempt"] or 0)
     begin = until = None
     others = [o for o in attempts if o["own_key"] != run["own_key"] and int(o["attempt"] or 0) == attempt]
@@ -25,7 +32,7 @@ def artifacts(read: Reader, run: Row, attempts: Sequence[Row]) -> list[Row]:
         following = [start for o in others if (start := o["submit"] or o["start"]) and start > begin]
         end = run["end"] + BROUGHT_WITHIN if run["end"] else None
         until = min([*following, *([end] if end else [])], default=None)
-    return read.ask(job_files.artifacts(run["job_id"], run["cluster"], attempt, begin, until))
+    return begin, until
 
 
 def environment(read: Reader, run: Row) -> list[Row]:

@@ -22,7 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, chain, fitness, job_files, shared, suggesting, triage
+from web import api, chain, fitness, job_environment, job_files, shared, suggesting, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -304,12 +304,13 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         "script" if item["kind"] == "script" else "environment" if item["kind"] == "env" else "output"
         for item in artifacts
     }
-    brought |= ({"output"} if output else set()) | ({"environment"} if variables else set())
+    environment = job_environment.document(read, row, attempts)
+    brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or [], doc.get("rivals") or []), output=output, unshown=unshown,
-        evidence=found, variables=variables,
+        evidence=found, variables=variables, environment=environment,
         tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 

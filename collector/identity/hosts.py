@@ -26,7 +26,7 @@ from store.questions import settling
 from store.tables import METADATA, SETTINGS
 
 #: Tables of ``raw`` whose host is what a writer called itself. Others name nodes as Slurm does.
-TABLES = ("logs", "metrics", "boots", "links", "artifacts")
+TABLES = ("logs", "metrics", "boots", "links", "artifacts", "environments")
 #: A cluster that the inventory does not name.
 _ANOTHER = "\0"
 #: The store records under this name which inventory its rows were settled for.

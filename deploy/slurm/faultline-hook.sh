@@ -114,6 +114,13 @@ trap 'rm -f "$temporary"; exit 124' TERM
 # The temporary file is made anew (noclobber): what somebody put in its place is not followed.
 set -C
 
+# What the job's first task ran with: only a task prolog sees it. A site's own names, which may end in *, are beside this script.
+task=
+site=${0%/*}/environment.conf
+if [ $event = taskprolog ] && [ "${SLURM_PROCID:-0}" = 0 ]; then
+    task='NCCL_*CUDA_*NVIDIA_*UCX_*OMPI_*PMIX_*TORCH_*MASTER_*PYXIS_*ENROOT_*APPTAINER_*SINGULARITY_'
+fi
+
 # /proc has it exactly as Slurm gave it, and opening it costs no process; `env -0` where there is no /proc.
 environment() { cat /proc/self/environ || env -0; }
 
@@ -122,9 +129,23 @@ environment() { cat /proc/self/environ || env -0; }
 {
     printf 'faultline-hook/1\n'
     printf 'FAULTLINE_EVENT=%s\000FAULTLINE_HOST=%s\000FAULTLINE_TIME=%s.%s' "$event" "$host" "$seconds" "$nanos"
-    environment | LC_ALL=C tr '\n\000' '\001\n' | LC_ALL=C awk '
+    environment | LC_ALL=C tr '\n\000' '\001\n' | LC_ALL=C awk -v task="$task" -v site="$site" '
+        BEGIN {
+            if (task != "") {
+                n = split(task "*LOADEDMODULES=*_LMFILES_=*CONDA_DEFAULT_ENV=*CONDA_PREFIX=*VIRTUAL_ENV=*GIT_COMMIT=", kept, "*")
+                while (n < 500 && (getline line <site) > 0) {
+                    gsub(/^[ \t]+|[ \t\r]+$/, "", line)
+                    if (line == "" || line ~ /^#/) continue
+                    kept[++n] = line ~ /\*$/ ? substr(line, 1, length(line) - 1) : line "="
+                }
+            }
+        }
+        function of_task(pair, i) {
+            for (i = 1; i <= n; i++) if (substr(pair, 1, length(kept[i])) == kept[i]) return 1
+            return 0
+        }
         /^SLURM_JWT=/ { next } # a token of the user
-        !/^(SLURM_|SLURMD_|CUDA_VISIBLE_DEVICES=|GPU_DEVICE_ORDINAL=|ROCR_VISIBLE_DEVICES=)/ { next }
+        !/^(SLURM_|SLURMD_|CUDA_VISIBLE_DEVICES=|GPU_DEVICE_ORDINAL=|ROCR_VISIBLE_DEVICES=)/ && !of_task($0) { next }
         full { next }
         {
             pair = $0

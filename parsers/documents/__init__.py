@@ -40,6 +40,7 @@ from parsers.documents import (
     slurm_conf,
     slurm_json,
     snapshots,
+    task_environment,
     topology_conf,
     topology_yaml,
 )
@@ -49,7 +50,7 @@ from parsers.record import Origin, Parsed
 _FAMILIES = (
     counters, dcgm, ethtool, events, hook, infiniband_links, infiniband_ports, job_env, job_file, jobcomp, jobcomp_json, journal_export, link_counters, links_csv,
     lldp_tables, lldpctl, log_search, mlxlink, node_polls, nvidia_smi, nvidia_smi_tables, perfquery, prometheus, sacct, scontrol, slurm_conf,
-    slurm_json, snapshots, topology_conf, topology_yaml,
+    slurm_json, snapshots, task_environment, topology_conf, topology_yaml,
 )  # fmt: skip
 
 

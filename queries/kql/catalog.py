@@ -71,6 +71,7 @@ _TABLES = {
     "RootDevice, Hosts dynamic, Jobs dynamic, GpuHoursLost real",
     "Facts": "Cluster, Kind, Subject, Host, Device, Run, Begin datetime, End datetime, Sigma real, Attributes dynamic, "
     "Evidence dynamic",
+    "Environments": "Cluster, JobId long, Attempt long, Step, Host, Name, Value, Seen datetime",
     "Links": "Host, Device, Switch, SwitchPort, Plane, Rail",
     "Syslog": "TimeGenerated datetime, Computer, Facility, SeverityLevel, ProcessName, ProcessID long, SyslogMessage, "
     "HostIP",

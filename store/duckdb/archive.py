@@ -226,6 +226,7 @@ _OLD = {
         AND n.cluster IS NOT DISTINCT FROM t.cluster AND n.time > t.time)""",
     "steps": _OF_THEM,
     "artifacts": _OF_THEM,
+    "environments": _OF_THEM,
     "settings": f"starts_with(scope, 'job:') AND {_OF_THEM.replace('t.job_id', _SCOPE_JOB)}",
     "jobs": _OF_THEM,
 }

@@ -99,6 +99,10 @@ FROM model.incidents""",
   coalesce(cluster, '') AS "Cluster", kind AS "Kind", subject AS "Subject", coalesce(host, '') AS "Host", coalesce(device, '') AS "Device",
   coalesce(run_key, '') AS "Run", start AS "Begin", "end" AS "End", sigma AS "Sigma", attributes AS "Attributes", evidence AS "Evidence"
 FROM model.concluded_facts""",
+    """CREATE OR REPLACE VIEW kql."Environments" AS SELECT DISTINCT
+  coalesce(cluster, '') AS "Cluster", job_id AS "JobId", restarts AS "Attempt", step AS "Step", coalesce(host, '') AS "Host", name AS "Name",
+  value AS "Value", seen_at AS "Seen"
+FROM raw.environments""",
     """CREATE OR REPLACE VIEW kql."Links" AS SELECT DISTINCT
   coalesce(host, '') AS "Host", coalesce(device, '') AS "Device", coalesce(switch, '') AS "Switch",
   coalesce(switch_port, '') AS "SwitchPort", coalesce(plane, '') AS "Plane", coalesce(rail, '') AS "Rail"
@@ -124,10 +128,10 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
 
 
 def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the views are those of this version: older ones made none of ``Drains`` and ``Facts``. True if there is no
+    """Whether the views are those of this version: older ones made none of ``Drains``, ``Facts`` and ``Environments``. True if there is no
     store yet."""
     try:
-        connection.execute('SELECT "Kind" FROM kql."Facts" LIMIT 0')
+        connection.execute('SELECT "Step" FROM kql."Environments" LIMIT 0')
     except duckdb.CatalogException:
         pass
     else:

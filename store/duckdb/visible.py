@@ -144,6 +144,10 @@ _ARTIFACTS = (
     f"""WITH {_OWNERS} SELECT a.* FROM {{whole}}.raw.artifacts a WHERE {_belongs("a", "a.job_id", "a.taken_at")}"""
 )
 
+_ENVIRONMENTS = (
+    f"""WITH {_OWNERS} SELECT e.* FROM {{whole}}.raw.environments e WHERE {_belongs("e", "e.job_id", "e.seen_at")}"""
+)
+
 _OF_SCOPE = "TRY_CAST(regexp_extract(s.scope, '^job:([0-9]+)', 1) AS BIGINT)"
 _SETTINGS = f"""WITH {_OWNERS} SELECT s.* FROM {{whole}}.raw.settings s WHERE starts_with(s.scope, 'job:')
   AND {_belongs("s", _OF_SCOPE, "CAST(NULL AS TIMESTAMP)")}"""
@@ -186,6 +190,7 @@ RULES: dict[str, Rule] = {
     "model.node_states": Rule("states of their runs' nodes meanwhile; reasons that Slurm gives, no person's", _STATES),
     "raw.log_view": Rule("what their runs printed", _OUTPUT),
     "raw.artifacts": Rule("scripts, environments and output of their runs", _ARTIFACTS),
+    "raw.environments": Rule("what steps of their runs ran with", _ENVIRONMENTS),
     "raw.settings": Rule("environments of jobs whose number nobody else had", _SETTINGS),
     "kept.feedback": Rule("answers to verdicts on their runs, without who said it and what they wrote", _FEEDBACK),
     "kept.triage": Rule("states of their incidents, without who set them and what was written", _TRIAGE),
@@ -197,7 +202,7 @@ RULES: dict[str, Rule] = {
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,
     ),
     **dict.fromkeys(
-        ("kql.Logs", "kql.LogLines", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Drains", "kql.Metrics", "kql.Incidents", "kql.Facts", "kql.Links",
+        ("kql.Logs", "kql.LogLines", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Drains", "kql.Metrics", "kql.Incidents", "kql.Facts", "kql.Environments", "kql.Links",
          "kql.slurmctld_raw_CL", "kql.slurmd_raw_CL", "kql.slurmdb_raw_CL", "kql.slurmrestd_raw_CL", "kql.slurmjobs_raw_CL",
          "kql.syslog_raw_CL", "kql.dmesg_raw_CL", "kql.jetpack_raw_CL", "kql.jetpackd_raw_CL", "kql.healthagent_raw_CL"), _ASKED_IN_KQL,
     ),

@@ -18,7 +18,8 @@ RENAMED = (
 )  # fmt: skip
 #: Tables that would name a second cluster before its first job: states, settings, job files.
 WITNESSES = tuple(
-    METADATA.tables[f"raw.{name}"] for name in ("node_states", "settings", "topology", "links", "boots", "artifacts")
+    METADATA.tables[f"raw.{name}"]
+    for name in ("node_states", "settings", "topology", "links", "boots", "artifacts", "environments")
 )
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
-from store.functions import const, counted, listed, one_of
+from store.functions import const, counted, listed, one_of, same
 from store.questions.conditions import of_cluster
 from store.questions.lines import OUTPUT, SHOWN
-from store.tables import ARTIFACTS, LINES, SETTINGS
+from store.tables import ARTIFACTS, ENVIRONMENTS, LINES, RUNS, SETTINGS
 
-A, L, S = ARTIFACTS.c, LINES.c, SETTINGS.c
+A, E, L, R, S = ARTIFACTS.c, ENVIRONMENTS.c, LINES.c, RUNS.c, SETTINGS.c
 
 
 def artifacts(
@@ -37,6 +37,27 @@ def settings(scope: str, cluster: str | None) -> sa.Select[Any]:
     """Names and values of a scope, such as a job's environment."""
     asked = sa.select(S.name, S.value).where(S.scope == scope, of_cluster(S.cluster, cluster))
     return asked.distinct().order_by(S.name)
+
+
+def environments(
+    job: int, cluster: str | None, restarts: int, begin: datetime | None = None, until: datetime | None = None
+) -> sa.Select[Any]:
+    """The variables of each step of a restart of a job; ``begin`` and ``until`` as for ``artifacts``."""
+    conditions = [E.job_id == job, of_cluster(E.cluster, cluster), func.coalesce(E.restarts, const(0)) == restarts]
+    conditions += [E.seen_at >= begin] if begin else []
+    conditions += [E.seen_at < until] if until else []
+    return sa.select(E.step, E.name, E.value).distinct().where(*conditions).order_by(E.step, E.name, E.value)
+
+
+def last_good(user: str, name: str, cluster: str | None, before: datetime) -> sa.Select[Any]:
+    """The newest run of a user's job of that name that ended well ``before``, and of which an environment was kept."""
+    kept = sa.exists().where(
+        E.job_id == R.job_id, same(E.cluster, R.cluster), func.coalesce(E.restarts, const(0)) == func.coalesce(R.attempt, const(0))
+    )  # fmt: skip
+    asked = sa.select(R.run_key, R.job_id, R.attempt, R.cluster, R.submit, R.start, R.end).where(
+        R.user == user, R.name == name, R.state == const("COMPLETED"), R.end <= before, of_cluster(R.cluster, cluster), kept
+    )  # fmt: skip
+    return asked.order_by(R.end.desc(), R.job_id.desc()).limit(1)
 
 
 def _output(

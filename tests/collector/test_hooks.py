@@ -122,6 +122,53 @@ def test_bytes_of_both_implementations_are_alike(tmp_path: Path) -> None:
     assert bodies[0] == bodies[1]
 
 
+TASK = {
+    "SLURM_JOB_ID": "35", "SLURM_PROCID": "0", "NCCL_IB_HCA": "mlx5_0,mlx5_1", "CUDA_HOME": "/opt/cuda", "UCX_TLS": "rc", "OMPI_MCA_pml": "ucx",
+    "LOADEDMODULES": "gcc/12:openmpi/5", "_LMFILES_": "/m/gcc/12.lua", "CONDA_DEFAULT_ENV": "torch", "VIRTUAL_ENV": "/home/a/v",
+    "PYXIS_X": "1", "MASTER_ADDR": "n1", "TORCH_LOGS": "all", "GIT_COMMIT": "0d9f", "APPTAINER_CONTAINER": "/images/a.sif",
+}  # fmt: skip
+HOME_ENV = {
+    "HOME": "/home/a",
+    "AWS_SECRET_ACCESS_KEY": "x",
+    "LOADEDMODULES_OLD": "y",
+    "XNCCL_A": "z",
+    "SLURM_JWT": "eyJ.s",
+}
+
+
+def test_the_first_task_of_a_step_tells_what_it_ran_with(kind: str, tmp_path: Path) -> None:
+    assert harmless(run(kind, tmp_path / "spool", {**TASK, **HOME_ENV}, "taskprolog"))
+    (env,) = spooled(tmp_path / "spool")
+    assert {name: value for name, value in env.items() if not name.startswith("FAULTLINE_")} == TASK
+
+
+@pytest.mark.parametrize(("event", "rank"), [("taskprolog", "1"), ("prolog", "0"), ("epilog", "")])
+def test_no_other_hook_tells_it(event: str, rank: str, tmp_path: Path) -> None:
+    for kind in ("python", "sh"):
+        assert harmless(run(kind, tmp_path / kind, {**TASK, "SLURM_PROCID": rank}, event))
+        (env,) = spooled(tmp_path / kind)
+        assert {name for name in env if not name.startswith("FAULTLINE_")} == {"SLURM_JOB_ID", "SLURM_PROCID"}
+
+
+def test_a_site_names_more_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = tmp_path / "slurm"
+    shutil.copytree(SCRIPTS, scripts)
+    (scripts / "environment.conf").write_text("# ours\n\nWANDB_MODE\nSITE_*  \n")
+    more = {"WANDB_MODE": "offline", "SITE_X": "1", "SITE_": "2"}
+    command = [*_command("sh", "taskprolog")[:-2], str(scripts / "faultline-hook.sh"), "taskprolog"]
+    spool = {"FAULTLINE_HOOK_SPOOL": str(tmp_path / "spool"), "PATH": os.environ["PATH"]}
+    assert harmless(
+        subprocess.run(command, env={**TASK, **HOME_ENV, **more, "WANDB_MODE_X": "n", **spool}, capture_output=True)
+    )
+    (env,) = spooled(tmp_path / "spool")
+    assert {name: value for name, value in env.items() if not name.startswith("FAULTLINE_")} == {**TASK, **more}
+    monkeypatch.setattr(hooks, "SITE_ENVIRONMENT", str(scripts / "environment.conf"))
+    environ = {os.fsencode(k): os.fsencode(v) for k, v in {**TASK, **HOME_ENV, **more, "WANDB_MODE_X": "n"}.items()}
+    body = hooks.content(environ, "taskprolog", "gpu01", 0)  # type: ignore[arg-type]
+    named = read_spool(body)
+    assert {name: value for name, value in named.items() if not name.startswith("FAULTLINE_")} == {**TASK, **more}
+
+
 def test_an_empty_environment(kind: str, tmp_path: Path) -> None:
     assert harmless(run(kind, tmp_path / "spool", {}))
     (path,) = (tmp_path / "spool").iterdir()

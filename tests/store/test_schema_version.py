@@ -85,6 +85,13 @@ def test_a_process_killed_while_it_makes_a_store_leaves_one_that_opens(
 def test_a_store_of_before_drains_and_facts_is_given_both(tmp_path: Path, read_only: bool) -> None:
     open_store(tmp_path).close()
     with duckdb.connect(str(tmp_path / DATABASE)) as connection:
-        connection.execute('DROP VIEW kql."Drains"; DROP VIEW kql."Facts"; DROP TABLE model.concluded_facts')
+        connection.execute(
+            'DROP VIEW kql."Drains"; DROP VIEW kql."Facts"; DROP TABLE model.concluded_facts;'
+            'DROP VIEW kql."Environments"; DROP TABLE raw.environments'
+        )
     with open_store(tmp_path, read_only=read_only) as store:
-        assert store.rows('SELECT * FROM kql."Drains"') == store.rows('SELECT * FROM kql."Facts"') == []
+        assert [store.rows(f'SELECT * FROM kql."{name}"') for name in ("Drains", "Facts", "Environments")] == [
+            [],
+            [],
+            [],
+        ]

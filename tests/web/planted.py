@@ -149,6 +149,7 @@ def run(
     for kind in ("script", "env", "stdout"):
         p.row("raw.artifacts", user, **about, restarts=attempt, kind=kind, taken_at=end, truncated=False)
     p.row("raw.settings", user, cluster=CLUSTER, scope=f"job:{job_id}" + (f"#{attempt}" if attempt else ""))
+    p.row("raw.environments", user, **about, restarts=attempt, step="0", seen_at=start)
     line = {
         **about,
         "time": start + timedelta(minutes=5),

@@ -9,6 +9,8 @@ CREATE TABLE raw.artifacts (cluster VARCHAR, job_id BIGINT, restarts BIGINT, kin
   content VARCHAR, truncated BOOLEAN, file VARCHAR, taken_at TIMESTAMP);
 CREATE TABLE raw.jobs (cluster VARCHAR, job_id BIGINT, source VARCHAR, "user" VARCHAR, uid BIGINT);
 CREATE TABLE raw.topology (cluster VARCHAR, switch VARCHAR, child VARCHAR, kind VARCHAR, file VARCHAR);
+CREATE TABLE raw.environments (cluster VARCHAR, job_id BIGINT, restarts BIGINT, step VARCHAR, host VARCHAR, name VARCHAR, value VARCHAR,
+  seen_at TIMESTAMP, file VARCHAR);
 CREATE TABLE raw.settings (cluster VARCHAR, scope VARCHAR, name VARCHAR, value VARCHAR, source VARCHAR);
 CREATE TABLE raw.metrics (time TIMESTAMP, cluster VARCHAR, host VARCHAR, metric VARCHAR, value DOUBLE, device VARCHAR,
   labels VARCHAR);

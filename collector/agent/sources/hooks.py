@@ -1,9 +1,9 @@
 """The spools of Slurm's hooks: what prolog and epilog learned about a job, its batch script and the ends of its output.
 
 A file is removed once its content is on the agent's disk. In a spool that users may write into (that of task prologs),
-a file is only a claim of its owner: nothing is fetched for it, its text stays on the node, and the agent reports only
-that this uid, as named by the file system, refers to a job. A claim about a job that root's prolog assigned to another
-uid is not reported.
+a file is only a claim of its owner: nothing is fetched for it, and the agent reports only that this uid, as named by the
+file system, refers to a job. A claim about a job that root's prolog assigned to another uid is not reported. If root's
+prolog gave the job to that uid, the allow-listed part of the step's environment is reported too, as the user's word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from collector.agent import hook_failures, wire
+from collector.agent import environment, hook_failures, wire
 from collector.agent.artifacts import Artifact, Places, collect
 from collector.agent.failure import Denied, Missing
 from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
@@ -33,6 +33,8 @@ _MAGIC = b"faultline-hook/1\n"
 _MOST_FILES = 100
 #: Jobs whose batch script runs here, remembered from prolog to epilog.
 _MOST_RUNS = 4096
+#: Most steps of a run whose environment is reported: a user can write as many files as they like.
+_MOST_STEPS = 32
 #: Events after which the job's own files are complete, or after which they will be removed.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
 #: Between two looks at whether hooks could write, and at what task prologs left among users' files.
@@ -53,6 +55,9 @@ class Hooks:
     _dropped: dict[str, int] = field(default_factory=dict)
     #: Owners of the jobs that run here, from root's prologs: job -> uid.
     _owners: dict[str, int] = field(default_factory=dict)
+    #: Their restart counts, and the steps whose environment was reported.
+    _restarts: dict[str, int] = field(default_factory=dict)
+    _told_steps: dict[str, set[str]] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
     #: Why a folder is not read while the others are.
     trouble: str = ""
@@ -78,6 +83,7 @@ class Hooks:
         self._dropped = dict(position.get("dropped", {}))
         self._owners = dict(position.get("owners", {}))
         self._failed = dict(position.get("failed", {}))
+        self._restarts = dict(position.get("restarts", {}))
         if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
             self._clear_away()
 
@@ -158,7 +164,7 @@ class Hooks:
         return body + self._files(env, now)
 
     def _users(self, env: Mapping[str, str], word: Word, now: float) -> bytes:
-        """A user's claim as a record of ours: which uid refers to which job. Nothing else of it leaves the node."""
+        """A user's claim as a record of ours: which uid refers to which job; and with what a job of theirs runs."""
         job = _number(env.get("SLURM_JOB_ID"))
         if env.get("FAULTLINE_EVENT") != "taskprolog" or job is None:
             raise Odd(f"uid {word.uid} may not say what Slurm says")
@@ -166,7 +172,21 @@ class Hooks:
         if owner is not None and owner != word.uid:
             raise Odd(f"uid {word.uid} speaks of job {job}, which root's prolog gave to uid {owner}")
         document = {"job_id": job, "owner_uid": word.uid, "read_at": f"{now:.6f}", "confirmed": owner is not None}
-        return wire.document("task_hook", json.dumps(document), "hooks", now, timezone="UTC")
+        claim = wire.document("task_hook", json.dumps(document), "hooks", now, timezone="UTC")
+        return claim + (self._environment(env, job, now) if owner is not None else b"")
+
+    def _environment(self, env: Mapping[str, str], job: int, now: float) -> bytes:
+        """What a step of a job runs with, once for each step: by root's prolog, this uid's own job."""
+        step, told = environment.step_of(env), self._told_steps.setdefault(str(job), set())
+        if step is None or step in told or len(told) >= _MOST_STEPS or not environment.is_first_task(env):
+            return b""
+        told.add(step)
+        variables, cut = environment.kept(env, environment.allowed(self.context.path(str(environment.SITE))))
+        document = {
+            "job_id": job, "restarts": self._restarts.get(str(job), 0), "step": step, "read_at": f"{now:.6f}", "cut": cut,
+            "variables": variables,
+        }  # fmt: skip
+        return wire.document("task_environment", json.dumps(document), "hooks", now, timezone="UTC")
 
     def _positions(self) -> dict[str, Any]:
         with self._lock:
@@ -180,6 +200,7 @@ class Hooks:
                 "dropped": dict(self._dropped),
                 "owners": dict(self._owners),
                 "failed": dict(self._failed),
+                "restarts": dict(self._restarts),
             }
         }
 
@@ -219,11 +240,15 @@ class Hooks:
         job, uid = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
         if job is None:
             return
-        self._owners.pop(str(job), None)
+        for known in (self._owners, self._restarts, self._told_steps):
+            known.pop(str(job), None)
         if event == "prolog" and uid is not None:
             self._owners[str(job)] = uid
+            self._restarts[str(job)] = _number(env.get("SLURM_JOB_RESTART_COUNT")) or 0
             while len(self._owners) > _MOST_RUNS:
-                self._owners.pop(next(iter(self._owners)))
+                oldest = next(iter(self._owners))
+                for known in (self._owners, self._restarts, self._told_steps):
+                    known.pop(oldest, None)
 
     def _file(self, found: Artifact, env: Mapping[str, str], now: float) -> bytes:
         job, restarts = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_RESTART_COUNT"))

@@ -91,7 +91,7 @@ def test_a_job_that_roots_prolog_gave_to_another_is_not_spoken_of(host: Host) ->
     owned(tasks / "15.taskprolog.gpu01.7.2.hook", env("taskprolog", **CLAIM), MALLORY)
     owned(tasks / "15.taskprolog.gpu01.7.3.hook", env("taskprolog", SLURM_JOB_ID="15"), ALICE)
     found = asked(host.runner("hooks"))
-    assert [row.get("document") for row in found] == ["hook_spool", None, "task_hook"]
+    assert [row.get("document") for row in found] == ["hook_spool", None, "task_hook", "task_environment"]
     assert "root's prolog gave to uid 20001" in found[1]["lines"]
     assert json.loads(found[2]["raw"])["owner_uid"] == ALICE and json.loads(found[2]["raw"])["confirmed"] is True
 
