@@ -23,6 +23,8 @@ from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
 from web.access.people import Role
+from web.axis_ends import hops_of
+from web.axis_measures import measures
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import wire
@@ -115,10 +117,12 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
             404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead."
         ) from error
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SURVIVOR_LANES))
+    # Who sees only their own jobs gets no measurements: other users' jobs show in them.
+    measured = [] if read.own else measures(read, hops_of(document), row["cluster"], start, end)
     return axes.build(
         row, events=read.events(start=start, end=end, hosts=hosts, of=row), states=read.node_states(hosts, start, end, of=row),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
-        start=start, end=end, t0=t0,
+        measured=measured, start=start, end=end, t0=t0,
     )  # fmt: skip
 
 

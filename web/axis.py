@@ -207,6 +207,18 @@ def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
     return builder.lane(layer, host, f"{several} devices" if several > 2 else device or layer)
 
 
+def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
+    """Measured values, each on a lane of its own behind those of its layer's devices; the series with times of the axis."""
+    out = []
+    for one in measured:
+        count = one["devices"]
+        sub = f"{one['unit']}, {count} devices" if count > 1 else one["unit"]
+        lane = builder.lane(one["layer"], one["host"], one["name"], sub.strip(", "))
+        pieces = [[[builder.at(at), low, high] for at, low, high in piece] for piece in one["pieces"]]
+        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces})
+    return out
+
+
 def arrows(hops: Iterable[Hop], marks: dict[str, Row], numbers: Mapping[int, int]) -> list[Row]:
     """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by the identity of the step."""
     out = []
@@ -268,7 +280,7 @@ def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
 
 def build(
     row: Row, *, events: Iterable[Row], states: Iterable[Row], runs: Iterable[Row], beats: Iterable[Row],
-    start: datetime, end: datetime, t0: datetime,
+    measured: Iterable[Row] = (), start: datetime, end: datetime, t0: datetime,
 ) -> Row:  # fmt: skip
     """The axis of an incident. Events of the document have roles; those of the store around it are context."""
     doc, builder = row["document"], Builder(t0)
@@ -294,6 +306,7 @@ def build(
     add_states(builder, states, end)
     for beat in beats:
         builder.beats.append([job_lane(builder, str(beat["job_id"]), known), builder.at(beat["time"])])
+    series = add_measures(builder, measured)
     builder.marks.sort(key=lambda item: (item["t"], item["id"]))
     low, high = builder.at(start) or 0.0, builder.at(end) or 0.0
     marks = {item["id"]: item for item in builder.marks}
@@ -304,7 +317,7 @@ def build(
     return {
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": lanes,
         "folds": folds(lanes, builder.marks, builder.bands, keep), "alike": ALIKE,
-        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
+        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats, "series": series,
         "arrows": arrows(hops, marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(layers().values())),

@@ -89,13 +89,13 @@ XID = Kind(
     "gpu.xid", "gpu", "A GPU reported an Xid, or was found lost.", Xid,
     witnesses=("kernel", "telemetry"),
     brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
-    measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry",
+    measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry", gauges=("temperature", "utilisation"),
 )  # fmt: skip
 
 PCIE_AER = Kind(
     "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
     witnesses=("kernel",),
-    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu",
+    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=("replays",),
     cause=Cause(
         "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
         (("Reseat or replace the device at {device} of {host}.", None),),
@@ -117,7 +117,7 @@ THERMAL = Kind(
     witnesses=("telemetry",),
     brief="GPU throttled by heat", component="gpu", cause=_HOT,
     variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get(COOLING) else None,
-    measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat",
+    measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat", gauges=("temperature", "clock"),
 )  # fmt: skip
 
 #: One memory fault is reported by several of these; 48/94/95/140 name the fault, 63/64 its repair.

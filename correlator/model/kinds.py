@@ -195,6 +195,8 @@ class Kind(Generic[A]):
     reach: Callable[[Fact], str] | None = None
     #: ``bands(fact)``: its ranges on the time axis.
     bands: Callable[[Fact], list[Band]] | None = None
+    #: What is measured of its device (``correlator.model.gauges``): drawn on the time axis beside it.
+    gauges: tuple[str, ...] = ()
     #: What it would have left in the logs.
     trace: Trace | None = None
     #: ``awaits(fact)``: may the next lines of its silent hosts show another cause?

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
+from correlator.model.gauges import GAUGES
 from correlator.repairs.repairs import repairs
 from correlator.site.senders import configured_nodes
 from store import open_store
@@ -75,6 +76,25 @@ def mispainted(store: DuckStore, axis: dict[str, Any]) -> list[str]:
             last = [s["state"] for s in states if s["host"] == host_of[band["lane"]] and s["time"] <= when]
             if last and not band["text"].startswith(last[-1]) and band["kind"] not in of_document:
                 wrong.append(f"{band['lane']} at {when}: {band['text']}, and NodeStates says {last[-1]}")
+    return wrong + [f"{point} is no row" for point in unmeasured(store, axis, t0)]
+
+
+def unmeasured(store: DuckStore, axis: dict[str, Any], t0: datetime) -> list[Any]:
+    """Points of gauges that are not among the measured values of their host at their time."""
+    lanes, wrong = {lane["id"]: lane for lane in axis["lanes"]}, []
+    for one in axis["series"]:
+        gauge = next(gauge for gauge in GAUGES.values() if gauge.name == one["name"])
+        if gauge.counter:
+            continue
+        rows = store.rows(
+            "SELECT epoch(time) AS t, value FROM raw.metrics WHERE host = ? AND list_contains(?, metric)",
+            [lanes[one["lane"]]["host"], list(gauge.metrics)],
+        )
+        times, values = {round(row["t"], 3) for row in rows}, {row["value"] for row in rows}
+        began = (t0 - datetime(1970, 1, 1)).total_seconds()
+        for t, low, high in (point for piece in one["pieces"] for point in piece):
+            if round(began + t, 3) not in times or not {low, high} <= values:
+                wrong.append((one["lane"], t, low, high))
     return wrong
 
 

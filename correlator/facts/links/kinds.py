@@ -153,7 +153,7 @@ PLANE_OUTAGE = Kind(
 LINK_ERRORS = Kind(
     "link.errors", "link", "A port kept its link but corrupted data.", LinkErrors,
     witnesses=("switch",),
-    brief="link corrupted data", component="network",
+    brief="link corrupted data", component="network", gauges=("symbol_errors", "receive_errors"),
     cause=Cause(
         "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",
         (("Take {device} of {host} out of the fabric; clean or replace cable and transceiver, then watch its error counters.", None),),

@@ -8,6 +8,7 @@ import { index, layout } from './layout.js';
 import { arrows } from './arrows.js';
 import { grid, header, frame, labels, marks, minimap, cursor } from './draw.js';
 import { bands } from './bands.js';
+import { series } from './series.js';
 import { attach } from './input.js';
 
 /** The maximum number of lanes of a fold that are named when the pointer rests on it. */
@@ -169,6 +170,7 @@ export class Axis extends EventTarget {
     g.beginPath();
     g.rect(view.gutter + 1, view.top, view.width, view.height);
     g.clip();
+    series(g, p, view, scale);
     marks(g, p, view, scale, null, true);
     if (this.show.causes) this.hits.pills = arrows(g, p, view, scale, this.data, this.byId, this.state);
     else this.hits.pills = [];

@@ -3,6 +3,7 @@
 import { visible } from '../visible.js';
 import { allowed } from './arrows.js';
 import { lag } from './scale.js';
+import { at as valueAt } from './series.js';
 
 const SLACK = 4;
 
@@ -132,7 +133,9 @@ function under(axis, place) {
   const pill = axis.hits.pills.find(hit => inside(hit, place));
   if (pill) return { kind: 'pill', hit: pill };
   const band = axis.hits.bands.findLast(hit => inside(hit, place, 3));
-  return band ? { kind: 'band', hit: band } : null;
+  if (band) return { kind: 'band', hit: band };
+  const row = axis.view.rows.find(one => one.item.series.length && place.y >= one.top && place.y < one.top + one.bar);
+  return row ? { kind: 'series', hit: { row, t: axis.scale.t(place.x) } } : null;
 }
 
 function nearest(axis, hit, x) {
@@ -168,7 +171,7 @@ function hover(axis, place) {
     return;
   }
   const found = place.x > axis.view.gutter ? under(axis, place) : null;
-  axis.canvas.style.cursor = found && found.kind !== 'band' ? 'pointer' : 'crosshair';
+  axis.canvas.style.cursor = found && !['band', 'series'].includes(found.kind) ? 'pointer' : 'crosshair';
   if (place.x > axis.view.gutter) {
     axis.state.ghost = axis.scale.t(place.x);
     if (axis.state.pinned) axis.draw();
@@ -196,6 +199,7 @@ const part = (tag, words, kind = '') => {
 
 function describe(axis, { kind, hit }) {
   if (kind === 'pill') return describePill(hit.arrow);
+  if (kind === 'series') return hit.row.item.series.map(one => part('div', valueAt(one, hit.t)));
   return kind === 'band' ? describeBand(axis, hit) : describeMark(axis, hit);
 }
 

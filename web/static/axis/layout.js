@@ -10,13 +10,19 @@ const OPEN = 22;
 
 /** Marks and bands by lane, once per set of data. */
 export function index(data) {
-  const lanes = new Map(data.lanes.map(lane => [lane.id, { ...lane, marks: [], bands: [], beats: [] }]));
+  const lanes = new Map(data.lanes.map(lane => [lane.id, { ...lane, marks: [], bands: [], beats: [], series: [] }]));
   for (const mark of data.marks) lanes.get(mark.lane)?.marks.push(mark);
   for (const band of data.bands) lanes.get(band.lane)?.bands.push(band);
   for (const [lane, t] of data.beats) lanes.get(lane)?.beats.push(t);
+  for (const one of data.series ?? []) {
+    const points = one.pieces.flat();
+    const range = [Math.min(...points.map(point => point[1])), Math.max(...points.map(point => point[2]))];
+    lanes.get(one.lane)?.series.push({ ...one, range });
+  }
   for (const lane of lanes.values()) {
     lane.told = lane.marks.some(mark => mark.role !== 'context');
-    lane.core = lane.told || lane.layer === 'job' || lane.bands.some(band => TELLING.has(band.kind));
+    const telling = lane.bands.some(band => TELLING.has(band.kind));
+    lane.core = lane.told || lane.series.length > 0 || lane.layer === 'job' || telling;
   }
   return lanes;
 }
@@ -60,6 +66,7 @@ function merged(fold, members) {
     marks: members.flatMap(lane => lane.marks).sort((a, b) => a.t - b.t),
     bands: bands.sort(above),
     beats: [],
+    series: [],
     fold,
     members,
   };

@@ -1,0 +1,31 @@
+"""What is measured of a device and drawn beside its facts: names, units, and the metrics that have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """``metrics`` are names that sources use for it; those of several devices are drawn as a range. ``counter``: it only
+    grows, and what it grew by is drawn."""
+
+    name: str
+    unit: str
+    metrics: tuple[str, ...]
+    counter: bool = False
+
+
+#: By the names that kinds of facts use (``correlator.model.kinds.Kind.gauges``). The metrics are those of NVIDIA's DCGM
+#: exporter, which the agent uses as well (collector/agent/sources/nvml.py), and of the counters of InfiniBand ports.
+GAUGES = {
+    "temperature": Gauge("temperature", "°C", ("DCGM_FI_DEV_GPU_TEMP",)),
+    "clock": Gauge("SM clock", "MHz", ("DCGM_FI_DEV_SM_CLOCK",)),
+    "power": Gauge("power", "W", ("DCGM_FI_DEV_POWER_USAGE",)),
+    "utilisation": Gauge("utilisation", "%", ("DCGM_FI_DEV_GPU_UTIL",)),
+    "replays": Gauge("PCIe replays", "", ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER",), counter=True),
+    "symbol_errors": Gauge("symbol errors", "", ("infiniband_symbol_error", "node_infiniband_symbol_error_total"), counter=True),
+    "receive_errors": Gauge(
+        "receive errors", "", ("infiniband_port_rcv_errors", "node_infiniband_port_receive_errors_total"), counter=True
+    ),
+}  # fmt: skip

@@ -1,0 +1,32 @@
+"""Measurements of one host as the time axis draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Float, Select, cast, func, select
+
+from store.functions import const, epoch, in_order, one_of, same
+from store.tables import METRICS
+
+
+def in_bins(
+    cluster: str | None, host: str, names: Collection[str], start: datetime, end: datetime, bin_s: float
+) -> Select[Any]:
+    """Per device and bin of ``bin_s`` seconds: ``device``, ``bin``, ``t`` (the bin's last sample, epoch seconds), and the lowest
+    and the highest value. Bins without a sample have no row."""
+    metrics = METRICS.c
+    number = func.floor(epoch(metrics.time) / cast(const(bin_s), Float)).label("bin")
+    return in_order(
+        select(
+            metrics.device, number, func.max(epoch(metrics.time)).label("t"), func.min(metrics.value).label("low"),
+            func.max(metrics.value).label("high"),
+        )
+        .where(
+            same(metrics.cluster, cluster), metrics.host == host, one_of(metrics.metric, names), metrics.time >= start,
+            metrics.time <= end, metrics.value.is_not(None),
+        )
+        .group_by(metrics.device, number)
+    )  # fmt: skip
