@@ -136,10 +136,12 @@ class _Situations:
 def _lasting(row: Row) -> Iterable[tuple[str, str]]:
     """Host and text of the bands of an incident that had not ended when it was concluded (``incidents.rows.spans``)."""
     for host, kind, text in zip(row["band_host"] or (), row["band_kind"] or (), row["band_text"] or (), strict=False):
-        if host and kind != "late" and text and text.endswith(STILL_SO):
+        if host and kind not in _NO_FAULTS and text and text.endswith(STILL_SO):
             yield host, f"{text.removesuffix(STILL_SO)} in incident {row['incident_id']}, which has not ended"
 
 
+#: Bands of lines that came late, and of Slurm's states, which are known better.
+_NO_FAULTS = frozenset({"late", "down"})
 #: How the text of a band ends whose end is not known (``correlator.incidents.rows``).
 STILL_SO = ", still so when the data ends"
 

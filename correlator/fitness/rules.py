@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from correlator.facts.world import bus_of
 from correlator.fitness.model import Fitness, NodeFitness, Reason, in_order
 from correlator.repairs.model import Repair
 from parsers.node_states import NodeState, node_state
@@ -127,21 +128,29 @@ _STATES: tuple[tuple[Callable[[NodeState], bool], Fitness, str], ...] = (
 
 
 def _of_gpus(known: Situation) -> Iterator[Reason]:
+    """One reason for each GPU: several sources report the same fault, and an Xid says more than that a GPU is lost."""
+    gravest: dict[str, tuple[tuple[int, bool, datetime], Reason]] = {}
     for line in known.lines:
-        if known.booted is not None and known.booted > line.last:
+        reason = _of_gpu(known, line)
+        if reason is None:
             continue
-        text = _gpu_text(line)
-        if text is None:
-            continue
-        verdict = Fitness.UNFIT
-        if not line.proven:
-            text, verdict = (
-                f"{text}; {in_words(line.authority, known.host) or 'its writer is not known'}",
-                Fitness.DOUBTFUL,
-            )
-        elif known.undrained is not None and known.undrained > line.last:
-            text, verdict = f"{text}; it was taken out of DRAIN since, without a reboot", Fitness.DOUBTFUL
-        yield Reason(verdict, text, line.message, line.since)
+        rank = (list(Fitness).index(reason.verdict), line.event == "gpu.xid", line.last)
+        gpu = bus_of(line.device) if line.device else ""
+        if gpu not in gravest or rank > gravest[gpu][0]:
+            gravest[gpu] = (rank, reason)
+    yield from (reason for _, reason in gravest.values())
+
+
+def _of_gpu(known: Situation, line: GraveLine) -> Reason | None:
+    text = _gpu_text(line)
+    if text is None or (known.booted is not None and known.booted > line.last):
+        return None
+    verdict = Fitness.UNFIT
+    if not line.proven:
+        text, verdict = f"{text}; {in_words(line.authority, known.host) or 'its writer is not known'}", Fitness.DOUBTFUL
+    elif known.undrained is not None and known.undrained > line.last:
+        text, verdict = f"{text}; it was taken out of DRAIN since, without a reboot", Fitness.DOUBTFUL
+    return Reason(verdict, text, line.message, line.since)
 
 
 def _gpu_text(line: GraveLine) -> str | None:

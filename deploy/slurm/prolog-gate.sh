@@ -4,6 +4,7 @@
 trap 'exit 0' HUP INT TERM PIPE
 here=$(PATH=/usr/bin:/bin readlink -f "$0" 2>/dev/null) || here=$0
 case $here in */*) here=${here%/*} ;; *) here=. ;; esac
-/bin/sh "$here/faultline-hook.sh" prolog </dev/null >/dev/null 2>&1
+hook=$here/prolog.sh
+/bin/sh "$hook" </dev/null >/dev/null 2>&1
 [ -f "$here/faultline-gate.sh" ] || exit 0
 . "$here/faultline-gate.sh"

@@ -70,6 +70,10 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "Xid 79 after that": ({"lines": [line(79)], "undrained": ago(90)}, "unfit", "Xid 79"),
     "Xid 79 of any user": ({"lines": [line(79, proven=False, authority="local")]}, "doubtful", "any user of gpu07 could have written"),
     "Xid 79 of nobody known": ({"lines": [line(79, proven=False, authority=None)]}, "doubtful", "its writer is not known"),
+    "one fault of three sources": (
+        {"lines": [line(None, 58), line(79, 60, proven=False, authority="local"), line(79), GraveLine("gpu.xid", "x", ago(60), ago(60), "00000000:1B:00.0", 79)]},
+        "unfit", "Xid 79",
+    ),
     "a program's Xid": ({"lines": [line(13), line(31), line(43)]}, "fit", ""),
     "an unlisted Xid": ({"lines": [line(9999)]}, "fit", ""),
     "a check failed": ({"validations": [line(None, source="healthagent")]}, "doubtful", "healthagent reported a failed check"),
@@ -125,6 +129,18 @@ def test_more_that_is_known_against_a_node_never_makes_it_fitter(names: set[str]
                 joined[key] = joined[key] + value
     alone = {key: judged(situation(**{key: joined[key]}), NOW).verdict for key in lists}
     assert judged(situation(**joined), NOW).verdict == max(alone.values(), key=order.index)
+
+
+def test_a_gpu_has_one_reason_and_each_gpu_its_own() -> None:
+    lines = [
+        line(None, 58),
+        line(79, 60, proven=False, authority="local"),
+        line(79),
+        replace(line(79), device="0000:1B:00.0"),
+    ]
+    (reason,) = judged(situation(lines=lines), NOW).reasons
+    assert "reported Xid 79" in reason.text
+    assert len(judged(situation(lines=[*lines, replace(line(119), device="0000:3b:00.0")]), NOW).reasons) == 2
 
 
 def test_what_slurm_knows_is_no_reason_to_drain() -> None:

@@ -18,6 +18,8 @@ SPOOL = "/var/spool/faultline/hooks"
 TASK_SPOOL = "/var/spool/faultline/task-hooks"
 #: The script that the others call.
 COMMON = "faultline-hook.sh"
+#: The gate (docs/hooks.md): what the health check calls, and what a site may name as Prolog instead of the hook alone.
+GATE = ("faultline-gate.sh", "prolog-gate.sh")
 #: Settings that name programs of a site which Faultline has no part in.
 LEFT_ALONE = ("JobSubmitPlugins", "CliFilterPlugins", "RebootProgram", "TaskEpilog", "SrunProlog", "SrunEpilog", "ResvProlog",
               "ResvEpilog", "MailProg", "PowerParameters", "SuspendProgram", "ResumeProgram", "PlugStackConfig")  # fmt: skip

@@ -12,6 +12,7 @@ from collector.agent.slurm.installation import CONTROLLER, NODE, Installation
 from collector.agent.slurm.programs import (
     COMMON,
     FOLDER,
+    GATE,
     LEFT_ALONE,
     PROGRAMS,
     SPOOL,
@@ -83,7 +84,8 @@ def spool_owner(found: Installation) -> Account:
 
 
 def _scripts(host: Host, programs: Sequence[Program]) -> Iterator[Change]:
-    for name in (COMMON, *(f"{program.event}.sh" for program in programs)):
+    gate = GATE if any(program.role == NODE for program in programs) else ()
+    for name in (COMMON, *gate, *(f"{program.event}.sh" for program in programs)):
         try:
             content = (SCRIPTS / name).read_bytes()
         except OSError as error:
