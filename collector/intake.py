@@ -172,17 +172,20 @@ class Intake:
             raise Refused(403, f"the token of {sender.name!r} ended on {sender.expires:%Y-%m-%d}", do)
         return sender
 
-    def check_node(self, headers: dict[str, str], host: str, cluster: str | None, *, certified: bool) -> None:
-        """Raises ``Refused`` unless a request may ask about a host: with a token that is bound to it, or of a service
-        that anybody may send to."""
+    def asking_about(
+        self, headers: dict[str, str], host: str, cluster: str | None, *, certified: bool
+    ) -> Sender | None:
+        """The sender of a request about a host: one whose token is bound to it, or None for a service that anybody may
+        send to. Raises ``Refused`` for any other."""
         if not self._tokens and self._senders is None and not self._certificates:
-            return
+            return None
         sender = self.allowed(headers, certified)
         bind = f"Bind the agent's token to its host: faultline access sender NAME --host {host}."
         if sender is None or not sender.limits.hosts:
             raise Refused(403, "this token is not bound to a node, so it may not ask about one", bind)
         if not sender.limits.stands_for(host, cluster):
             raise Refused(403, f"sender {sender.name!r} does not stand for {host}", bind)
+        return sender
 
     def _unknown_sender(self) -> Refused:
         with_tokens = bool(self._tokens) or self._senders is not None

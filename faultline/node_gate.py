@@ -15,7 +15,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,17 @@ class NodeGate(Collector):
     def __init__(self, read: Reader, memory: Memory, grants: Grants) -> None:
         self._read, self._memory, self.grants = read, memory, grants
 
-    def answer(self, host: str, cluster: str | None, *, drain: bool, unfit: bool) -> dict[str, Any]:
+    def answer(
+        self, host: str, cluster: str | None, *, drain: bool, unfit: bool, clusters: Collection[str] = ()
+    ) -> dict[str, Any]:
         """The answer about a host. ``drain``: its agent asks for the right to refuse jobs; ``unfit``: it sees a fault
-        itself. Raises ``ProblemError`` for an unknown node."""
+        itself; ``clusters``: those that it stands for, any if there are none. Raises ``ProblemError`` for an unknown
+        node, and for one of another cluster."""
         row = self._row(host, cluster)
+        if row["cluster"] and any(
+            ours and row["cluster"] not in ours for ours in ((cluster,) if cluster else (), clusters)
+        ):
+            raise ProblemError(404, f"No line and no Slurm record names a node {host} of this cluster.")
         found = fitness_of(self._memory, row)
         granted, why = self._granted(row, found["age_s"], unfit) if drain else (False, "the agent does not ask for it")
         return found | {"drain": {"granted": granted, "until_s": GRANT_S if granted else 0.0, "why": why}}
@@ -166,10 +173,11 @@ async def respond(scope: MutableMapping[str, Any], receive: Any, send: Any, inta
         }
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host, cluster = found[1], query.get("cluster")
-        intake.check_node(headers, host, cluster, certified=bool(scope.get(CERTIFICATE)))
+        sender = intake.asking_about(headers, host, cluster, certified=bool(scope.get(CERTIFICATE)))
         document = await asyncio.to_thread(
-            gate.answer, host, cluster, drain=query.get("drain") == "yes", unfit=query.get("unfit") == "yes"
-        )
+            gate.answer, host, cluster, drain=query.get("drain") == "yes", unfit=query.get("unfit") == "yes",
+            clusters=sender.limits.clusters if sender is not None else (),
+        )  # fmt: skip
         answer: Any = JSONResponse(document, headers={"Cache-Control": "no-store"})
     except Refused as refusal:
         answer = ProblemError(refusal.status, refusal.text, do=refusal.do).response(path)

@@ -216,7 +216,7 @@ class Agent:
         pending.positions.update(reading.positions)
         if reading.kept is not None:
             pending.kept.append(reading.kept)
-        if name == "kmsg" and self.gate is not None:
+        if name in ("kmsg", "nvml") and self.gate is not None:
             self.gate.seen.note(reading.body)
         if name == "links" and b"LOWER_UP" in reading.body and self.sender is not None:
             self.sender.hurry()

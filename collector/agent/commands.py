@@ -127,7 +127,9 @@ def _print_status(found: dict[str, object], running: bool) -> None:
     gate = found.get("gate")
     if isinstance(gate, dict):
         refuses = ", jobs are refused" if gate["refuses"] else ""
-        why = "; ".join([*gate["reasons"], *([gate["trouble"]] if gate["trouble"] else [])])
+        why = "; ".join(gate["reasons"])
+        if gate["trouble"] and gate["trouble"] not in why:
+            why = "; ".join(filter(None, (why, gate["trouble"])))
         _say(f"gate      {gate['fitness'] or 'no answer yet'} ({gate['mode']}{refuses}){': ' + why if why else ''}")
     for source in found["sources"]:  # type: ignore[attr-defined]
         _say(f"  {source['name']:<12} {source['state']:<7} {source['detail']}")

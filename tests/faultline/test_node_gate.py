@@ -12,6 +12,10 @@ import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
+from collector.agent.gate.answer_file import here
+from collector.agent.gate.keeper import DRAIN, Keeper
+from collector.agent.sender import Answer as Response
+from collector.agent.source import Context
 from collector.senders import Limits, Sender, digest_of
 from faultline.config import Gate as Settings
 from faultline.config import validate
@@ -153,7 +157,7 @@ SENDERS = (
 #: Token and what it asks -> the status.
 RIGHTS = {
     ("one", "gpu01"): 200, ("one", "gpu01?cluster=c"): 200, ("one", "gpu02"): 403, ("one", "gpu99"): 403, ("one", "gpu01@c"): 403,
-    ("rack", "gpu03"): 200, ("rack", "gpu04"): 403, ("any", "gpu01"): 403, ("old", "gpu01"): 403, ("west", "gpu01?cluster=c"): 403,
+    ("rack", "gpu03"): 200, ("rack", "gpu04"): 403, ("any", "gpu01"): 403, ("old", "gpu01"): 403, ("west", "gpu01?cluster=c"): 403, ("west", "gpu01"): 404, ("west", "gpu01?cluster=west"): 404, ("one", "gpu01?cluster=west"): 404,
     ("other", "gpu01"): 403, ("shared", "gpu01"): 403, ("stranger", "gpu01"): 403, ("", "gpu01"): 401,
 }  # fmt: skip
 
@@ -168,6 +172,31 @@ def test_an_agents_token_asks_for_its_own_node_only(tmp_path: Path, sites: list[
         if answer.status_code != 200:
             assert set(answer.json()) >= {"status", "detail", "do"} and "fitness" not in answer.text
     assert found == RIGHTS
+
+
+def test_the_agent_understands_the_answer_and_its_prolog_refuses(site: Site, tmp_path: Path) -> None:
+    def ask(path: str) -> Response:
+        answer = site.ask(path)
+        return Response(answer.status_code, text=answer.text)
+
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()  # the hook reads this host's
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text(boot)
+    said = {}
+    for node in ("gpu01", "gpu05", "gpu10", "gpu99"):
+        keeper = Keeper(
+            Context(host=node, root=tmp_path), tmp_path / node, ask, cluster="c", mode=DRAIN, chance=lambda: 0.0
+        )
+        keeper.open()
+        keeper.turn()
+        word = here(str(tmp_path / node))
+        said[node] = (word.verdict, word.refuses)
+    assert said == {
+        "gpu01": ("unfit", True),
+        "gpu05": ("fit", False),
+        "gpu10": ("unfit", False),
+        "gpu99": ("doubtful", False),
+    }
 
 
 # -- grants -------------------------------------------------------------------------------------------------------------

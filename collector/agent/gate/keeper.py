@@ -142,8 +142,9 @@ class Keeper:
             refuse_until = told.at + min(told.granted_s, GRANT_S) if told.granted_s else 0.0
         else:
             since = self._started if told is None else told.at
-            unreached = f"the service has not been reached for {_lasting(now - since)}"
-            found.append((DOUBTFUL, f"{unreached}: {self.trouble}" if self.trouble else unreached))
+            what = "given no answer" if self.trouble.startswith("HTTP ") else "not been reached"
+            unheard = f"the service has {what} for {_lasting(now - since)}"
+            found.append((DOUBTFUL, f"{unheard}: {self.trouble}" if self.trouble else unheard))
         verdict = max((verdict for verdict, _ in found), key=VERDICTS.index, default=FIT)
         reasons = tuple(plain(text) for _, text in found if text)
         refuses = verdict == UNFIT and self.mode == DRAIN

@@ -23,7 +23,12 @@ MOST_PORTS = 256
 #: Xids after which NVIDIA's catalogue asks for a reset of the GPU or a reboot (parsers/catalogue/xid.csv: RESET_GPU,
 #: RESTART_BM; a test compares).
 RESET_XIDS = frozenset({46, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158})
-_XID = re.compile(rb"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{1,16})\): (\d{1,5})\b")
+_XID = re.compile(rb"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{1,20})\): (\d{1,5})\b")
+_LOST = re.compile(rb"NVRM: GPU ([0-9A-Fa-f:.]{1,20}) is lost, told by NVML")
+#: Samples of the source ``nvml``, inside JSON: what a faulty row of a GPU's memory waits for.
+_REMAP = re.compile(rb'DCGM_FI_DEV_ROW_REMAP_(PENDING|FAILURE)\{[^}]*pci_bus_id=\\?"([0-9A-Fa-f:.]{1,20})[^}]*\} (\d+)')
+#: Stands for an Xid where NVML alone says that the GPU is gone.
+_NO_XID = 0
 _NVIDIA, _DISPLAYS = "0x10de", ("0x0300", "0x0302")
 #: File systems on a disk of the node: a root on one of them that is read-only was not made so.
 _ON_DISK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs")
@@ -46,6 +51,8 @@ class Seen:
     gpus: set[str] = field(default_factory=set)
     ports: set[str] = field(default_factory=set)
     xids: dict[str, int] = field(default_factory=dict)
+    #: GPU and PENDING or FAILURE; the source reports all of them when it starts.
+    rows: set[tuple[str, str]] = field(default_factory=set)
     root_writable: bool = False
     _down_since: dict[str, float] = field(default_factory=dict)
     _kept: str = ""
@@ -60,12 +67,20 @@ class Seen:
                 self.root_writable = bool(kept["root_writable"])
 
     def note(self, body: bytes) -> None:
-        """Takes kernel messages that the agent has read: GPUs that need a reset. Called by another thread."""
-        if b"NVRM: Xid" not in body:
-            return
-        for gpu, code in _XID.findall(body):
-            if int(code) in RESET_XIDS and len(self.xids) < MOST_PORTS:
-                self.xids[gpu.decode()] = int(code)
+        """Takes what the agent has read of the kernel and of NVML: GPUs that need a reset. Called by other threads."""
+        if b"NVRM: " in body:
+            found = [(gpu, int(code)) for gpu, code in _XID.findall(body)]
+            found += [(gpu, _NO_XID) for gpu in _LOST.findall(body)]
+            for gpu, code in found:
+                if (code == _NO_XID or code in RESET_XIDS) and len(self.xids) < MOST_PORTS:
+                    self.xids[_bus(gpu)] = code
+        if b"_ROW_REMAP_" in body:
+            for kind, gpu, count in _REMAP.findall(body):
+                known = (_bus(gpu), kind.decode())
+                if int(count) and len(self.rows) < MOST_PORTS:
+                    self.rows.add(known)
+                elif not int(count):
+                    self.rows.discard(known)
 
     def look(self) -> list[Sight]:
         """What is wrong now."""
@@ -100,7 +115,13 @@ class Seen:
         for gone in sorted(self.gpus - present):
             yield Sight(UNFIT, f"GPU {gone} is gone; it was there earlier in this boot")
         for gpu, code in sorted(dict(self.xids).items()):
-            yield Sight(UNFIT, f"GPU {gpu} reported Xid {code} in this boot; it needs a reset or a reboot")
+            what = f"reported Xid {code} in this boot" if code != _NO_XID else "is lost, NVML says"
+            yield Sight(UNFIT, f"GPU {gpu} {what}; it needs a reset or a reboot")
+        for gpu, kind in sorted(self.rows.copy()):
+            if kind == "FAILURE":
+                yield Sight(UNFIT, f"GPU {gpu} could not replace a faulty row of its memory; NVIDIA has it exchanged")
+            else:
+                yield Sight(DOUBTFUL, f"GPU {gpu} replaces a faulty row of its memory at its next reset")
 
     # --------------------------------------------------------------------------------------------------------- links
 
@@ -144,6 +165,12 @@ class Seen:
             self.root_writable = True
         elif kind in _ON_DISK and (self.root_writable or "errors=remount-ro" in options):
             yield Sight(UNFIT, f"the root file system ({kind}) has become read-only")
+
+
+def _bus(device: bytes) -> str:
+    """The kernel's 0000:1b:00 for NVML's 00000000:1B:00.0."""
+    domain, _, rest = device.decode().lower().split(".")[0].partition(":")
+    return f"{domain[-4:]}:{rest}"
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_host import BOOT, Host
+from made_host import BOOT, NOW, Host
 
+from collector.agent.agent import Agent
 from collector.agent.config import validate
 from collector.agent.failure import AgentError
 from collector.agent.gate.answer_file import ANSWER, KEY, Word, word
 from collector.agent.gate.keeper import ASK_EVERY_S, DRAIN, EXPIRES_S, GOOD_S, GRANT_S, LOG, Keeper
 from collector.agent.gate.seen import CONFIRM_S, RESET_XIDS, Seen
 from collector.agent.sender import Answer as Response
+from collector.agent.source import metrics_reading
 from parsers.xid import xids
 
 NOBODY = Response(0, "http://faultline: Connection refused")
@@ -114,7 +117,7 @@ def test_a_service_that_was_never_reached_is_no_fit_node(site: Site) -> None:
     site.response = Response(403, "this token is not bound to a node")
     assert (
         site.after(0).lines[1]
-        == "  - the service has not been reached for 0 s: HTTP 403: this token is not bound to a node"
+        == "  - the service has given no answer for 0 s: HTTP 403: this token is not bound to a node"
     )
 
 
@@ -251,6 +254,34 @@ def test_an_xid_in_the_kernels_messages_counts_until_the_boot(site: Site) -> Non
     assert found.verdict == "unfit" and "GPU 0000:1b:00 reported Xid 79 in this boot" in found.lines[1]
 
 
+def test_what_nvml_reported_counts_as_well(site: Site) -> None:
+    """In the form in which its source writes it (``metrics_reading``)."""
+
+    def sample(name: str, gpu: str, value: float) -> bytes:
+        labels = (("gpu", "0"), ("UUID", "GPU-7"), ("pci_bus_id", gpu))
+        return metrics_reading({(f"DCGM_FI_DEV_{name}", labels): value}, "nvml", NOW).body
+
+    site.keeper.seen.note(
+        sample("ROW_REMAP_PENDING", "00000000:1B:00.0", 1) + sample("ROW_REMAP_FAILURE", "00000000:1B:00.0", 0)
+    )
+    found = site.after(0)
+    assert found.verdict == "doubtful" and "GPU 0000:1b:00 replaces a faulty row" in found.lines[1]
+    site.keeper.seen.note(sample("ROW_REMAP_PENDING", "00000000:1B:00.0", 0))
+    assert site.after(1).verdict == "fit"
+    site.keeper.seen.note(sample("ROW_REMAP_FAILURE", "00000000:3B:00.0", 2))
+    assert site.after(1).verdict == "unfit"
+    site.keeper.seen.note(sample("ROW_REMAP_FAILURE", "00000000:3B:00.0", 0))
+    site.keeper.seen.note(b'{"raw":"NVRM: GPU 00000000:5E:00.0 is lost, told by NVML"}\n')
+    site.keeper.seen.note(b'{"raw":"NVRM: Xid (PCI:00000000:6E:00): 95, told by NVML"}\n')
+    site.keeper.seen.note(b'{"raw":"4,9,1,-;NVRM: Xid (PCI:0000:6e:00): 95, pid=1"}\n')
+    lines = site.after(1).lines
+    assert (
+        len(lines) == 3
+        and "GPU 0000:5e:00 is lost, NVML says" in lines[1]
+        and "GPU 0000:6e:00 reported Xid 95" in lines[2]
+    )
+
+
 def test_the_xids_are_those_of_nvidias_catalogue() -> None:
     assert {
         code for code, xid in xids().items() if xid.action in ("RESET_GPU", "RESTART_BM") and not xid.unused
@@ -270,6 +301,31 @@ def test_a_look_that_fails_does_not_end_the_thread(site: Site, monkeypatch: pyte
     monkeypatch.setattr("collector.agent.gate.keeper.LOOK_EVERY_S", 0.0)
     site.keeper.run(stopping)
     assert len(turns) == 2 and site.keeper.trouble == "ValueError: a driver's nonsense"
+
+
+def test_the_agent_asks_with_its_token_and_keeps_no_connection(tmp_path: Path) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers["Authorization"]))
+            body = told("doubtful", "it is a lemon").text.encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        config = validate(
+            {"server": f"http://127.0.0.1:{server.server_port}", "token": "s3cret", "spool": str(tmp_path / "s")}, "f"
+        )
+        answer = Agent(config)._ask_gate("/api/v1/gate/gpu01")
+    assert seen == [("/api/v1/gate/gpu01", "Bearer s3cret")]
+    assert answer.code == 200 and json.loads(answer.text)["fitness"] == "doubtful"
 
 
 def test_the_configuration_knows_three_modes() -> None:
