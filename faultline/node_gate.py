@@ -124,7 +124,9 @@ class NodeGate(Collector):
         if row["cluster"] and any(
             ours and row["cluster"] not in ours for ours in ((cluster,) if cluster else (), clusters)
         ):
-            raise ProblemError(404, f"No line and no Slurm record names a node {host} of this cluster.")
+            raise ProblemError(
+                404, f"No line and no Slurm record names a node {host} of this cluster.", do="See the list of nodes."
+            )
         found = fitness_of(self._memory, row)
         granted, why = self._granted(row, found["age_s"], unfit) if drain else (False, "the agent does not ask for it")
         return found | {"drain": {"granted": granted, "until_s": GRANT_S if granted else 0.0, "why": why}}

@@ -157,7 +157,8 @@ SENDERS = (
 #: Token and what it asks -> the status.
 RIGHTS = {
     ("one", "gpu01"): 200, ("one", "gpu01?cluster=c"): 200, ("one", "gpu02"): 403, ("one", "gpu99"): 403, ("one", "gpu01@c"): 403,
-    ("rack", "gpu03"): 200, ("rack", "gpu04"): 403, ("any", "gpu01"): 403, ("old", "gpu01"): 403, ("west", "gpu01?cluster=c"): 403, ("west", "gpu01"): 404, ("west", "gpu01?cluster=west"): 404, ("one", "gpu01?cluster=west"): 404,
+    ("rack", "gpu03"): 200, ("rack", "gpu04"): 403, ("any", "gpu01"): 403, ("old", "gpu01"): 403, ("west", "gpu01?cluster=c"): 403,
+    ("west", "gpu01"): 404, ("west", "gpu01?cluster=west"): 404, ("one", "gpu01?cluster=west"): 404,
     ("other", "gpu01"): 403, ("shared", "gpu01"): 403, ("stranger", "gpu01"): 403, ("", "gpu01"): 401,
 }  # fmt: skip
 
