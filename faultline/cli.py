@@ -15,6 +15,7 @@ import typer
 
 from faultline.failure import CommandError
 from faultline.meant import meant
+from faultline.store_command import store
 
 app = typer.Typer(
     name="faultline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -487,4 +488,5 @@ def check(
     return check_all(config, data, edges or [])
 
 
+app.command(epilog="Example: faultline store info --data /var/lib/faultline")(store)
 COMMANDS = {str(command.callback.__name__) for command in app.registered_commands if command.callback}

@@ -68,6 +68,9 @@ BEHIND_BYTES = 32 * 1024 * 1024
 LOOK_S = 2.0
 #: How long a running correlation may continue when the service is stopped, in seconds.
 PATIENCE_S = 10.0
+#: When nothing has been stored for this many seconds, a log of the store with at least so many bytes is written into
+#: its file: nobody waits, and it takes twice the space until then.
+QUIET_STORE_S, QUIET_LOG_BYTES = 60.0, 4 * 1024 * 1024
 #: How often the same failure of a round is logged.
 LOG_AGAIN_S = 60.0
 
@@ -94,6 +97,8 @@ class Service(Collector):
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._pacing = Pacing()
+        #: How many lines had been stored at the last round, and since when.
+        self._unchanged = (0, time.monotonic())
         #: When the first correlation over all stored data began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
         #: The failure of the last round, and when it was logged.
@@ -294,11 +299,20 @@ class Service(Collector):
             sealed = self.store.seal(least=SEGMENT_ROWS)
             if not self._is_behind():
                 self.store.add_filters()
+            self._write_log_when_quiet()
         except StoreError as error:
             log.warning("segments not closed", error=str(error).splitlines()[0])
             return
         if sealed.lines:
             log.info("segments closed", lines=sealed.lines, segments=sealed.segments)
+
+    def _write_log_when_quiet(self) -> None:
+        lines, now = self._stored_lines(), time.monotonic()
+        if lines != self._unchanged[0]:
+            self._unchanged = lines, now
+        elif now - self._unchanged[1] >= QUIET_STORE_S:
+            self._unchanged = lines, now
+            self.store.checkpoint(QUIET_LOG_BYTES)
 
     def _silent_sources(self) -> list[tuple[str, str]]:
         inventory = self.receiving.inventory if self.receiving is not None else None

@@ -213,10 +213,10 @@ def _open_unless_held(config: Config) -> Door | None:
 def _open(data: Path) -> Door:
     """Opens the store in a lower-priority thread: the engines start their own threads here, which inherit its
     priority."""
-    from store import open_store
+    from store import open_compacted
 
     pl.thread_pool_size()
-    return open_store(data)
+    return open_compacted(data)
 
 
 def _announce(server: uvicorn.Server, address: str, receiving: Receiving, more: str | None) -> None:

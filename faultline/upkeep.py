@@ -14,7 +14,7 @@ from faultline.clock_watch import ClockWatch
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
 from faultline.failure import CommandError
-from store import set_log_aside
+from store import compact, is_mostly_free, set_log_aside
 from store.door import Closed, Door, Dropped
 from store.errors import StoreError
 
@@ -99,6 +99,7 @@ def run(
             raise CommandError(watch.trouble)
         done = keep_up(store, settings.store, now.date())
         health = store.health(thorough=verify)
+        is_free = is_mostly_free(store)
     closed, dropped = done.closed, done.dropped
     print(
         f"closed    {closed.lines:,} lines of {closed.days} day(s) into {closed.files} file(s), {closed.bytes:,} bytes"
@@ -110,4 +111,10 @@ def run(
     )
     for text in health.damaged:
         print(f"WRONG  {text}")
+    if is_free:  # a service that reads it now, or a full disk, is no failure of what was done
+        try:
+            shrunk = compact(data or settings.data)
+            print(f"compacted {shrunk.before:,} bytes to {shrunk.after:,}")
+        except StoreError as error:
+            print(f"compacted nothing: {error}")
     return 1 if health.damaged else 0

@@ -9,12 +9,15 @@ The engine is chosen here: all other code uses the protocol. ``open_store(path)`
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from store.door import Door
+    from store.door import Compacted, Door
 
-__all__ = ["is_store", "open_store", "restore", "set_log_aside"]
+__all__ = ["compact", "is_mostly_free", "is_store", "open_compacted", "open_store", "restore", "set_log_aside", "sizes"]
+
+#: Opening compacts a store with at most this much in use, which takes about five seconds.
+QUICKLY_COMPACTED = 256 * 2**20
 
 
 def open_store(path: Path | str | None, *, read_only: bool = False) -> Door:
@@ -23,6 +26,51 @@ def open_store(path: Path | str | None, *, read_only: bool = False) -> Door:
     from store.duckdb.store import DuckStore  # DuckDB and Polars are imported only when a store is used
 
     return DuckStore(None if path is None else Path(path), read_only=read_only)
+
+
+def open_compacted(path: Path) -> Door:
+    """Opens (or creates) a store, and compacts it if more than half of its file is free and it takes seconds. Raises like
+    ``open_store``."""
+    import structlog
+
+    from store.duckdb.store import DuckStore
+    from store.errors import StoreError
+
+    store = DuckStore(path)
+    if not is_mostly_free(store, QUICKLY_COMPACTED):
+        return store
+    store.close()
+    try:
+        done = compact(path)
+        structlog.get_logger().info("the store was compacted", folder=str(path), before=done.before, after=done.after)
+    except StoreError as error:
+        structlog.get_logger().warning("the store was not compacted", error=str(error))
+    return DuckStore(path)
+
+
+def is_mostly_free(store: Door, most: int | None = None) -> bool:
+    """Whether ``compact`` would free more than it leaves, and (``most``) leave at most so many bytes."""
+    from store.duckdb.compacting import is_worth_it
+    from store.duckdb.open_store import OpenStore
+
+    return isinstance(store, OpenStore) and is_worth_it(store, most)
+
+
+def compact(folder: Path) -> Compacted:
+    """Writes a store's file anew, without what is free in it. Raises ``StoreError``; the store is then as it was."""
+    from store.duckdb.compacting import compact as write_anew
+    from store.duckdb.store import DuckStore
+
+    return write_anew(folder, DuckStore)
+
+
+def sizes(store: Door) -> dict[str, Any]:
+    """What a store holds and how many bytes it takes; see ``store.duckdb.sizes``."""
+    from store.duckdb.open_store import OpenStore
+    from store.duckdb.sizes import of_store
+
+    assert isinstance(store, OpenStore)
+    return of_store(store)
 
 
 def is_store(folder: Path) -> bool:

@@ -166,6 +166,14 @@ class Sealed:
 
 
 @dataclass(frozen=True)
+class Compacted:
+    """The size of a store's database file before and after compacting, in bytes."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
 class Copy:
     """A backup: its location, and for each table its number of rows and an order-independent digest of them."""
 
@@ -259,6 +267,10 @@ class Door(Asks, Protocol):
 
     def add_filters(self) -> None:
         """Builds text filters of lines that an earlier version stored without them; does nothing if there are none."""
+
+    def checkpoint(self, least: int = 0) -> None:
+        """Writes the engine's log into its data files, if it has at least ``least`` bytes: it takes twice the space until
+        then, and is read when the store is opened."""
 
     @property
     def lost(self) -> Sequence[str]:

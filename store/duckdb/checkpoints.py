@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
+
+from store.duckdb.damage import wal_of
+from store.duckdb.open_store import DATABASE
 
 #: The log grows to this size between checkpoints during ingest; after a crash it is replayed in about a second.
 DURING_INGEST = "256MB"
+
+
+def is_due(folder: Path | None, least: int) -> bool:
+    """Whether the log of the store in a folder has at least this many bytes."""
+    if folder is None or not least:
+        return True
+    log = wal_of(folder / DATABASE)
+    return log.exists() and log.stat().st_size >= least
 
 
 class Checkpoints:

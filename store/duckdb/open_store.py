@@ -24,6 +24,7 @@ class OpenStore(Asks):
 
     #: The folder of the store; None in memory.
     folder: Path | None
+    read_only: bool
     #: Held while days are closed or dropped: one at a time.
     upkeep: AbstractContextManager[bool]
 
@@ -54,8 +55,8 @@ class OpenStore(Asks):
         """Gives the store a new instance ID: batches are renumbered from here on, and earlier marks are too old."""
 
     @abstractmethod
-    def checkpoint(self) -> None:
-        """Writes the log into the database file. Raises ``EngineError``."""
+    def checkpoint(self, least: int = 0) -> None:
+        """Writes the log into the database file if it has at least ``least`` bytes. Raises ``EngineError``."""
 
     @abstractmethod
     def close(self) -> None:

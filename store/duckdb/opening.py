@@ -7,11 +7,11 @@ from pathlib import Path
 
 import duckdb
 
-from store.duckdb import damage
+from store.duckdb import compacting, damage
 from store.duckdb.open_store import DATABASE
 from store.duckdb.schema import VERSION, facts_of, newer_than_known
 from store.errors import StoreError, StoreHeld
-from store.files import service_address
+from store.files import remove_left, service_address
 
 #: The engine's share of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
@@ -22,6 +22,12 @@ def refuse_unreadable(folder: Path) -> None:
     """Raises ``StoreError`` with instructions if the write-ahead log does not begin as one; the engine would ignore it."""
     if (reason := damage.unreadable_start(folder / DATABASE)) is not None:
         raise StoreError(damage.report_damage(folder / DATABASE, reason))
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a killed process left: spill files of queries, a copy that was to be compact."""
+    remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
+    remove_left(filter(Path.exists, compacting.unfinished(folder)), "compacting")
 
 
 def connect(folder: Path | None, target: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:

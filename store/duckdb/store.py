@@ -38,7 +38,7 @@ from store.duckdb import (
     segments,
     visible,
 )
-from store.duckdb.checkpoints import Checkpoints
+from store.duckdb.checkpoints import Checkpoints, is_due
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
 from store.duckdb.logs_view import has_claims, show_claims
@@ -47,7 +47,6 @@ from store.duckdb.querying import store_errors, translated
 from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, has_this_versions_views, statements
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError
-from store.files import remove_left
 from store.functions import KEPT_UNTIL_COMMIT
 from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS, in_order
@@ -96,8 +95,8 @@ class DuckStore(OpenStore):
             self._connection.close()
             DuckStore(folder).close()
             self._open(target)
-        if not read_only and folder is not None:  # spill files of queries of a killed process
-            remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
+        if not read_only and folder is not None:
+            opening.remove_unfinished(folder)
         if not read_only:
             self.migrate()
             if folder is not None and not is_new:
@@ -436,8 +435,7 @@ class DuckStore(OpenStore):
         archive.sweep(self)
 
     def lease(self) -> AbstractContextManager[None]:
-        """Excludes other writers meanwhile; DuckDB's lock on the file excludes other processes for as long as it is
-        open."""
+        """Excludes other writers meanwhile; DuckDB's lock on the open file excludes other processes."""
         return self.alone()
 
     def close_days(self, today: date, *, hot_days: int) -> Closed:
@@ -460,12 +458,13 @@ class DuckStore(OpenStore):
         with store_errors():
             segments.add_filters(self)
 
-    def checkpoint(self) -> None:
-        """Writes the log into the database file."""
+    def checkpoint(self, least: int = 0) -> None:
+        """Writes the log into the database file if it has at least ``least`` bytes."""
         with self._write_lock, store_errors():
             if self._in_doubt:
                 self._reopen()
-            self.cursor().execute("CHECKPOINT")
+            if is_due(self.folder, least):
+                self.cursor().execute("CHECKPOINT")
 
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""

@@ -199,3 +199,18 @@ def test_what_a_damaged_log_cost_is_among_the_troubles(tmp_path: Path) -> None:
             assert client.get("/readyz").json()["troubles"] == ["lines may be missing"]
     checked = run(["check", "--data", str(tmp_path / "data")])
     assert checked == 1
+
+
+def test_a_quiet_service_writes_the_log_into_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log takes twice the space until then."""
+    monkeypatch.setattr(service, "QUIET_LOG_BYTES", 1)
+    with open_store(tmp_path / "data") as store:
+        made = Service(validate({"data": str(tmp_path / "data")}, "test"), store)
+        store.set_fact("some", "fact")
+        wal = tmp_path / "data" / f"{DATABASE}.wal"
+        made._seal()
+        assert wal.stat().st_size
+        monkeypatch.setattr(service, "QUIET_STORE_S", 0.0)
+        made._seal()
+        assert not wal.exists() or not wal.stat().st_size
+        assert store.fact("some") == "fact"
