@@ -30,6 +30,7 @@ COMMANDS = (
     "report",
     "sources",
     "archive",
+    "store",
     "agent",
     "slurm",
     "hook",

@@ -463,6 +463,15 @@ def test_a_store_that_is_well_stays_as_it_is_when_it_is_opened_anew(door: Door) 
     assert texts(door) == ["a"] and door.changes(("logs",), mark).nothing
 
 
+def test_what_is_in_the_log_is_there_when_the_log_was_written_into_the_store(door: Door) -> None:
+    door.append({"logs": logs("a")})
+    door.checkpoint(1 << 40)  # its log is shorter
+    door.checkpoint()
+    assert texts(door) == ["a"]
+    door.append({"logs": logs("b", file="g")})
+    assert texts(door) == ["a", "b"]
+
+
 def test_a_writer_for_whom_somebody_waits_writes_as_ever(door: Door) -> None:
     with pytest.raises(KeyError), door.others_tidy():
         door.append({"logs": logs("a")})
