@@ -1,6 +1,7 @@
 """Times queries over ten million log lines, through the API, beside a plain DuckDB scan in the same run.
 
     python benchmarks/queries.py [--rows 10000000] [--data FOLDER] [--runs 5]
+    python benchmarks/queries.py --when during,after,later [--rows 10000000] [--events 2,20,100] [--rate 0]
 
 Eight queries of an operator are each sent to ``POST /api/v1/query`` of a server in this process, over a connection that
 stays open, and timed until the answer's JSON is read. Each is compared with the same query in SQL over a table of the
@@ -214,13 +215,34 @@ def compare(store: DuckStore, runs: int) -> None:
                   f"{plain_cpu / cpu:>7.1f}", flush=True)  # fmt: skip
 
 
+def at_moments(arguments: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    """The questions during a load, at once after it, and a minute later (benchmarks/loaded_queries.py)."""
+    from benchmarks.loaded_queries import WHENS, run
+
+    whens = chosen.when.split(",")
+    if unknown := set(whens) - set(WHENS):
+        arguments.error(f"--when {', '.join(sorted(unknown))}: unknown; any of {','.join(WHENS)}")
+    for share in chosen.events.split(","):
+        run(chosen.rows, float(share) / 100, whens, chosen)
+    return 0
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rows", type=int, default=10_000_000)
     arguments.add_argument("--data", type=Path)
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--compile", action="store_true", help="only the time until a query is SQL")
+    arguments.add_argument("--when", help="ask a service while lines arrive, and after: during,after,later")
+    arguments.add_argument(
+        "--events", default="2", help="with --when: per cent of the lines that are events, such as 2,20,100"
+    )
+    arguments.add_argument("--rate", type=float, default=0.0, help="with --when: at most so many lines a second")
+    arguments.add_argument("--workers", type=int, default=1, help="with --when: parser processes")
+    arguments.add_argument("--folder", default=tempfile.gettempdir(), help="with --when: where the stores are made")
     chosen = arguments.parse_args()
+    if chosen.when:
+        return at_moments(arguments, chosen)
     compiling(chosen.runs)
     if chosen.compile:
         return 0

@@ -202,8 +202,10 @@ def templates(catalogue: Catalogue) -> tuple[dict[str, list[str]], dict[str, lis
 class Cluster:
     """Writes lines in the order of time."""
 
-    def __init__(self, catalogue: Catalogue, seed: int = 1) -> None:
-        self._rng = random.Random(seed)
+    def __init__(self, catalogue: Catalogue, seed: int = 1, events: float = EVENTS) -> None:
+        """``events``: the share of lines made of an example of an event, 0 to 1. Not all are recognised: a line of syslog
+        is no line of a daemon's own file."""
+        self._rng, self._share = random.Random(seed), events
         self._ordinary, self._near, self._events = templates(catalogue)
         self._at = datetime(2026, 6, 1)
         #: The number of different texts.
@@ -221,10 +223,15 @@ class Cluster:
             if who == "slurmd" and rng.random() < 0.3:
                 who = "stepd"
             pick = rng.random()
-            texts = self._events[who] if pick < EVENTS else self._near[who] if pick < EVENTS + NEAR else None
+            texts = self._events[who] if pick < self._share else self._near[who] if pick < self._share + NEAR else None
             text = rng.choice(texts or self._ordinary[who])
             host = rng.choice(HOSTS)
             yield self._frames[who](host, _HOLE.sub(self._fill, text)).encode()
+
+    def stamped(self, host: str, stated: str, facility: int = 0) -> bytes:
+        """A warning of this facility (0: the kernel's) with this text ("program: text"), at the time of the last line."""
+        at = self._at
+        return f"<{8 * facility + 4}>{at:%b} {at.day:2d} {at:%H:%M:%S} {host} {stated}".encode()
 
     def _fill(self, hole: re.Match[str]) -> str:
         kind = hole[1]
