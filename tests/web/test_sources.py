@@ -87,8 +87,13 @@ def test_alerts_and_blind_periods_are_reported(client: TestClient) -> None:
 def test_lines_that_every_text_search_reads_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(None) as store:
         store.append({"logs": pl.DataFrame({"raw": ["a", "b"], "message": ["a", "b"], "file": "f"})})
-        body = TestClient(create_app(store)).get("/api/v1/sources").json()
+        app = create_app(store)
+        app.state.receiving = receiving(Ledger(store, "spool"))
+        client = TestClient(app)
+        body = client.get("/api/v1/sources").json()
+        page = client.get("/sources", headers={"accept": "text/html"}).text
     assert body["unfiltered"] == 2
+    assert "2 lines; every text search reads them" in " ".join(page.split())
     list_sources({**body, "alerts": []}, "table", None)
     assert "text filters: 2 lines have none yet; every text search reads them" in capsys.readouterr().out
 
