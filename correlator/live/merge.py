@@ -24,6 +24,7 @@ from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_ru
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attributes import TIMEOUT
+from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
@@ -91,7 +92,27 @@ class Merge:
         """All facts, in no order, and their extent in time."""
         then, now = self.index.facts, Times.of(world.facts)
         old, new = then.last < self.border, now.last >= self.border
+        new &= ~self._pieces(world, then, now, old)
         return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
+
+    def _pieces(self, world: World, then: Times, now: Times, old: Any) -> Any:
+        """Which facts of the window are what is left of facts that were over before the border.
+
+        The window has only some of their events, those that are carried into it, and maybe not the one that ended them.
+        """
+        found = np.zeros(len(now.start), bool)
+        lasting = np.flatnonzero((now.start < self.border) & (now.last >= self.border))
+        begun = np.append(np.sort(now.start[lasting]), np.inf)
+        around = begun[np.searchsorted(begun, then.start)] - then.start <= TOLD_S
+        told = {
+            (f.kind, f.host, f.device, e.id)
+            for f in (self.before.facts[n] for n in np.flatnonzero(old & around).tolist())
+            for e in f.events
+        }
+        for n in lasting.tolist() if told else ():
+            fact = world.facts[n]
+            found[n] = any((fact.kind, fact.host, fact.device, e.id) in told for e in fact.events)
+        return found
 
     def merged(
         self,

@@ -18,6 +18,7 @@ from queries.kql import run
 from store import open_store
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
+from tests.correlator import test_streaming as streaming
 from tests.correlator.rows import CAPTURES, EACH, concluded, rows_of, slices
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_requeue")
@@ -113,3 +114,35 @@ def test_an_owner_of_jobs_reads_no_facts(relation: str) -> None:
                 connection.execute(f"SELECT * FROM {relation}")
         finally:
             connection.close()
+
+
+@pytest.mark.parametrize("before_s", [-0.2, 0.2])
+def test_a_fact_that_was_over_is_not_told_again_by_a_line_that_still_lasts(before_s: float) -> None:
+    """The line that drained a node is carried into each window while the node is drained; the one beside it, which ended
+    the failure of the prolog, is not."""
+    node, day = streaming.benchmark().NODES[7], streaming.benchmark().Day(4)
+    with open_store(None) as store:
+        streaming.with_settings(store)
+        day.fill(0, streaming.HOURS * 3600, 100, 600)
+        text = f"error: validate_node_specs: Prolog or job env setup failure on node {node}, draining the node"
+        day.say(5_000.0, "ctl", "slurmctld", "slurm.node_drain", text, nodes=[node], check="prolog")
+        day.say(
+            5_000.0 + before_s,
+            node,
+            "slurmd",
+            "slurm.node_error",
+            "error: [job 900] prolog failed status=1:0",
+            check="prolog",
+        )
+        day.store(store)
+        ticker = Ticker(store)
+        ticker.tick()
+        failures = [r for r in stored(store) if r["kind"] == "prolog.failure"]
+        for late in range(3):
+            day.link(streaming.benchmark().NODES[9], "eth0", 24_900.0 + 60.0 * late, 5.0)
+            day.store(store)
+            assert not ticker.tick().full
+        ticked = stored(store)
+        assert [r for r in ticked if r["kind"] == "prolog.failure"] == failures != []
+        correlate(store)
+        assert ticked == stored(store)
