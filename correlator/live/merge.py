@@ -49,6 +49,8 @@ class Merge:
     reach: float
     live: set[str]
     index: Index = field(init=False)
+    #: Facts that are replaced or gone, and those that are new or differ.
+    changed_facts: tuple[list[Fact], list[Fact]] = field(init=False, default_factory=lambda: ([], []))
 
     def __post_init__(self) -> None:
         self.index = index_of(self.before)
@@ -92,27 +94,31 @@ class Merge:
         """All facts, in no order, and their extent in time."""
         then, now = self.index.facts, Times.of(world.facts)
         old, new = then.last < self.border, now.last >= self.border
-        new &= ~self._pieces(world, then, now, old)
+        pieces, continued = self._told_twice(world, then, now, old)
+        old[continued], new[pieces] = False, False
+        self.changed_facts = [*compress(self.before.facts, ~old)], [*compress(world.facts, new)]
         return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
 
-    def _pieces(self, world: World, then: Times, now: Times, old: Any) -> Any:
-        """Which facts of the window are what is left of facts that were over before the border.
-
-        The window has only some of their events, those that are carried into it, and maybe not the one that ended them.
+    def _told_twice(self, world: World, then: Times, now: Times, old: Any) -> tuple[list[int], list[int]]:
+        """Facts that were over before the border and are also in the window: of which of the window's only a piece is
+        known, since not all of their events are carried into it; and which of those before are continued by new events.
         """
-        found = np.zeros(len(now.start), bool)
         lasting = np.flatnonzero((now.start < self.border) & (now.last >= self.border))
         begun = np.append(np.sort(now.start[lasting]), np.inf)
         around = begun[np.searchsorted(begun, then.start)] - then.start <= TOLD_S
-        told = {
-            (f.kind, f.host, f.device, e.id)
-            for f in (self.before.facts[n] for n in np.flatnonzero(old & around).tolist())
-            for e in f.events
-        }
+        told: dict[tuple[str, str | None, str | None, str], int] = {}
+        for n in np.flatnonzero(old & around).tolist():
+            fact = self.before.facts[n]
+            told |= dict.fromkeys(((fact.kind, fact.host, fact.device, e.id) for e in fact.events), n)
+        pieces, continued = [], []
         for n in lasting.tolist() if told else ():
             fact = world.facts[n]
-            found[n] = any((fact.kind, fact.host, fact.device, e.id) in told for e in fact.events)
-        return found
+            known = [told.get((fact.kind, fact.host, fact.device, e.id)) for e in fact.events]
+            if known and None not in known:
+                pieces.append(n)
+            else:
+                continued += [place for place in known if place is not None]
+        return pieces, continued
 
     def merged(
         self,
@@ -156,7 +162,7 @@ class Merge:
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
             looks=[*between(before.looks, -np.inf, border), *between(found.looks, border, np.inf)],
             unstamped=before.unstamped | self.change.unstamped, accounted=before.accounted, lines=lines,
-            change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
+            change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged), self.changed_facts),
             memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
             weighed=[], logged_timeout=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,
         )  # fmt: skip

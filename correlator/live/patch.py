@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
@@ -74,7 +73,7 @@ class Patch:
 
     def set_facts(self) -> None:
         """Computes the rows of facts."""
-        self.facts = _facts(self.before, self.after)
+        self.facts = _facts(self.after)
 
 
 def store_events(writer: Writer, patch: Patch) -> None:
@@ -135,12 +134,9 @@ def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, s
     return Rows([key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts))
 
 
-def _facts(before: LiveConclusions, after: LiveConclusions) -> Rows:
-    """The rows of facts that differ: only facts that went on after the border can."""
-    old, new = (
-        fact_table.rows(compress(c.facts, index_of(c).facts.last >= after.change.border), c.cluster)
-        for c in (before, after)
-    )
+def _facts(after: LiveConclusions) -> Rows:
+    """The rows of facts that differ."""
+    old, new = (fact_table.rows(facts, after.cluster) for facts in after.change.facts)
     return Rows([*(old.keys() - new.keys())], fact_table.table({i: new[i] for i in new if i not in old}))
 
 

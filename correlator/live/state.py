@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from correlator.conclusions import Conclusions
 from correlator.incidents.incident import Incident
 from correlator.live.lookup import Index
-from correlator.model.nouns import Run
+from correlator.model.nouns import Fact, Run
 from correlator.verdicts.horizon import Horizon
 
 Document = dict[str, Any]
@@ -60,13 +60,14 @@ class TickChange:
 
     Before ``border`` (epoch seconds) nothing differs from the conclusions before. ``again`` are the runs that were
     built again, before and after. ``states_differ``: node states may differ. ``touched`` is None if nothing was
-    compared yet.
+    compared yet. ``facts`` are those that are replaced or gone, and those that are new or differ.
     """
 
     border: float = float("-inf")
     again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
     states_differ: bool = True
     touched: Touched | None = None
+    facts: tuple[list[Fact], list[Fact]] = field(default_factory=lambda: ([], []))
 
 
 def stored() -> TickChange:
