@@ -134,6 +134,7 @@ def make_folders(st, host):
         "var/spool/slurmctld",
         "var/spool/rsyslog",
         "var/spool/faultline-hooks",
+        "var/spool/faultline-task-hooks",
         "var/lib/munge",
         "etc",
     ):
@@ -148,6 +149,7 @@ def make_folders(st, host):
     os.chown(hdir(host, "run/mysqld"), my.pw_uid, my.pw_gid)
     # slurmctld's hooks run as its own user, slurmd's as root
     slurms = ("var/spool/faultline-hooks",) if h["role"] == "ctl" else ()
+    os.chmod(hdir(host, "var/spool/faultline-task-hooks"), 0o1733)  # task prolog hooks run as the job's user
     os.makedirs(f"{SHARED}/slurmctld", exist_ok=True)
     for d in (*(hdir(host, d) for d in ("var/log/slurm", "run/slurm", *slurms)), f"{SHARED}/slurmctld"):
         os.chown(d, sl.pw_uid, sl.pw_gid)

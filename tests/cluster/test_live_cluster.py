@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.agent.environment import is_first_task, step_of
 from parsers.documents.hook import read_spool
 
 HERE = Path(__file__).resolve().parent
@@ -79,7 +80,7 @@ def mini() -> Iterator[list[str]]:
 
 def run_job(nodes: list[str]) -> int:
     """Runs a job on all nodes to its end; returns its id."""
-    job = int(cluster("submit", "srun hostname", "--nodes", str(len(nodes))))
+    job = int(cluster("submit", "export NCCL_IB_HCA=mlx5_0; srun hostname", "--nodes", str(len(nodes))))
     end = time.monotonic() + 40
     while time.monotonic() < end:
         state = cluster("run", "ctl", "squeue", "-h", "-t", "all", "-j", str(job), "-o", "%T").strip()
@@ -105,6 +106,14 @@ def test_hooks_report_a_job_and_a_broken_spool_does_not_harm_it(mini: list[str])
         *((node, event) for node in mini for event in ("prolog", "epilog")),
         *(("ctl", event) for event in ("prologslurmctld", "epilogslurmctld")),
     }
+    # The task prologs of the batch script and of the step's first task tell what these ran with, each with its number.
+    tasks = [
+        read_spool(p.read_bytes())
+        for n in mini
+        for p in (host(n) / f"{SPOOL.replace('hooks', 'task-hooks')}").glob("*.hook")
+    ]
+    told = {step_of(env): env.get("NCCL_IB_HCA") for env in tasks if is_first_task(env)}
+    assert told == {"batch": None, "0": "mlx5_0"}
 
     for name in ("ctl", *mini):
         where = f"/{SPOOL}"

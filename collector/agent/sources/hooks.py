@@ -33,6 +33,8 @@ _MAGIC = b"faultline-hook/1\n"
 _MOST_FILES = 100
 #: Jobs whose batch script runs here, remembered from prolog to epilog.
 _MOST_RUNS = 4096
+#: Jobs whose owner is remembered after their epilog.
+_MOST_ENDED = 64
 #: Most steps of a run whose environment is reported: a user can write as many files as they like.
 _MOST_STEPS = 32
 #: Events after which the job's own files are complete, or after which they will be removed.
@@ -58,6 +60,8 @@ class Hooks:
     #: Their restart counts, and the steps whose environment was reported.
     _restarts: dict[str, int] = field(default_factory=dict)
     _told_steps: dict[str, set[str]] = field(default_factory=dict)
+    #: Those whose epilog ran, oldest first.
+    _ended: dict[str, None] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
     #: Why a folder is not read while the others are.
     trouble: str = ""
@@ -84,6 +88,7 @@ class Hooks:
         self._owners = dict(position.get("owners", {}))
         self._failed = dict(position.get("failed", {}))
         self._restarts = dict(position.get("restarts", {}))
+        self._ended = dict.fromkeys(position.get("ended", ()))
         if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
             self._clear_away()
 
@@ -201,6 +206,7 @@ class Hooks:
                 "owners": dict(self._owners),
                 "failed": dict(self._failed),
                 "restarts": dict(self._restarts),
+                "ended": list(self._ended),
             }
         }
 
@@ -236,19 +242,26 @@ class Hooks:
         return b"".join(self._file(found, env, now) for found in collect(env, self.places))
 
     def _owned(self, event: str, env: Mapping[str, str]) -> None:
-        """Remembers a job's owner from root's prolog to its epilog."""
+        """Remembers a job's owner from root's prolog to its epilog, and a little longer: the files of a short job's task
+        prologs are read after both."""
         job, uid = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
         if job is None:
             return
-        for known in (self._owners, self._restarts, self._told_steps):
-            known.pop(str(job), None)
+        if event == "prolog":
+            self._forget(str(job))
+        elif event == "epilog" and str(job) in self._owners:
+            self._ended[str(job)] = None
+            while len(self._ended) > _MOST_ENDED:
+                self._forget(next(iter(self._ended)))
         if event == "prolog" and uid is not None:
             self._owners[str(job)] = uid
             self._restarts[str(job)] = _number(env.get("SLURM_JOB_RESTART_COUNT")) or 0
             while len(self._owners) > _MOST_RUNS:
-                oldest = next(iter(self._owners))
-                for known in (self._owners, self._restarts, self._told_steps):
-                    known.pop(oldest, None)
+                self._forget(next(iter(self._owners)))
+
+    def _forget(self, job: str) -> None:
+        for known in (self._owners, self._restarts, self._told_steps, self._ended):
+            known.pop(job, None)
 
     def _file(self, found: Artifact, env: Mapping[str, str], now: float) -> bytes:
         job, restarts = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_RESTART_COUNT"))

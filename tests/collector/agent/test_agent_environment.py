@@ -44,6 +44,33 @@ def test_a_step_of_ones_own_job_tells_what_it_ran_with(host: Host) -> None:
 
 
 @needs_root
+def test_a_job_that_ended_before_the_agent_looked_tells_it_too(host: Host) -> None:
+    """Found on a real cluster: prolog, task prolog and epilog of a short job lie there together."""
+    root, tasks = spools(host)
+    for at, event in ((1, "prolog"), (4, "epilog")):
+        (root / f"15.{event}.gpu01.6.{at}.hook").write_bytes(env(event, **PROLOG))
+    owned(tasks / "15.taskprolog.gpu01.7.2.hook", env("taskprolog", **RAN_WITH), ALICE)
+    owned(tasks / "15.taskprolog.gpu01.7.3.hook", env("taskprolog", **RAN_WITH | {"SLURM_STEP_ID": "1"}), MALLORY)
+    (sent,) = documents(host, "task_environment")
+    assert json.loads(str(sent["raw"]))["step"] == "0"
+
+
+@needs_root
+def test_owners_of_ended_jobs_are_forgotten_in_time(host: Host) -> None:
+    root, _ = spools(host)
+    for job in range(1, 100):
+        for later, event in enumerate(("prolog", "epilog")):
+            named = {"SLURM_JOB_ID": str(job), "SLURM_JOB_UID": str(ALICE)}
+            (root / f"{job}.{event}.gpu01.6.{2 * job + later}.hook").write_bytes(env(event, **named))
+    runner = host.runner("hooks")
+    assert asked(runner)
+    known = runner.source
+    while list(known.poll()):  # type: ignore[union-attr]  # it takes a hundred files at a time
+        pass
+    assert list(known._owners) == list(known._ended) == [str(job) for job in range(36, 100)]  # type: ignore[union-attr]
+
+
+@needs_root
 def test_nobody_tells_what_anothers_job_ran_with(host: Host) -> None:
     """Nor a job of which root's prolog said nothing: whose it is, only the file says."""
     root, tasks = spools(host)
