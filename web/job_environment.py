@@ -5,10 +5,13 @@ All of it is the user's word: it is shown as that, and beside a verdict, never a
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from store.questions import events
 from store.questions import job_files as questions
 from web.job_files import its_time
 from web.reading import Reader, Row
@@ -42,7 +45,8 @@ def steps(read: Reader, run: Row, attempts: Sequence[Row]) -> dict[str, dict[str
 
 def since_last_good(read: Reader, run: Row, own: Mapping[str, Mapping[str, str]]) -> dict[str, Any] | None:
     """The last run of this user and job name that ended well, and what differs: ``run``, ``changes`` and ``more``, the
-    number of further ones. None if there is no such run, or nothing differs."""
+    number of further ones; ``nodes``: sentences about the nodes' kernels, as their logs have it. None if there is no such
+    run, or nothing differs."""
     began = run["start"] or run["submit"]
     if not own or not run["user"] or not run["name"] or began is None:
         return None
@@ -54,9 +58,32 @@ def since_last_good(read: Reader, run: Row, own: Mapping[str, Mapping[str, str]]
     for row in before:
         theirs.setdefault(row["step"], {})[row["name"]] = row["value"]
     changes = differences(theirs, own, good["job_id"], run["job_id"])
-    if not changes:
+    nodes = other_kernels(_kernels(read, good), _kernels(read, run))
+    if not changes and not nodes:
         return None
-    return {"run": good["run_key"], "changes": changes[:MOST_CHANGES], "more": max(0, len(changes) - MOST_CHANGES)}
+    more = max(0, len(changes) - MOST_CHANGES)
+    return {"run": good["run_key"], "changes": changes[:MOST_CHANGES], "more": more, "nodes": nodes}
+
+
+def _kernels(read: Reader, run: Mapping[str, Any]) -> dict[str, str]:
+    """Node -> the version of its kernel during a run, as far as its boot was seen."""
+    nodes, began = list(run["nodes"] or ()), run["start"]
+    if not nodes or began is None:
+        return {}
+    rows = read.ask(events.boots(nodes, run["cluster"], began))
+    found = {row["host"]: json.loads(row["entities"] or "{}").get("version") for row in rows}
+    return {host: str(version) for host, version in found.items() if version}
+
+
+def other_kernels(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Which kernels the nodes of a run have that no node of the other run had."""
+    if not before:
+        return []
+    fresh = Counter(version for version in after.values() if version not in before.values())
+    was = ", ".join(sorted(set(before.values())))
+    return [
+        f"kernel {version} on {count} of {len(after)} nodes; it was {was}" for version, count in sorted(fresh.items())
+    ]
 
 
 def differences(
@@ -97,7 +124,7 @@ def document(read: Reader, run: Row, attempts: Sequence[Row]) -> dict[str, Any] 
         return None
     changed = since_last_good(read, run, own)
     if changed is not None:
-        changed["sentences"] = [sentence(change) for change in changed["changes"]]
+        changed["sentences"] = [*changed["nodes"], *(sentence(change) for change in changed["changes"])]
     return {"source": "user", "steps": own, "since_last_good": changed}
 
 

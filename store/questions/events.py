@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.functions import const, listed
+from parsers.writers import NO_USERS
+from store.functions import const, last_by, listed, one_of
 from store.questions.conditions import of_cluster
 from store.tables import EVENTS
 
@@ -30,6 +31,20 @@ def found(
     ).where(*conditions, *([sa.or_(*either)] if either else []))  # fmt: skip
     order = (E.time.desc(), E.event_id.desc()) if newest else (E.time, E.event_id)
     return asked.order_by(*order).limit(limit)
+
+
+def boots(hosts: Sequence[str], cluster: str | None, before: datetime) -> sa.Select[Any]:
+    """What each node's kernel said of itself when it last booted ``before``, if nobody else can have said it: host, entities."""
+    newest = last_by(E.entities, E.time).label("entities")
+    conditions = [
+        E.event == const("kernel.boot"),
+        listed(E.host, hosts),
+        E.time < before,
+        one_of(E.authority, sorted(NO_USERS)),
+    ]
+    return (
+        sa.select(E.host, newest).where(*conditions, of_cluster(E.cluster, cluster)).group_by(E.host).order_by(E.host)
+    )
 
 
 def of_kind_since(kind: str, since: datetime) -> sa.Select[Any]:

@@ -54,7 +54,7 @@ def last_good(user: str, name: str, cluster: str | None, before: datetime) -> sa
     kept = sa.exists().where(
         E.job_id == R.job_id, same(E.cluster, R.cluster), func.coalesce(E.restarts, const(0)) == func.coalesce(R.attempt, const(0))
     )  # fmt: skip
-    asked = sa.select(R.run_key, R.job_id, R.attempt, R.cluster, R.submit, R.start, R.end).where(
+    asked = sa.select(R.run_key, R.job_id, R.attempt, R.cluster, R.submit, R.start, R.end, R.nodes).where(
         R.user == user, R.name == name, R.state == const("COMPLETED"), R.end <= before, of_cluster(R.cluster, cluster), kept
     )  # fmt: skip
     return asked.order_by(R.end.desc(), R.job_id.desc()).limit(1)

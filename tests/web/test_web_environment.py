@@ -78,7 +78,31 @@ def test_it_is_compared_with_the_last_run_of_this_user_and_name_that_ended_well(
         "NCCL_DEBUG is set now: INFO", "NCCL_IB_HCA changed: mlx5_0 -> mlx5_2", "UCX_TLS is not set any more; it was rc",
     ]  # fmt: skip
     text = page(store, "901")
-    assert "NCCL_IB_HCA changed: mlx5_0 -&gt; mlx5_2" in text and "context, no cause" in text
+    assert "NCCL_IB_HCA changed: mlx5_0 -&gt; mlx5_2" in text and "Context, no cause" in text
+
+
+def booted(store: fixture.FakeStore, host: str, hours: float, version: str, authority: str = "kernel") -> None:
+    fixture.insert(store.con, "model.events", {
+        "event_id": f"e-{host}-{version}", "time": START + timedelta(hours=hours), "cluster": "mini", "host": host, "source": "kernel",
+        "event": "kernel.boot", "entities": json.dumps({"version": version}), "authority": authority, "layer": "kernel",
+    })  # fmt: skip
+
+
+def test_kernels_that_no_node_of_the_other_run_had_are_named() -> None:
+    store = fixture.build()
+    ran(store, 802, -5, "COMPLETED", nodes=["gpu01", "gpu02"])
+    ran(store, 901, 0, "FAILED", nodes=["gpu01", "gpu02", "gpu03"])
+    for job in (802, 901):
+        with_environment(store, job, NCCL_A="x")
+    for host in ("gpu01", "gpu02"):
+        booted(store, host, -9, "6.1.0-18")
+    booted(store, "gpu01", -2, "6.1.0-20", authority="local")  # any user could have written that
+    assert asked(store, "901")["since_last_good"] is None
+    booted(store, "gpu02", -2, "6.1.0-20")
+    booted(store, "gpu03", -2, "6.1.0-20")
+    booted(store, "gpu01", 2, "6.1.0-21")
+    assert asked(store, "901")["since_last_good"]["nodes"] == ["kernel 6.1.0-20 on 2 of 3 nodes; it was 6.1.0-18"]
+    assert "kernel 6.1.0-20 on 2 of 3 nodes" in page(store, "901")
 
 
 def test_nothing_is_said_where_nothing_differs_or_is_known() -> None:
