@@ -22,7 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, chain, fitness, job_environment, job_files, shared, suggesting, triage
+from web import api, chain, fitness, hook_losses, job_environment, job_files, shared, suggesting, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -305,12 +305,16 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         for item in artifacts
     }
     environment = job_environment.document(read, row, attempts)
+    # Asked only where the page would show nothing.
+    unbrought = not (variables or artifacts or environment or row["submit_line"])
     brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or [], doc.get("rivals") or []), output=output, unshown=unshown,
-        evidence=found, variables=variables, environment=environment,
+        evidence=found, variables=variables, environment=environment, own_only=read.own,
+        hook_losses=hook_losses.reasons(read, row) if unbrought else [],
+        hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
         tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from store import disowned, run_names
 from store.errors import NoSuchTable
 from store.questions import facts
 from store.questions import sources as stream_questions
-from web import api, pages
+from web import api, hook_losses, pages
 from web.access.audit import address_of, audit_of
 from web.cursors import decode_cursor, encode_cursor
 from web.feedback import asker
@@ -132,12 +132,13 @@ def document(
     more = after + limit < len(rows)
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
-        "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
+        "alerts": [], "blind": [], "quarantine": [], "agents": [], "intake": intake, "nodes": nodes, "looking_since": None,
         "disputed": run_names.disputed(read), "senders": _senders(read), "extensions": extensions.problems(),
         "unfiltered": read.store.info().get("unfiltered"),
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that never received anything has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}
+        body["agents"] = list(hook_losses.in_trouble(read))
     if running:
         inventory: Inventory = receiving.inventory
         body["alerts"] = [vars(alert) for alert in inventory.alerts(utc_now())]

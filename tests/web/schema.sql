@@ -7,7 +7,7 @@ CREATE TABLE raw.logs (time TIMESTAMP, time_quality VARCHAR, sender_time TIMESTA
 CREATE VIEW raw.log_view AS SELECT * FROM raw.logs;
 CREATE TABLE raw.artifacts (cluster VARCHAR, job_id BIGINT, restarts BIGINT, kind VARCHAR, path VARCHAR, host VARCHAR,
   content VARCHAR, truncated BOOLEAN, file VARCHAR, taken_at TIMESTAMP);
-CREATE TABLE raw.jobs (cluster VARCHAR, job_id BIGINT, source VARCHAR, "user" VARCHAR, uid BIGINT);
+CREATE TABLE raw.jobs (cluster VARCHAR, job_id BIGINT, source VARCHAR, "user" VARCHAR, uid BIGINT, observed_at TIMESTAMP);
 CREATE TABLE raw.topology (cluster VARCHAR, switch VARCHAR, child VARCHAR, kind VARCHAR, file VARCHAR);
 CREATE TABLE raw.environments (cluster VARCHAR, job_id BIGINT, restarts BIGINT, step VARCHAR, host VARCHAR, name VARCHAR, value VARCHAR,
   seen_at TIMESTAMP, file VARCHAR);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from types import SimpleNamespace
@@ -55,6 +56,9 @@ def client() -> Iterator[TestClient]:
             "host": "gpu003", "source": "syslog", "stream": "s", "start": NOW, "end": NOW, "reason": "spool <full>", "lines": 12,
             "bytes": None, "told_by": "gpu003", "received": NOW,
         })  # fmt: skip
+        trouble = [{"name": "hooks", "state": "error", "detail": "slurm may not write into <it>; run faultline slurm install", "since": "x"},
+                   {"name": "kmsg", "state": "ok", "detail": "", "since": "x"}]  # fmt: skip
+        ledger.met(step, "gpu009", None, NOW - timedelta(hours=4), status=json.dumps({"sources": trouble}))
         with store.write() as writer:
             ledger.write(writer, step)
         ledger.apply(step)
@@ -170,3 +174,10 @@ def test_the_page_says_the_folder_of_loaded_files_once_and_their_whole_paths_in_
     listed = text.split('aria-label="Sources"')[1].replace("<wbr>", "")
     assert "paths below" in listed and ">hosts/" in listed
     assert 'title="/srv/captures/2026/november/hosts/' in listed and ">/srv/captures/2026/november/hosts" not in listed
+
+
+def test_what_an_agent_cannot_do_is_on_the_page_with_its_cure(client: TestClient) -> None:
+    (found,) = client.get("/api/v1/sources").json()["agents"]
+    assert (found["host"], found["source"], found["state"]) == ("gpu009", "hooks", "error")
+    page = client.get("/sources").text
+    assert "Agents in trouble" in page and "slurm may not write into &lt;it&gt;; run faultline slurm install" in page
