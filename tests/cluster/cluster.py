@@ -20,6 +20,7 @@ mariadb-server iproute2 util-linux.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -236,6 +237,8 @@ def cmd_down(a, quiet=False):
             time.sleep(0.1)
     if os.path.isdir(RT):
         shutil.rmtree(RT)
+    with contextlib.suppress(OSError):  # what the hosts mounted their own on
+        os.rmdir("/etc/faultline")
     if not quiet:
         print("down")
 

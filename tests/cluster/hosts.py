@@ -53,6 +53,8 @@ def mount_files(root, role):
         bind(f"{root}/etc/{name}", f"/etc/{name}")
     for name in ("hosts", "passwd", "group", "resolv.conf", "slurm", "munge"):
         bind(f"{SHARED}/etc/{name}", f"/etc/{name}")
+    os.makedirs("/etc/faultline", exist_ok=True)  # a place to mount on; `down` removes it where it is empty
+    bind(f"{root}/etc/faultline", "/etc/faultline")
     bind(f"{SHARED}/home", "/home")
     bind(f"{root}/var/lib/munge", "/var/lib/munge")
     if role in ("ctl", "backup"):
@@ -136,7 +138,7 @@ def make_folders(st, host):
         "var/spool/faultline-hooks",
         "var/spool/faultline-task-hooks",
         "var/lib/munge",
-        "etc",
+        "etc/faultline",
     ):
         os.makedirs(hdir(host, d), exist_ok=True)
     shutil.rmtree(hdir(host, "run"), ignore_errors=True)

@@ -4,6 +4,7 @@ of it, as the user that Slurm runs it as."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -103,11 +104,14 @@ def _noexec(path: Path) -> bool:
         return False
 
 
-def _mount_of(path: Path) -> Path:
-    place = path.resolve()
-    while not place.is_mount() and place != place.parent:
-        place = place.parent
-    return place
+def _mount_of(path: Path) -> str:
+    """The mount that a file is on: of a folder mounted onto itself, too."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "/"
+    places = [re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split()[4]) for line in lines]
+    return max((place for place in places if path.resolve().is_relative_to(place)), key=len, default="/")
 
 
 def _interpreter(host: Host, name: str) -> str:
