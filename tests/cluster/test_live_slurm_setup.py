@@ -35,7 +35,18 @@ def conf() -> Path:
 def faultline(name: str, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A command of the agent's program, in a host."""
     pairs = [f"{key}={value}" for key, value in {"PYTHONPATH": "/mnt", **environ}.items()]
-    command = [sys.executable, str(HERE / "cluster.py"), "run", name, "env", *pairs, INSIDE, "-m", "faultline.entry", *argv]
+    command = [
+        sys.executable,
+        str(HERE / "cluster.py"),
+        "run",
+        name,
+        "env",
+        *pairs,
+        INSIDE,
+        "-m",
+        "faultline.entry",
+        *argv,
+    ]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=80)
 
 
@@ -72,7 +83,9 @@ def live() -> Iterator[None]:
             for name in HOSTS:  # what programs of the test say is kept there
                 (host(name) / BELOW).mkdir(parents=True)
             (host("ctl") / BELOW / "service.toml").write_text(SERVICE.format(below=BELOW))
-            started.append(inside("ctl", INSIDE, "-m", "faultline.entry", "serve", "--config", f"/{BELOW}/service.toml"))
+            started.append(
+                inside("ctl", INSIDE, "-m", "faultline.entry", "serve", "--config", f"/{BELOW}/service.toml")
+            )
             off = "".join(f"[sources.{name}]\nenabled = false\n" for name in BUILT_IN if name != "hooks")
             for name in HOSTS:
                 (host(name) / "etc/faultline/agent.toml").write_text(AGENT + off)
@@ -95,8 +108,6 @@ def stop_agent(name: str) -> None:
     status = json.loads((host(name) / "var/spool/agent/status.json").read_text())
     sh(name, f"kill {status['pid']}")
     until(lambda: "NOT RUNNING" in faultline(name, "agent", "status").stdout, 20)
-
-
 
 
 #: (host, what breaks it, what mends it, the reason that is named, some of its words)
@@ -147,15 +158,24 @@ def test_from_install_to_remove(live: None) -> None:
     assert {name: tree(name) for name in HOSTS} == installed, "a second run changes nothing"
 
     job = run_job(["gpu01"])
-    row = until(lambda: [r for r in kql(f"Jobs | where JobId == {job} | project ExitCode, NodeList, User") if r[1]], 180)
+    row = until(
+        lambda: [r for r in kql(f"Jobs | where JobId == {job} | project ExitCode, NodeList, User") if r[1]], 180
+    )
     assert row == [[0, "gpu01", "alice"]], "from hooks alone: no other source runs"
 
     # Slurm's hooks run as slurm, and the spool is root's: what install.sh --controller once made.
     sh("ctl", WAYS["root's spool, as install.sh made it"][1])
     job = run_job(["gpu01"])
-    said = until(lambda: (s := faultline("ctl", "agent", "status")).returncode == 1 and "1 epilogslurmctld hook" in s.stdout and s, 90)
+    said = until(
+        lambda: (
+            (s := faultline("ctl", "agent", "status")).returncode == 1 and "1 epilogslurmctld hook" in s.stdout and s
+        ),
+        90,
+    )
     assert "may not write into /var/spool/faultline/hooks" in said.stdout and "faultline slurm install" in said.stdout
-    reasons = until(lambda: [b["reason"] for b in ask("/api/v1/sources")["blind"] if "slurmctld hook" in b["reason"]], 30)
+    reasons = until(
+        lambda: [b["reason"] for b in ask("/api/v1/sources")["blind"] if "slurmctld hook" in b["reason"]], 30
+    )
     assert len(reasons) == 2 and all("wrote nothing" in reason for reason in reasons)
     assert faultline("ctl", "slurm", "install", "--yes", "--hooks", HOOKS).returncode == 0, "the cure that it names"
     assert tree("ctl") == installed["ctl"]

@@ -151,6 +151,10 @@ def _verify(given: argparse.Namespace) -> int:
     except AgentError as why:
         config = str(why)
     done = verify(found, config, _programs(given), given.dry_run)
+    if os.geteuid() != 0:
+        _complain(
+            "faultline: not run as root: what other users may do is judged by modes alone, and no script was run as them"
+        )
     if given.format == "json":
         print(json.dumps({
             "ok": not done.findings, "slurm_conf": found.conf.path, "cluster": found.cluster, "roles": sorted(found.roles),

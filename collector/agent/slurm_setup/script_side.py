@@ -41,10 +41,12 @@ def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[
         if not any(host.path(f"{folder}/{tool}").exists() for folder in _TOOL_FOLDERS):
             broken = True
             yield Finding("no-interpreter", f"the scripts call {tool}, which is not installed", f"install {tool}")
-    if not broken and host.is_this and not dry_run:
-        why = trial(_own(host, made), user)
+    ours = made.program.script
+    # Only our own script is run: the site's does things to a node.
+    if not broken and host.is_this and not dry_run and _own(host, made) == ours:
+        why = trial(ours, user)
         if why:
-            yield Finding("no-record", f"{_own(host, made)}, run as {user}, wrote no record: {why}", INSTALL, setting)
+            yield Finding("no-record", f"{ours}, run as {user}, wrote no record: {why}", INSTALL, setting)
 
 
 def _calls_ours(host: Host, made: Call) -> bool:
@@ -52,7 +54,7 @@ def _calls_ours(host: Host, made: Call) -> bool:
 
 
 def _own(host: Host, made: Call) -> str:
-    """The script of ours that is called: for a site's program that calls a copy elsewhere, that program itself."""
+    """The script of ours that is called; for a site's program that calls a copy elsewhere, that program itself."""
     if made.state == "direct" or _calls_ours(host, made):
         return made.program.script
     return made.by
@@ -92,9 +94,16 @@ def _of_file(host: Host, name: str, user: Account, runs_it: bool) -> Iterator[Fi
             f"{name} wants {interpreter}, which is not there",
             f"install it, or correct the first line of {name}",
         )
-    label = selinux(path) if host.is_this and enforced(host) else ""
-    if label.split(":")[2:3] and label.split(":")[2] in _WRONG_TYPES:
-        yield Finding("selinux", f"SELinux is enforced, and {name} is labelled {label}", f"restorecon -v {name}")
+    yield from wrong_label(host, name)
+
+
+def wrong_label(host: Host, name: str) -> Iterator[Finding]:
+    """A label of SELinux that no daemon may run or write into, where SELinux is enforced."""
+    if not host.is_this or (host.text("/sys/fs/selinux/enforce") or "").strip() != "1":
+        return
+    label = selinux(host.path(name))
+    if label.count(":") >= 2 and label.split(":")[2] in _WRONG_TYPES:
+        yield Finding("selinux", f"SELinux is enforced, and {name} is labelled {label}", f"restorecon -Rv {name}")
 
 
 def _noexec(path: Path) -> bool:
@@ -118,10 +127,6 @@ def _interpreter(host: Host, name: str) -> str:
     first = (host.bytes(name) or b"")[:256].split(b"\n", 1)[0]
     words = first[2:].split() if first.startswith(b"#!") else []
     return words[0].decode("utf-8", "replace") if words else ""
-
-
-def enforced(host: Host) -> bool:
-    return (host.text("/sys/fs/selinux/enforce") or "").strip() == "1"
 
 
 def selinux(path: Path) -> str:

@@ -100,6 +100,7 @@ def _of_spool(found: Installation, name: str, user: Account, dry_run: bool) -> I
     refused = HookFolder(folder).problem()
     if refused:
         yield Finding("spool-not-trusted", f"the agent does not read it: {refused}", cure)
+    yield from script_side.wrong_label(found.host, name)
     full = access.room(folder)
     if full:
         only = "read-only" in full

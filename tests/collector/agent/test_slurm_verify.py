@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -237,3 +239,47 @@ def test_hooks_are_named_as_the_program_knows_them() -> None:
     from collector.hooks import EVENTS
 
     assert tuple(BY_EVENT) == HOOKS and set(HOOKS) == set(EVENTS)
+
+
+def test_what_the_daemons_could_not_run_is_quoted(sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """The words of 22.05, seen on a real cluster, and of older versions."""
+    said = [
+        "[2026-11-21T10:00:00.000] slurmscriptd: error: run_command: PrologSlurmctld can not be executed (/x/p.sh) No such file",
+        "[2026-11-21T10:00:01.000] error: Invalid EpilogSlurmctld: Permission denied",
+    ]
+    sound.put(
+        "/var/log/slurmctld.log",
+        "\n".join(["[...] sched: Allocate JobId=1", *said, "[...] Prolog of JobId=1 done"]) + "\n",
+    )
+    WAYS["root's spool"][0](sound)
+    assert sound.slurm("verify") == 1
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if line.startswith("logged")] == [
+        f"logged /var/log/slurmctld.log: {x}" for x in said
+    ]
+
+
+def test_a_program_of_the_site_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prolog of a site does things to a node: only our own scripts are tried."""
+    made = MadeSlurm(tmp_path, CONF + "Prolog=/site/prolog.sh\nEpilog=/site/epilog.sh\n", daemons=("slurmd",))
+    made.put("/site/prolog.sh", f"#!/bin/sh\n{FOLDER}/prolog.sh || :\n").chmod(0o755)
+    made.put("/site/epilog.sh", "#!/bin/sh\nhook=/opt/hooks/epilog.sh\n$hook\n").chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+    ran: list[str] = []
+    monkeypatch.setattr(script_side, "trial", lambda script, user: ran.append(script) or "")
+    monkeypatch.setattr(Host, "is_this", True)
+    monkeypatch.setattr("collector.agent.slurm_setup.conf_side.of_running", lambda *_: ())
+    done = verify(find(made.host, roles=frozenset({"node"})), "none")
+    assert {c.program.setting: c.state for c in done.calls if c.is_made} == {"Prolog": "chained", "Epilog": "chained"}
+    assert ran == [f"{FOLDER}/prolog.sh"]
+
+
+def test_it_runs_from_an_agents_installation(tmp_path: Path) -> None:
+    """Nothing of the server's is imported: not even the command line's library."""
+    made = MadeSlurm(tmp_path)
+    code = (
+        "import sys\nfor name in ('typer', 'rich', 'polars', 'duckdb', 'pyarrow', 'zstandard', 'structlog'): sys.modules[name] = None\n"
+        f"sys.argv[1:] = ['slurm', 'verify', '--root', {str(made.root)!r}]\nfrom faultline.entry import main\nraise SystemExit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "does not set it" in done.stdout, done.stderr
