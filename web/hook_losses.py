@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from store.errors import NoSuchTable
@@ -36,8 +36,9 @@ def reasons(read: Reader, run: Row) -> list[str]:
     for row in read.ask(hook_losses.not_run(nodes, run["cluster"], *near)):
         found[f"{row['source']} of {row['host']}: {row['message']}"] = None
     with contextlib.suppress(NoSuchTable):
-        for item in in_trouble(read, nodes):
-            if item["source"] == "hooks":
+        for item in in_trouble(read, near[0], nodes):
+            began = _moment(item["since"])
+            if item["source"] == "hooks" and began is not None and began <= near[1]:
                 found[f"{item['host']}: {item['detail']}"] = None
     return list(found)[:SHOWN]
 
@@ -50,9 +51,20 @@ def others_brought(read: Reader, run: Row) -> Any:
     return row["time"] if row else None
 
 
-def in_trouble(read: Reader, hosts: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Sources of agents that last reported trouble: host, source, state, detail (with its cure), since when."""
-    for row in read.ask(hook_losses.agents_in_trouble(hosts)):
+def _moment(text: Any) -> datetime | None:
+    """An agent's RFC 3339 time in naive UTC."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+    except (TypeError, ValueError):
+        return None
+
+
+def in_trouble(read: Reader, since: datetime, hosts: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Sources of agents whose last report names trouble: host, source, state, detail (with its cure), since when.
+
+    ``since``: reports before it do not count.
+    """
+    for row in read.ask(hook_losses.agents_in_trouble(since, hosts)):
         try:
             sources = json.loads(row["status"])["sources"]
             for source in sources:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from collector.inventory import Inventory, blind, patience, quarantine, utc_now
+from collector.inventory import FORGOTTEN, Inventory, blind, patience, quarantine, utc_now
 from parsers import extensions
 from store import disowned, run_names
 from store.errors import NoSuchTable
@@ -138,7 +138,7 @@ def document(
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that never received anything has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}
-        body["agents"] = list(hook_losses.in_trouble(read))
+        body["agents"] = list(hook_losses.in_trouble(read, utc_now() - FORGOTTEN))
     if running:
         inventory: Inventory = receiving.inventory
         body["alerts"] = [vars(alert) for alert in inventory.alerts(utc_now())]

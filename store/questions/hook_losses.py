@@ -40,9 +40,14 @@ def not_run(nodes: Sequence[str], cluster: str | None, begin: datetime, end: dat
     return asked.distinct().order_by(L.host, L.message).limit(MOST)
 
 
-def agents_in_trouble(hosts: Sequence[str] | None = None) -> sa.Select[Any]:
-    """``host``, ``cluster``, ``status`` (JSON) and ``status_at`` of agents that last reported trouble with a source."""
-    conditions = [matches(N.status, _TROUBLE), *([listed(N.host, hosts)] if hosts is not None else [])]
+def agents_in_trouble(since: datetime, hosts: Sequence[str] | None = None) -> sa.Select[Any]:
+    """``host``, ``cluster``, ``status`` (JSON) and ``status_at`` of agents whose last report, not before ``since``, names
+    trouble with a source."""
+    conditions = [
+        matches(N.status, _TROUBLE),
+        N.status_at >= since,
+        *([listed(N.host, hosts)] if hosts is not None else []),
+    ]
     return sa.select(N.host, N.cluster, N.status, N.status_at).where(*conditions).order_by(N.host).limit(200)
 
 

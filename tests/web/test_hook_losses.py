@@ -104,17 +104,26 @@ def test_a_line_that_any_user_could_write_is_no_reason(store: fixture.FakeStore)
     assert "forged" not in panel(store)
 
 
-def test_what_its_nodes_agent_says_now_is_the_reason(store: fixture.FakeStore) -> None:
+def test_what_its_nodes_agent_said_at_that_time_is_the_reason(store: fixture.FakeStore) -> None:
     received(store)
     for host, state in (("gpu03", "error"), ("gpu04", "error"), ("gpu05", "ok")):
         status = {
-            "sources": [{"name": "hooks", "state": state, "detail": f"slurm may not write on {host}", "since": "x"}]
+            "sources": [
+                {
+                    "name": "hooks",
+                    "state": state,
+                    "detail": f"slurm may not write on {host}",
+                    "since": "2026-11-21T00:00:00Z",
+                }
+            ]
         }
         fixture.insert(
             store.con, "intake.nodes", {"host": host, "cluster": "mini", "status": json.dumps(status), "status_at": END}
         )
     told = panel(store)
     assert "gpu03: slurm may not write on gpu03" in told and "gpu04" not in told
+    store.con.execute("UPDATE intake.nodes SET status = replace(status, '2026-11-21T00:00', '2026-11-27T00:00')")
+    assert "may not write" not in panel(store), "trouble of a week later is no reason"
 
 
 def test_who_sees_only_own_jobs_gets_no_reasons() -> None:
@@ -125,4 +134,4 @@ def test_who_sees_only_own_jobs_gets_no_reasons() -> None:
 def test_a_damaged_status_is_passed_over() -> None:
     rows = [{"host": "a", "cluster": None, "status": text, "status_at": None} for text in ("{", "[]", '{"sources": 3}')]
     read: Any = SimpleNamespace(ask=lambda _: rows)
-    assert list(hook_losses.in_trouble(read)) == []
+    assert list(hook_losses.in_trouble(read, START)) == []
