@@ -39,6 +39,8 @@ _MOST_ENDED = 64
 _MOST_STEPS = 32
 #: Events after which the job's own files are complete, or after which they will be removed.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
+#: Hooks of which only the number is known.
+_ANY = "*"
 #: Between two looks at whether hooks could write, and at what task prologs left among users' files.
 _LOOK_EVERY_S = 60.0
 _NO_FILE = os.strerror(errno.ENOENT).lower()
@@ -67,8 +69,9 @@ class Hooks:
     trouble: str = ""
     _trouble: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    #: What hooks could not do, until one of their kind writes again: event -> reason and sentence.
-    _failed: dict[str, str] = field(default_factory=dict)
+    #: What hooks could not do, until one of their kind writes again: event (``_ANY``: not known which) -> sentence, and
+    #: when the last one failed.
+    _failed: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told: dict[str, set[str]] = field(default_factory=dict)
     _unwritable: str = ""
     _looked_at: float = float("-inf")
@@ -86,7 +89,7 @@ class Hooks:
         self._begun = dict.fromkeys(position.get("begun", ()))
         self._dropped = dict(position.get("dropped", {}))
         self._owners = dict(position.get("owners", {}))
-        self._failed = dict(position.get("failed", {}))
+        self._failed = {event: (str(why), float(at)) for event, (why, at) in dict(position.get("failed", {})).items()}
         self._restarts = dict(position.get("restarts", {}))
         self._ended = dict.fromkeys(position.get("ended", ()))
         if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
@@ -135,7 +138,7 @@ class Hooks:
                 if reading is not None:
                     yield reading
         yield from self._report_failed()
-        troubles += [text for text in (self._unwritable, *self._failed.values()) if text]
+        troubles += [text for text in (self._unwritable, *(why for why, _ in self._failed.values())) if text]
         self.trouble = "; ".join(troubles)
         if troubles and not read:
             raise Denied(self.trouble)
@@ -149,7 +152,7 @@ class Hooks:
             word = spool.read(name)
             env = _environment(word.data)
             if word.is_slurms:
-                self._failed.pop(env.get("FAULTLINE_EVENT", ""), None)
+                self._wrote(env, now)
             body = self._slurms(env, word, path, now) if word.is_slurms else self._users(env, word, now)
         except FileNotFoundError:  # its owner removed it
             return None
@@ -160,6 +163,16 @@ class Hooks:
         with self._lock:
             self._taken.add(str(path))
         return Reading(body, 1, self._positions(), kept=partial(self._remove, spool, str(path)))
+
+    def _wrote(self, env: Mapping[str, str], now: float) -> None:
+        """A hook wrote after those that could not: its kind works again."""
+        try:
+            at = float(env.get("FAULTLINE_TIME") or now)
+        except ValueError:
+            at = now
+        for event in (env.get("FAULTLINE_EVENT", ""), _ANY):
+            if event in self._failed and self._failed[event][1] < at:
+                del self._failed[event]
 
     def _slurms(self, env: Mapping[str, str], word: Word, path: Path, now: float) -> bytes:
         if env.get("FAULTLINE_EVENT") == "taskprolog":  # a user's environment, whichever folder it is in
@@ -287,6 +300,7 @@ class Hooks:
             self._dropped[str(spool.path)] = size
             count = size - before if size > before else size
             why = words_given_up(spool.path, count)
+            self._failed[_ANY] = f"{why}, and {hook_failures.SAID}; keep the spool on a local disk that has room", at
             yield Reading(wire.blind("hooks", "hook_spool", at, at, why, count), 0, self._positions())
         fresh = [name for name in spool.unfinished() if str(spool.path / name) not in self._taken]
         for name in fresh[:_MOST_FILES]:
@@ -312,7 +326,7 @@ class Hooks:
             for some in hook_failures.counted(word for word in found if word.file not in told).values():
                 why = hook_failures.sentence(some)
                 if not of_users:  # a user's claim is reported, and changes no status
-                    self._failed[some[0].event] = why
+                    self._failed[some[0].event] = why, max(word.at for word in some)
                 begin, end = min(word.at for word in some), max(word.at for word in some)
                 record = wire.blind("hooks", "hook_spool", begin, end, why, len(some))
                 yield Reading(record, 0, self._positions(), kept=partial(hook_failures.remove, some))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made_host import Host, rows
+from made_host import NOW, Host, rows
 from made_slurm import CONF, SLURM_UID, SPOOL, MadeSlurm
 
 from collector.agent import hook_failures
@@ -33,6 +33,7 @@ def left(
     for place in range(count):
         path = host.put(f"{at}/faultline-hook.{reason}.{event}.{place}", "")
         os.chown(path, uid, uid)
+        os.utime(path, (host.time, host.time))
 
 
 def blind(found: list[dict[str, object]]) -> list[tuple[object, object]]:
@@ -111,6 +112,22 @@ def test_words_are_counted_reported_and_taken_away(host: Host, controller: MadeS
     host.wait(3)
     list(again.poll())
     assert again.status.state == "ok", "a hook of that kind wrote again"
+
+
+def test_hooks_that_gave_up_are_said_until_one_writes_after_them(host: Host, controller: MadeSlurm) -> None:
+    """A spool that was full: the records that lie in it are older than the failures."""
+    (controller.path(SPOOL) / "dropped").write_bytes(b"..")
+    os.utime(controller.path(SPOOL) / "dropped", (NOW, NOW))
+    runner = host.runner("hooks")
+    for job, age in ((7, -60), (8, 60)):
+        text = f"FAULTLINE_EVENT=epilogslurmctld\0SLURM_JOB_ID={job}\0FAULTLINE_TIME={NOW + age}"
+        host.put(f"{SPOOL}/{job}.epilogslurmctld.ctl.1.{job}.hook", f"faultline-hook/1\n{text}")
+        for _ in range(2):
+            list(runner.poll())
+            host.wait(3)
+        if age < 0:
+            assert runner.status.state == "error" and "2 hooks gave up" in runner.status.detail
+    assert runner.status.state == "ok"
 
 
 def test_what_a_user_leaves_is_a_claim(host: Host, controller: MadeSlurm) -> None:
