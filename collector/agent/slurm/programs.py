@@ -75,10 +75,12 @@ def call(host: Host, conf: SlurmConf, program: Program) -> Call:
     value, at = conf.get(program.setting), conf.at(program.setting)
     if not value:
         return Call(program, "unset")
-    if program.script in value.split(","):
-        return Call(program, "direct", value, at, program.script)
+    ours = (program.script, f"{FOLDER}/{program.event}-gate.sh")
+    for path in ours:
+        if path in value.split(","):
+            return Call(program, "direct", value, at, path)
     for path in programs_of(host, value):
-        if path == program.script or _resolved(host, path) == program.script:
+        if path in ours or _resolved(host, path) in ours:
             return Call(program, "direct", value, at, path)
         if mentions(host.text(path) or "", program):
             return Call(program, "chained", value, at, path)
@@ -107,7 +109,9 @@ def _resolved(host: Host, path: str) -> str:
 
 def mentions(text: str, program: Program) -> bool:
     """Whether a script of the site calls the hook: outside of comments."""
-    called = re.compile(rf"(?:\S*/{re.escape(program.event)}\.sh|faultline\S*\s+hook\s+{re.escape(program.event)})\b")
+    called = re.compile(
+        rf"(?:\S*/{re.escape(program.event)}(?:-gate)?\.sh|faultline\S*\s+hook\s+{re.escape(program.event)})\b"
+    )
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     return any(
         found and ("faultline" in line or _is_variable(line)) for line in lines if (found := called.search(line))

@@ -51,7 +51,7 @@ def test_install_is_idempotent_and_remove_leaves_what_was(made: MadeSlurm, capsy
     before = made.tree()
     assert made.slurm("install", "--yes", "--edit-slurm-conf") == 0
     installed = made.tree()
-    for name in (*HOOKS, "faultline-hook"):
+    for name in (*HOOKS, "faultline-hook", "faultline-gate", "prolog-gate"):
         assert made.path(f"{FOLDER}/{name}.sh").read_bytes() == (SCRIPTS / f"{name}.sh").read_bytes()
     spool = made.path(SPOOL).stat()
     assert (spool.st_mode & 0o7777, spool.st_uid) == (0o700, SLURM_UID), "slurmctld's hooks run as SlurmUser"
@@ -128,6 +128,16 @@ def test_programs_of_the_site_stay_and_how_to_chain_them_is_said(
     assert len(re.findall(r"(?m)^Prolog=", conf)) == 1, "Slurm would take the last one"
     made.slurm("install", "--dry-run")
     assert "Prolog" in (line := next(x for x in capsys.readouterr().out.splitlines() if x.startswith("calls"))), line
+
+
+def test_a_prolog_with_the_gate_is_a_hook_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = MadeSlurm(tmp_path, CONF + f"Prolog={FOLDER}/prolog-gate.sh\nEpilog=/site/epilog.sh\n")
+    made.put("/site/epilog.sh", f"#!/bin/sh\n{FOLDER}/epilog.sh || :\n")
+    assert made.slurm("install", "--yes", "--edit-slurm-conf") == 0
+    assert f"calls    Prolog={FOLDER}/prolog-gate.sh" in capsys.readouterr().out
+    assert f"Prolog={FOLDER}/prolog.sh\n" not in made.path("/etc/slurm/slurm.conf").read_text()
+    assert made.slurm("remove", "--yes", "--edit-slurm-conf") == 1
+    assert f"Prolog={FOLDER}/prolog-gate.sh: remove it first" in capsys.readouterr().err
 
 
 def test_a_chained_hook_is_not_removed_under_the_site_that_calls_it(
