@@ -308,7 +308,11 @@ class Hooks:
             with self._lock:
                 self._taken.add(path)
             now = self.context.now()
-            record = wire.blind("hooks", "hook_spool", now, now, words_unfinished(spool, name), 1)
+            why = words_unfinished(spool, name)
+            if not spool.is_users:
+                event = [*name.lstrip(".").split("."), "", ""][1]
+                self._failed[event] = f"{why}, and {hook_failures.SAID}; what killed it is in the node's own log", now
+            record = wire.blind("hooks", "hook_spool", now, now, why, 1)
             yield Reading(record, 0, self._positions(), kept=partial(self._remove, spool, path))
 
     def _report_failed(self) -> Iterator[Reading]:

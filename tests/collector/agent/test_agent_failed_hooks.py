@@ -130,6 +130,14 @@ def test_hooks_that_gave_up_are_said_until_one_writes_after_them(host: Host, con
     assert runner.status.state == "ok"
 
 
+def test_a_hook_that_was_killed_while_writing_is_said(host: Host, controller: MadeSlurm) -> None:
+    torn = host.put(f"{SPOOL}/.9.epilogslurmctld.ctl.7.1.hook.tmp", "")
+    os.utime(torn, (NOW - 7200, NOW - 7200))
+    runner = host.runner("hooks")
+    list(runner.poll())
+    assert runner.status.state == "error" and "epilogslurmctld hook of job 9" in runner.status.detail
+
+
 def test_what_a_user_leaves_is_a_claim(host: Host, controller: MadeSlurm) -> None:
     """No user can make an agent's status an error, speak for Slurm's hooks, or have anything else removed."""
     left(host, "disk", "taskprolog", uid=20001, at=TASK_WORDS)
