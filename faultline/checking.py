@@ -44,6 +44,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
+    wrong += _dashboards(settings)
     wrong += extensions.problems()  # includes those of patterns and edges, which were tried
     barred, opened = _ways_in(settings, config)
     wrong += barred
@@ -174,6 +175,21 @@ def _reports(scheduled: object) -> list[str]:
         for n in names
         if n not in reports.all_reports()
     ]
+
+
+def _dashboards(settings: Config) -> list[str]:
+    """Reads saved queries and dashboards, and compiles the queries of all panels and of a site's files."""
+    from queries import dashboards, kql, saved
+
+    library, problems = saved.library(settings.queries)
+    wrong = [str(problem) for problem in problems]
+    wrong += map(str, saved.faults(library, kql.validate))
+    own = len(library) - len(saved.names())
+    print(f"queries        {len(library)} saved queries, {own} of this site, {len(wrong)} wrong")
+    found, faults = dashboards.all_dashboards(settings.dashboards, library)
+    faults += dashboards.faults(found, kql.validate)
+    print(f"dashboards     {len(found)} dashboards, {sum(len(one.panels) for one in found.values())} panels, {len(faults)} wrong")  # fmt: skip
+    return [*wrong, *map(str, faults)]
 
 
 def back_test(

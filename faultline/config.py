@@ -4,6 +4,8 @@ listen = "127.0.0.1:8514"
 data = "/var/lib/faultline"
 patterns = ["/etc/faultline/patterns.d/site.toml"]
 edges = ["/etc/faultline/edges.d/site.toml"]
+dashboards = ["/etc/faultline/dashboards.d"] # files (*.toml) or folders of them
+queries = ["/etc/faultline/queries.d"]       # saved queries (*.kql) or folders of them
 user_header = "X-Remote-User" # set by a proxy in front to the user's name; none: people sign their answers themselves
 proxies = ["10.0.0.1"]        # trusted for X-Forwarded-For, X-Forwarded-Proto and user_header; none: nobody
 users_can_write_syslog = true # false: no user can write to the nodes' syslog files (no logger, no /dev/log)
@@ -335,6 +337,8 @@ class Config(_Section):
     timezone: str | None = None
     patterns: tuple[Path, ...] = ()
     edges: tuple[Path, ...] = ()
+    dashboards: tuple[Path, ...] = ()
+    queries: tuple[Path, ...] = ()
     user_header: str | None = None
     #: Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are trusted; without [access] their
     #: user_header, too.

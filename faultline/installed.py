@@ -15,14 +15,14 @@ def load_all() -> None:
     from faultline.notify import notifiers
     from parsers import documents, patterns
     from parsers.formats import all_formats
-    from queries import reports
+    from queries import dashboards, reports
     from queries.kql.engines import engines
     from queries.kql.functions import registry as functions
     from web.rooms import all_pages
 
     loaders: tuple[Callable[[], object], ...] = (
         all_formats, documents.installed, patterns.installed, reports.all_reports, facts.subjects, facts.detectors, all_receivers, notifiers, engines,
-        functions.registry, all_pages,
+        functions.registry, all_pages, dashboards.installed,
     )  # fmt: skip
     for load in loaders:
         load()

@@ -24,6 +24,7 @@ GROUPS = {
     "faultline.facts": "kinds of facts", "faultline.detectors": "detectors", "faultline.kql_functions": "KQL functions",
     "faultline.kql_engines": "KQL engine", "faultline.reports": "report", "faultline.notifiers": "notifier",
     "faultline.receivers": "receiver", "faultline.pages": "page",
+    "faultline.dashboards": "dashboards",
 }  # fmt: skip
 
 #: More distinct warnings than this help nobody.

@@ -70,6 +70,7 @@ TOGETHER = {
         "test_web_browser.py",
         "test_web_keyboard.py",
         "test_web_charts.py",
+        "test_dashboards.py",
         "test_web_folds.py",
         "test_web_live.py",
         "test_web_tail.py",

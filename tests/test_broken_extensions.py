@@ -72,6 +72,7 @@ WRONG = {
     "reports": ("NUMBER", "is of type int, not Report"),
     "notifiers": ("NUMBER", "is of type int, not Notifier"),
     "receivers": ("NUMBER", "is of type int, not Receiver"),
+    "dashboards": ("NUMBER", "is of type int, not a list of paths"),
     "pages": ("INCIDENTS", "the name 'incidents' is taken by a built-in one"),
 }
 
@@ -228,6 +229,7 @@ reports = Report("twin", NAME, NAME, lambda reader: [])
 notifiers = Notifier("twin", NAME, {}, None)
 receivers = Receiver("twin", NAME, None)
 pages = Page("twin", APIRouter())
+dashboards = [HERE / f"{NAME}_dashboards"]
 KINDS = (Kind("twin.fact", "node", NAME, NoAttrs),)
 DETECTORS = []
 EDGES = [HERE / f"{NAME}_edges.toml"]
@@ -240,6 +242,13 @@ event = "twin.{name}"
 literal = "twin"
 regex = "^twin"
 example = "twin"
+"""
+
+TWIN_DASHBOARD = """
+title = "Twin"
+[[panel]]
+title = "Lines"
+kql = "Logs | count"
 """
 
 TWIN_EDGE = """
@@ -322,6 +331,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     for name in ("beta", "alpha"):
         install(TWIN, {group: {"twin": f"{name}:{group}"} for group in groups} | {"facts": {"twin": name}}, name)
         (folder / f"{name}_patterns.toml").write_text(TWIN_PATTERN.format(name=name), encoding="utf-8")
+        (folder / f"{name}_dashboards").mkdir()
+        (folder / f"{name}_dashboards" / "twin.toml").write_text(TWIN_DASHBOARD, encoding="utf-8")
         (folder / f"{name}_edges.toml").write_text(TWIN_EDGE.format(number=1), encoding="utf-8")
     install(MODULE, WRONG_POINTS)
     python = install(USED, USED_POINTS, "quay")
@@ -371,7 +382,9 @@ def test_of_two_packages_that_bring_one_name_the_first_is_used_and_no_command_st
         of_beta = f"{group} twin (beta"
         assert [line for line in wrong if of_beta in line and reason in line], (group, wrong)
         assert logged.count(f"{reason}; it is left out") == 1, group
-    assert len([line for line in wrong if "beta-site" in line]) == len(TAKEN) + 1
+    assert len([line for line in wrong if "beta-site" in line]) == len(TAKEN) + 2
+    (dashboard,) = (line for line in wrong if "beta_dashboards" in line)
+    assert "dashboards twin (beta:dashboards) of beta-site: the name 'twin' is taken by" in dashboard
     (pattern,) = (line for line in wrong if "beta_patterns.toml" in line)
     assert "patterns twin (beta:patterns) of beta-site" in pattern and "an entry of this id exists already" in pattern
     assert "extension: format twin (beta:formats) of beta-site: the name 'twin' is taken" in found["sources"]

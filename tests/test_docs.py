@@ -113,7 +113,7 @@ def test_the_toml_of_the_docs_is_right(tmp_path: Path) -> None:
         if "[[edge]]" in block:
             assert [str(p) for p in load.load([path])[1]] == []
         found += "[[edge]]" in block or "[[pattern]]" in block
-    assert found == 2  # the third is pyproject.toml: test_extending.py
+    assert found == 2  # the others are pyproject.toml and a dashboard: test_extending.py
 
 
 def test_the_indented_edges_of_the_correlation_page_are_right(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 GROUPS = {
     "A format": "formats", "A document": "documents", "A kind of fact": "facts", "A report": "reports",
     "A KQL function": "kql_functions", "A notifier": "notifiers", "A receiver": "receivers", "A page": "pages",
+    "A dashboard": "dashboards",
 }  # fmt: skip
 
 USE = """
@@ -64,6 +65,7 @@ with open_store(None) as store:
     used["report"] = reports.render(reports.run(store, "incident-hosts"), "md")
     used["page"] = client.get("/failing").text
     used["top bar"] = client.get("/incidents").text
+    used["dashboard"] = client.get("/dashboards/cooling?from=&to=&tables=yes").text
 used["pattern"] = [str(p) for p in patterns([folder / "0.toml"]).check()]
 used["edge"] = [str(p) for p in edges([folder / "1.toml"])[1]]
 used["kind"] = "coolant.leak" in registry.kinds()
@@ -121,6 +123,9 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "our_package" / "templates").mkdir()
     (template,) = blocks("A page", "html")
     (folder / "our_package" / "templates" / "failing.html").write_text(template, encoding="utf-8")
+    (folder / "our_package" / "dashboards").mkdir()
+    (dashboard,) = blocks("A dashboard", "toml")
+    (folder / "our_package" / "dashboards" / "cooling.toml").write_text(dashboard, encoding="utf-8")
     for number, title in enumerate(("An event pattern", "A causal edge")):
         (folder / f"{number}.toml").write_text(blocks(title, "toml")[0], encoding="utf-8")
     info = folder / "our_package-1.0.dist-info"
@@ -184,6 +189,10 @@ def test_questions_reports_and_pages_answer(used: dict[str, Any]) -> None:
     assert used["KQL"] == [[100.0, "gx01"]]
     assert "gpu02" in used["report"]
     assert "<td>alice</td>" in used["page"] and 'href="/failing"' in used["top bar"]
+
+
+def test_a_dashboard_shows_the_rows_of_its_panels(used: dict[str, Any]) -> None:
+    assert "<h1>Cooling</h1>" in used["dashboard"] and "<td>gx07</td>" in used["dashboard"]
 
 
 def test_messages_go_out_and_batches_come_in(used: dict[str, Any]) -> None:

@@ -228,11 +228,18 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     query: str = Field(max_length=100_000)
+    start: str | None = Field(default=None, alias="from", description="Limits every table: RFC 3339, now or now-6h")
+    end: str | None = Field(default=None, alias="to", description="The end of that range; RFC 3339 or now")
     parameters: dict[str, Any] = Field(default_factory=dict)
     timeout_s: float = Field(default=30.0, gt=0, le=600)
     max_rows: int = Field(default=10_000, ge=1, le=1_000_000)
     validate_only: bool = False
     explain: bool = Field(default=False, description="The plan, the SQL and the segments that can match, unrun")
+
+    def within(self) -> kql.Within:
+        """The range in addition to what the query says. Raises ``BadTimeError``."""
+        found = parse_range(self.start, self.end)
+        return kql.Within(found.start, found.end)
 
 
 def kql_problem(error: Exception, limit: float) -> ProblemError | None:
@@ -248,7 +255,9 @@ def kql_problem(error: Exception, limit: float) -> ProblemError | None:
 
 @router.post("/query", tags=["query"])
 async def query(request: Request, read: Read, question: Question) -> Response:
-    """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
+    """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait. `from` and `to`
+    limit every table to a range: by its time, or jobs and incidents to those that overlap it."""
+    question.within()  # an error of the range is one of the request, before it waits for its turn
     if not (question.validate_only or question.explain):
         read_audit.of_query(request, question.query)
     metrics, turns, began = request.app.state.metrics, request.app.state.turns, time.perf_counter()
@@ -327,7 +336,7 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
         return dumps({"columns": columns, "rows": [], "truncated": False, "elapsed_ms": 0.0})
     result = kql.run(
         cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, max_bytes=MOST_BYTES,
-        timeout_s=timeout_s, stopped=asked.stopped,
+        timeout_s=timeout_s, stopped=asked.stopped, within=question.within(),
     )  # fmt: skip
     left = MOST_BYTES
     tables = []

@@ -38,6 +38,7 @@ from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
 from web.access.rights import allowed
+from web.dashboards import router as dashboards_router
 from web.methods import as_get, methods_of
 from web.metrics import CONTENT_TYPE, Metrics
 from web.origin import foreign
@@ -202,7 +203,7 @@ def create_app(
     """The web application over one store.
 
     ``settings``: ``reports`` (list or function), ``cluster`` (name shown), ``user_header`` (the header in which a proxy
-    in front names the user). ``gate``: the access control; None: open to everybody. ``audit``: the audit log; None: no
+    in front names the user), ``dashboards`` and ``queries`` (a site's own files or folders). ``gate``: the access control; None: open to everybody. ``audit``: the audit log; None: no
     log.
     """
     app = FastAPI(
@@ -216,6 +217,7 @@ def create_app(
     handlers(app)
     operations(app)
     app.include_router(api.router)
+    app.include_router(dashboards_router)
     app.include_router(feedback.router)
     app.include_router(fitness.router)
     app.include_router(sources.router)

@@ -166,10 +166,13 @@ def looking_since(request: Request) -> datetime | None:
     return since
 
 
-def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A template with what every page needs: theme, range and links that keep both."""
+def render(
+    request: Request, name: str, *, status: int = 200, within: Range | None = None, **values: Any
+) -> HTMLResponse:
+    """A template with what every page needs: theme, range and links that keep both. ``within``: the range of a page that
+    has its own if the address has none."""
     kept = kept_of(request)
-    within = parse_range(kept.get("from"), kept.get("to"))
+    within = within or parse_range(kept.get("from"), kept.get("to"))
 
     def link(path: str, **more: object) -> str:
         return linked(path, kept, **more)

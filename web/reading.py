@@ -443,6 +443,11 @@ class Reader:
         found = self.one(runs.stored())
         return found or {"runs": 0, "failed": 0, "events": 0, "lines": False}
 
+    def newest(self) -> datetime | None:
+        """When the newest event was; None if there is none."""
+        at: datetime | None = (self.one(events.newest()) or {}).get("at")
+        return at
+
     def ready(self) -> dict[str, int]:
         """Counts that prove the tables exist; raises the engine's error if they do not."""
         tables = {"model.incidents": INCIDENTS, "model.runs": RUNS, "model.events": EVENTS}

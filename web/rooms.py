@@ -32,7 +32,9 @@ class Page:
 
 
 #: In the order of the top bar.
-BUILT_IN = tuple(Page(name) for name in ("incidents", "jobs", "nodes", "repairs", "explore", "reports", "sources"))
+BUILT_IN = tuple(
+    Page(name) for name in ("incidents", "jobs", "nodes", "repairs", "dashboards", "explore", "reports", "sources")
+)
 
 
 @cache

@@ -18,8 +18,9 @@ from queries.kql.errors import (
     QueryTimeout,
 )
 from queries.kql.run import Result, explain, run, validate
+from queries.kql.within import Within
 
 __all__ = [
     "CannotExpress", "Catalog", "Column", "KqlBindError", "KqlError", "KqlRuntimeError", "KqlSyntaxError",
-    "NotImplementedYet", "QueryTimeout", "Result", "Table", "explain", "run", "validate",
+    "NotImplementedYet", "QueryTimeout", "Result", "Table", "Within", "explain", "run", "validate",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from sqlalchemy import select
@@ -43,6 +43,7 @@ from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
 from queries.kql.wall.cutting import BoundSql, Cut, Step, cut, is_cheap
+from queries.kql.within import ALL_TIME, Within
 
 log = structlog.get_logger()
 INTERNAL = "this query meets a hole in the checks"
@@ -89,6 +90,7 @@ class Compiler(Builder):
     probe: Probe | None = None  # runs a subquery while the rest is compiled
     pruner: Pruner | None = None  # knows which blocks of the store's lines can contain a text
     engine: Engine = DUCKDB  # whose SQL comes out
+    within: Within = ALL_TIME  # the range that stored tables are limited to
 
     def expr(self, node: ast.Node, scope: Scope) -> Value:
         """Binds one scalar expression."""
@@ -127,6 +129,10 @@ class Compiler(Builder):
         self.tick()
         env = scope.env
         if isinstance(node, ast.Pipeline):
+            if isinstance(node.source, ast.Name) and (limits := self._limits(node.source.name, env)):
+                node = replace(node, operators=(*limits, *node.operators))
+                stage = narrowed(self, node, env) or self.stored(cast(ast.Name, node.source).name)
+                return self.apply(stage, node.operators, env)
             stage = narrowed(self, node, env) or (
                 self.table(node.source, env)
                 if not isinstance(node.source, ast.Operator)
@@ -140,12 +146,18 @@ class Compiler(Builder):
             if isinstance(found, Stage):
                 return found
             if found is None and node.name in self.catalog.tables:
-                return self.stored(node.name)
+                return self.apply(self.stored(node.name), self._limits(node.name, env), env)
             if isinstance(found, Function) and (found.body.is_view or not found.body.parameters):
                 return self.call_table(ast.Call(node.name, (), span=node.span), found, env)
         if isinstance(node, ast.Call):
             return self._table_call(node, scope)
         return None
+
+    def _limits(self, name: str, env: Env) -> tuple[ast.Node, ...]:
+        """The operator that limits a stored table to the query's range; none for any other name."""
+        if name not in self.catalog.tables or env.find(name) is not None:
+            return ()
+        return self.within.condition(self.catalog.tables[name])
 
     def _table_call(self, node: ast.Call, scope: Scope) -> Stage | None:
         found = scope.env.find(node.name)
@@ -394,16 +406,18 @@ class Compiler(Builder):
 def compile_script(
     query: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | Moment | None = None,
     pruner: Pruner | None = None, probe: Probe | None = None, engine: Engine = DUCKDB, budget: Budget | None = None,
+    within: Within = ALL_TIME,
 ) -> list[Compiled]:  # fmt: skip
-    """Every tabular statement of a text, compiled. ``budget``: how long that may take."""
+    """Every tabular statement of a text, compiled. ``budget``: how long that may take. ``within``: the range that stored
+    tables are limited to."""
     budget = budget or Budget()
     with budget:
-        return _compiled(query, catalog, parameters, now, pruner, probe, engine, budget)
+        return _compiled(query, catalog, parameters, now, pruner, probe, engine, budget, within)
 
 
 def _compiled(
     query: str, catalog: Catalog, parameters: dict[str, Any] | None, now: datetime | Moment | None, pruner: Pruner | None,
-    probe: Probe | None, engine: Engine, budget: Budget,
+    probe: Probe | None, engine: Engine, budget: Budget, within: Within,
 ) -> list[Compiled]:  # fmt: skip
     script = parse(query)
     builder = Compiler(catalog, now)
@@ -411,6 +425,7 @@ def _compiled(
     builder.pruner = pruner
     builder.engine = engine
     builder.probe = probe
+    builder.within = within
     env = Env()
     for name, value in (parameters or {}).items():
         env.names[name] = constant(value, kind_of(value))

@@ -33,6 +33,7 @@ from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import memory_budget, too_much
 from queries.kql.wall.remote_query import ask
 from queries.kql.wall.tables import registered
+from queries.kql.within import ALL_TIME, Within
 
 # Copying a large answer takes a fifth longer; planning a second time takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
@@ -169,23 +170,25 @@ def run(
     timeout_s: float | None = None,
     now: datetime | None = None,
     stopped: Event | None = None,
+    within: Within = ALL_TIME,
 ) -> Result:
     """Runs a text of statements; the last tabular one is the answer, the ones before are in `others`.
 
     ``max_rows`` applies to each table, ``max_bytes`` (of Arrow) to all together. Setting ``stopped`` and interrupting
-    ``con`` cancels it.
+    ``con`` cancels it. ``within`` limits every stored table to a range, in addition to what the text says.
     """
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
     pruner, probe = Pruner(con), _Probe(con, text, limits)
-    key = _key(text, parameters) if catalog is CATALOG else None
+    key = _key(text, parameters) if catalog is CATALOG and within == ALL_TIME else None
     moment = Moment(now, may_move=True)
     try:
         kept = _KEPT.get(key)
         compiled = kept and _at(kept, moment)
         if compiled is None:
             made = compile_script(
-                text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe, budget=limits.budget()
-            )
+                text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe, budget=limits.budget(),
+                within=within,
+            )  # fmt: skip
             if not (probe.asked or moment.asked or pruner.asked):
                 _KEPT.put(key, (made, moment.at))
             compiled = [_later(one, timedelta()) for one in made]

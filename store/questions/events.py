@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import func
 
 from parsers.writers import NO_USERS
 from store.functions import const, last_by, listed, one_of
@@ -45,6 +46,11 @@ def boots(hosts: Sequence[str], cluster: str | None, before: datetime) -> sa.Sel
     return (
         sa.select(E.host, newest).where(*conditions, of_cluster(E.cluster, cluster)).group_by(E.host).order_by(E.host)
     )
+
+
+def newest() -> sa.Select[Any]:
+    """``at``: the time of the newest event."""
+    return sa.select(func.max(E.time).label("at"))
 
 
 def of_kind_since(kind: str, since: datetime) -> sa.Select[Any]:

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 KEPT = {"from": "2026-11-20T00:00:00Z", "to": "2026-11-22T00:00:00Z", "theme": "light"}
 HTML = {"accept": "text/html"}
-PAGES = ("/", "/incidents", "/incidents/I1", "/jobs", "/jobs/15", "/nodes", "/nodes/gpu02", "/repairs", "/reports", "/explore",
+PAGES = ("/", "/incidents", "/incidents/I1", "/jobs", "/jobs/15", "/nodes", "/nodes/gpu02", "/repairs", "/reports", "/explore", "/dashboards", "/dashboards/network",
          "/sources", "/search?q=link", "/nowhere")  # fmt: skip
 
 
@@ -84,5 +84,13 @@ def test_a_range_that_cannot_be_read_is_not_carried_on(client: TestClient) -> No
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_shows_the_range_where_it_obeys_it(client: TestClient, path: str) -> None:
-    obeys = path.split("?")[0] in {"/", "/incidents", "/jobs", "/nodes/gpu02", "/repairs", "/search"}
+    obeys = path.split("?")[0] in {
+        "/",
+        "/incidents",
+        "/jobs",
+        "/nodes/gpu02",
+        "/repairs",
+        "/search",
+        "/dashboards/network",
+    }
     assert ('class="joined range"' in client.get(path, headers=HTML).text) is obeys

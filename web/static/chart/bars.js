@@ -34,7 +34,7 @@ export function bars(box, drawn) {
     item.append(
       element('span', 'name', name || '(empty)'),
       track,
-      element('span', 'amount', `${brief(value)}${share}`),
+      element('span', 'amount', `${value.toLocaleString('en', { maximumFractionDigits: 3 })}${share}`),
     );
     list.append(item);
   }
