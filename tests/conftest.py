@@ -71,6 +71,7 @@ TOGETHER = {
         "test_web_keyboard.py",
         "test_web_charts.py",
         "test_dashboards.py",
+        "test_explore.py",
         "test_web_folds.py",
         "test_web_live.py",
         "test_web_tail.py",

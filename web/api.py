@@ -9,13 +9,15 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from queries import kql
+from queries.kql import format as printing
 from queries.kql.cells import dumps
 from web import axis as axes
 from web import job_environment, triage
@@ -235,6 +237,9 @@ class Question(BaseModel):
     max_rows: int = Field(default=10_000, ge=1, le=1_000_000)
     validate_only: bool = False
     explain: bool = Field(default=False, description="The plan, the SQL and the segments that can match, unrun")
+    format: Literal["json", "ndjson", "csv", "parquet"] = Field(
+        default="json", description="ndjson, csv and parquet hold the rows of the last table only, as a file"
+    )
 
     def within(self) -> kql.Within:
         """The range in addition to what the query says. Raises ``BadTimeError``."""
@@ -260,6 +265,11 @@ async def query(request: Request, read: Read, question: Question) -> Response:
     question.within()  # an error of the range is one of the request, before it waits for its turn
     if not (question.validate_only or question.explain):
         read_audit.of_query(request, question.query)
+    return await answer_query(request, read, question)
+
+
+async def answer_query(request: Request, read: Reader, question: Question) -> Response:
+    """Runs KQL when it is the client's turn. Raises ``ProblemError``. Whoever calls this records who asked."""
     metrics, turns, began = request.app.state.metrics, request.app.state.turns, time.perf_counter()
     asked = Asked(read.store.cursor())
     client = client_of(request)
@@ -270,7 +280,10 @@ async def query(request: Request, read: Read, question: Question) -> Response:
             left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
             answer: bytes = await turns.run(lambda: ask(asked, question, left), asked.stop, request.is_disconnected)
         outcome = "ok"
-        return Response(answer, media_type="application/json")
+        kind, headers = MEDIA[question.format], {}
+        if question.format != "json":
+            headers["Content-Disposition"] = f'attachment; filename="faultline.{question.format}"'
+        return Response(answer, media_type=kind, headers=headers)
     except TooManyWaitingError as error:
         outcome = "refused"
         raise ProblemError(
@@ -298,6 +311,11 @@ async def query(request: Request, read: Read, question: Question) -> Response:
         metrics.queries.labels(outcome).inc()
 
 
+#: The media type of each format of an answer.
+MEDIA = {
+    "json": "application/json", "ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}  # fmt: skip
 #: Bytes of an answer, of all its tables together, as columns in memory and as text; what exceeds this is left out, and
 #: `truncated` says so.
 MOST_BYTES = 64 * 2**20
@@ -324,7 +342,7 @@ def client_of(request: Request) -> str:
 
 def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
     """The answer to one query as JSON text; runs in its own thread."""
-    cursor, deadline = asked.cursor, time.monotonic() + timeout_s
+    cursor, deadline, within = asked.cursor, time.monotonic() + timeout_s, question.within()
     if question.explain:
         plan = kql.explain(question.query, con=cursor, parameters=question.parameters, timeout_s=timeout_s)
         return dumps({"plan": plan})
@@ -336,8 +354,11 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
         return dumps({"columns": columns, "rows": [], "truncated": False, "elapsed_ms": 0.0})
     result = kql.run(
         cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, max_bytes=MOST_BYTES,
-        timeout_s=timeout_s, stopped=asked.stopped, within=question.within(),
+        timeout_s=timeout_s, stopped=asked.stopped, within=within,
     )  # fmt: skip
+    if question.format != "json":
+        file = printing.render(result, question.format)
+        return file if isinstance(file, bytes) else file.encode("utf-8", "replace")
     left = MOST_BYTES
     tables = []
     for one in (result, *result.others):
@@ -345,6 +366,8 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
         left = max(0, left - made.bytes)
         tables.append(answered(one, made.body))
     answer = {**tables[0], "elapsed_ms": result.elapsed_ms}
+    if within != kql.Within():  # in moments, so that a link to the answer stays true
+        answer["range"] = {"from": wire(within.start), "to": wire(within.end or datetime.now(UTC).replace(tzinfo=None))}
     return dumps(answer | ({"others": tables[1:]} if result.others else {}))
 
 

@@ -39,6 +39,7 @@ from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
 from web.access.rights import allowed
 from web.dashboards import router as dashboards_router
+from web.exploring import router as exploring_router
 from web.methods import as_get, methods_of
 from web.metrics import CONTENT_TYPE, Metrics
 from web.origin import foreign
@@ -218,6 +219,7 @@ def create_app(
     operations(app)
     app.include_router(api.router)
     app.include_router(dashboards_router)
+    app.include_router(exploring_router)
     app.include_router(feedback.router)
     app.include_router(fitness.router)
     app.include_router(sources.router)

@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse
 from parsers.moments import later
 from queries import dashboards, saved
 from queries.dashboards import Dashboard, Panel
-from web import pages
+from web import exploring, pages
 from web.api import Question, Read, query
 from web.problems import ProblemError
 from web.timerange import Range, parse_range, rfc3339
@@ -28,18 +28,15 @@ router = APIRouter(include_in_schema=False)
 MOST_ROWS = 1_000
 #: Rows of a panel on the page without scripts.
 PLAIN_ROWS = 100
-#: How far saved queries look back if the range has no start: longer than any store is old.
-ALWAYS = "36500d"
 #: About this many bins make a chart, and their widths in seconds.
 BINS = 120
 STEPS = (10, 30, 60, 300, 600, 900, 1800, 3600, 10_800, 21_600, 43_200, 86_400)
-DAY_S = 86_400
 
 
 def known(request: Request) -> dict[str, Dashboard]:
     """All dashboards by name."""
     settings: Mapping[str, Any] = request.app.state.settings
-    library, _ = saved.library([Path(path) for path in settings.get("queries") or ()])
+    library = exploring.library(settings)
     found, _ = dashboards.all_dashboards([Path(path) for path in settings.get("dashboards") or ()], library)
     return found
 
@@ -50,9 +47,7 @@ def query_of(panel: Panel, within: Range, now: datetime) -> str:
     values = {}
     span = ((within.end or now) - within.start).total_seconds() if within.start else None
     if "since" in panel.ranged:
-        back = (now - within.start).total_seconds() if within.start else None
-        # A day more: an absolute range gets older while the page is open.
-        values["since"] = ALWAYS if back is None else f"{int(max(back, 0)) + DAY_S}s"
+        values["since"] = exploring.since(within, now)
     if "step" in panel.ranged and span is not None:
         values["step"] = f"{next((step for step in STEPS if span / step <= BINS), STEPS[-1])}s"
     return saved.with_values(panel.query, values)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from urllib.parse import quote, unquote, urlencode
 
 import jinja2
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
@@ -57,20 +57,6 @@ POLL_S = 5
 #: A search shows at most this many results of each kind.
 FOUND = 10
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
-EXAMPLES = (
-    ("Lines around a NODE_FAIL", 'Logs\n| where Event has_any ("link", "node", "fail")\n'
-     "| sort by Time desc\n| take 200\n"
-     "| project Time, Host, Source, Event, Message, File, Line"),
-    ("Events by host", "Events\n| summarize Count = count() by Host, Event\n| sort by Count desc"),
-    ("Events over time", "Events\n| summarize Count = count() by bin(Time, 1m), Event\n| render timechart"),
-    ("Jobs that did not end well", 'Jobs\n| where State != "COMPLETED"\n'
-     "| project End, JobId, Name, User, State, Category, IncidentId\n"
-     "| sort by End desc"),
-    ("Late lines", "Logs\n| where ReceivedTime - Time > 5s\n"
-     "| summarize Lines = count(), First = min(Time) by Host, File"),
-    ("Incidents and what they cost", "Incidents\n"
-     "| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
-)  # fmt: skip
 #: How lines and people name a job: JobId=15, job 15, job:15.
 SLURMS_WORD = re.compile(r"^job(?:id)?\s*[=: #]\s*", re.IGNORECASE)
 #: Periods that reports are offered for, besides everything.
@@ -345,11 +331,6 @@ def reports(request: Request) -> HTMLResponse:
     periods = [(f"last {days} days", rfc3339(now - timedelta(days=days))) for days in REPORT_DAYS]
     rows = api.known_reports(request.app.state.settings)
     return render(request, "reports.html", rows=rows, periods=periods, nav="reports")
-
-
-@router.get("/explore", response_class=HTMLResponse)
-def explore(request: Request, query: Annotated[str | None, Query(alias="q")] = None) -> HTMLResponse:
-    return render(request, "explore.html", query=query or EXAMPLES[0][1], examples=EXAMPLES, nav="explore")
 
 
 @router.get("/search", response_class=HTMLResponse, response_model=None)

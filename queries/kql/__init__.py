@@ -7,7 +7,7 @@ answer.
 
 from __future__ import annotations
 
-from queries.kql.catalog import Catalog, Column, Table
+from queries.kql.catalog import CATALOG, Catalog, Column, Table
 from queries.kql.errors import (
     CannotExpress,
     KqlBindError,
@@ -21,6 +21,6 @@ from queries.kql.run import Result, explain, run, validate
 from queries.kql.within import Within
 
 __all__ = [
-    "CannotExpress", "Catalog", "Column", "KqlBindError", "KqlError", "KqlRuntimeError", "KqlSyntaxError",
+    "CATALOG", "CannotExpress", "Catalog", "Column", "KqlBindError", "KqlError", "KqlRuntimeError", "KqlSyntaxError",
     "NotImplementedYet", "QueryTimeout", "Result", "Table", "Within", "explain", "run", "validate",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The time range that comes with a query, as Log Analytics' ``timespan`` does: every stored table is limited to it.
 
 It holds in addition to what the query itself says about time. Rows with a time must lie in the range, both ends
-included; jobs and incidents, which last, must overlap it, as in the lists of the pages.
+included; jobs, incidents, drains and facts, which last, must overlap it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ class Within:
 
 
 def _ends(columns: frozenset[str]) -> tuple[str, str]:
-    """KQL for when a row begins and ends; empty if it has no time."""
+    """KQL for when a row begins and ends; empty if it has no time. What has no end yet lasts."""
     for name in ("Time", "TimeGenerated"):
         if name in columns:
             return name, name
-    if not {"Start", "End"} <= columns:
+    begin = next((name for name in ("Start", "Begin") if name in columns), "")
+    if not begin or "End" not in columns:
         return "", ""
-    begin = "coalesce(Start, Submit)" if "Submit" in columns else "Start"
-    return begin, f"coalesce(End, {begin})"
+    if "Submit" in columns:
+        begin = "coalesce(Start, Submit)"
+    return begin, "End"
 
 
 @lru_cache(maxsize=256)
 def _where(first: str, last: str, start: datetime | None, end: datetime | None) -> tuple[ast.Node, ...]:
     after = f"{last} >= datetime({start.isoformat()})" if start else ""
+    if start and last == "End":
+        after = f"(isnull(End) or {after})"
     before = f"{first} <= datetime({end.isoformat()})" if end else ""
     script = parse(f"T | where {' and '.join(part for part in (after, before) if part)}")
     return cast(ast.Pipeline, script.statements[0]).operators

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
-from library_store import build
+from library_store import FILES, build
 
-from queries.kql import Within, run
+from collector.ingest import Ingest
+from correlator.engine import correlate
+from queries.kql import CATALOG, Within, run
+from store import open_store
 from store.duckdb.store import DuckStore
+from tests.line_parser import line_parser
 
 START, END = datetime(2026, 11, 21, 0, 30), datetime(2026, 11, 21, 0, 31)
 RANGE = Within(START, END)
@@ -40,6 +45,22 @@ def test_what_lasts_overlaps_the_range(store: DuckStore) -> None:
     assert rows(store, "Incidents | count") == [[1]]
     assert rows(store, "Incidents | count", before) == rows(store, "Incidents | count", after) == [[0]]
     assert rows(store, "Links | count") == rows(store, "Links | count", Within())
+
+
+def test_what_has_no_end_lasts(tmp_path: Path) -> None:
+    """Job 900 runs since 09:30, 901 waits since 11:00."""
+    (tmp_path / "sacct.txt").write_text(FILES["accounting/sacct.txt"])
+    with open_store(None) as store:
+        Ingest(store, parser=line_parser()).run([tmp_path])
+        correlate(store)
+        for at, expected in ((9, []), (10, [900]), (12, [900, 901])):
+            moment = datetime(2026, 11, 21, at)
+            asked = rows(store, "Jobs | project JobId | sort by JobId asc", Within(moment, moment))
+            assert [job for (job,) in asked] == expected
+
+
+def test_every_table_but_the_cables_has_a_time() -> None:
+    assert [table.name for table in CATALOG if not RANGE.condition(table)] == ["Links"]
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,14 @@ class Eyes:
             self.page.wait_for_selector("#axis[data-ready=yes]")
         return self.page
 
-    def answer_queries(self, body: object, status: int = 200) -> None:
-        """Every query of this page gets this answer: the hand-made store has none of the views that KQL reads."""
+    def answer_queries(self, body: object, status: int = 200, counts: object = None) -> None:
+        """Every query of this page gets this answer: the hand-made store has none of the views that KQL reads.
+
+        ``counts``: what its overview gets."""
+        counted = json.dumps(counts or {})
+        self.page.route(
+            "**/api/v1/query/overview", lambda route: route.fulfill(content_type="application/json", body=counted)
+        )
         kind = "application/json" if status == 200 else "application/problem+json"
         text = json.dumps(body)
         self.page.route("**/api/v1/query", lambda route: route.fulfill(status=status, content_type=kind, body=text))

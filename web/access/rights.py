@@ -16,7 +16,7 @@ FOR_OWN = frozenset({
     "/api/v1/axis/{incident_id}", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result",
 })  # fmt: skip
 #: Requests with a body that only read.
-ASKED_WITH_BODY = frozenset({"/api/v1/query"})
+ASKED_WITH_BODY = frozenset({"/api/v1/query", "/api/v1/query/overview"})
 
 
 def needed(method: str, route: str) -> Role:

@@ -24,10 +24,11 @@ class Scope:
 
 
 QUERY = "/api/v1/query"
+OVERVIEW = f"{QUERY}/overview"
 SCOPES = {
     ALL: Scope("whatever the role may", ("/",), ("/",)),
-    "read": Scope("all that only reads", ("/",), (QUERY,)),
-    "query": Scope("KQL: questions, and lines as they come", ("/api/v1/tail",), (QUERY,)),
+    "read": Scope("all that only reads", ("/",), (QUERY, OVERVIEW)),
+    "query": Scope("KQL: questions, and lines as they come", ("/api/v1/tail",), (QUERY, OVERVIEW)),
     "jobs": Scope(
         "jobs, their verdicts and incidents",
         ("/api/v1/jobs", "/api/v1/jobs/", "/api/v1/incidents", "/api/v1/incidents/", "/api/v1/result"),

@@ -95,7 +95,7 @@ document.addEventListener('click', event => {
     const form = target.closest('form');
     form.elements.from.value = target.dataset.from;
     form.elements.to.value = '';
-    form.submit();
+    form.requestSubmit();
   }
 });
 

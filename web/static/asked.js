@@ -23,7 +23,7 @@ export function showAsked() {
     ...items.map(({ q, at, rows }) => {
       const url = new URL(location.href);
       url.searchParams.set('q', q);
-      const link = element('a', 'mono', q.replace(/\s+/g, ' '));
+      const link = element('a', 'mono', q.replace(/^(\s*\/\/[^\n]*\n)+/, '').replace(/\s+/g, ' '));
       link.href = url.href;
       link.title = visible(`${q}\n\n${rows} rows, ${at} UTC`);
       const item = element('li');

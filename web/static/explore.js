@@ -1,97 +1,28 @@
-/* The query page: colours the text, runs it, and underlines the words that caused an error. */
+/* The query page: runs the query in the range of the page, and shows its answer, rows over time and columns. */
 
-import { element } from './lines.js';
 import { keepAsked, showAsked } from './asked.js';
+import { editor } from './editor.js';
+import { element } from './lines.js';
+import { binned, counted, facets, Histogram, overview } from './overview.js';
 import { Result } from './result.js';
 import { visible } from './visible.js';
 
 const find = id => document.getElementById(id);
-const area = find('q');
 const fault = find('fault');
 const took = find('took');
-const shade = document.querySelector('#ed pre');
-const nums = document.querySelector('#ed .nums');
 const result = new Result();
+const histogram = new Histogram(find('over'), narrow);
+/** The text with which the page opened. */
+const opened = editor.value;
+/** Rows of a saved file. */
+const MOST_SAVED = 1_000_000;
 
-const WORDS = [
-  'where project extend summarize by sort order take limit top join union on kind let distinct count asc desc',
-  'and or not in between has has_any has_all contains startswith endswith matches regex parse mv-expand',
-  'project-away project-rename render print datatable make-series search evaluate as serialize with of',
-];
-/** What is coloured, by the class it gets: comment, string, number, function, keyword. */
-const KINDS = {
-  co: /\/\/[^\n]*/,
-  st: /@?"(?:[^"\\\n]|\\.)*"?|@?'(?:[^'\\\n]|\\.)*'?/,
-  nu: /\b\d[\w.:-]*/,
-  fn: /\b[a-zA-Z_]\w*(?=\s*\()/,
-  kw: new RegExp(`\\b(?:${WORDS.join(' ').replaceAll(' ', '|')})\\b|\\|`),
-};
-const parts = Object.entries(KINDS).map(([kind, pattern]) => `(?<${kind}>${pattern.source})`);
-const TOKEN = new RegExp(parts.join('|'), 'g');
-
-/** The characters that the last error is about, until the text changes. */
-let wrong = null;
 /** Was a query run here? The example with which the page opens does not count. */
-let remembered = new URLSearchParams(location.search).has('q');
+let remembered = ['q', 'saved'].some(name => new URLSearchParams(location.search).has(name));
 /** Ends the running query; null if there is none. */
 let running = null;
-
-/** Text that carries the class of its kind, or none. */
-const piece = (words, kind) => (kind ? element('i', kind, words) : document.createTextNode(words));
-
-function colour(text) {
-  const out = [];
-  let at = 0;
-  for (const found of text.matchAll(TOKEN)) {
-    const kind = Object.keys(KINDS).find(name => found.groups[name] !== undefined);
-    out.push(piece(text.slice(at, found.index)), piece(found[0], kind));
-    at = found.index + found[0].length;
-  }
-  shade.replaceChildren(...out, piece(text.slice(at)), piece('\n'));
-}
-
-/** Wraps the offending characters; they may span several coloured pieces. */
-function underline({ start, end }) {
-  let at = 0;
-  for (const node of [...shade.childNodes]) {
-    const words = node.textContent;
-    const a = Math.max(start - at, 0);
-    const b = Math.min(end - at, words.length);
-    at += words.length;
-    if (a >= b) continue;
-    const bad = element('i', `bad ${node.className ?? ''}`.trim(), words.slice(a, b));
-    node.replaceWith(piece(words.slice(0, a), node.className), bad, piece(words.slice(b), node.className));
-  }
-}
-
-/** Line numbers follow wrapped lines: each number gets as many rows as its line needs. */
-function number() {
-  const row = parseFloat(getComputedStyle(shade).lineHeight);
-  const ruler = shade.cloneNode(false);
-  ruler.style.cssText = 'position:absolute;visibility:hidden;left:0;top:0;min-height:0;padding-top:0;padding-bottom:0';
-  shade.parentElement.append(ruler);
-  const tall = area.value.split('\n').map(line => {
-    ruler.textContent = line || ' ';
-    return Math.max(1, Math.round(ruler.offsetHeight / row));
-  });
-  ruler.remove();
-  nums.textContent = tall
-    .map((rows, n) => `${n + 1}${'\n'.repeat(rows)}`)
-    .join('')
-    .replace(/\n$/, '');
-}
-
-function refresh() {
-  colour(area.value);
-  if (wrong) underline(wrong);
-  number();
-}
-
-/** The offset in the text of a line and column (both from 1). */
-function offset(line, column) {
-  const before = area.value.split('\n').slice(0, line - 1);
-  return before.reduce((sum, text) => sum + text.length + 1, 0) + column - 1;
-}
+/** The query, its answer and where a filter of it can be added. */
+let shown = { text: '', answer: null, at: null };
 
 /** The number of offending characters: as given, else the length of the word there. */
 function lengthAt(problem, text, column) {
@@ -108,27 +39,31 @@ function complain(problem) {
   said.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), visible(about));
   fault.replaceChildren(said);
   if (line) {
-    const text = area.value.split('\n')[line - 1] ?? '';
+    const text = editor.value.split('\n')[line - 1] ?? '';
     const length = lengthAt(problem, text, column);
-    const start = offset(line, column);
+    const start = editor.offset(line, column);
     const mark = ' '.repeat(column - 1) + '^'.repeat(length);
     fault.prepend(visible(`${String(line).padStart(3)} | ${text}\n    | ${mark}`));
-    wrong = { start, end: start + length };
-    area.setSelectionRange(start, start);
+    editor.mark({ start, end: start + length });
   }
   const hint = problem.suggestion || problem.do;
   if (hint) fault.append(element('p', '', /\s/.test(hint) ? hint : `Did you mean ${hint}?`));
   fault.hidden = false;
-  refresh();
 }
 
-/** The query in the address: the page can be reopened, and sent to others. */
+/** The page's address with the query, which opens the same page. */
+function addressed() {
+  const url = new URL(location.href);
+  url.searchParams.set('q', editor.value);
+  url.searchParams.delete('saved');
+  return url;
+}
+
+/** The query in the address: the page can be reopened, and going back leads to the query before. */
 function remember() {
   remembered = true;
-  const url = new URL(location.href);
-  url.searchParams.set('q', area.value);
-  history.replaceState(null, '', url);
-  return url.href;
+  const { href } = addressed();
+  if (href !== location.href) history.pushState(null, '', href);
 }
 
 /** While a query runs its button ends it. */
@@ -140,32 +75,47 @@ function busy(on) {
   result.busy(on);
 }
 
+/** What the API is asked: the query in the range of the page. */
+function question(more = {}) {
+  const given = new URLSearchParams(location.search);
+  return { query: editor.value, from: given.get('from') || null, to: given.get('to') || null, ...more };
+}
+
+const post = (body, signal) =>
+  fetch('/api/v1/query', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal,
+  });
+
 /** Runs the query, or only checks it. */
 async function ask(only) {
   fault.hidden = true;
-  wrong = null;
-  refresh();
-  running = new AbortController();
+  editor.mark(null);
+  const mine = new AbortController();
+  const { signal } = mine;
+  running = mine;
+  const asked = question({ validate_only: only });
   busy(true);
   took.textContent = 'running …';
   try {
-    const answer = await fetch('/api/v1/query', {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ query: area.value, validate_only: only }),
-      signal: running.signal,
-    });
-    tell(await answer.json(), answer.ok, only);
+    const answer = await post(asked, signal);
+    const body = await answer.json();
+    tell(body, answer.ok, asked);
+    if (answer.ok && !only) beside(body, question({ query: asked.query }));
   } catch (error) {
     took.textContent = error.name === 'AbortError' ? 'stopped' : '';
     if (error.name !== 'AbortError') complain({ message: `The service did not answer: ${error.message}` });
   } finally {
-    running = null;
-    busy(false);
+    if (running === mine) {
+      running = null;
+      busy(false);
+    }
   }
 }
 
-function tell(body, ok, only) {
+function tell(body, ok, { query, validate_only: only }) {
   if (!ok) {
     took.textContent = result.body ? 'the result below is that of the last run' : '';
     complain(body);
@@ -173,40 +123,148 @@ function tell(body, ok, only) {
     took.textContent = `the query is sound: ${body.columns.length} columns`;
   } else {
     took.textContent = `${Math.round(body.elapsed_ms)} ms`;
+    shown = { text: query, answer: body, at: null };
+    find('edited').textContent = '';
     result.show(body);
-    if (remembered) keepAsked(area.value, body.rows.length);
+    if (remembered) keepAsked(query, body.rows.length);
+  }
+}
+
+/** The counts beside an answer; they come after it. */
+async function beside(answer, asked) {
+  let found = null;
+  try {
+    found = await overview(asked);
+  } catch {
+    /* The answer is there; without the counts the page has less beside it. */
+  }
+  if (shown.answer !== answer) return;
+  shown.at = found?.at ?? null;
+  facets(find('facets'), found?.facets ?? [], add);
+  const own = found?.bins?.length ? null : binned(answer);
+  if (found?.bins?.length) {
+    const bins = found.bins.map(([time, rows]) => [Date.parse(time), rows]);
+    histogram.show(bins, found.step_s * 1000, counted(found));
+  } else if (own && !answer.render) {
+    histogram.show(own.bins, own.step, 'rows of the answer over time');
+  } else {
+    histogram.show([], 0, '');
   }
 }
 
 function run() {
+  if (running) return;
   remember();
   ask(false);
 }
 
-area.addEventListener('input', () => {
-  wrong = null;
-  refresh();
+/** Adds a line to the query where the rows that were counted end, and runs it. */
+async function add(line) {
+  let { at } = shown;
+  if (editor.value !== shown.text) at = (await overview(question()))?.at ?? null;
+  if (at === null) {
+    took.textContent = 'the query cannot be read: run it first';
+    return;
+  }
+  const text = editor.value;
+  editor.value = `${text.slice(0, at)}\n${line}${text.slice(at)}`;
+  run();
+}
+
+/** The same query in another range: a page of its own, so that going back leads to the range before. */
+function narrow(from, to) {
+  const url = addressed();
+  url.searchParams.set('from', new Date(from).toISOString());
+  url.searchParams.set('to', new Date(to - 1).toISOString());
+  location.assign(url);
+}
+
+async function save(button) {
+  const { format } = button.dataset;
+  button.disabled = true;
+  took.textContent = 'saving …';
+  try {
+    const answer = await post(question({ query: shown.text, format, max_rows: MOST_SAVED }));
+    if (!answer.ok) throw new Error((await answer.json()).detail);
+    let blob = await answer.blob();
+    if (format === 'ndjson') {
+      const lines = (await blob.text()).trimEnd().split('\n');
+      blob = new Blob([`[${lines.join(',\n')}]\n`], { type: 'application/json' });
+    }
+    const link = element('a');
+    link.href = URL.createObjectURL(blob);
+    link.download = `faultline.${format === 'ndjson' ? 'json' : format}`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+    took.textContent = `saved ${link.download}`;
+  } catch (error) {
+    took.textContent = `not saved: ${error.message}`;
+  }
+  button.disabled = false;
+}
+
+/** A link that gives this answer again: the query, the range in moments, and the zone. */
+async function copyLink(button) {
+  remember();
+  const url = addressed();
+  const { from, to } = (shown.text === editor.value && shown.answer?.range) || {};
+  if (from) url.searchParams.set('from', from);
+  if (to) url.searchParams.set('to', to);
+  url.searchParams.set('zone', document.documentElement.dataset.zone);
+  try {
+    await navigator.clipboard.writeText(url.href);
+    button.textContent = 'Copied';
+  } catch {
+    history.replaceState(null, '', url);
+    button.textContent = 'Link is in the address';
+  }
+}
+
+/** The list of saved queries, of which only those are shown that contain all words. */
+function filterSaved(input) {
+  const asked = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const group of find('saved').querySelectorAll('details')) {
+    const items = [...group.querySelectorAll('li')];
+    for (const item of items) item.hidden = !asked.every(word => item.textContent.toLowerCase().includes(word));
+    group.hidden = items.every(item => item.hidden);
+    if (asked.length) group.open = true;
+  }
+}
+
+editor.listen(() => {
   find('edited').textContent = 'edited';
-});
-area.addEventListener('keydown', event => {
-  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey || event.shiftKey)) return;
-  event.preventDefault();
-  if (!running) run();
-});
+}, run);
 find('run').addEventListener('click', () => (running ? running.abort() : run()));
 find('check').addEventListener('click', () => ask(true));
-find('csv').addEventListener('click', () => result.save());
-find('link').addEventListener('click', async event => {
-  const href = remember();
-  try {
-    await navigator.clipboard.writeText(href);
-    event.target.textContent = 'Copied';
-  } catch {
-    event.target.textContent = 'Link is in the address';
-  }
+find('link').addEventListener('click', event => copyLink(event.currentTarget));
+find('export').addEventListener('click', event => {
+  const button = event.target.closest('button');
+  if (button && shown.answer) save(button);
 });
-new ResizeObserver(number).observe(area);
-refresh();
+find('find').hidden = false;
+find('find').addEventListener('input', event => filterSaved(event.currentTarget));
+/** Another range keeps what was typed. */
+for (const form of document.querySelectorAll('.range form')) {
+  form.addEventListener('submit', () => {
+    for (const name of ['q', 'saved']) form.querySelector(`input[type=hidden][name=${name}]`)?.remove();
+    const text = element('input');
+    Object.assign(text, { type: 'hidden', name: 'q', value: editor.value });
+    form.append(text);
+  });
+}
+for (const link of document.querySelectorAll('.range > a')) {
+  link.addEventListener('click', () => {
+    const url = new URL(link.href);
+    url.searchParams.set('q', editor.value);
+    url.searchParams.delete('saved');
+    link.href = url.href;
+  });
+}
+addEventListener('popstate', () => {
+  running?.abort();
+  editor.value = new URLSearchParams(location.search).get('q') ?? opened;
+  ask(false);
+});
 showAsked();
 // Also without a query in the address: the page opens with an example, and an example shows its result.
-if (area.value.trim()) ask(false);
+if (editor.value.trim()) ask(false);

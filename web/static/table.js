@@ -6,14 +6,14 @@ import { called, UTC, wallOf } from './zone.js';
 
 /** More rows than this are put into the page only while they can be seen. */
 const WHOLE = 120;
-/** Rows above and below the visible ones. */
-const SPARE = 6;
+/** Cells above and below the visible ones, about. */
+const SPARE = 24;
 /** A text longer than this gets a wide column, and may wrap in it; a shorter one stays on one line. */
 const LONG = 48;
 /** The width of a wide column, and of the space beside a text, in characters. */
 const WIDE = 76;
 const ROOM = 3.2;
-/** The height of a row before it is measured, pixels. */
+/** The height of a row before any is measured, pixels. */
 const ROW = 29;
 const NUMBERS = ['long', 'int', 'real', 'decimal'];
 /** Columns whose values have a page. */
@@ -30,18 +30,6 @@ export function words(value) {
 /** A value as it is shown: times in the zone of the page. */
 const shown = (value, { type }) =>
   type === 'datetime' && value && zone !== UTC ? wallOf(value).replace('T', ' ') : words(value);
-
-/** A spreadsheet would run a leading =, +, - or @: log lines are not to be trusted there either. */
-function csvField(value) {
-  const text = words(value);
-  const run = typeof value === 'string' && Number.isNaN(Number(value)) && /^[=+\-@\t\r]/.test(text);
-  const held = run ? `'${text}` : text;
-  return /[",\n\r]/.test(held) ? `"${held.replaceAll('"', '""')}"` : held;
-}
-
-/** All rows as CSV, with times in UTC. */
-export const csv = ({ columns, rows }) =>
-  [columns.map(column => column.name), ...rows].map(row => row.map(csvField).join(',')).join('\r\n');
 
 /** All rows of the answer by one column; rows without a value come last. */
 function arranged({ columns, rows }, { column, up }) {
@@ -95,7 +83,9 @@ export class Table {
     this.line = this.answer.columns.findIndex(column => column.name === 'Line');
     this.body = element('tbody');
     this.first = this.last = -1;
-    this.heights = new Float64Array(this.rows.length).fill(ROW);
+    this.heights = new Float64Array(this.rows.length); // 0: not measured yet
+    this.typical = null;
+    this.spare = Math.max(1, Math.floor(SPARE / this.answer.columns.length));
     this.table.classList.toggle('fixed', !this.whole);
     this.table.setAttribute('aria-rowcount', String(this.rows.length + 1));
     this.table.replaceChildren(...(this.whole ? [] : [this.widths()]), this.head(), this.body);
@@ -174,6 +164,10 @@ export class Table {
     return box;
   }
 
+  height(n) {
+    return this.heights[n] || this.typical || ROW;
+  }
+
   /** Puts the rows into the page that can be seen, between two empty ones as high as all others. */
   draw() {
     if (!this.answer || this.whole || this.drawing || !this.body.isConnected) return;
@@ -181,14 +175,14 @@ export class Table {
     const above = Math.max(0, scrollTop - (this.table.tHead?.offsetHeight ?? 0));
     let first = 0;
     let top = 0;
-    while (first < this.rows.length - 1 && top + this.heights[first] <= above) top += this.heights[first++];
+    while (first < this.rows.length - 1 && top + this.height(first) <= above) top += this.height(first++);
     let last = first;
     let shownTo = top;
-    while (last < this.rows.length && shownTo < above + clientHeight) shownTo += this.heights[last++];
-    first = Math.max(0, first - SPARE);
-    last = Math.min(this.rows.length, last + SPARE);
+    while (last < this.rows.length && shownTo < above + clientHeight) shownTo += this.height(last++);
+    first = Math.max(0, first - this.spare);
+    last = Math.min(this.rows.length, last + this.spare);
     if (first === this.first && last === this.last) return;
-    if (first >= this.first && last <= this.last && last - first >= this.last - this.first - SPARE) return;
+    if (first >= this.first && last <= this.last && last - first >= this.last - this.first - this.spare) return;
     this.put(first, last);
   }
 
@@ -197,7 +191,11 @@ export class Table {
     const kept = new Map([...this.body.rows].map(row => [Number(row.ariaRowIndex) - 2, row]));
     const focused = this.body.contains(document.activeElement);
     const rows = Array.from({ length: last - first }, (_, n) => kept.get(first + n) ?? this.row(first + n));
-    const sum = (from, to) => this.heights.subarray(from, to).reduce((all, height) => all + height, 0);
+    const sum = (from, to) => {
+      let all = 0;
+      for (let n = from; n < to; n++) all += this.height(n);
+      return all;
+    };
     const gap = height => {
       const row = element('tr', 'gap');
       row.setAttribute('aria-hidden', 'true');
@@ -215,6 +213,8 @@ export class Table {
     rows.forEach((row, n) => {
       this.heights[first + n] = row.getBoundingClientRect().height || ROW;
     });
+    // Once: if it changed later, the place of all rows below would.
+    this.typical ??= rows.reduce((all, _, n) => all + this.heights[first + n], 0) / rows.length;
     [this.first, this.last] = [first, last];
     if (focused && document.activeElement === document.body) this.scroller.focus({ preventScroll: true });
     this.drawing = false;
