@@ -92,5 +92,6 @@ def test_a_page_shows_the_range_where_it_obeys_it(client: TestClient, path: str)
         "/repairs",
         "/search",
         "/dashboards/network",
+        "/explore",
     }
     assert ('class="joined range"' in client.get(path, headers=HTML).text) is obeys
