@@ -92,6 +92,18 @@ def counts(base: Base, time: str | None, step_s: int, facets: Sequence[str]) -> 
     ]
 
 
+def patterns(base: Base, columns: Sequence[tuple[str, str]]) -> str | None:
+    """The query for messages alike but for their numbers, by how many there are; None if the rows have no message."""
+    names = dict(columns)
+    if names.get("Message") != "string":
+        return None
+    hosts = "Hosts = dcount(Host), " if "Host" in names else ""
+    return (
+        f"{base.text}\n| summarize Lines = count(), {hosts}Sample = take_any(Message)\n"
+        '    by Pattern = replace_regex(Message, @"0x[0-9a-fA-F]+|[0-9]+", "#")\n| sort by Lines desc, Pattern asc'
+    )
+
+
 def readable(text: str) -> Base | None:
     """As ``base_of``, and None for a query that cannot be read: the query itself says why."""
     try:

@@ -22,7 +22,8 @@ MOST_S = 15.0
 @router.post("/query/overview", tags=["query"])
 async def beside(request: Request, read: Read, question: Question) -> dict[str, Any]:
     """Rows of a query over time (`bins`) and by column (`facets`), before it limits or summarizes them (`before`), and
-    where in its text a filter of them can be added (`at`). Empty if they cannot be counted: the query itself says why."""
+    where in its text a filter of them can be added (`at`);
+    the query for their messages by pattern (`patterns`). Empty if they cannot be counted: the query itself says why."""
     base = overview.readable(question.query)
     if base is None:
         return {}
@@ -52,6 +53,7 @@ async def beside(request: Request, read: Read, question: Question) -> dict[str, 
     counted = list(await asyncio.gather(*map(rows, asked)))
     bins = (counted.pop(0) if step and counted else None) or []
     found = {"rows": total, "at": base.end, "before": base.before, "time": time, "step_s": step}
+    found["patterns"] = overview.patterns(base, columns)
     found["bins"] = [one for one in bins if one[0] is not None]
     found["undated"] = sum(n for at, n in bins if at is None)
     found["facets"] = [

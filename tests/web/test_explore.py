@@ -7,6 +7,7 @@ import html
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,15 @@ def test_a_query_without_rows_or_with_an_error_has_no_counts(night: TestClient) 
     assert counts(night, "Links | take 1")["bins"] == []
 
 
+def test_messages_are_counted_by_what_they_share(night: TestClient) -> None:
+    asked = counts(night, "Logs | where Source == 'slurmctld' | take 3", **FAULT)["patterns"]
+    found = rows(night, asked, **FAULT)
+    true = rows(night, "Logs | where Source == 'slurmctld' | project Message", **FAULT)
+    shapes = Counter(re.sub("0x[0-9a-fA-F]+|[0-9]+", "#", message) for (message,) in true)
+    assert {pattern: lines for pattern, lines, _, _ in found} == shapes and max(shapes.values()) > 1
+    assert counts(night, "Links")["patterns"] is None
+
+
 @pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
 def test_rows_are_saved_as_a_file(night: TestClient, form: str) -> None:
     asked = {"query": "Logs | sort by Time asc | project Time, Host | take 5", **FAULT}
@@ -137,6 +147,7 @@ LINES = {
 COUNTS = {
     "rows": 7, "at": 4, "before": "take", "time": "Time", "step_s": 60, "undated": 1,
     "bins": [["2026-11-21T00:30:00Z", 4], ["2026-11-21T00:35:00Z", 2]],
+    "patterns": "Logs\n| summarize Lines = count()",
     "facets": [{"column": "Host", "values": [["gpu01", 5], ['a"b', 1], ["", 1]], "more": True}],
 }  # fmt: skip
 QUERY = "Logs\n| take 2"
@@ -265,6 +276,14 @@ def test_ten_thousand_lines_are_few_nodes_and_each_can_be_reached(look: Any) -> 
     assert "the last \\u202eone" in page.inner_text("#result tr[aria-rowindex='10001']")
     page.locator("#result th button", has_text="Host").press("Enter")
     assert page.inner_text("#result tbody tr:not(.gap) >> nth=0").split("\t")[1] == "gpu0"
+
+
+@pytest.mark.browser
+def test_patterns_are_a_query_like_any_other(look: Any) -> None:
+    _, page, asked = explore(look)
+    with page.expect_response("**/api/v1/query/overview"):
+        page.click("#patterns")
+    assert asked[-1]["query"] == COUNTS["patterns"] == parse_qs(urlsplit(page.url).query)["q"][0]
 
 
 @pytest.mark.browser

@@ -140,6 +140,8 @@ async function beside(answer, asked) {
   }
   if (shown.answer !== answer) return;
   shown.at = found?.at ?? null;
+  shown.patterns = found?.patterns ?? null;
+  find('patterns').hidden = !shown.patterns;
   facets(find('facets'), found?.facets ?? [], add);
   const own = found?.bins?.length ? null : binned(answer);
   if (found?.bins?.length) {
@@ -240,6 +242,10 @@ find('link').addEventListener('click', event => copyLink(event.currentTarget));
 find('export').addEventListener('click', event => {
   const button = event.target.closest('button');
   if (button && shown.answer) save(button);
+});
+find('patterns').addEventListener('click', () => {
+  editor.value = shown.patterns;
+  run();
 });
 find('find').hidden = false;
 find('find').addEventListener('input', event => filterSaved(event.currentTarget));
