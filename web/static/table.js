@@ -4,8 +4,8 @@ import { seconds } from './chart/series.js';
 import { element, fileButton, short } from './lines.js';
 import { called, UTC, wallOf } from './zone.js';
 
-/** More rows than this are put into the page only while they can be seen. */
-const WHOLE = 120;
+/** Rows of more cells than this are put into the page only while they can be seen. */
+const WHOLE = 1000;
 /** Cells above and below the visible ones, about. */
 const SPARE = 24;
 /** A text longer than this gets a wide column, and may wrap in it; a shorter one stays on one line. */
@@ -78,7 +78,7 @@ export class Table {
 
   fill() {
     this.rows = this.arranged();
-    this.whole = this.rows.length <= WHOLE;
+    this.whole = this.rows.length * this.answer.columns.length <= WHOLE;
     this.file = this.answer.columns.findIndex(column => column.name === 'File');
     this.line = this.answer.columns.findIndex(column => column.name === 'Line');
     this.body = element('tbody');
