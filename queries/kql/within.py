@@ -33,7 +33,7 @@ class Within:
 
 def _ends(columns: frozenset[str]) -> tuple[str, str]:
     """KQL for when a row begins and ends; empty if it has no time. What has no end yet lasts."""
-    for name in ("Time", "TimeGenerated"):
+    for name in ("Time", "TimeGenerated", "Seen"):
         if name in columns:
             return name, name
     begin = next((name for name in ("Start", "Begin") if name in columns), "")
