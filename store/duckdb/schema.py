@@ -128,19 +128,19 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
 
 
 def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the views are those of this version: older ones made none of ``Drains``, ``Facts`` and ``Environments``. True if there is no
-    store yet."""
+    """Whether the views are those of this version: older ones had no ``Authority``, or none of ``Drains`` and ``Facts``.
+    True if there is no store yet."""
     try:
-        connection.execute('SELECT "Step" FROM kql."Environments" LIMIT 0')
-    except duckdb.CatalogException:
-        pass
-    else:
-        return True
-    try:
-        connection.execute('SELECT "Host" FROM kql."Events" LIMIT 0')
+        connection.execute('SELECT "Authority" FROM kql."Events" LIMIT 0')
+    except duckdb.BinderException:
+        return False
     except duckdb.CatalogException:
         return True
-    return False
+    try:
+        connection.execute('SELECT "Kind" FROM kql."Facts" LIMIT 0')
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def log_views(archived: Sequence[str] = ()) -> list[str]:
