@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from collector.agent.environment import is_first_task, step_of
+from collector.agent.gate.answer_file import ANSWER, KEY, KEY_BYTES, Answer, signed
 from parsers.documents.hook import read_spool
+from tests.measured import Measured
 
 HERE = Path(__file__).resolve().parent
 HOOKS = HERE.parents[1] / "deploy" / "slurm"
@@ -121,3 +123,54 @@ def test_hooks_report_a_job_and_a_broken_spool_does_not_harm_it(mini: list[str])
     run_job(mini)
     for name in ("ctl", *mini):
         assert cluster("run", name, "ls", "-A", f"/{SPOOL}") == ""
+
+
+def put_answer(name: str, verdict: str, refuses: bool) -> None:
+    """The answer of a host's agent about its node, below the host's own /run."""
+    folder = host(name) / "run" / "gate"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    boot, uptime, _ = cluster("run", name, "cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime").split()
+    now = int(float(uptime))
+    answer = Answer(name, verdict, ("GPU 0000:1b:00 is lost",), boot, now, now + 600, now + 600 if refuses else 0, 5)
+    (folder / KEY).write_bytes(b"k" * KEY_BYTES)
+    (folder / ANSWER).write_bytes(signed(answer, b"k" * KEY_BYTES))
+
+
+def states() -> dict[str, str]:
+    """Nodes as Slurm has them: state and reason."""
+    lines = cluster("run", "ctl", "sinfo", "-h", "-N", "-o", "%N|%T|%E").splitlines()
+    return {name: f"{state} {reason}" for name, state, reason in (line.strip().split("|") for line in lines)}
+
+
+def state_of(job: str) -> str:
+    return cluster("run", "ctl", "squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
+
+
+def is_done(job: str) -> bool:
+    return state_of(job) == "COMPLETED"
+
+
+def until(holds: Callable[[], bool], seconds: float = 40.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not holds():
+        time.sleep(0.3)
+    return holds()
+
+
+def test_an_unfit_node_is_drained_only_where_its_answer_may_refuse(mini: list[str], measured: Measured) -> None:
+    """The job starts elsewhere, or later; what is only said harms nobody."""
+    put_answer("gpu01", "unfit", refuses=False)
+    first = cluster("submit", "--nodes", "1", "--", "hostname", "-w", "gpu01").strip()
+    assert until(lambda: is_done(first))
+    put_answer("gpu01", "unfit", refuses=True)
+    begun = time.monotonic()
+    job = cluster("submit", "--nodes", "1", "--", "hostname", "-w", "gpu01").strip()
+    assert until(lambda: "drain" in states()["gpu01"]), states()
+    measured(f"gate refused a job, node drained after {time.monotonic() - begun:.1f} s: {states()['gpu01']}")
+    assert "drain" not in states()["gpu02"]
+    assert state_of(job) in ("PENDING", "REQUEUED", "REQUEUE_HOLD")
+    put_answer("gpu01", "fit", refuses=False)
+    cluster("run", "ctl", "scontrol", "update", "nodename=gpu01", "state=resume")
+    # Slurm keeps the refused job for two minutes; another one runs at once.
+    third = cluster("submit", "--nodes", "1", "--", "hostname", "-w", "gpu01").strip()
+    assert until(lambda: is_done(third))
