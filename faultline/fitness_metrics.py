@@ -27,7 +27,10 @@ class FitnessMetrics(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        found, age = self._memory.latest()
+        known = self._memory.known()
+        if known is None:  # a scrape does not wait: the next one has them
+            return
+        found, age = known
         counts = GaugeMetricFamily("faultline_nodes", "Nodes that run jobs, by their fitness.", labels=("fitness",))
         for verdict, count in found.counts().items():
             counts.add_metric((str(verdict),), count)

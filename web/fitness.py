@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from fastapi import APIRouter, Request
 
 from correlator.fitness.model import Answers, Fitness, NodeFitness, Reason
@@ -16,31 +17,64 @@ from store.door import Answers as Rows
 from web.api import Read
 from web.reading import Reader
 
+log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")
 #: How long answers are kept, seconds; longer where computing them is expensive: then for this many times as long as it
 #: took.
 KEPT_S, KEPT_TIMES = 30.0, 20.0
+#: Answers older than this are not given while new ones are computed, seconds.
+STALE_S = 300.0
 #: Who answers.
 SERVICE, STORE = "service", "store"
 
 
 class Memory:
-    """The latest answers about all nodes. Safe to use from several threads; ``clock``: seconds of a monotonic clock."""
+    """The latest answers about all nodes. Safe to use from several threads; ``clock``: seconds of a monotonic clock.
+
+    Answers that are due anew are given once more while a thread computes the next ones: on a large store that takes
+    seconds, and neither a page nor a scrape waits for it. Older than ``STALE_S`` they are not given any more.
+    """
 
     def __init__(self, store: Rows, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock, self._lock = store, clock, threading.Lock()
-        self._answers: Answers | None = None
-        self._made = self._kept_s = 0.0
+        self._latest: tuple[Answers, float] | None = None
+        self._kept_s = KEPT_S
+        self._renewing: threading.Thread | None = None
+
+    def known(self) -> tuple[Answers, float] | None:
+        """The answers that are there, and how many seconds ago they were computed; None before the first. Waits for
+        nothing; has new ones computed if these are due."""
+        found = self._latest
+        age = 0.0 if found is None else self._clock() - found[1]
+        thread = self._renewing
+        if (found is None or age >= self._kept_s) and (thread is None or not thread.is_alive()):
+            self._renewing = threading.Thread(target=self._renew_or_log, name="fitness", daemon=True)
+            self._renewing.start()
+        return None if found is None else (found[0], age)
 
     def latest(self) -> tuple[Answers, float]:
-        """The answers, and how many seconds ago they were computed."""
+        """The answers, and how many seconds ago they were computed; waits for them if there are none yet, or too old."""
+        found = self._latest
+        if found is not None and self._clock() - found[1] < STALE_S:
+            return self.known() or self.renew()
+        return self.renew()
+
+    def renew(self) -> tuple[Answers, float]:
+        """Computes the answers, or waits for the thread that does."""
+        asked = self._clock()
         with self._lock:
-            now = self._clock()
-            if self._answers is None or now - self._made >= self._kept_s:
-                self._answers = answers(self._store, datetime.now(UTC).replace(tzinfo=None))
-                self._made, took = now, self._clock() - now
-                self._kept_s = max(KEPT_S, KEPT_TIMES * took)
-            return self._answers, now - self._made
+            if self._latest is None or self._latest[1] < asked:  # nobody computed them while this waited
+                begun = self._clock()
+                found = answers(self._store, datetime.now(UTC).replace(tzinfo=None))
+                self._kept_s = max(KEPT_S, KEPT_TIMES * (self._clock() - begun))
+                self._latest = found, begun
+            return self._latest[0], self._clock() - self._latest[1]
+
+    def _renew_or_log(self) -> None:
+        try:
+            self.renew()
+        except Exception as error:  # what was known stays, and grows old
+            log.warning("the fitness of nodes was not computed", error=f"{type(error).__name__}: {error}")
 
     def of(self, node: str) -> tuple[NodeFitness, float] | None:
         """The answer about the node with this name in the whole store, and its age in seconds; None if there is none."""

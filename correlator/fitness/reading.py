@@ -17,7 +17,6 @@ from correlator.fitness.rules import PROVEN, GraveLine, NodeIncident, Situation,
 from correlator.incidents import lemons
 from correlator.repairs.repairs import repairs
 from parsers.moments import later
-from parsers.node_states import node_state
 from parsers.writers import NO_USERS
 from store.door import Answers as Rows
 from store.errors import NoSuchTable
@@ -72,10 +71,9 @@ class _Situations:
         for row in self._store.ask(questions.nodes_of_runs()):
             for one in self._at(row):
                 one.had_jobs = True
-        for row in self._store.ask(questions.changes_of_state(self._since)):
-            if node_state(row["before"]).is_draining and not node_state(row["state"]).is_draining:
-                for one in self._at(row):
-                    one.undrained = _newest(one.undrained, row["time"])
+        for row in self._store.ask(questions.ends_of_drains(self._since)):
+            for one in self._at(row):
+                one.undrained = _newest(one.undrained, row["time"])
 
     def _read_voices(self) -> None:
         """When each node was last heard of. What an ingest stored has no intake: then by its events."""

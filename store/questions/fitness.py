@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
-from store.functions import const, counted, in_order, json_number, json_text, json_texts, last_by, one_of
+from parsers.node_states import pattern_of
+from store.functions import const, counted, in_order, json_number, json_text, json_texts, last_by, matches, one_of
 from store.tables import EVENTS, INCIDENTS, NODES, RUNS, SOURCES, STATES
 
 E, N, S = EVENTS.c, INCIDENTS.c, STATES.c
@@ -66,17 +67,15 @@ def incidents_of_nodes(since: datetime) -> sa.Select[Any]:
     ).order_by(N.start, N.incident_id)  # fmt: skip
 
 
-def changes_of_state(since: datetime) -> sa.Select[Any]:
-    """Every change of a node's state since a time: ``state`` and the one ``before`` it, by place and time."""
+def ends_of_drains(since: datetime) -> sa.Select[Any]:
+    """The last ``time`` since a moment at which each node left DRAIN."""
     track: dict[str, Any] = {"partition_by": (S.cluster, S.host), "order_by": (S.time, S.state)}
-    seen = sa.select(S.cluster, S.host, S.time, S.state, func.lag(S.state).over(**track).label("before")).subquery(
-        "seen"
-    )
-    changed = func.lower(seen.c.state).is_distinct_from(func.lower(seen.c.before))
-    return (
-        sa.select(seen).where(changed, seen.c.before.is_not(None), seen.c.time >= since)
-        .order_by(seen.c.cluster, seen.c.host, seen.c.time)
-    )  # fmt: skip
+    drained = matches(func.coalesce(S.state, const("")), pattern_of({"DRAIN"}))
+    before = func.lag(drained).over(**track).label("before")
+    seen = sa.select(S.cluster, S.host, S.time, drained.label("drained"), before).subquery("seen")
+    left = sa.and_(seen.c.before, sa.not_(seen.c.drained), seen.c.time >= since)
+    by = (seen.c.cluster, seen.c.host)
+    return in_order(sa.select(*by, func.max(seen.c.time).label("time")).where(left).group_by(*by))
 
 
 def nodes_of_runs() -> sa.Select[Any]:

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from correlator.fitness.model import Answers, Fitness, NodeFitness, Reason
 from faultline.fitness_metrics import MOST_NAMED, FitnessMetrics
@@ -19,7 +20,7 @@ from faultline.remote import Service
 from store import open_store
 from tests.faultline.command import faultline
 from web.app import create_app
-from web.fitness import KEPT_S, Memory
+from web.fitness import KEPT_S, STALE_S, Memory
 from web.metrics import exposition
 
 NOW = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
@@ -132,6 +133,7 @@ def test_a_service_gives_the_command_the_same(data: Path, client: TestClient, mo
 
 
 def test_the_metric_counts_all_and_names_who_is_not_fit(client: TestClient) -> None:
+    client.get("/api/v1/nodes/gpu01/fitness")
     lines = client.get("/metrics").text.splitlines()
     shown = [one for one in lines if one.startswith(("faultline_nodes{", "faultline_node_not_fit{"))]
     assert shown == [
@@ -146,7 +148,7 @@ def test_a_whole_hall_without_power_is_no_flood_of_series() -> None:
     switch = NodeFitness("tor", "tor", None, (bad,), runs_jobs=False)
 
     class Held(Memory):
-        def latest(self) -> tuple[Answers, float]:
+        def known(self) -> tuple[Answers, float]:
             return Answers(NOW, {**many, "tor": switch}), 3.0
 
     text = exposition(FitnessMetrics(Held(None)))  # type: ignore[arg-type]
@@ -154,7 +156,7 @@ def test_a_whole_hall_without_power_is_no_flood_of_series() -> None:
     assert 'faultline_nodes{fitness="unfit"} 2000.0' in text and 'node="tor"' not in text
 
     class Forbidden(Memory):
-        def latest(self) -> tuple[Answers, float]:
+        def known(self) -> tuple[Answers, float]:
             raise AssertionError("computed when it was registered")
 
     CollectorRegistry().register(FitnessMetrics(Forbidden(None)))  # type: ignore[arg-type]
@@ -166,6 +168,37 @@ def test_answers_are_kept_for_a_while_and_say_how_old_they_are(data: Path) -> No
         memory = Memory(store, clock=lambda: moment[0])
         first, age = memory.latest()
         moment[0] += KEPT_S / 2
-        assert memory.latest() == (first, KEPT_S / 2) and age == 0.0
+        assert memory.latest() == (first, KEPT_S / 2) and age == 0.0 and memory._renewing is None
         moment[0] += KEPT_S
-        assert memory.latest()[0] is not first and memory.latest()[1] == 0.0
+        assert memory.latest() == (first, KEPT_S * 1.5)  # nobody waits for the next ones
+        assert memory._renewing is not None
+        memory._renewing.join()
+        second, age = memory.latest()
+        assert second is not first and age == 0.0
+        moment[0] += STALE_S
+        third, age = memory.latest()
+        assert third is not second and age == 0.0
+
+
+def test_a_scrape_waits_for_no_answer(data: Path) -> None:
+    with open_store(data, read_only=True) as store:
+        memory = Memory(store)
+        assert exposition(FitnessMetrics(memory)) == ""
+        assert memory._renewing is not None
+        memory._renewing.join()
+        assert 'faultline_nodes{fitness="unfit"} 2.0' in exposition(FitnessMetrics(memory))
+
+
+def test_a_store_that_does_not_answer_leaves_the_answers_and_they_grow_old(data: Path) -> None:
+    moment = [100.0]
+    with open_store(data, read_only=True) as store:
+        memory = Memory(store, clock=lambda: moment[0])
+        first, _ = memory.latest()
+    moment[0] += KEPT_S  # it is closed now
+    with capture_logs() as log:
+        assert memory.known() == (first, KEPT_S)
+        assert memory._renewing is not None
+        memory._renewing.join()
+    assert [entry["event"] for entry in log] == ["the fitness of nodes was not computed"]
+    assert memory.known() == (first, KEPT_S)
+    memory._renewing.join()
