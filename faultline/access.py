@@ -51,6 +51,9 @@ class Access(Protocol):
         """The answers of ``GET /api/v1/nodes/NAME/fitness`` and ``/api/v1/nodes/NAME``, and the node's rows of
         ``/api/v1/repairs``. Raises ``CommandError`` for an unknown node."""
 
+    def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
+        """The file of ``GET /api/v1/incidents/ID/bundle``. Raises ``CommandError`` for an unknown incident."""
+
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         """Adds ``lines`` to each multi-line event in the evidence on run ``key``."""
 
@@ -157,6 +160,17 @@ class Local:
         listed = [wire(one.document()) for one in repairs(read).repairs if one.node == found["node"]]
         return found, api.node_document(read, name, Range()), listed
 
+    def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
+        from web import pages
+        from web.bundle.page import bundle
+        from web.problems import ProblemError
+        from web.reading import Reader
+
+        try:
+            return bundle(Reader(self.store), incident_id, pages.environment(), redacted=redacted)[1]
+        except ProblemError as problem:
+            raise CommandError(f"{problem.detail} {problem.do}".strip()) from problem
+
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         blocks.attach(self.store, evidence)
 
@@ -226,6 +240,10 @@ class Remote:
         run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
         found: dict[str, Any] | None = (run.get("environment") or {}).get("since_last_good")
         return found
+
+    def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
+        path = f"/api/v1/incidents/{urllib.parse.quote(incident_id, safe='')}/bundle"
+        return self._ask(path if redacted else f"{path}?redact=no")
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         document = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))

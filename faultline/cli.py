@@ -234,11 +234,19 @@ def incidents(
     until: Until = None,
     host: Annotated[str | None, typer.Option(help="Only incidents that touch this host.")] = None,
     job: Annotated[str | None, typer.Option(help="Only incidents of this job.")] = None,
+    bundle: Annotated[
+        str | None, typer.Option(metavar="ID", help="Write this one as a page that opens offline.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file of --bundle; without it ID.html.")] = None,
+    redact: Annotated[bool, typer.Option(help="Replace secrets, other users and addresses in a bundle.")] = True,
 ) -> None:
-    """What happened, oldest first."""
-    from faultline import incident_filter, terminal
+    """What happened, oldest first; with --bundle one incident as a file."""
+    from faultline import bundling, incident_filter, terminal
     from faultline.access import choose
 
+    if bundle is not None:
+        bundling.save(choose(data, server), bundle, out, redacted=redact)
+        return
     choice(format, ("table", "json"))
     low, high = span(since, until)
     access = choose(data, server)

@@ -68,6 +68,7 @@ TOGETHER = {
     "a browser": (
         "test_web_contrast.py",
         "test_web_browser.py",
+        "test_web_bundle.py",
         "test_web_keyboard.py",
         "test_web_charts.py",
         "test_dashboards.py",

@@ -38,6 +38,7 @@ from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
 from web.access.rights import allowed
+from web.bundle import routes as bundles
 from web.dashboards import router as dashboards_router
 from web.exploring import router as exploring_router
 from web.methods import as_get, methods_of
@@ -229,6 +230,7 @@ def create_app(
     app.include_router(shared.router)
     app.include_router(answering.router)
     app.include_router(triaging.router)
+    app.include_router(bundles.router)
     app.include_router(login.router)
     for page in rooms.all_pages():
         if page.router is not None:

@@ -44,6 +44,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/nodes/{name}/fitness", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
         "/api/v1/jobs/{key}/feedback", "/api/v1/incidents/{incident_id}/feedback", "/api/v1/feedback", "/api/v1/sources", "/api/v1/tail", "/api/v1/schema",
         "/api/v1/repairs", "/api/v1/shared", "/api/v1/incidents/{incident_id}/shared")], READ),
+    ("GET", "/api/v1/incidents/{incident_id}/bundle"): READ,
     ("POST", "/api/v1/query"): READ,
     ("POST", "/api/v1/query/overview"): READ,
     **dict.fromkeys([("POST", p) for p in (
