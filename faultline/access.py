@@ -243,7 +243,7 @@ class Remote:
 
     def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
         path = f"/api/v1/incidents/{urllib.parse.quote(incident_id, safe='')}/bundle"
-        return self._ask(path if redacted else f"{path}?redact=no")
+        return self.service.ask(path if redacted else f"{path}?redact=no")
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         document = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))

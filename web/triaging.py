@@ -156,5 +156,5 @@ def disown(request: Request, read: Reader, incident_id: str, answer: feedback.An
 
 
 def _text(value: str | None) -> str | None:
-    """What was typed, as text that can be stored: a single surrogate is no character."""
-    return None if value is None else value.strip().encode("utf-8", "replace").decode()
+    """What was typed, without spaces around it."""
+    return None if value is None else value.strip()

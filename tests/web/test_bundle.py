@@ -17,6 +17,7 @@ from bundled import Bundle
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from serving import serve
 from triaged import FLAP, four_more, hit
 
 from correlator.engine import write
@@ -283,6 +284,14 @@ def test_the_command_writes_the_file_for_its_owner_only(tmp_path: Path) -> None:
     assert (unknown.returncode, nowhere.returncode) == (2, 2)
     assert "There is no incident I-0" in unknown.stderr.decode() and "cannot be written" in nowhere.stderr.decode()
     assert not list(tmp_path.glob(".*draft"))
+
+
+def test_the_command_asks_a_service(store: DuckStore, tmp_path: Path) -> None:
+    served = serve(store)
+    done = faultline("incidents", "--server", next(served), "--bundle", hit(store), cwd=tmp_path)
+    served.close()
+    assert done.returncode == 0
+    assert Bundle((tmp_path / f"{hit(store)}.html").read_bytes()).block("manifest")["incident"] == hit(store)
 
 
 def test_the_page_offers_it(store: DuckStore, client: TestClient) -> None:

@@ -16,6 +16,7 @@ from triaged import FLAP, four_more, hit
 
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
+from parsers.visible import visible
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded, rows_of
@@ -303,3 +304,30 @@ def test_a_store_of_an_older_version_that_is_only_read_has_no_states(store: Duck
 
 def test_every_state_can_be_filtered() -> None:
     assert set(triage.STATES) < set(triage.FILTERS)
+
+
+def test_what_operators_write_may_be_anything(store: DuckStore) -> None:
+    client, name = TestClient(create_app(store)), hit(store)
+    evil = '\x1b]0;x\x07\u202egnp.exe\u202c\u2028\x00 <script>alert(1)</script> " onfocus=alert(2) {{ 7 * 7 }}'
+    done = client.post(
+        f"/api/v1/incidents/{name}/state", headers={"content-type": "application/json"},
+        content=json.dumps({"state": "wrong", "comment": evil, "assignee": evil, "author": evil}),
+    )  # fmt: skip
+    assert done.status_code == 200, done.text
+    half = client.post(
+        f"/api/v1/incidents/{name}/state",
+        content=b'{"comment": "\\ud800"}',
+        headers={"content-type": "application/json"},
+    )
+    assert half.status_code == 422, "half a character"
+    for path in ("/incidents", "/incidents?group=root", f"/incidents/{name}", f"/api/v1/incidents/{name}/bundle"):
+        text = client.get(path, headers={"accept": "text/html"}).text
+        assert "alert(1)" in text and "<script>alert(1)" not in text and '" onfocus' not in text, path
+        assert visible(text) == text and "{{ 7 * 7 }}" in text, path
+
+
+def test_a_store_of_an_older_version_gets_the_table(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, store.transaction() as connection:
+        connection.execute("DROP TABLE kept.triage")
+    with open_store(tmp_path) as store:
+        assert store.rows("SELECT count(*) AS n FROM kept.triage") == [{"n": 0}]
