@@ -132,6 +132,14 @@ def test_what_does_not_fit_is_left_out_and_named(store: DuckStore, monkeypatch: 
     assert all(text in " ".join(found.shown) for text in found.block("manifest")["cut"])
 
 
+def test_rows_of_any_shape_are_stored() -> None:
+    body, count = page._table([{"a": 1, "b": [1]}, {"a": "x", "c": None}, {"a": 2.5, "c": {"d": 1}}], ())
+    assert count == 3 and pl.read_parquet(io.BytesIO(body)).rows() == [
+        ("1", "[1]", None), ("x", None, None), ("2.5", None, '{"d": 1}'),
+    ]  # fmt: skip
+    assert page._table([], ())[1] == 0
+
+
 def test_texts_that_attack_stay_texts() -> None:
     """The incident of the hand-made store whose every text is markup, and one of control characters."""
     made = fixture.build()
@@ -160,7 +168,7 @@ def test_secrets_users_and_addresses_are_replaced() -> None:
         "id": "carol", "texts": [
             "Accepted publickey for mallory from 10.1.2.3 port 51122", "mallory and Carol on fe80::1ff:fe23:4567:890a",
             "UserId=alice(1001) by user dave.x., /home/erin/run of erin-run1", "mail carol@site.example.org from 10.1.2.3",
-            "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwx", "lladdr 0c:42:a1:00:00:01 uid=1234",
+            "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwx", "lladdr 0c:42:a1:00:00:01 uid=1234, CANCELLED by 1234",
             "at 00:30:17 PCI 0000:53:00.0, std::vector, 127.0.0.1, root@gpu01, version 570.86.15",
         ],
     }  # fmt: skip
@@ -169,7 +177,7 @@ def test_secrets_users_and_addresses_are_replaced() -> None:
     assert shown["texts"] == [
         "Accepted publickey for user-1 from address-1 port 51122", "user-1 and user-2 on address-2",
         "UserId=alice(1001) by user user-3., /home/user-4/run of user-4-run1", "mail user-5@... from address-1",
-        "export HF_TOKEN=[redacted]", "lladdr address-3 uid=user-6",
+        "export HF_TOKEN=[redacted]", "lladdr address-3 uid=user-6, CANCELLED by user-6",
         "at 00:30:17 PCI 0000:53:00.0, std::vector, 127.0.0.1, root@gpu01, version 570.86.15",
     ]  # fmt: skip
     assert redactor.counts["secrets"] == 1

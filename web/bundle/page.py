@@ -126,7 +126,7 @@ def _parts(whole: Mapping[str, Any], cut: Sequence[str]) -> tuple[list[Part], li
     if len(body) > MOST_PART:
         cut.append(f"incident.json: what is beyond its first {MOST_PART:,} bytes.")
     for name, rows in (
-        ("events", [{**event, "also": json.dumps(event.get("also"))} for event in wire(events)]),
+        ("events", wire(events)),
         ("lines", whole["lines"]),
     ):
         made, count = _table(rows, LINE_COLUMNS if name == "lines" else ())
@@ -138,16 +138,26 @@ def _parts(whole: Mapping[str, Any], cut: Sequence[str]) -> tuple[list[Part], li
 
 def _table(rows: list[dict[str, Any]], columns: Sequence[str]) -> tuple[bytes, int]:
     """Rows as Parquet, and how many of them fit."""
+    names = columns or list(dict.fromkeys(name for row in rows for name in row))
+    whole = pl.DataFrame({name: _column([row.get(name) for row in rows]) for name in names})
     count = len(rows)
     while True:
-        frame = pl.DataFrame(rows[:count], infer_schema_length=None) if count else pl.DataFrame({"time": []})
-        if columns and count:
-            frame = frame.select(columns)
+        frame = whole.head(count)
         held = io.BytesIO()
         frame.write_parquet(held, compression="zstd")
         if held.tell() <= MOST_PART or not count:
             return held.getvalue(), count
         count //= 2
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """The values of a column in one type: lists and documents as JSON, different types as texts."""
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds & {dict, list, tuple}:
+        return [None if value is None else json.dumps(value, default=wire) for value in values]
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return values if len(kinds) < 2 else [None if value is None else str(value) for value in values]
 
 
 def _json(value: object) -> bytes:

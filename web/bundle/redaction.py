@@ -30,7 +30,7 @@ _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w
 _MAC = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![\w:-])")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,7}\.[A-Za-z]{2,24}(?![\w@])")
 #: Numbers of people; those of the system are lower on every distribution.
-_UID = re.compile(r"(?i)\b([a-z]{0,5}[ug]id)(\W{1,3})(\d{4,10})\b")
+_UID = re.compile(r"(?i)\b([a-z]{0,5}[ug]id|cancelled by)(\W{1,3})(\d{4,10})\b")
 _NAMED = re.compile(
     r"""(?ix) (?: \b(?:user(?:name|id)?|ruser|logname|acct|account)["']?\s{0,2}[=:]\s{0,2}["']?
       | \b(?:for|by)\s(?:invalid\s)?user\s | \b(?:accepted|failed)\s[\w/-]{1,30}\sfor\s(?:invalid\suser\s)?
