@@ -80,7 +80,9 @@ function start() {
   follow(axis);
   keys(axis, steps(axis));
   for (const button of document.querySelectorAll('[data-layer]')) {
-    button.addEventListener('click', () => button.setAttribute('aria-pressed', String(axis.toggle(button.dataset.layer))));
+    button.addEventListener('click', () => {
+      button.setAttribute('aria-pressed', String(axis.toggle(button.dataset.layer)));
+    });
   }
   const does = { in: () => axis.zoom(0.6), out: () => axis.zoom(1 / 0.6), fit: () => axis.fit() };
   for (const button of document.querySelectorAll('[data-axis]')) {
