@@ -27,6 +27,7 @@ from store.door import Closed, Copy, Dropped, FileEntry, Health, Listener, Quest
 from store.duckdb import (
     archive,
     batches,
+    closing,
     commit_mark,
     copies,
     figures,
@@ -484,7 +485,7 @@ class DuckStore(OpenStore):
             if self.folder is not None and not self.read_only and not self._in_doubt:
                 with suppress(duckdb.Error):  # the log stays, and is read when the store is opened
                     self._connection.execute("CHECKPOINT")
-            self._connection.close()
+            closing.close(self._connection)
             if self._marking is not None:
                 self._marking.close()
 

@@ -132,6 +132,7 @@ def test_what_counts_as_a_list_of_states(text: str, is_list: bool) -> None:
 #: What looks like a list of node states, and what it is.
 OTHERS = {
     "correlator/facts/power_saving.py": "what slurmctld's lines about power call the order",
+    "store/duckdb/drains.py": "the words of the table Drains, by precedence",
     "web/shaping.py": "the kinds of bands on a page",
 }
 
