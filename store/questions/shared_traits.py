@@ -29,22 +29,17 @@ def clusters() -> Select[Any]:
 
 def runs_meanwhile(start: datetime, end: datetime, cluster: str | None, most: int) -> Select[Any]:
     """At most ``most`` runs of a cluster that ran at some time from ``start`` to ``end``, the last ones first."""
-    return (
-        sa.select(*COLUMNS)
-        .where(same(R.cluster, cluster), R.start <= end, sa.or_(R.end.is_(None), R.end >= start))
-        .order_by(R.start.desc(), R.run_key)
-        .limit(most)
-    )
+    return _runs(cluster, most, R.start, R.start <= end, sa.or_(R.end.is_(None), R.end >= start))
 
 
 def runs_ended(start: datetime, end: datetime, cluster: str | None, most: int) -> Select[Any]:
     """At most ``most`` runs of a cluster that ended from ``start`` to ``end``, the last ones first."""
-    return (
-        sa.select(*COLUMNS)
-        .where(same(R.cluster, cluster), R.start.is_not(None), R.end >= start, R.end < end)
-        .order_by(R.end.desc(), R.run_key)
-        .limit(most)
-    )
+    return _runs(cluster, most, R.end, R.start.is_not(None), R.end >= start, R.end < end)
+
+
+def _runs(cluster: str | None, most: int, by: Any, *conditions: Any) -> Select[Any]:
+    asked = sa.select(*COLUMNS).where(same(R.cluster, cluster), *conditions)
+    return asked.order_by(by.desc(), R.run_key).limit(most)
 
 
 def places(cluster: str | None) -> Select[Any]:

@@ -87,6 +87,8 @@ def test_its_axis_chain_and_lines_move_together(offline: Callable[..., Any], fil
     page.keyboard.press("j")
     assert page.locator("#chain > li.on").get_attribute("data-event") != first
     assert page.locator("#lines .ln.on").count() >= 1
+    page.evaluate("axis.axis.pick('run:15')")  # the end of the job, on its own lane
+    assert page.locator("#chain > li.on").get_attribute("data-mark") == "run:15"
     span = page.evaluate("axis.axis.scale.span")
     page.click("[data-axis=in]")
     assert page.evaluate("axis.axis.scale.span") < span

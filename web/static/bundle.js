@@ -2,6 +2,7 @@
    an incident, over data that the page itself holds. */
 
 import { Axis } from './axis/axis.js';
+import { buttons, moves, steps } from './axis/controls.js';
 
 const data = document.getElementById('axis-data');
 const lines = [...document.querySelectorAll('#lines .ln')].map(row => ({
@@ -29,40 +30,8 @@ function follow(axis) {
   look(axis.state.cursor);
 }
 
-/** Steps of the chain: a click shows the event, J and K walk them. */
-function steps(axis) {
-  const all = [...document.querySelectorAll('#chain > li')];
-  const light = id => {
-    for (const item of all) item.classList.toggle('on', item.dataset.event === id);
-  };
-  const go = item => {
-    axis.pick(item.dataset.event);
-    light(item.dataset.event);
-  };
-  for (const item of all) item.querySelector('.n').addEventListener('click', () => go(item));
-  axis.addEventListener('pick', event => light(event.detail.id));
-  axis.addEventListener('release', () => light(null));
-  return by => {
-    if (!all.length) return;
-    const at = all.findIndex(item => item.classList.contains('on'));
-    const next = all[Math.min(all.length - 1, Math.max(0, at + by))];
-    go(next);
-    next.scrollIntoView({ block: 'nearest' });
-  };
-}
-
 function keys(axis, walk) {
-  const does = {
-    w: () => axis.zoom(0.7),
-    s: () => axis.zoom(1 / 0.7),
-    a: () => axis.pan(-0.2),
-    d: () => axis.pan(0.2),
-    f: () => axis.fit(),
-    e: event => axis.step(event.shiftKey ? -1 : 1),
-    j: () => walk(1),
-    k: () => walk(-1),
-    escape: () => axis.release(),
-  };
+  const does = moves(axis, walk);
   document.addEventListener('keydown', event => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const action = does[event.key.toLowerCase()];
@@ -79,15 +48,7 @@ function start() {
   host.axis = axis;
   follow(axis);
   keys(axis, steps(axis));
-  for (const button of document.querySelectorAll('[data-layer]')) {
-    button.addEventListener('click', () => {
-      button.setAttribute('aria-pressed', String(axis.toggle(button.dataset.layer)));
-    });
-  }
-  const does = { in: () => axis.zoom(0.6), out: () => axis.zoom(1 / 0.6), fit: () => axis.fit() };
-  for (const button of document.querySelectorAll('[data-axis]')) {
-    button.addEventListener('click', () => does[button.dataset.axis]());
-  }
+  buttons(axis);
   host.dataset.ready = 'yes';
 }
 start();

@@ -1,6 +1,7 @@
 /* The incident page: the axis, the raw lines, the chain and the table move together. */
 
 import { Axis } from './axis/axis.js';
+import { buttons, moves, steps } from './axis/controls.js';
 import { Lines } from './lines.js';
 import { say, typing } from './app.js';
 
@@ -54,38 +55,9 @@ function follow(axis) {
   axis.look(axis.state.cursor);
 }
 
-/** The steps of the chain are chosen by click, by key (the returned function walks them) and by the axis. */
-function steps(axis) {
-  // The list is replaced while the incident is in progress: it is looked up each time.
-  const all = () => [...document.querySelectorAll('#chain > li')];
-  const light = mark => {
-    const ids = [mark?.id, mark?.told_by].filter(Boolean);
-    const on = item => ids.includes(item.dataset.mark) || ids.includes(item.dataset.event);
-    for (const item of all()) item.classList.toggle('on', on(item));
-  };
-  const go = item => {
-    axis.pick(item.dataset.mark);
-    for (const other of all()) other.classList.toggle('on', other === item);
-    item.scrollIntoView({ block: 'nearest' });
-  };
-  document.addEventListener('click', event => {
-    const item = event.target.closest('#chain > li > .n')?.parentElement;
-    if (!item) return;
-    go(item);
-    host.scrollIntoView({ block: 'nearest' });
-  });
-  axis.addEventListener('pick', event => {
-    if (!document.querySelector(`#chain > li.on[data-mark="${CSS.escape(event.detail.id)}"]`)) light(event.detail);
-    const { event: what, host: where, text, t } = event.detail;
-    say(`${where ? `${what} on ${where}` : text}, ${axis.time(t)}`);
-  });
-  axis.addEventListener('release', () => light(null));
-  return by => {
-    const items = all();
-    if (!items.length) return;
-    const at = items.findIndex(item => item.classList.contains('on'));
-    go(items[Math.min(items.length - 1, Math.max(0, at + by))]);
-  };
+/** Says what was picked, for screen readers. */
+function told(axis, { event, host: where, text, t }) {
+  say(`${where ? `${event} on ${where}` : text}, ${axis.time(t)}`);
 }
 
 function range(axis) {
@@ -133,18 +105,7 @@ function toggleTable() {
 }
 
 function keys(axis, walk) {
-  const does = {
-    w: () => axis.zoom(0.7),
-    s: () => axis.zoom(1 / 0.7),
-    a: () => axis.pan(-0.2),
-    d: () => axis.pan(0.2),
-    f: () => axis.fit(),
-    e: event => axis.step(event.shiftKey ? -1 : 1),
-    j: () => walk?.(1),
-    k: () => walk?.(-1),
-    t: toggleTable,
-    escape: () => axis.release(),
-  };
+  const does = { ...moves(axis, walk), t: toggleTable };
   document.addEventListener('keydown', event => {
     if (typing(event) || document.querySelector('dialog[open]')) return;
     const action = does[event.key.toLowerCase()];
@@ -154,22 +115,12 @@ function keys(axis, walk) {
   });
 }
 
-/** The buttons in the head of the axis. */
-function buttons(axis) {
+/** The button beside them that opens the table. */
+function tableButton() {
   document.getElementById('to-table')?.addEventListener('click', event => {
     event.preventDefault();
     toggleTable();
   });
-  const does = { in: () => axis.zoom(0.6), out: () => axis.zoom(1 / 0.6), fit: () => axis.fit() };
-  for (const button of document.querySelectorAll('[data-axis]')) {
-    button.addEventListener('click', () => does[button.dataset.axis]());
-  }
-  for (const button of document.querySelectorAll('[data-layer]')) {
-    button.addEventListener('click', () => {
-      const on = axis.toggle(button.dataset.layer);
-      press([button], () => on);
-    });
-  }
 }
 
 let tag = '';
@@ -201,8 +152,9 @@ async function start() {
     if (!host.dataset.job) fromAddress(axis);
     follow(axis);
     if (!host.dataset.job) range(axis);
-    keys(axis, steps(axis));
+    keys(axis, steps(axis, mark => told(axis, mark)));
     buttons(axis);
+    tableButton();
     keep(axis);
     host.dataset.ready = 'yes';
   } catch (error) {
