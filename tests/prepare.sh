@@ -29,18 +29,24 @@ want mariadbd mariadb-server mariadb-client
 want ip iproute2
 want busybox busybox
 
-# syslog-ng and rsyslog exclude each other as packages: its files are laid aside instead of installed.
+# syslog-ng and rsyslog exclude each other as packages: its files and libraries are laid aside instead of installed.
 aside=/opt/faultline-tests/syslog-ng
+syslog_ng_starts() {
+    LD_LIBRARY_PATH=$aside/usr/lib/syslog-ng:$aside/usr/lib/x86_64-linux-gnu:$aside/lib/x86_64-linux-gnu \
+        $aside/usr/sbin/syslog-ng --version --module-path "$(echo $aside/usr/lib/syslog-ng/[0-9]*)" >/dev/null 2>&1
+}
 lay_syslog_ng_aside() {
-    [ -x $aside/usr/sbin/syslog-ng ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1 && return
+    syslog_ng_starts || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1 && return
     place=$(mktemp -d) && cd "$place" || return
-    if apt-get download -q syslog-ng-core >/dev/null 2>&1 && mkdir -p $aside && dpkg-deb -x syslog-ng-core_*.deb $aside; then
-        apt-get install -y -qq --no-install-recommends libivykis0 libnet1 libwrap0 libjson-c5 libpcre3 >/dev/null 2>&1 ||
-            note "syslog-ng lacks libraries: its tests are skipped"
-    else
-        note "without syslog-ng: its tests are skipped"
-    fi
-    cd / && rm -rf "$place"
+    parts="syslog-ng-core libivykis0 libnet1 libwrap0 libjson-c5 libpcre3"
+    # shellcheck disable=SC2086  # a list of package names
+    apt-get download -q $parts >/dev/null 2>&1 || { apt-get update -qq && apt-get download -q $parts; } >/dev/null 2>&1
+    mkdir -p $aside
+    for package in *.deb; do
+        [ ! -e "$package" ] || dpkg-deb -x "$package" $aside
+    done
+    syslog_ng_starts || { rm -rf $aside && note "without a syslog-ng that starts: its tests are skipped"; }
+    cd - >/dev/null && rm -rf "$place"
 }
 
 # The OTLP exporter for JSON has only releases that exclude the protobuf one's versions: it is laid aside, too.

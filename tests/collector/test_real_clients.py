@@ -155,7 +155,8 @@ def test_syslog_ng(way: str, service: Running, tmp_path: Path, monkeypatch: pyte
     ]
     if SYSLOG_NG.startswith(str(ASIDE)):
         libraries = ASIDE / "usr/lib/syslog-ng"
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
+        others = [ASIDE / "usr/lib/x86_64-linux-gnu", ASIDE / "lib/x86_64-linux-gnu"]
+        monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(map(str, [libraries, *others])))
         files += ["--module-path", str(next(libraries.glob("[0-9]*")))]
     with daemon(SYSLOG_NG, "-F", "-f", str(config), *files, log=tmp_path / "log") as process:
         _feed(port, word, process, tmp_path / "log")
