@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ from web.access import passwords
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("fuzz", deadline=None, max_examples=FUZZ or 1_000, print_blob=True)
 settings.load_profile("fuzz" if FUZZ else "fixed")
+
+# Hundreds of processes start in a run: bytecode that is not kept would be compiled in each of them, half a second of CPU.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A password costs a tenth of a second of CPU and 64 MiB, on purpose, and tests hash hundreds. The cost of the product's
 # hasher is tested in web/test_access_attempts.py, which reloads the module.

@@ -28,7 +28,7 @@ import structlog
 from parsers.record import TABLES
 from store.changes import Change
 from store.door import Closed, Dropped
-from store.duckdb import segments
+from store.duckdb import parsed, segments
 from store.duckdb.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
 from store.duckdb.line_heads import head_of
 from store.duckdb.logs_view import show_claims
@@ -293,8 +293,7 @@ def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
                     "a file of the archive is missing: its lines are not found", folder=str(folder), file=str(name)
                 )
         tiers = [_tier(paths, cluster) for cluster, paths in groups.items()]
-    for statement in log_views(tiers):
-        connection.execute(statement)
+    parsed.run(connection, log_views(tiers))
     show_claims(connection)
 
 

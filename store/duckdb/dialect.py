@@ -6,6 +6,7 @@ the cache.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -92,6 +93,7 @@ def spelled(statement: ClauseElement) -> tuple[str, list[Any]]:
     return made.string, [values[name] for name in made.positiontup or ()]
 
 
+@cache
 def ddl(table: sa.Table) -> str:
     """DDL that creates a table unless it exists."""
     quote, kinds = DIALECT.identifier_preparer.quote, DIALECT.type_compiler_instance

@@ -7,6 +7,7 @@ import duckdb
 from parsers.writers import DAEMON, ROOT
 from store import disowned
 from store.disowned import IS_DISOWNED, NAMES
+from store.duckdb import parsed
 from store.duckdb.dialect import DIALECT
 from store.questions.writers import authority
 from store.tables import LINES
@@ -58,5 +59,4 @@ def show_claims(connection: duckdb.DuckDBPyConnection, *, shown: bool | None = N
     if that did not change."""
     wanted = has_claims(connection)
     if wanted is not shown:
-        for statement in _logs(*(_WITH_CLAIMS if wanted else _WITHOUT)):
-            connection.execute(statement)
+        parsed.run(connection, _logs(*(_WITH_CLAIMS if wanted else _WITHOUT)))

@@ -36,6 +36,7 @@ from store.duckdb import (
     intake_schema,
     ledger,
     opening,
+    parsed,
     segments,
     visible,
 )
@@ -252,8 +253,7 @@ class DuckStore(OpenStore):
         in vain, so the log may grow."""
         self._takes_in = True
         with self.transaction() as connection:
-            for statement in intake_schema.STATEMENTS:
-                connection.execute(statement)
+            parsed.run(connection, intake_schema.STATEMENTS)
         self._let_log_grow()
 
     def _let_log_grow(self) -> None:
@@ -428,8 +428,7 @@ class DuckStore(OpenStore):
         """Creates the tables and views of this version; ``_open`` has refused a store of a newer one. In one transaction:
         a process that is killed meanwhile leaves all of it or nothing, and a commit each would cost more than they do."""
         with self.transaction() as connection:
-            for statement in statements():
-                connection.execute(statement)
+            parsed.run(connection, statements())
             archive.make_views(self, connection)
             if VERSION_FACT not in facts_of(connection):
                 connection.execute("INSERT INTO model.facts VALUES (?, ?)", [VERSION_FACT, str(VERSION)])
