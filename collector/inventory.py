@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from collector.ledger import Ledger, Source
+from collector.ledger import Ledger, Node, Source
 from parsers.node_states import node_state
 from store.door import Asks
 from store.questions import intake
 
-#: A node is up if anything of it arrived within this.
+#: A node is up if anything of it arrived within this. Its agent reports every minute what it reads.
 UP_WITHIN = timedelta(minutes=5)
-#: A source is silent after this many of its average gaps, but never before ``SILENT_AT_LEAST``: logs come in bursts.
-SILENT_GAPS = 10.0
-SILENT_AT_LEAST = timedelta(minutes=15)
-#: A source with fewer lines has no established rhythm yet.
-HABIT_LINES = 20
+#: A file or stream is silent after this many of its average gaps, and after this many of its longest one, but never before
+#: ``SILENT_AT_LEAST``: logs come in bursts.
+SILENT_GAPS, SILENT_LONGEST = 10.0, 3.0
+SILENT_AT_LEAST, SILENT_AT_MOST = timedelta(minutes=15), timedelta(days=3)
+#: A source with fewer lines, or heard for a shorter time, has no established rhythm yet.
+HABIT_LINES, HABIT_SPAN = 20, timedelta(hours=6)
 #: Sources are forgotten after this: an old job's output is not a source that fell silent.
 FORGOTTEN = timedelta(days=7)
 #: Sources whose streams end by themselves.
-_ENDING = ("job_stdout", "job_stderr")
+OUTPUTS = ("job_stdout", "job_stderr")
+#: Sources that write only when something happens: a machine in order is quiet for days.
+_EVENTFUL = ("kernel", *OUTPUTS)
+#: What reads a stream of an agent that is no file: the beginning of the stream's name, and the agent's source.
+_READERS = {"kmsg": "kmsg", "journal": "journald"}
+#: The stream that stands for an agent itself.
+AGENT = "agent"
 
 
 @dataclass(frozen=True)
 class Alert:
-    """A source that is silent although its node is up."""
+    """A file or stream that is silent although its node is up; ``source`` writes most of it. An agent that fell silent has
+    ``AGENT`` as source and no file."""
 
     host: str
     source: str
@@ -36,34 +46,80 @@ class Alert:
 
 
 class Inventory:
-    """Answers queries of the sources page. ``now`` is naive UTC."""
+    """Answers queries of the sources page. Times are naive UTC; ``since``: from when on the service has listened, so that
+    its own absence is nobody's silence."""
 
-    def __init__(self, store: Asks, ledger: Ledger) -> None:
-        self.store, self.ledger = store, ledger
+    def __init__(self, store: Asks, ledger: Ledger, since: datetime = datetime.min) -> None:
+        self.store, self.ledger, self.since = store, ledger, since
 
     def alerts(self, now: datetime) -> list[Alert]:
-        """Sources that fell silent while their node is up."""
-        sources = list(self.ledger.sources.values())
-        newest: dict[str, datetime] = {}
-        for source in sources:
-            if source.host:
-                newest[source.host] = max(newest.get(source.host, source.last_seen), source.last_seen)
-        for node in self.ledger.nodes.values():
-            newest[node.host] = max(newest.get(node.host, node.last_seen), node.last_seen)
+        """What fell silent while its node is up, one entry for a file or stream: agents, and what no agent reads.
+
+        A file that an agent reads, by its own report, is quiet and not silent. If the agent itself fell silent, that is the
+        one entry for all that it read. Anything else is judged by its own rhythm; what writes only when something happens
+        has none.
+        """
         slurm_up = self._slurm_up(now)
-        found = []
-        for source in sources:
-            silent = now - source.last_seen
-            if not source.host or source.source in _ENDING or silent > FORGOTTEN or source.lines < HABIT_LINES:
+        agents = {node.host: node for node in self.ledger.nodes.values() if node.status is not None and node.status_at}
+        found = [alert for node in agents.values() if (alert := self._of_agent(node, now, slurm_up))]
+        unheard = {alert.host for alert in found}
+        newest = self._newest()
+        for (host, file), members in self._streams().items():
+            last = max(members, key=lambda source: source.last_seen)
+            silent = now - max(last.last_seen, self.since)
+            if silent <= SILENT_AT_LEAST or silent > FORGOTTEN or (host in unheard and last.transport == AGENT):
                 continue
-            if silent <= patience(source):
+            rhythmic = [source for source in members if _has_rhythm(source)]
+            if (
+                not rhythmic
+                or silent <= min(map(patience, rhythmic))
+                or self._is_read(agents.get(host), file, last, now)
+            ):
                 continue
-            is_up = now - newest[source.host] <= UP_WITHIN
-            if is_up or source.host in slurm_up:
-                why = "other sources of the node speak" if is_up else f"Slurm says the node is {slurm_up[source.host]}"
-                text = f"{source.source or 'lines'} of {source.host} silent for {words(silent)}; {why}"
-                found.append(Alert(source.host, source.source, source.file, source.last_seen, text))
+            is_up = now - newest[host] <= UP_WITHIN
+            if is_up or host in slurm_up:
+                why = "other sources of the node speak" if is_up else f"Slurm says the node is {slurm_up[host]}"
+                most = max(rhythmic, key=lambda source: source.lines)
+                text = f"{most.source or 'lines'} of {host} silent for {words(now - last.last_seen)}; {why}"
+                found.append(Alert(host, most.source, file, last.last_seen, text))
         return sorted(found, key=lambda alert: (alert.since, alert.host, alert.file))
+
+    def _of_agent(self, node: Node, now: datetime, slurm_up: Mapping[str, str]) -> Alert | None:
+        """An agent that reports no more, although its node is up: nothing of the node is read, whatever happens there."""
+        assert node.status_at is not None
+        silent, is_up = now - max(node.status_at, self.since), now - node.last_seen <= UP_WITHIN
+        if not SILENT_AT_LEAST < silent <= FORGOTTEN or not (is_up or node.host in slurm_up):
+            return None
+        why = "other sources of the node speak" if is_up else f"Slurm says the node is {slurm_up[node.host]}"
+        text = f"{AGENT} of {node.host} silent for {words(now - node.status_at)}; {why}"
+        return Alert(node.host, AGENT, "", node.status_at, text)
+
+    def _streams(self) -> dict[tuple[str, str], list[Source]]:
+        """The sources of each host's files and streams: a line of one shows that the others of the same file are read."""
+        found: dict[tuple[str, str], list[Source]] = {}
+        for source in self.ledger.sources.values():
+            if source.host:
+                found.setdefault((source.host, source.file), []).append(source)
+        return found
+
+    def _newest(self) -> dict[str, datetime]:
+        """When anything of each host last arrived."""
+        newest: dict[str, datetime] = {}
+        heard = [(source.host, source.last_seen) for source in self.ledger.sources.values() if source.host]
+        for host, last in heard + [(node.host, node.last_seen) for node in self.ledger.nodes.values()]:
+            newest[host] = max(newest.get(host, last), last)
+        return newest
+
+    @staticmethod
+    def _is_read(agent: Node | None, file: str, source: Source, now: datetime) -> bool:
+        """Whether the node's agent reports that it reads a file or stream: then there is nothing to read."""
+        if agent is None or source.transport != AGENT or agent.status_at is None or now - agent.status_at > UP_WITHIN:
+            return False
+        stream = file.partition(":")[2]
+        reader = next((kind for name, kind in _READERS.items() if stream.startswith(name)), None)
+        reader = reader or ("files" if stream.startswith("/") else stream)
+        states = {one.get("name"): one.get("state") for one in json.loads(agent.status or "{}").get("sources") or ()}
+        return states.get(reader) == "ok"
 
     def _slurm_up(self, now: datetime) -> dict[str, str]:
         """Nodes that Slurm considered usable within the last hour."""
@@ -81,10 +137,27 @@ def quarantine(store: Asks, limit: int = 200) -> list[dict[str, Any]]:
     return store.ask(intake.quarantine(limit))
 
 
+def _has_rhythm(source: Source) -> bool:
+    if source.source in _EVENTFUL or source.lines < HABIT_LINES:
+        return False
+    return source.last_seen - source.first_seen >= HABIT_SPAN
+
+
 def patience(source: Source) -> timedelta:
-    """How long a source may be silent."""
-    expected = timedelta(seconds=min((source.gap_s or 0.0) * SILENT_GAPS, 86400.0))
-    return max(SILENT_AT_LEAST, expected)
+    """How long a source may be silent, by its own rhythm."""
+    expected = max((source.gap_s or 0.0) * SILENT_GAPS, (source.longest_s or 0.0) * SILENT_LONGEST)
+    return max(SILENT_AT_LEAST, min(timedelta(seconds=expected), SILENT_AT_MOST))
+
+
+def by_host(alerts: Sequence[Alert]) -> list[tuple[str, str]]:
+    """For notifications: each host with a silent source, and the text about it."""
+    found: dict[str, list[Alert]] = {}
+    for alert in alerts:
+        found.setdefault(alert.host, []).append(alert)
+    return [
+        (host, some[0].text + (f" (and {len(some) - 1} more of its files)" if len(some) > 1 else ""))
+        for host, some in found.items()
+    ]
 
 
 def words(span: timedelta) -> str:

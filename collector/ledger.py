@@ -32,6 +32,8 @@ OUTPUT_LIFE = timedelta(days=7)
 _OUTPUT = ("job_stdout", "job_stderr")
 #: Rates are exponential averages with this time constant, in seconds.
 RATE_S = 60.0
+#: The longest gap between two arrivals fades with this time constant, in seconds: a weekend is remembered over the next.
+LONGEST_LIFE_S = 14 * 86400.0
 
 SourceKey = tuple[str, str, str]
 KEY = ("host", "source", "file")
@@ -41,14 +43,15 @@ SOURCES: dict[str, Any] = {
     **dict.fromkeys((*KEY, "transport"), pl.String), **dict.fromkeys(("first_seen", "last_seen", "last_time"), pl.Datetime("us")),
     **dict.fromkeys(("lines", "events", "unparsed", "bytes"), pl.Int64), "lag_s": pl.Float64, "max_lag_s": pl.Float64,
     "late": pl.Int64, "gap_s": pl.Float64, "ahead": pl.Int64,
+    "longest_s": pl.Float64,
 }  # fmt: skip
 RATES: dict[str, Any] = {"rated": pl.Float64, "rate": pl.Float64}
 
 
 @dataclass
 class Source:
-    """One stream of one host: ``lag_s`` of the newest line, ``gap_s`` the average time between two arrivals, both in
-    seconds."""
+    """One stream of one host: ``lag_s`` of the newest line, ``gap_s`` the average time between two arrivals,
+    ``longest_s`` the longest of the last two weeks or so; all in seconds."""
 
     host: str
     source: str
@@ -66,6 +69,7 @@ class Source:
     late: int = 0
     gap_s: float | None = None
     ahead: int = 0
+    longest_s: float | None = None
 
     @property
     def key(self) -> SourceKey:
@@ -177,6 +181,8 @@ class Ledger:
             pl.when(pl.col("last_seen_before").is_not_null()).then(pl.coalesce(pl.col("gap_s") + (gap - pl.col("gap_s")) * 0.1, gap))
             .alias("gap_s"),
             pl.col("ahead").fill_null(0) + pl.col("ahead_before").fill_null(0),
+            pl.when(pl.col("last_seen_before").is_not_null())
+            .then(pl.max_horizontal(gap, pl.col("longest_s") * (-gap / LONGEST_LIFE_S).exp())).alias("longest_s"),
             pl.lit(now).alias("rated"), (faded.fill_null(0.0) + pl.col("lines") / RATE_S).alias("rate"),
         )  # fmt: skip
 
@@ -307,7 +313,7 @@ class Ledger:
 
 
 #: Columns of a source that statistics lack, so they need no second name beside theirs.
-_OWN = ("gap_s", "rated", "rate")
+_OWN = ("gap_s", "longest_s", "rated", "rate")
 _STREAM = ("agent", "stream", "epoch")
 _STREAMS: dict[str, Any] = {**dict.fromkeys((*_STREAM, "ranges"), pl.String), "received": pl.Datetime("us")}
 _NODES: dict[str, Any] = {

@@ -44,8 +44,8 @@ class Access(Protocol):
     def run_keys(self) -> list[dict[str, Any]]:
         """Every known run: run_key, job_id, state."""
 
-    def sources(self, search: str | None) -> dict[str, Any]:
-        """The answer of ``GET /api/v1/sources``, all its pages as one."""
+    def sources(self, search: str | None, *, outputs: bool = False) -> dict[str, Any]:
+        """The answer of ``GET /api/v1/sources``, all its pages as one; ``outputs``: with each file of job output."""
 
     def node(self, name: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
         """The answers of ``GET /api/v1/nodes/NAME/fitness`` and ``/api/v1/nodes/NAME``, and the node's rows of
@@ -137,12 +137,13 @@ class Local:
     def run_keys(self) -> list[dict[str, Any]]:
         return self.store.ask(runs.every_name(run_names.named_runs(self.store)))
 
-    def sources(self, search: str | None) -> dict[str, Any]:
+    def sources(self, search: str | None, *, outputs: bool = False) -> dict[str, Any]:
         from web.reading import Reader
         from web.shaping import wire
         from web.sources import document
 
-        return dict(wire(document(None, Reader(self.store), search=search, limit=sys.maxsize, cursor=None)))
+        found = document(None, Reader(self.store), search=search, limit=sys.maxsize, cursor=None, outputs=outputs)
+        return dict(wire(found))
 
     def node(self, name: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
         from correlator.repairs.repairs import repairs
@@ -220,8 +221,8 @@ class Remote:
         verdicts: dict[str, Any] = self.result()["verdicts"]
         return [{"run_key": k, "job_id": None, "state": v.get("state")} for k, v in verdicts.items()]
 
-    def sources(self, search: str | None) -> dict[str, Any]:
-        options = {} if search is None else {"q": search}
+    def sources(self, search: str | None, *, outputs: bool = False) -> dict[str, Any]:
+        options = ({} if search is None else {"q": search}) | ({"outputs": "true"} if outputs else {})
         whole: dict[str, Any] = json.loads(self.service.ask(f"/api/v1/sources?{urllib.parse.urlencode(options)}"))
         while whole["next"]:
             asked = urllib.parse.urlencode({**options, "cursor": whole["next"]})

@@ -349,17 +349,17 @@ def sources(
     format: Annotated[str, typer.Option("--format", help="table or json (as GET /api/v1/sources).")] = "table",
     search: Annotated[str | None, typer.Option(help="Only streams with this in host, file or source.")] = None,
     only: Annotated[str | None, typer.Option(help="Only those in trouble: late, silent, unparsed or ahead.")] = None,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Each file of job output, not one row a host.")] = False,
 ) -> int:
     """Who sends data: last seen, lag, rate, blind periods. Exit 1 if a source is silent or a batch was set aside."""
     from faultline.access import choose
     from faultline.sources import list_sources
 
     choice(format, ("table", "json"))
-    if only is not None:
-        choice(only, ("late", "silent", "unparsed", "ahead"), "--only")
+    choice(only or "late", ("late", "silent", "unparsed", "ahead"), "--only")
     access = choose(data, server)
     try:
-        return list_sources(access.sources(search), format, only)
+        return list_sources(access.sources(search, outputs=outputs), format, only)
     finally:
         access.close()
 

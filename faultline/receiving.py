@@ -24,7 +24,7 @@ from starlette.requests import HTTPConnection
 from collector.connections import Connections
 from collector.identity.identity import Identity
 from collector.intake import Intake
-from collector.inventory import Inventory
+from collector.inventory import Inventory, utc_now
 from collector.pipeline import Pipeline
 from collector.receivers import all_receivers
 from collector.receivers.refusals import ListenFailed
@@ -117,7 +117,7 @@ class Receiving(Collector):
             identity=identity or Identity(store, self.config.cluster), quarantine=quarantine, on_stored=on_stored,
         )  # fmt: skip
         self.intake.ledger = self.pipeline.ledger
-        self.inventory = Inventory(store, self.pipeline.ledger)
+        self.inventory = Inventory(store, self.pipeline.ledger, utc_now())
         self.pipeline.start()
         return self.pipeline
 

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.identity.identity import Identity
-from collector.inventory import utc_now
+from collector.inventory import by_host, utc_now
 from collector.job_output import JobOutput
 from collector.pipeline import Pipeline
 from collector.priority import lower_priority
@@ -316,8 +316,7 @@ class Service(Collector):
 
     def _silent_sources(self) -> list[tuple[str, str]]:
         inventory = self.receiving.inventory if self.receiving is not None else None
-        alerts = inventory.alerts(utc_now()) if inventory is not None else []
-        return [(f"{alert.host} {alert.source or 'lines'} {alert.file}", alert.text) for alert in alerts]
+        return by_host(inventory.alerts(utc_now())) if inventory is not None else []
 
     def write_report(self, report: ScheduledReport, now: datetime | None = None) -> Path:
         """Writes one scheduled report under a name with its date; never leaves a partial file."""

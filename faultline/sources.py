@@ -32,6 +32,8 @@ def _table(found: dict[str, Any]) -> None:
         names = ["host", "source", "stream", "by", "lines", "events", "unparsed", "lines/s", "lag", "last (UTC)", ""]
         rows = [_row(row) for row in found["sources"]]
         terminal.table(names, rows, right=("lines", "events", "unparsed", "lines/s", "lag"))
+    if folded := sum(row.get("files", 0) for row in found["sources"]):
+        print(f"job output: {folded:,} files, one row for those of a host; --outputs lists each")
     _print_some("silent", [alert["text"] for alert in found["alerts"]])
     _print_some("not seen", [_blind(row) for row in found["blind"]])
     _print_some(
@@ -50,7 +52,8 @@ def _row(row: dict[str, Any]) -> list[Any]:
     lag = "" if row["lag_s"] is None else f"{row['lag_s']:.1f} s"
     rate = f"{row['rate']:.1f}" if row["rate"] else ""
     last = short_time(row["last"])[:19]
-    return [row["host"], row["source"], row["file"], row["transport"], row["lines"], row["events"], row["unparsed"], rate,
+    stream = f"{row['files']:,} files" if row.get("files") else row["file"]
+    return [row["host"], row["source"], stream, row["transport"], row["lines"], row["events"], row["unparsed"], rate,
             lag, last, trouble]  # fmt: skip
 
 

@@ -125,7 +125,10 @@ VERSIONS = _table("kept", "versions", {
     "incident_id": TEXT, "confidence": REAL, "summary": TEXT, "digest": TEXT,
 })  # fmt: skip
 ALIASES = _table("kept", "aliases", {"cluster": TEXT, "alias": TEXT, "incident_id": TEXT, "since": TIME})
-NOTICES = _table("kept", "notices", {"target": TEXT, "cluster": TEXT, "name": TEXT, "digest": TEXT, "told_at": TIME})
+#: ``thread``: the subject under which a target was first told of it; ``about``: what the incident was about then, as JSON.
+NOTICES = _table("kept", "notices", {
+    "target": TEXT, "cluster": TEXT, "name": TEXT, "digest": TEXT, "told_at": TIME, "thread": TEXT, "about": TEXT,
+})  # fmt: skip
 FEEDBACK = _table("kept", "feedback", {
     **dict.fromkeys(("feedback_id", "cluster", "run_key", "incident_id", "answer", "category", "event", "host", "device",
                      "note", "author"), TEXT),
@@ -149,11 +152,11 @@ CARRIED = _table("intake", "carried", {"spool": TEXT, "step": TEXT, "file": TEXT
 STREAMS = _table("intake", "streams", {**dict.fromkeys(("agent", "stream", "epoch", "ranges"), TEXT), "received": TIME})
 KEYS = _table("intake", "keys", {"key": TEXT, "received": TIME})
 #: One row per host, source and stream. Durations in seconds; times from the service's clock, ``last_time`` from the
-#: lines; ``ahead``: lines whose timestamps are held back (parsers.future).
+#: lines; ``ahead``: lines whose timestamps are held back (parsers.future); ``gap_s`` and ``longest_s`` between arrivals.
 SOURCES = _table("intake", "sources", {
     **dict.fromkeys(("host", "source", "file", "transport"), TEXT), **dict.fromkeys(("first_seen", "last_seen", "last_time"), TIME),
     **dict.fromkeys(("lines", "events", "unparsed", "bytes"), NUMBER), "lag_s": REAL, "max_lag_s": REAL, "late": NUMBER,
-    "gap_s": REAL, "ahead": NUMBER,
+    "gap_s": REAL, "ahead": NUMBER, "longest_s": REAL,
 })  # fmt: skip
 NODES = _table("intake", "nodes", {
     "host": TEXT, "cluster": TEXT, "first_seen": TIME, "last_seen": TIME, "boot_id": TEXT, "boot_time": TIME, "boots": NUMBER,

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from collector.inventory import FORGOTTEN, Inventory, blind, patience, quarantine, utc_now
+from collector.inventory import AGENT, FORGOTTEN, OUTPUTS, Inventory, blind, quarantine, utc_now
 from parsers import extensions
 from store import disowned, run_names
 from store.errors import NoSuchTable
@@ -41,17 +41,20 @@ def received(read: Reader, receiving: Any) -> list[Row]:
         rows = read.ask(stream_questions.RECEIVED)
     except NoSuchTable:
         return []
-    alerts = set()
+    alerts: set[tuple[str, str]] = set()
+    unheard: set[str] = set()
     rates: dict[tuple[str, str, str], float] = {}
     if receiving is not None and receiving.inventory is not None:
         inventory: Inventory = receiving.inventory
-        alerts = {(a.host, a.source, a.file) for a in inventory.alerts(utc_now())}
+        found = inventory.alerts(utc_now())
+        alerts, unheard = {(a.host, a.file) for a in found}, {a.host for a in found if a.source == AGENT}
         rates = receiving.pipeline.ledger.rates_now()
     for row in rows:
         key = (row["host"], row["source"], row["file"])
         row |= {
             "first": row["first_seen"], "last": row["last_time"] or row["last_seen"], "late_s": row["max_lag_s"],
-            "late_lines": row["late"], "late": bool(row["late"]), "silent": key in alerts, "rate": rates.get(key, 0.0),
+            "silent": (row["host"], row["file"]) in alerts or (row["transport"] == AGENT and row["host"] in unheard),
+            "late_lines": row["late"], "late": bool(row["late"]), "rate": rates.get(key, 0.0),
             "unsure": None, "ahead": row.get("ahead") or 0,  # a store of an older version has no such column
         }  # fmt: skip
     return rows
@@ -67,29 +70,29 @@ def loaded(read: Reader, known: bool) -> list[Row]:
     return rows
 
 
-#: From this many streams of one kind without a host on, such as the output of jobs, the page shows one row for all.
-TOGETHER = 8
 #: The states that a reader may filter by.
 TROUBLE = ("late", "silent", "unparsed", "ahead")
 
 
 def together(rows: list[Row]) -> list[Row]:
-    """The list, with streams of one kind without a host merged into a row of their sums."""
-    kinds: dict[str, list[Row]] = {}
+    """The list with the files of job output merged into a row for each host and kind, with the sums and the number of
+    ``files``. They are no sources of their own: each ends with its job."""
+    kinds: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if not row["host"]:
-            kinds.setdefault(row["source"] or "", []).append(row)
-    alike = {kind: members for kind, members in kinds.items() if len(members) >= TOGETHER}
-    out = [row for row in rows if row["host"] or (row["source"] or "") not in alike]
-    for members in alike.values():
-        newest = max(members, key=lambda row: row["last"] or datetime.min)
-        sums = {
-            name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate", "ahead")
-        }
-        late_s = max((row["late_s"] for row in members if row["late_s"] is not None), default=None)
-        troubles = {name: any(row[name] for row in members) for name in ("late", "silent")}
-        out.append({**newest, **sums, **troubles, "late_s": late_s, "files": len(members)})
-    return out
+        if row["source"] in OUTPUTS:
+            kinds.setdefault((row["host"] or "", row["source"]), []).append(row)
+    merged = [_merged(members) for members in kinds.values()]
+    return [row for row in rows if row["source"] not in OUTPUTS] + merged
+
+
+def _merged(members: list[Row]) -> Row:
+    if len(members) == 1:
+        return members[0]
+    newest = max(members, key=lambda row: row["last"] or datetime.min)
+    sums = {name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate", "ahead")}
+    late_s = max((row["late_s"] for row in members if row["late_s"] is not None), default=None)
+    troubles = {name: any(row[name] for row in members) for name in ("late", "silent")}
+    return {**newest, **sums, **troubles, "late_s": late_s, "files": len(members)}
 
 
 #: A folder that all files of a page are in is shown once, above them, if its name has at least this many characters.
@@ -105,11 +108,12 @@ def shared_folder(files: Iterable[str | None]) -> str:
 
 def document(
     receiving: Any, read: Reader, *, search: str | None, limit: int, cursor: str | None, only: str | None = None,
-    folded: bool = False,
+    outputs: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The document of the page. ``sources`` is one page of the list; the counts are of all of it.
 
-    ``receiving``: the running receiver (:func:`receiving_of`).
+    ``receiving``: the running receiver (:func:`receiving_of`). ``outputs``: each file of job output is listed, and not one
+    row for those of a host.
     """
     running = receiving is not None and receiving.inventory is not None
     # Read before the rows are: what it counts as set aside is then among them.
@@ -120,12 +124,13 @@ def document(
     if search:
         wanted = search.lower()
         rows = [row for row in rows if any(wanted in str(row[name] or "").lower() for name in _KEY)]
+    job_outputs = sum(row["source"] in OUTPUTS for row in rows)
+    if not outputs:
+        rows = together(rows)
     counts = {name: sum(bool(row[name]) for row in rows) for name in TROUBLE} | {"total": len(rows)}
     nodes = len({row["host"] for row in rows if row["host"]})
     if only in TROUBLE:
         rows = [row for row in rows if row[only]]
-    elif folded and not search:
-        rows = together(rows)
     rows.sort(key=_order)
     after = _after(rows, cursor)
     page = rows[after : after + limit]
@@ -133,6 +138,7 @@ def document(
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "agents": [], "intake": intake, "nodes": nodes, "looking_since": None,
+        "job_outputs": job_outputs,
         "disputed": run_names.disputed(read), "senders": _senders(read), "extensions": extensions.problems(),
         "unfiltered": read.store.info().get("unfiltered"),
     }  # fmt: skip
@@ -165,22 +171,25 @@ def _after(rows: list[Row], cursor: str | None) -> int:
 
 @router.get("/api/v1/sources", tags=["lines"])
 def sources(
-    request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None
-) -> dict[str, Any]:
+    request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None,
+    outputs: Annotated[bool, Query(description="each file of job output, not one row for those of a host")] = False,
+) -> dict[str, Any]:  # fmt: skip
     """Every stream: last seen, lag, rate, and what could not be parsed.
 
+    The files of job output are one row for each host and kind, with their number as ``files``; ``job_outputs`` counts them.
     Also alerts, blind periods, batches set aside, and errors in installed extensions.
     """
-    body = document(receiving_of(request), read, search=q, limit=limit, cursor=cursor)
+    body = document(receiving_of(request), read, search=q, limit=limit, cursor=cursor, outputs=outputs)
     found: dict[str, Any] = wire({**body, "looking_since": pages.looking_since(request)})
     return found
 
 
 @router.get("/sources", response_class=HTMLResponse, include_in_schema=False)
 def page(
-    request: Request, read: Read, q: str | None = None, only: str | None = None, cursor: str | None = None
-) -> HTMLResponse:
-    body = document(receiving_of(request), read, search=q, limit=PAGE, cursor=cursor, only=only, folded=True)
+    request: Request, read: Read, q: str | None = None, only: str | None = None, cursor: str | None = None,
+    outputs: bool = False,
+) -> HTMLResponse:  # fmt: skip
+    body = document(receiving_of(request), read, search=q, limit=PAGE, cursor=cursor, only=only, outputs=outputs)
     now = utc_now()
     nothing = {} if body["total"] else pages.first_steps(request, read)
     return pages.render(
@@ -189,8 +198,8 @@ def page(
         body=body,
         q=q,
         only=only,
+        outputs=outputs,
         now=now,
-        patience=patience,
         nav="sources",
         folder=shared_folder(row["file"] for row in body["sources"]),
         **nothing,

@@ -8,6 +8,7 @@ from typing import Any
 
 from faultline.notify.kind import Notifier, Send
 from faultline.notify.message import Message
+from faultline.notify.told import SOURCE
 from faultline.notify.webhook import checked, post, token_of
 from parsers.visible import visible
 
@@ -16,10 +17,10 @@ LASTS = timedelta(days=1)
 
 
 def alert(message: Message) -> dict[str, Any]:
-    """One alert. Its labels never change, so that the last message resolves it."""
+    """One alert. Its labels are the same for all messages of a thread, so that the last one resolves it."""
     labels = {
-        "alertname": "FaultlineSourceSilent" if message.state in ("silent", "heard") else "FaultlineIncident",
-        "key": message.key, "cluster": message.cluster or "",
+        "alertname": "FaultlineSourceSilent" if message.key.startswith(SOURCE) else "FaultlineIncident",
+        "key": message.thread, "cluster": message.cluster or "",
     }  # fmt: skip
     notes = {"summary": visible(message.title, lines=False), "description": message.text, "severity": message.severity}
     made: dict[str, Any] = {"labels": labels, "annotations": notes, "generatorURL": message.link}

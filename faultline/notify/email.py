@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import smtplib
 import ssl
 from collections.abc import Mapping
 from email.message import EmailMessage
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,16 @@ from faultline.notify.message import Message
 
 
 def mail(message: Message, sender: str, to: list[str]) -> EmailMessage:
-    """One incident's mails form a thread: all reply to the first one's message ID."""
+    """One fault's mails form a thread: all reply to the first one's message ID. The same message sent twice, because
+    the service died in between, has the same ID."""
     made = EmailMessage()
+    first = re.sub(r"[^A-Za-z0-9._-]+", "-", message.thread)
+    made["Message-ID"] = f"<{first}.{message.number}@faultline>" if message.number else f"<{first}@faultline>"
+    if message.number:
+        made["In-Reply-To"] = made["References"] = f"<{first}@faultline>"
+    made["Date"] = formatdate()
     made["From"], made["To"] = sender, ", ".join(to)
     made["Subject"] = " ".join(message.subject.split())[:200]
-    made["References"] = f"<{message.key}@faultline>"
     made["Auto-Submitted"] = "auto-generated"
     made.set_content(message.text + "\n")
     return made

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from parsers.visible import visible
 
-State = Literal["opened", "changed", "withdrawn", "silent", "heard", "more"]
+State = Literal["opened", "changed", "withdrawn", "again", "silent", "heard", "more"]
 
 _HEADS: dict[State, str] = {
-    "opened": "New", "changed": "Changed", "withdrawn": "Withdrawn", "silent": "Silent", "heard": "Heard again", "more": "More",
+    "opened": "New", "changed": "Changed", "withdrawn": "Withdrawn", "again": "Concluded again", "silent": "Silent", "heard": "Heard again", "more": "More",
 }  # fmt: skip
 
 
@@ -24,7 +24,8 @@ def harmless_in_chat(text: str) -> str:
 @dataclass(frozen=True)
 class Message:
     """``key`` is the subject (an incident's ID, a source); ``state`` what happened to it. ``document`` is the incident
-    as in ``GET /api/v1/incidents/{id}``, without its lines."""
+    as in ``GET /api/v1/incidents/{id}``, without its lines. All messages about one fault have the same ``thread``, and
+    ``number`` counts those before this one: 0 begins it."""
 
     key: str
     state: State
@@ -33,6 +34,12 @@ class Message:
     link: str
     cluster: str | None = None
     document: dict[str, Any] = field(default_factory=dict)
+    thread: str = ""
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.thread:
+            object.__setattr__(self, "thread", self.key)
 
     @property
     def subject(self) -> str:
@@ -59,4 +66,5 @@ class Message:
         return {
             "text": harmless_in_chat(self.text), "key": self.key, "state": self.state, "severity": self.severity, "title": self.title,
             "link": self.link, "cluster": self.cluster, "incident": self.document or None,
+            "thread": self.thread, "number": self.number,
         }  # fmt: skip

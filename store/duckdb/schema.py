@@ -21,6 +21,10 @@ VERSION_FACT = "schema_version"
 LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
 #: For stores created before events had an authority: it is null until the next pass of the correlator.
 EVENTS_AUTHORITY = "ALTER TABLE model.events ADD COLUMN IF NOT EXISTS authority VARCHAR"
+#: For stores created before notifications of one fault formed a thread.
+NOTICES_THREADS = tuple(
+    f"ALTER TABLE kept.notices ADD COLUMN IF NOT EXISTS {name} VARCHAR" for name in ("thread", "about")
+)
 
 _MESSAGE = "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END"
 
@@ -158,6 +162,7 @@ def statements() -> list[str]:
         *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),
         LINKS_TIME,
         EVENTS_AUTHORITY,
+        *NOTICES_THREADS,
         *segments.SCHEMA,
         *KQL_VIEWS,
     ]

@@ -73,10 +73,12 @@ def heir(former_id: str) -> sa.Select[Any]:
     return sa.select(INCIDENTS).join(ALIASES, of_it).order_by(ALIASES.c.since.desc()).limit(1)
 
 
-def name_now(former_id: str) -> sa.Select[Any]:
-    """The current name of an incident."""
-    asked = sa.select(ALIASES.c.incident_id).where(ALIASES.c.alias == former_id)
-    return asked.order_by(ALIASES.c.since.desc()).limit(1)
+def names_now(former_ids: Sequence[str]) -> sa.Select[Any]:
+    """The current names of incidents: ``alias``, ``incident_id``."""
+    a = ALIASES.c
+    newest = func.row_number().over(partition_by=a.alias, order_by=a.since.desc()).label("place")
+    of = sa.select(a.alias, a.incident_id, newest).where(listed(a.alias, former_ids)).subquery("names").c
+    return sa.select(of.alias, of.incident_id).where(of.place == const(1))
 
 
 def document(incident_id: str, cluster: str | None) -> sa.Select[Any]:

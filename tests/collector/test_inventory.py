@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -12,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.inventory import HABIT_LINES, SILENT_AT_LEAST, Inventory, patience
-from collector.ledger import KEY, RATE_S, RATES, SOURCES, Ledger, Source, Step
+from collector.inventory import HABIT_LINES, HABIT_SPAN, SILENT_AT_LEAST, SILENT_AT_MOST, Inventory, by_host, patience
+from collector.ledger import KEY, LONGEST_LIFE_S, RATE_S, RATES, SOURCES, Ledger, Source, Step
 from collector.segment_file import Position
 from store import open_store
 from tests.examples import examples
@@ -27,9 +29,11 @@ def ledger() -> Iterator[Ledger]:
         yield Ledger(store, "spool")
 
 
-def seen(ledger: Ledger, host: str, source: str, ago: timedelta, *, lines: int = 100, gap_s: float = 10.0) -> None:
+def seen(ledger: Ledger, host: str, source: str, ago: timedelta, *, lines: int = 100, gap_s: float = 10.0,
+         longest_s: float | None = None, stream: str | None = None, span: timedelta = timedelta(days=1)) -> None:  # fmt: skip
+    file = f"{host}:{stream or f'/var/log/{source}'}"
     made = Source(
-        host, source, f"{host}:/var/log/{source}", "agent", NOW - timedelta(days=1), NOW - ago, lines=lines, gap_s=gap_s
+        host, source, file, "agent", NOW - ago - span, NOW - ago, lines=lines, gap_s=gap_s, longest_s=longest_s
     )
     reported = pl.DataFrame([{**vars(made), "rated": time.monotonic(), "rate": lines / RATE_S}], schema=SOURCES | RATES)
     step = Step(Position(1, 20), sources=reported, lines={made.file: lines})
@@ -49,6 +53,9 @@ def silent(ledger: Ledger) -> list[tuple[str, str]]:
         (timedelta(minutes=14), {}, False),  # logs come in bursts
         (timedelta(minutes=20), {"gap_s": 600.0}, False),  # it never logged often
         (timedelta(minutes=20), {"lines": HABIT_LINES - 1}, False),  # no habit yet
+        (timedelta(hours=5), {"longest_s": 7200.0}, False),  # it was quiet for two hours before
+        (timedelta(hours=7), {"longest_s": 7200.0}, True),
+        (timedelta(minutes=20), {"span": HABIT_SPAN / 2}, False),  # lines of one boot are no habit
         (timedelta(days=8), {}, False),  # forgotten
     ],
 )  # fmt: skip
@@ -71,6 +78,60 @@ def test_a_node_that_is_down_is_not_alerted_and_one_that_slurm_holds_for_up_is(l
     assert "syslog of gpu01 silent for 30 min" in alert.text and "idle" in alert.text
 
 
+def reports(ledger: Ledger, host: str, ago: timedelta, **states: str) -> None:
+    """The host's agent reported which of its sources work."""
+    status = {"sources": [{"name": name, "state": state} for name, state in states.items()]}
+    step = Step(Position(1, 20))
+    ledger.met(step, host, None, NOW - ago, status=json.dumps(status))
+    ledger.apply(step)
+
+
+@pytest.mark.parametrize(
+    ("stream", "states", "ago", "alerted"),
+    [
+        ("/var/log/messages", {"files": "ok"}, 0, False),
+        ("/var/log/messages", {"files": "denied"}, 0, True),
+        ("journal", {"files": "denied", "journald": "ok"}, 0, False),
+        ("journal", {"files": "ok", "journald": "error"}, 0, True),
+    ],
+)
+def test_what_an_agent_reads_is_quiet_and_not_silent(
+    stream: str, states: dict[str, str], ago: int, alerted: bool, ledger: Ledger
+) -> None:
+    seen(ledger, "gpu01", "syslog", timedelta(hours=3), stream=stream)
+    reports(ledger, "gpu01", timedelta(minutes=ago), **states)
+    assert bool(silent(ledger)) == alerted
+
+
+def test_an_agent_that_reports_no_more_is_the_one_alert_for_all_that_it_read(ledger: Ledger) -> None:
+    for source in ("syslog", "slurmd", "kernel"):
+        seen(ledger, "gpu01", source, timedelta(minutes=21))
+    reports(ledger, "gpu01", timedelta(minutes=20), files="ok")
+    assert silent(ledger) == [], "its node may be off"
+    seen(ledger, "gpu01", "syslog", timedelta(minutes=1), stream="tcp")  # the syslog daemon of the node still sends
+    step = Step(Position(1, 20))
+    ledger.met(step, "gpu01", None, NOW)
+    ledger.apply(step)
+    assert silent(ledger) == [("gpu01", "agent")]
+    just_started = Inventory(ledger.store, ledger, NOW - timedelta(minutes=5))
+    assert just_started.alerts(NOW) == [], "until agents have had the time to report"
+
+
+def test_a_file_speaks_if_one_of_its_sources_does_and_a_kernel_has_no_rhythm(ledger: Ledger) -> None:
+    for source, ago in (
+        ("slurmd", timedelta(hours=9)),
+        ("kernel", timedelta(hours=9)),
+        ("syslog", timedelta(minutes=1)),
+    ):
+        seen(ledger, "gpu01", source, ago, stream="tcp")
+    seen(ledger, "gpu01", "kernel", timedelta(hours=9), stream="/var/log/kern.log")
+    assert silent(ledger) == []
+    for file in ("/var/log/a", "/var/log/b"):
+        seen(ledger, "gpu01", "slurmd", timedelta(hours=9), stream=file)
+    alerts = Inventory(ledger.store, ledger).alerts(NOW)
+    assert by_host(alerts) == [("gpu01", f"{alerts[0].text} (and 1 more of its files)")] and len(alerts) == 2
+
+
 def test_a_jobs_output_ends_without_an_alert(ledger: Ledger) -> None:
     seen(ledger, "gpu01", "job_stdout", timedelta(hours=2))
     seen(ledger, "gpu01", "syslog", timedelta(0))
@@ -80,7 +141,7 @@ def test_a_jobs_output_ends_without_an_alert(ledger: Ledger) -> None:
 def test_patience_follows_the_habit_within_bounds() -> None:
     common = {gap: patience(Source("h", "s", "f", "", NOW, NOW, gap_s=gap)) for gap in (None, 1.0, 3600.0, 1e9)}
     assert common[None] == common[1.0] == SILENT_AT_LEAST
-    assert common[3600.0] == timedelta(hours=10) and common[1e9] == timedelta(days=1)
+    assert common[3600.0] == timedelta(hours=10) and common[1e9] == SILENT_AT_MOST
 
 
 def test_what_the_ledger_keeps_is_what_a_new_one_reads(ledger: Ledger) -> None:
@@ -126,7 +187,10 @@ def test_old_keys_and_ended_output_are_forgotten_and_nothing_else(
     assert [s.source for s in ledger.sources.values()] == ["syslog"]
 
 
-STATISTICS = {n: kind for n, kind in SOURCES.items() if n != "gap_s"} | {"cluster": pl.String, "boots": pl.Int64}
+STATISTICS = {n: kind for n, kind in SOURCES.items() if n not in ("gap_s", "longest_s")} | {
+    "cluster": pl.String,
+    "boots": pl.Int64,
+}
 TOLD = st.fixed_dictionaries(
     {
         "host": st.sampled_from([None, "", "a", "b"]), "source": st.sampled_from(["syslog", "slurmd"]), "file": st.sampled_from([None, "f", "g"]),
@@ -155,12 +219,15 @@ def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[st
                 key = (t["host"] or "", t["source"], t["file"] or "")
                 old = known.get(key)
                 gap = max(0.0, (seen - old["last_seen"]).total_seconds()) if old and seen else None
+                faded = (old or {}).get("longest_s")
+                faded = None if faded is None else faded * math.exp(-(gap or 0.0) / LONGEST_LIFE_S)
                 most = [v for v in ((old or {}).get("max_lag_s"), t["lag_s"]) if v is not None]
                 known[key] = {
                     "transport": old["transport"] if old else t["transport"] or "", "last_seen": max(seen or NOW, old["last_seen"]) if old else seen,
                     "lines": t["lines"] + (old["lines"] if old else 0), "late": (t["late"] or 0) + (old["late"] if old else 0),
                     "lag_s": t["lag_s"] if t["lag_s"] is not None or not old else old["lag_s"], "max_lag_s": max(most, default=None),
                     "gap_s": gap if not old or old["gap_s"] is None else old["gap_s"] + ((gap or 0.0) - old["gap_s"]) * 0.1,
+                    "longest_s": None if gap is None else max(gap, faded or 0.0),
                 }  # fmt: skip
             step = Step(Position(1, 20))
             ledger.count(step, pl.DataFrame(rows, schema=STATISTICS))
@@ -168,7 +235,10 @@ def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[st
             with store.write() as writer:
                 ledger.write(writer, step)
         found = {key: {name: getattr(source, name) for name in known[key]} for key, source in ledger.sources.items()}
-        assert found == {key: {**row, "gap_s": pytest.approx(row["gap_s"])} for key, row in known.items()}
+        assert found == {
+            key: {**row, **{name: pytest.approx(row[name]) for name in ("gap_s", "longest_s")}}
+            for key, row in known.items()
+        }
         again = Ledger(store, "spool")
         assert again.sources == ledger.sources and again.lines == ledger.lines
         assert ledger.rates_now().keys() == known.keys()

@@ -18,8 +18,11 @@ from correlator.model.false_lines import FORGED
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.notify import notifiers
-from faultline.notify.dispatch import MOST, REMEMBERED, RETRY_S, SETTLE_S, Dispatcher, Target
+from faultline.notify.dispatch import MOST, REMEMBERED, RETRY_S, Dispatcher, Target
+from faultline.notify.email import mail
+from faultline.notify.incident_news import SETTLE_S, WITHDRAW_S
 from faultline.notify.message import Message
+from faultline.notify.silence_news import GATHER, HEARD_S, SILENT_S
 from faultline.notify_targets import dispatcher_of
 from faultline.service import Service
 from store.duckdb.store import DuckStore
@@ -106,15 +109,76 @@ def test_another_cause_is_reported_when_it_stays(store: DuckStore) -> None:
     assert ears.round(SETTLE_S) == [("changed", name)] and ears.round(SETTLE_S) == []
 
 
+def remove(store: DuckStore) -> list[tuple[Any, ...]]:
+    """The incident of impact, taken out of the store."""
+    with store.transaction() as connection:
+        rows = connection.execute("SELECT * FROM model.incidents WHERE severity = 'impact'").fetchall()
+        connection.execute("DELETE FROM model.incidents WHERE severity = 'impact'")
+    return rows
+
+
+def put(store: DuckStore, rows: list[tuple[Any, ...]], name: str | None = None) -> None:
+    with store.transaction() as connection:
+        for row in rows:
+            marks = ", ".join("?" * len(row))
+            connection.execute(f"INSERT INTO model.incidents VALUES ({marks})", [name or row[0], *row[1:]])
+
+
 def test_what_is_concluded_no_more_is_withdrawn_and_what_is_only_old_is_not(store: DuckStore) -> None:
     ears, name = Ears(store), the_incident(store)
     ears.round()
-    assert ears.round(REMEMBERED.total_seconds() - 30) == []
+    assert ears.round(REMEMBERED.total_seconds() - 2 * WITHDRAW_S) == []
+    remove(store)
+    assert ears.round() == [] and ears.round(WITHDRAW_S) == [("withdrawn", name)] and ears.round(WITHDRAW_S) == []
+    assert "later lines tell otherwise" in ears.heard[-1].title
+
+
+def test_an_incident_that_is_withdrawn_and_concluded_again_is_one_thread(store: DuckStore) -> None:
+    ears, name = Ears(store), the_incident(store)
+    ears.round()
+    rows = remove(store)
+    assert ears.round(1) == []
+    put(store, rows)
+    assert ears.round(1) == [], "it was away for a tick"
+    remove(store)
+    ears.round(1)
+    assert ears.round(WITHDRAW_S) == [("withdrawn", name)]
+    put(store, rows)
+    assert ears.round(1) == [] and ears.round(SETTLE_S * 2) == [("again", name)]
+    remove(store)
+    assert ears.round(1) == [] and ears.round(WITHDRAW_S) == [], "the wait doubles with each message"
+    assert [message.thread for message in ears.heard] == [name] * 3
+    first, *later = (mail(message, "f@x", ["ops@x"]) for message in ears.heard)
+    assert first["References"] is None and {one["References"] for one in later} == {first["Message-ID"]}
+    assert len({one["Message-ID"] for one in (first, *later)}) == 3
+
+
+@pytest.mark.parametrize("is_alias", [True, False])
+def test_the_same_fault_under_another_name_goes_on_in_its_thread(store: DuckStore, is_alias: bool) -> None:
+    ears, name = Ears(store), the_incident(store)
+    ears.round()
+    rows = remove(store)
+    put(store, rows, "I-new")
+    if is_alias:
+        with store.transaction() as connection:
+            connection.execute("INSERT INTO kept.aliases VALUES ('mini', ?, 'I-new', now())", [name])
+    assert ears.round(WITHDRAW_S * 2) == ears.round(WITHDRAW_S * 2) == [], "the same under another name is no news"
+    change(store, category="infra.storage")
+    assert ears.round(1) == [] and ears.round(SETTLE_S * 4) == [("changed", "I-new")]
+    assert ears.heard[-1].thread == name and Ears(store).round() == []
+
+
+def test_two_incidents_that_turn_out_as_one_end_one_of_two_threads(store: DuckStore) -> None:
+    ears, name = Ears(store), the_incident(store)
+    rows = remove(store)
+    put(store, rows)
+    put(store, rows, "I-other")
+    assert sorted(ears.round()) == [("opened", name), ("opened", "I-other")]
     with store.transaction() as connection:
-        connection.execute("INSERT INTO kept.aliases VALUES ('mini', ?, 'I-new', now())", [name])
+        connection.execute("INSERT INTO kept.aliases VALUES ('mini', ?, 'I-other', now())", [name])
         connection.execute("DELETE FROM model.incidents WHERE incident_id = ?", [name])
-    assert ears.round() == [("withdrawn", name)] and ears.round() == []
-    assert "it is part of I-new" in ears.heard[-1].title and ears.heard[-1].link.endswith("/I-new")
+    assert ears.round() == [] and ears.round(WITHDRAW_S) == [("withdrawn", name)]
+    assert "it is part of I-other" in ears.heard[-1].title and ears.heard[-1].link.endswith("/I-other")
 
 
 def test_a_target_that_is_away_is_tried_later_and_later_and_the_others_are_reported(store: DuckStore) -> None:
@@ -144,16 +208,45 @@ def test_a_storm_is_reported_in_a_few_messages(store: DuckStore) -> None:
 
 def test_a_source_that_falls_silent_is_reported_until_it_speaks(store: DuckStore) -> None:
     ears = Ears(store, severity=())
-    ears.alerts = [("gpu02 kernel /var/log/kern.log", "kernel of gpu02 silent for 20 min")]
-    key = "source gpu02 kernel /var/log/kern.log"
-    assert ears.round() == [("silent", key)] and ears.round(9) == []
+    ears.alerts = [("gpu02", "syslog of gpu02 silent for 20 min")]
+    key = "source gpu02"
+    assert ears.round() == [] and ears.round(SILENT_S) == [("silent", key)] and ears.round(9) == []
     ears.alerts = []
-    assert ears.round() == [("heard", key)] and ears.round() == []
-    ears.alerts = [("gpu02 kernel /var/log/kern.log", "again")]
-    assert ears.round(1) == [("silent", key)]
+    assert ears.round(1) == [] and ears.round(HEARD_S) == [("heard", key)] and ears.round() == []
+    ears.alerts = [("gpu02", "again")]
+    assert ears.round(1) == [] and ears.round(GATHER.total_seconds()) == [("silent", key)]
+    assert len({message.thread for message in ears.heard}) == 1
+    assert [message.number for message in ears.heard] == [0, 1, 2]
     ears.target.sources = False
     ears.alerts = []
-    assert ears.round(1) == []
+    assert ears.round(1) == [] and ears.round(86400.0) == []
+
+
+def test_a_source_that_comes_and_goes_within_minutes_is_no_news(store: DuckStore) -> None:
+    ears = Ears(store, severity=())
+    for _ in range(20):
+        ears.alerts = [("gpu02", "syslog of gpu02 silent for 20 min")]
+        assert ears.round(5) == []
+        ears.alerts = []
+        assert ears.round(5) == []
+
+
+def test_hosts_that_fall_silent_together_are_one_thread_of_few_messages(store: DuckStore) -> None:
+    ears = Ears(store, severity=())
+    for number in range(40):  # a relay died; its hosts lose their patience one after the other
+        ears.alerts.append((f"gpu{number:02d}", f"syslog of gpu{number:02d} silent for 15 min"))
+        ears.round(10)
+    ears.round(GATHER.total_seconds())
+    assert [message.state for message in ears.heard] == ["silent", "silent"]
+    assert ears.heard[1].title.startswith("39 hosts are silent: gpu01, gpu02, gpu03 and 36 more; syslog of gpu01")
+    ears.alerts = ears.alerts[:1]
+    ears.round(5)
+    ears.round(HEARD_S * 2)
+    ears.alerts = []
+    ears.round(5)
+    ears.round(HEARD_S * 8)
+    assert [message.state for message in ears.heard[2:]] == ["changed", "heard"]
+    assert len({message.thread for message in ears.heard}) == 1 and "1 still silent" in ears.heard[2].title
 
 
 def test_forged_lines_are_reported_once_without_their_text(store: DuckStore) -> None:

@@ -19,7 +19,7 @@ from collector.segment_file import Position
 from faultline.sources import list_sources
 from store import open_store
 from web.app import create_app
-from web.sources import TOGETHER, shared_folder
+from web.sources import shared_folder
 
 NOW = utc_now()
 
@@ -46,7 +46,7 @@ def client() -> Iterator[TestClient]:
         for number in range(130):
             host = f"gpu{number:03d}"
             seen = Source(
-                host, "syslog", f"{host}:/var/log/<b>syslog", "agent", NOW, NOW - timedelta(hours=4), lines=1000 + number,
+                host, "syslog", f"{host}:/var/log/<b>syslog", "agent", NOW - timedelta(days=1), NOW - timedelta(hours=4), lines=1000 + number,
                 late=number == 5, gap_s=1.0, ahead=12 * (number == 9),
             )  # fmt: skip
             reported.append({**vars(seen), "rated": 0.0, "rate": 0.0})
@@ -135,18 +135,26 @@ def test_who_asks_for_trouble_sees_only_that(client: TestClient, only: str, host
     assert "All 130" in page, "the counts are still of all"
 
 
-def test_the_output_of_many_jobs_is_one_row_until_it_is_asked_for() -> None:
+def test_the_output_of_jobs_is_one_row_a_host_until_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     store = fixture.build()
-    for n in range(TOGETHER):
+    for n in range(9):
         row = {"time": NOW.replace(microsecond=n), "file": f"jobs/{n}.out", "line": 1, "source": "job_stderr", "message": "x",
-               "time_quality": "line", "event": "other", "tags": []}  # fmt: skip
+               "host": "gpu01" if n > 5 else None, "time_quality": "line", "event": "other", "tags": []}  # fmt: skip
         fixture.insert(store.con, "raw.logs", row)
     plain = TestClient(create_app(store))
     page = plain.get("/sources").text
-    assert f">{TOGETHER} files</a>" in page and "jobs/3.out" not in page
-    assert page.index(f">{TOGETHER} files</a>") > page.index(">gpu04<"), "what belongs to no host comes last"
-    assert "jobs/3.out" in plain.get("/sources", params={"q": "job_stderr"}).text
-    assert len([r for r in plain.get("/api/v1/sources").json()["sources"] if r["source"] == "job_stderr"]) == TOGETHER
+    assert ">6 files</a>" in page and ">3 files</a>" in page and "jobs/3.out" not in page
+    assert page.index(">6 files</a>") > page.index(">gpu04<"), "what belongs to no host comes last"
+    assert "jobs/3.out" in plain.get("/sources", params={"q": "job_stderr", "outputs": "true"}).text
+    folded, each = (plain.get("/api/v1/sources", params={"outputs": o}).json() for o in ("false", "true"))
+    assert [(r["host"], r["files"], r["lines"]) for r in folded["sources"] if r["source"] == "job_stderr"] == [
+        ("gpu01", 3, 3), (None, 6, 6)
+    ]  # fmt: skip
+    assert len([r for r in each["sources"] if r["source"] == "job_stderr"]) == 9
+    assert each["job_outputs"] == folded["job_outputs"] == 11, "two of the fixture"
+    assert each["total"] - folded["total"] == sum(r["files"] - 1 for r in folded["sources"] if r.get("files"))
+    list_sources({**folded, "alerts": []}, "table", None)
+    assert "job output: 11 files, one row for those of a host" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
