@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from collector.agent import exported
 from collector.agent.failure import Denied
 from collector.agent.strangers import quoted
 
@@ -59,11 +60,12 @@ class Odd(Exception):  # noqa: N818 - the reason in words
 @dataclass(frozen=True, slots=True)
 class Word:
     """A hook file: its bytes and its owner. ``is_slurms``: root or the folder's owner wrote it, in a folder closed to
-    users."""
+    users. ``inode`` tells it from a later file of its name."""
 
     data: bytes
     uid: int
     is_slurms: bool
+    inode: int = 0
 
 
 @dataclass
@@ -208,10 +210,49 @@ class HookFolder:
         self._stuck.intersection_update(names)  # a user who changes names occupies no memory
         found = [
             name for name in names
-            if name.endswith(".hook") and name[0] != "." and name not in self._stuck and name not in but
+            if name.endswith((".hook", exported.SUFFIX)) and name[0] != "." and name not in self._stuck and name not in but
+            and (not name.endswith(exported.SUFFIX) or self._is_whole(name))
         ]  # fmt: skip
-        found.sort(key=_written)
+        found.sort(key=lambda name: (self.written_ns(name), name))
         return found if most is None else found[:most]
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a file in memory was written to its end (nothing renames it). True too for what is no file of a hook:
+        ``read`` says what it is. A file that its hook gave up is removed."""
+        try:
+            handle = os.open(name, _READ, dir_fd=self._handle)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode):
+                return True
+            tail = os.pread(handle, 64, max(0, about.st_size - 64))
+        finally:
+            os.close(handle)
+        if tail == exported.VOID:
+            self.remove(name)
+        return exported.is_whole(tail)
+
+    def written_ns(self, name: str) -> int:
+        """When a hook ran: from the name, or from the time of a file whose hook could not ask for the time. A prolog comes
+        before its epilog, which relies on it."""
+        if name.endswith(exported.SUFFIX):
+            try:
+                return os.stat(name, dir_fd=self._handle, follow_symlinks=False).st_mtime_ns
+            except OSError:
+                return 0
+        at = name.split(".")[-2]
+        return int(at) if at.isascii() and at.isdigit() and len(at) < 24 else 0
+
+    def inode(self, name: str) -> int:
+        """The number of the file of this name; 0 for none."""
+        try:
+            return os.stat(name, dir_fd=self._handle, follow_symlinks=False).st_ino
+        except OSError:
+            return 0
 
     def _names(self) -> Iterator[str]:
         with os.scandir(self._handle) as entries:
@@ -244,7 +285,23 @@ class HookFolder:
             os.close(handle)
         if len(data) > MOST_BYTES:
             raise Odd("grows while it is read")
-        return Word(data, about.st_uid, is_slurms)
+        if name.endswith(exported.SUFFIX):
+            try:
+                data = exported.hook_file(data, about.st_mtime_ns)
+            except ValueError as why:
+                raise Odd(str(why)) from why
+        return Word(data, about.st_uid, is_slurms, about.st_ino)
+
+    def about(self, name: str) -> tuple[str, str, str]:
+        """Event, host and job of a file in memory, as far as it was written."""
+        try:
+            handle = os.open(name, _READ, dir_fd=self._handle)
+        except OSError:
+            return exported.about(b"")
+        try:
+            return exported.about(os.pread(handle, 512, 0))
+        finally:
+            os.close(handle)
 
     def remove(self, name: str) -> str:
         """Removes a delivered file. Returns why it cannot be removed; empty once it is gone. It is not looked at again
@@ -322,7 +379,8 @@ class HookFolder:
     def unfinished(self, most: int = MOST_ENTRIES) -> list[str]:
         """Names of unfinished files left by hooks that were killed while writing."""
         found, before = [], time.time() - DEAD_AFTER_S
-        for name in islice((n for n in self._names() if n[0] == "." and n.endswith(".hook.tmp")), most):
+        torn = (n for n in self._names() if (n[0] == "." and n.endswith(".hook.tmp")) or n.endswith(exported.SUFFIX))
+        for name in islice(torn, most):
             if name in self._stuck:
                 continue
             try:
@@ -332,7 +390,7 @@ class HookFolder:
             except OSError:
                 self._stuck.add(name)
                 continue
-            if seen.st_mtime < before:
+            if seen.st_mtime < before and not (name.endswith(exported.SUFFIX) and self._is_whole(name)):
                 found.append(name)
         return sorted(found)
 
@@ -357,13 +415,6 @@ class HookFolder:
         return aside
 
 
-def _written(name: str) -> tuple[int, str]:
-    """Sort key: the order in which hooks ran, from the time in the name: a prolog comes before its epilog, which
-    relies on it."""
-    at = name.split(".")[-2]
-    return int(at) if at.isascii() and at.isdigit() and len(at) < 24 else 0, name
-
-
 def _all(handle: int) -> bytes:
     pieces, size = [], 0
     while size <= MOST_BYTES and (piece := os.read(handle, MOST_BYTES + 1 - size)):
@@ -381,5 +432,8 @@ def words_unfinished(folder: HookFolder, name: str) -> str:
     chose it."""
     if folder.is_users:
         return f"a task prolog ended in the middle of writing: {quoted(name)} in {folder.path}"
-    job, event, host = (name.lstrip(".").split(".") + ["?"] * 3)[:3]
+    if name.endswith(exported.SUFFIX):
+        event, host, job = folder.about(name)
+    else:
+        job, event, host = (name.lstrip(".").split(".") + ["?"] * 3)[:3]
     return f"the {event} hook of job {job} on {host} ended in the middle of writing: {folder.path / name}"

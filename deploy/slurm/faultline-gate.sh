@@ -3,7 +3,7 @@
 #
 # Exit 0, whatever happens, unless the answer itself says that this job may be refused: then 1, and Slurm drains the node.
 # The agent writes that only where the site opted in (gate = "drain" in agent.toml), the service granted it within minutes,
-# and the answer is fresh. It asks neither Slurm nor the network, and starts one process (head). docs/hooks.md has the story.
+# and the answer is fresh. It asks neither Slurm nor the network, and starts no process. docs/hooks.md has the story.
 #
 # Nobody but root (or who runs this) can have written the answer: file and folder must belong to us. The signature in its
 # last line is for `faultline hook prolog --gate`, which checks it.
@@ -19,40 +19,41 @@ number() { case $1 in '' | *[!0-9]* | ????????????*) return 1 ;; esac; }
 [ -e "$file" ] || doubt "its answer cannot be read: $file: is faultline-agent running?"
 [ -d "$folder" ] && [ ! -L "$folder" ] && [ -O "$folder" ] || doubt "its answer is not believed: $folder is not a folder of this user"
 [ -f "$file" ] && [ ! -L "$file" ] && [ -O "$file" ] || doubt "its answer is not believed: $file is not a file of this user"
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-data=$(head -c 8193 "$file") || doubt "its answer cannot be read: $file"
-[ ${#data} -le 8192 ] || doubt "its answer is not believed: $file is larger than 8192 bytes"
 
-node= fitness= boot= made= good_until= refuse_until= age= mac= reasons= part=magic
+# Line by line with the shell's own command: a process would cost more than everything else here.
+node= fitness= boot= made= good_until= refuse_until= age= mac= reasons= part=magic size=0 opened=
 newline='
 '
-IFS=$newline
+{
+    opened=1
+    while IFS= read -r line || [ -n "$line" ]; do
+        size=$((size + ${#line} + 1))
+        [ $size -le 8193 ] || doubt "its answer is not believed: $file is larger than 8192 bytes"
+        case $part in
+        magic) [ "$line" = faultline-gate/1 ] || doubt "its answer is not believed: $file is no answer of this version"; part=head ;;
+        head)
+            case $line in
+            '') part=reasons ;;
+            'node '*) node=${line#* } ;;
+            'fitness '*) fitness=${line#* } ;;
+            'boot '*) boot=${line#* } ;;
+            'made '*) made=${line#* } ;;
+            'good_until '*) good_until=${line#* } ;;
+            'refuse_until '*) refuse_until=${line#* } ;;
+            'age '*) age=${line#* } ;;
+            esac
+            ;;
+        reasons)
+            case $line in
+            'mac '*) mac=$line ;;
+            ?*) reasons="$reasons${newline}  - $line" ;;
+            esac
+            ;;
+        esac
+    done
+} <"$file"
+[ -n "$opened" ] || doubt "its answer cannot be read: $file"
 set -f
-while :; do
-    line=${data%%"$newline"*}
-    case $part in
-    magic) [ "$line" = faultline-gate/1 ] || doubt "its answer is not believed: $file is no answer of this version"; part=head ;;
-    head)
-        case $line in
-        '') part=reasons ;;
-        'node '*) node=${line#* } ;;
-        'fitness '*) fitness=${line#* } ;;
-        'boot '*) boot=${line#* } ;;
-        'made '*) made=${line#* } ;;
-        'good_until '*) good_until=${line#* } ;;
-        'refuse_until '*) refuse_until=${line#* } ;;
-        'age '*) age=${line#* } ;;
-        esac
-        ;;
-    reasons)
-        case $line in
-        'mac '*) mac=$line ;;
-        ?*) reasons="$reasons${newline}  - $line" ;;
-        esac
-        ;;
-    esac
-    case $data in *"$newline"*) data=${data#*"$newline"} ;; *) break ;; esac
-done
 case $fitness in fit | doubtful | unfit) ;; *) fitness= ;; esac
 [ -n "$fitness" ] && [ ${#mac} = 68 ] && number "$made" && number "$good_until" && number "$refuse_until" ||
     doubt "its answer is not believed: $file: a line is missing"

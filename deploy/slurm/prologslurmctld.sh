@@ -1,7 +1,9 @@
 #!/bin/sh
 # PrologSlurmctld of slurm.conf, or a line of the site's own: /etc/faultline/slurm/prologslurmctld.sh || :
-trap 'exit 0' HUP INT TERM PIPE
-here=$(PATH=/usr/bin:/bin readlink -f "$0" 2>/dev/null) || here=$0
-case $here in */*) here=${here%/*} ;; *) here=. ;; esac
-/bin/sh "$here/faultline-hook.sh" prologslurmctld </dev/null >/dev/null 2>&1
+trap 'exit 0' EXIT HUP INT TERM PIPE
+case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
+[ ! -L "$0" ] || { here=$(PATH=/usr/bin:/bin readlink -f "$0" 2>/dev/null) && here=${here%/*}; }
+fl_event=prologslurmctld fl_done=
+[ ! -r "$here/faultline-memory.sh" ] || . "$here/faultline-memory.sh"
+[ -n "$fl_done" ] || /bin/sh "$here/faultline-hook.sh" prologslurmctld </dev/null >/dev/null 2>&1
 exit 0

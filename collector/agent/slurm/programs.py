@@ -18,6 +18,8 @@ SPOOL = "/var/spool/faultline/hooks"
 TASK_SPOOL = "/var/spool/faultline/task-hooks"
 #: The script that the others call.
 COMMON = "faultline-hook.sh"
+#: What they read first: hands a record over in memory, without a process (collector.agent.hook_memory).
+QUICK = "faultline-memory.sh"
 #: The gate (docs/hooks.md): what the health check calls, and what a site may name as Prolog instead of the hook alone.
 GATE = ("faultline-gate.sh", "prolog-gate.sh")
 #: Settings that name programs of a site which Faultline has no part in.

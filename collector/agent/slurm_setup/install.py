@@ -15,6 +15,7 @@ from collector.agent.slurm.programs import (
     GATE,
     LEFT_ALONE,
     PROGRAMS,
+    QUICK,
     SPOOL,
     TASK_SPOOL,
     Call,
@@ -85,7 +86,7 @@ def spool_owner(found: Installation) -> Account:
 
 def _scripts(host: Host, programs: Sequence[Program]) -> Iterator[Change]:
     gate = GATE if any(program.role == NODE for program in programs) else ()
-    for name in (COMMON, *gate, *(f"{program.event}.sh" for program in programs)):
+    for name in (COMMON, QUICK, *gate, *(f"{program.event}.sh" for program in programs)):
         try:
             content = (SCRIPTS / name).read_bytes()
         except OSError as error:

@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from collector.agent.exported import SUFFIX
 from collector.agent.slurm import access
 from collector.agent.slurm.host import Account, Host, owner_name
-from collector.agent.slurm.programs import COMMON, Call
+from collector.agent.slurm.programs import COMMON, QUICK, Call
 from collector.agent.slurm_setup.findings import Finding
 
 #: What the scripts call.
@@ -32,7 +33,8 @@ def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[
         [made.program.script] if made.state == "chained" and _calls_ours(host, made) else []
     )
     broken = False
-    for path in dict.fromkeys([*named, f"{Path(_own(host, made)).parent}/{COMMON}"]):
+    beside = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,)
+    for path in dict.fromkeys([*named, *(f"{Path(_own(host, made)).parent}/{name}" for name in beside)]):
         runs_it = path in named
         for finding in _of_file(host, path, user, runs_it):
             broken = True
@@ -141,15 +143,21 @@ def trial(script: str, user: Account) -> str:
     or if this process may not become that user."""
     if os.geteuid() not in (0, user.uid):
         return ""
+    return _tried(script, user, "FAULTLINE_HOOK_SPOOL") or _tried(script, user, "FAULTLINE_HOOK_MEMORY")
+
+
+def _tried(script: str, user: Account, variable: str) -> str:
+    """One run, on the way that hands over on the disk, or on that in memory."""
     spool = Path(tempfile.mkdtemp(prefix="faultline-verify-"))
     try:
         os.chown(spool, user.uid, user.gid) if os.geteuid() == 0 else None
-        environment = {"SLURM_JOB_ID": "0", "SLURM_JOB_USER": owner_name(user.uid), "FAULTLINE_HOOK_SPOOL": str(spool)}
+        environment = {"SLURM_JOB_ID": "0", "SLURM_JOB_USER": owner_name(user.uid), variable: str(spool)}
+        wanted = ".hook" if variable == "FAULTLINE_HOOK_SPOOL" else SUFFIX
         done = subprocess.run(
             [script], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S,
             **({"user": user.uid, "group": user.gid, "extra_groups": list(user.groups)} if os.geteuid() == 0 else {}),  # type: ignore[call-overload]
         )  # fmt: skip
-        if any(entry.name.endswith(".hook") for entry in spool.iterdir()):
+        if any(entry.name.endswith(wanted) for entry in spool.iterdir()):
             return ""
         said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
         return f"exit {done.returncode}{': ' + said[-1][:200] if said else ', and it said nothing'}"

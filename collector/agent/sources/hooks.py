@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from collector.agent import environment, hook_failures, wire
+from collector.agent import environment, exported, hook_failures, hook_memory, wire
 from collector.agent.artifacts import Artifact, Places, collect
 from collector.agent.failure import Denied, Missing
 from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
@@ -55,6 +55,8 @@ class Hooks:
     places: Places
     interval: float
     _taken: set[str] = field(default_factory=set)
+    #: Files in memory among them: a later one of the same name has another number.
+    _inodes: dict[str, int] = field(default_factory=dict)
     _begun: dict[str, None] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
     #: Owners of the jobs that run here, from root's prologs: job -> uid.
@@ -78,14 +80,15 @@ class Hooks:
 
     def open(self, positions: Mapping[str, Any]) -> None:
         self._host = Host(self.context.root)
-        hook_failures.make_room(self._host, hook_failures.owner(self._host))
-        if not any(self.context.path(folder).is_dir() for folder in self.folders):
+        self._make_room()
+        if not any(self.context.path(folder).is_dir() for folder in hook_memory.read(self.folders)):
             unwritable = hook_failures.unwritable(self._host, self.folders)
             if unwritable:
                 raise Denied(unwritable)
             raise Missing(f"no spool of hooks: {', '.join(self.folders)}")
         position = positions.get("hooks") or {}
         self._taken = set(position.get("taken", ()))
+        self._inodes = dict(position.get("inodes", {}))
         self._begun = dict.fromkeys(position.get("begun", ()))
         self._dropped = dict(position.get("dropped", {}))
         self._owners = dict(position.get("owners", {}))
@@ -95,11 +98,16 @@ class Hooks:
         if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
             self._clear_away()
 
+    def _make_room(self) -> None:
+        owner = hook_failures.owner(self._host)
+        hook_failures.make_room(self._host, owner)
+        hook_memory.make(self._host, self.folders, owner)
+
     def _clear_away(self) -> None:
         by_folder: dict[Path, list[str]] = {}
         for path in sorted(self._taken):
             by_folder.setdefault(Path(path).parent, []).append(path)
-        for name in self.folders:
+        for name in hook_memory.read(self.folders):
             folder = self.context.path(name)
             paths = by_folder.pop(folder, [])
             spool = HookFolder(folder)
@@ -109,14 +117,18 @@ class Hooks:
             except (Denied, OSError):
                 continue
             for path in paths:
-                self._remove(spool, path)
+                if path in self._inodes and spool.inode(Path(path).name) != self._inodes[path]:
+                    self._done(path)  # it was removed, and a hook has used its name again
+                else:
+                    self._remove(spool, path)
             spool.release()
         with self._lock:  # of folders that are no longer read
             self._taken.difference_update(path for paths in by_folder.values() for path in paths)
+            self._inodes = {path: inode for path, inode in self._inodes.items() if path in self._taken}
 
     def poll(self) -> Iterator[Reading]:
         troubles, read = [], 0
-        for name in self.folders:
+        for name in hook_memory.read(self.folders):
             folder = self.context.path(name)
             if not folder.is_dir() and not folder.is_symlink():
                 continue
@@ -160,9 +172,19 @@ class Hooks:
             became = spool.set_aside(name)
             reason = f"a file of {spool.path} was not read: {why}; {became}"
             return Reading(wire.own_words(self.context.host, "hooks", reason, now, file=quoted(name)), 1)
-        with self._lock:
-            self._taken.add(str(path))
+        self._take(spool, str(path))
         return Reading(body, 1, self._positions(), kept=partial(self._remove, spool, str(path)))
+
+    def _take(self, spool: HookFolder, path: str) -> None:
+        with self._lock:
+            self._taken.add(path)
+            if path.endswith(exported.SUFFIX):
+                self._inodes[path] = spool.inode(Path(path).name)
+
+    def _done(self, path: str) -> None:
+        with self._lock:
+            self._taken.discard(path)
+            self._inodes.pop(path, None)
 
     def _wrote(self, env: Mapping[str, str], now: float) -> None:
         """A hook wrote after those that could not: its kind works again."""
@@ -208,12 +230,13 @@ class Hooks:
 
     def _positions(self) -> dict[str, Any]:
         with self._lock:
-            taken = sorted(self._taken)
+            taken, inodes = sorted(self._taken), dict(self._inodes)
         begun = list(self._begun)[-_MOST_RUNS:]
         return {
             "hooks": {
                 "process": _PROCESS,
                 "taken": taken,
+                "inodes": inodes,
                 "begun": begun,
                 "dropped": dict(self._dropped),
                 "owners": dict(self._owners),
@@ -233,8 +256,7 @@ class Hooks:
         if why:
             self._trouble = f"{spool.path} holds a file that was delivered and cannot be removed: {why}"
             return
-        with self._lock:
-            self._taken.discard(path)
+        self._done(path)
 
     # ------------------------------------------------------------------------------------------- the job's own files
 
@@ -305,8 +327,7 @@ class Hooks:
         fresh = [name for name in spool.unfinished() if str(spool.path / name) not in self._taken]
         for name in fresh[:_MOST_FILES]:
             path = str(spool.path / name)
-            with self._lock:
-                self._taken.add(path)
+            self._take(spool, path)
             now = self.context.now()
             why = words_unfinished(spool, name)
             if not spool.is_users:
@@ -321,7 +342,7 @@ class Hooks:
         now = self.context.monotonic()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
-            hook_failures.make_room(self._host, hook_failures.owner(self._host))
+            self._make_room()
             self._unwritable = hook_failures.unwritable(self._host, self.folders)
             places.append((hook_failures.TASK_WORDS, True))
         for name, of_users in places:
@@ -338,6 +359,7 @@ class Hooks:
     def close(self) -> None:
         for spool in self._open.values():
             spool.release()
+        hook_memory.leave(self._host, self.folders, self._taken)
 
 
 def _environment(data: bytes) -> dict[str, str]:
@@ -371,7 +393,7 @@ SOURCE = SourceKind(
     "hooks", _make,
     {"folders": ["/var/spool/faultline/hooks", "/var/spool/faultline/task-hooks"], "state_save": "/var/spool/slurmctld",
      "slurmd_spool": "/var/spool/slurmd", "every_s": 2.0},
-    reads="the spools of Slurm's hooks; for an epilog also the job's script and the head and tail of its output, "
+    reads="the spools of Slurm's hooks, on disk and in memory; for an epilog also the job's script and the head and tail of its output, "
     "opened as the job's user, where its batch script ran and on the controller",
     costs="one directory listing per folder every 2 s; for a job's end a child process and at most 320 KiB per file",
     blind_to="the output of a job of several nodes without a prolog or a hook of slurmctld; the name %x if Slurm does not "

@@ -274,6 +274,56 @@ def test_a_users_lock_keeps_nobody_out(host: Host) -> None:
         assert len(asked(host.runner("hooks"))) == 1
 
 
+MEMORY = "/run/faultline/hooks"
+
+
+def in_memory(host: Host, name: str, event: str, **more: str) -> Path:
+    """As ``faultline-memory.sh`` leaves it: with all that Slurm gave it."""
+    printed = "".join(f"export {key}='{value}'\n" for key, value in {**EPILOG, "HOME": "/root", **more}.items())
+    return host.put(f"{MEMORY}/{name}.exported", f"faultline-shell/1\n{event}\ngpu01\n15\n{printed}faultline-end\n")
+
+
+def test_what_lies_in_memory_is_read_like_what_lies_on_the_disk(host: Host) -> None:
+    """A hook of either way tells the same; the spool on disk comes first, because memory took over from it."""
+    in_memory(host, "0aa", "epilog", SLURM_NODELIST="gpu01", **output(host))
+    hook(host, "prolog", SLURM_NODELIST="gpu[01-02]")
+    prolog, epilog, file = asked(host.runner("hooks"))
+    assert "HOME" not in epilog["raw"] and "FAULTLINE_EVENT=prolog" in prolog["raw"]
+    (job,) = tables(epilog)["jobs"].to_dicts()
+    assert (job["job_id"], job["exit_code"], job["host"], file["document"]) == (15, 1, "gpu01", "job_file")
+
+
+def test_a_name_in_memory_that_is_used_again_over_a_crash_is_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = in_memory(host, "0aa", "prolog")
+    runner = host.runner("hooks")
+    kept(list(runner.poll()))
+    assert not path.exists()
+    in_memory(host, "0aa", "prolog").rename(path.with_name("0ab.exported"))
+    host.wait(3)
+    list(runner.poll())  # stored, and the agent is killed before it removes it
+    held = json.loads(json.dumps(runner.positions))
+    for spool in runner.source._open.values():  # type: ignore[union-attr]
+        spool.release()
+    monkeypatch.setattr(source, "_PROCESS", "another")
+    second = in_memory(host, "0ac", "epilog")
+    second.replace(path.with_name("0ab.exported"))
+    (found,) = rows(host.runner("hooks", held).poll())
+    assert "FAULTLINE_EVENT=epilog" in found["raw"]
+
+
+def test_an_agent_that_is_stopped_leaves_records_on_the_disk(host: Host) -> None:
+    hook(host, "prolog")
+    runner = host.runner("hooks")
+    (reading,) = runner.poll()
+    path = in_memory(host, "0aa", "epilog")
+    runner.close()
+    kept([reading])
+    assert not path.parent.exists()
+    host.wait(3)
+    (found,) = asked(host.runner("hooks"))
+    assert "FAULTLINE_EVENT=epilog" in found["raw"]
+
+
 def test_no_spool_is_a_status(host: Host) -> None:
     runner = host.runner("hooks")
     assert list(runner.poll()) == [] and runner.status.state == "absent"
