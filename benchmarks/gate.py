@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from collector.agent.exported import SUFFIX
 from collector.agent.gate.answer_file import ANSWER, KEY, KEY_BYTES, Answer, signed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,18 +59,19 @@ def measured(runs: int, gate: Path, spool: Path, python: bool) -> dict[str, list
     environment = {
         **os.environ,
         "FAULTLINE_GATE": str(gate),
+        "FAULTLINE_HOOK_MEMORY": str(spool),
         "FAULTLINE_HOOK_SPOOL": str(spool),
         "PYTHONPATH": str(ROOT),
     }
     found: dict[str, list[float]] = {name: [] for name in COMMANDS if python or "faultline hook" not in name}
     for _ in range(runs):
-        for name, times in found.items():
+        for name, times in random.sample(list(found.items()), len(found)):
             begun = time.perf_counter()
             subprocess.run(
                 COMMANDS[name], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
             )
             times.append(time.perf_counter() - begun)
-        for file in spool.glob("*.hook"):
+        for file in (*spool.glob("*.hook"), *spool.glob(f"*{SUFFIX}")):
             file.unlink()
     return {name: sorted(times) for name, times in found.items()}
 
@@ -96,7 +99,7 @@ def main() -> int:
         f"{given.runs} runs each, in turn; {os.cpu_count()} CPUs, {given.load} busy processes, load {os.getloadavg()[0]:.1f}"
     )
     show(f"{'situation':<9} {'command':<30} {'p50 ms':>8} {'p99 ms':>8} {'p50 ratio':>10} {'p99 ratio':>10}")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
         spool = folder / "spool"
         spool.mkdir(mode=0o700)

@@ -9,9 +9,9 @@ last line the hook was stopped, or its disk was full. Shells quote differently (
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from collections.abc import Mapping
 
-from collector import hooks
+from collector.agent import environment
 
 SUFFIX = ".exported"
 MAGIC, END = b"faultline-shell/1\n", b"faultline-end\n"
@@ -25,6 +25,12 @@ _ENTRY = re.compile(
     rb"""(?:export|declare -x) (?P<name>[A-Za-z_][A-Za-z0-9_]*+)"""
     rb"""(?P<value>=(?:'[^']*+'|"(?:[^"\\]|\\[\s\S])*+"|\$'(?:[^'\\]|\\[\s\S])*+'|\\[\s\S]|[^'"\s\\$])*+)?\n"""
 )
+#: What ``collector.hooks`` keeps, and its bounds: a test compares the two. A hook takes nothing from the agent, nor this from it.
+_EVENTS = ("prolog", "epilog", "prologslurmctld", "epilogslurmctld", "taskprolog", "healthcheck")
+_PREFIXES = (b"SLURM_", b"SLURMD_")
+_NAMES = frozenset((b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES"))
+_SECRET = b"SLURM_JWT"
+_MOST_VALUE, _MOST_FILE = 32 << 10, 256 << 10
 _DOUBLE = re.compile(rb'\\(["$`\\])|\\\n')
 _ANSI = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|([\s\S]))")
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}  # fmt: skip
@@ -52,9 +58,40 @@ def hook_file(data: bytes, at_ns: int) -> bytes:
         at = found.end()
     if rest[at:] != END:
         raise ValueError("is not what a shell prints for export -p")
-    named = event.decode("ascii", "replace")
-    named = named if named in hooks.EVENTS else "unknown"
-    return hooks.content(cast("Any", env), named, host.decode("utf-8", "surrogateescape"), at_ns)
+    named = event if event.decode("ascii", "replace") in _EVENTS else b"unknown"
+    return _content(env, named, host, at_ns)
+
+
+def _content(env: Mapping[bytes, bytes], event: bytes, host: bytes, at_ns: int) -> bytes:
+    pairs = [
+        b"FAULTLINE_EVENT=" + event,
+        b"FAULTLINE_HOST=" + host,
+        b"FAULTLINE_TIME=%d.%09d" % divmod(at_ns, 1_000_000_000),
+    ]
+    room, cut, more = (
+        _MOST_FILE - 256,
+        0,
+        _of_task() if event == b"taskprolog" and env.get(b"SLURM_PROCID", b"0") == b"0" else (),
+    )
+    for name, value in env.items():
+        if not (name.startswith(_PREFIXES) or name in _NAMES or (name + b"=").startswith(more)) or name == _SECRET:
+            continue
+        if len(value) > _MOST_VALUE:
+            value, cut = value[:_MOST_VALUE], cut + 1
+        room -= len(name) + len(value) + 2
+        if room < 0:
+            cut += 1
+            break
+        pairs.append(name + b"=" + value)
+    if cut:
+        pairs.append(b"FAULTLINE_TRUNCATED=%d" % cut)
+    return b"faultline-hook/1\n" + b"\0".join(pairs)
+
+
+def _of_task() -> tuple[bytes, ...]:
+    """The beginnings of ``NAME=`` that are kept of a step's first task."""
+    names = (name.encode("utf-8", "replace") for name in environment.allowed())
+    return tuple(name[:-1] if name.endswith(b"*") else name + b"=" for name in names)
 
 
 def about(head: bytes) -> tuple[str, str, str]:
