@@ -41,6 +41,7 @@ from web.access.rights import allowed
 from web.bundle import routes as bundles
 from web.dashboards import router as dashboards_router
 from web.exploring import router as exploring_router
+from web.fleet import routes as fleet_routes
 from web.methods import as_get, methods_of
 from web.metrics import CONTENT_TYPE, Metrics
 from web.origin import foreign
@@ -223,6 +224,7 @@ def create_app(
     app.include_router(exploring_router)
     app.include_router(feedback.router)
     app.include_router(fitness.router)
+    app.include_router(fleet_routes.router)
     app.include_router(sources.router)
     app.include_router(tail.router)
     app.include_router(pages.router)

@@ -22,6 +22,7 @@ from store.node_names import NodeNames
 from store.questions import (
     events,
     facts,
+    fleet,
     incident_roots,
     incidents,
     job_files,
@@ -355,8 +356,8 @@ class Reader:
         raise ProblemError(404, problem, do="See the list of nodes.", extra=near)
 
     def _without_events(self, host: str) -> Row | None:
-        """A host with lines, none of them an event."""
-        found = self.one(nodes.cluster_of_lines(host))
+        """A host with lines, none of them an event, or one that only Slurm's topology, a cable or a run names."""
+        found = self.one(nodes.cluster_of_lines(host)) or self.one(fleet.place_of(host))
         nothing = dict.fromkeys(("state", "reason", "since", "last_event")) | dict.fromkeys(
             ("events", "errors", "incidents"), 0
         )

@@ -33,7 +33,8 @@ class Page:
 
 #: In the order of the top bar.
 BUILT_IN = tuple(
-    Page(name) for name in ("incidents", "jobs", "nodes", "repairs", "dashboards", "explore", "reports", "sources")
+    Page(name)
+    for name in ("incidents", "jobs", "nodes", "fleet", "repairs", "dashboards", "explore", "reports", "sources")
 )
 
 

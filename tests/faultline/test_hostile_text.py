@@ -67,7 +67,7 @@ def client(data: Path) -> Iterator[TestClient]:
 
 def test_pages_and_reports_show_escapes(client: TestClient) -> None:
     reported = 0
-    for address in ("/", "/jobs", "/jobs/15", "/nodes", "/repairs", "/reports", "/search?q=owned", "/sources", "/explore", f"/search?q={'%1b%E2%80%AE'}",
+    for address in ("/", "/jobs", "/jobs/15", "/nodes", "/fleet", "/repairs", "/reports", "/search?q=owned", "/sources", "/explore", f"/search?q={'%1b%E2%80%AE'}",
                     "/api/v1/reports/failure-patterns", "/api/v1/reports/usage?format=md", "/jobs/%1b%E2%80%AE"):  # fmt: skip
         page = client.get(address, headers={"accept": "text/html"})
         assert page.status_code in (200, 404, 303), address

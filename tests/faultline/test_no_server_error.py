@@ -199,7 +199,7 @@ EDGES = [
         ("/repairs", ("from", "to")), ("/api/v1/repairs", ("from", "to")), ("/", ("from", "to")), ("/jobs", ("from", "to")), ("/nodes", ("from", "to")),
         ("/nodes/gpu02", ("from", "to")), ("/search", ("from", "to")), ("/explore", ("from", "to")), ("/api/v1/logs", ("from", "to")),
         ("/api/v1/incidents", ("from", "to")), ("/api/v1/reports/failure-patterns", ("since", "until")), ("/api/v1/reports/repairs", ("since", "until")),
-        ("/api/v1/reports/usage", ("since", "until")),
+        ("/api/v1/reports/usage", ("since", "until")), ("/fleet", ("at",)), ("/api/v1/fleet", ("at",)),
     )
     for name in names
     for time in TIMES[:5]

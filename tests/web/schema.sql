@@ -15,7 +15,7 @@ CREATE TABLE raw.settings (cluster VARCHAR, scope VARCHAR, name VARCHAR, value V
 CREATE TABLE raw.metrics (time TIMESTAMP, cluster VARCHAR, host VARCHAR, metric VARCHAR, value DOUBLE, device VARCHAR,
   labels VARCHAR);
 CREATE TABLE raw.links (cluster VARCHAR, host VARCHAR, device VARCHAR, switch VARCHAR, switch_port VARCHAR,
-  plane VARCHAR, rail VARCHAR, source VARCHAR);
+  plane VARCHAR, rail VARCHAR, source VARCHAR, time TIMESTAMP);
 CREATE TABLE model.events (event_id VARCHAR, time TIMESTAMP, time_quality VARCHAR, resolution_us BIGINT,
   received_time TIMESTAMP, cluster VARCHAR, host VARCHAR, source VARCHAR, unit VARCHAR, layer VARCHAR, event VARCHAR,
   severity VARCHAR, device VARCHAR, job_id BIGINT, message VARCHAR, entities VARCHAR, "count" BIGINT,

@@ -40,10 +40,10 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/", "/incidents", "/incidents/{incident_id}", "/jobs", "/jobs/{key}", "/api/v1/incidents/{incident_id}", "/api/v1/axis/{incident_id}",
         "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result")], OWN),
     **dict.fromkeys([("GET", p) for p in (
-        "/metrics", "/nodes", "/nodes/{name}", "/reports", "/explore", "/search", "/sources", "/repairs", "/dashboards", "/dashboards/{name}", "/api/v1/openapi.json", "/api/v1/incidents",
+        "/metrics", "/nodes", "/nodes/{name}", "/reports", "/explore", "/search", "/sources", "/repairs", "/fleet", "/dashboards", "/dashboards/{name}", "/api/v1/openapi.json", "/api/v1/incidents",
         "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/nodes/{name}/fitness", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
         "/api/v1/jobs/{key}/feedback", "/api/v1/incidents/{incident_id}/feedback", "/api/v1/feedback", "/api/v1/sources", "/api/v1/tail", "/api/v1/schema",
-        "/api/v1/repairs", "/api/v1/shared", "/api/v1/incidents/{incident_id}/shared")], READ),
+        "/api/v1/repairs", "/api/v1/fleet", "/api/v1/shared", "/api/v1/incidents/{incident_id}/shared")], READ),
     ("GET", "/api/v1/incidents/{incident_id}/bundle"): READ,
     ("POST", "/api/v1/query"): READ,
     ("POST", "/api/v1/query/overview"): READ,

@@ -17,7 +17,7 @@ from web.pages import HERE
 #: WCAG 2.2, 1.4.3: text; large text (24 px, or 18.66 px bold); 1.4.11: what must be visible to use or understand
 #: something.
 TEXT, LARGE, SHAPE = 4.5, 3.0, 3.0
-PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/sources", "/reports",
+PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/fleet?incident=I1", "/sources", "/reports",
          "/explore", "/dashboards", "/dashboards/cluster-now", "/search?q=script")  # fmt: skip
 #: Composites every translucent background between an element and the page; measures each element that has text of its
 #: own.

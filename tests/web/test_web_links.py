@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 KEPT = {"from": "2026-11-20T00:00:00Z", "to": "2026-11-22T00:00:00Z", "theme": "light"}
 HTML = {"accept": "text/html"}
-PAGES = ("/", "/incidents", "/incidents/I1", "/jobs", "/jobs/15", "/nodes", "/nodes/gpu02", "/repairs", "/reports", "/explore", "/dashboards", "/dashboards/network",
+PAGES = ("/", "/incidents", "/incidents/I1", "/jobs", "/jobs/15", "/nodes", "/nodes/gpu02", "/repairs", "/fleet", "/fleet?incident=I1", "/reports", "/explore", "/dashboards", "/dashboards/network",
          "/sources", "/search?q=link", "/nowhere")  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from web.pages import HERE
 from web.shaping import brief, sentences, span, sureness
 
 PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15", "/jobs/14%231", "/jobs/16", "/nodes",
-         "/nodes/gpu02", "/nodes/gpu04", "/repairs", "/reports", "/explore", "/dashboards", "/dashboards/network?tables=yes", "/search?q=script", "/nowhere")  # fmt: skip
+         "/nodes/gpu02", "/nodes/gpu04", "/repairs", "/fleet?incident=I0", "/reports", "/explore", "/dashboards", "/dashboards/network?tables=yes", "/search?q=script", "/nowhere")  # fmt: skip
 HTML = {"accept": "text/html"}
 
 

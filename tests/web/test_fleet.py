@@ -1,0 +1,253 @@
+"""The map of all nodes: what it draws is what the API says, and that is what the store has of that moment."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+from fastapi.testclient import TestClient
+
+from store import open_store
+from store.duckdb.store import DuckStore
+from web.app import create_app
+from web.fleet import places
+from web.fleet.measures import MEASURES, state_class
+from web.fleet.model import fleet
+from web.fleet.nodes import Nodes
+from web.fleet.picture import PITCH, SIDE, arrange, picture
+from web.reading import Reader
+
+DAY = datetime(2026, 11, 20)
+#: Moments at which nothing, something and everything is known.
+TIMES = [DAY - timedelta(hours=1), *(DAY + timedelta(minutes=m) for m in (0, 30, 31, 60))]
+NODES = [f"n{n}" for n in range(1, 41)]
+#: Named by Slurm's topology only.
+SILENT = "n41"
+WORDS = ("IDLE", "allocated", "MIXED+DRAIN", "DOWN*", "mixed*", "UNKNOWN", "idle~", "UP")
+
+
+def at(minute: float) -> datetime:
+    return DAY + timedelta(minutes=minute)
+
+
+def states() -> list[dict[str, Any]]:
+    """A state of each node every twenty minutes; every seventh ends after ten, and one is told twice at its time."""
+    rows = [
+        {"time": at(20 * turn), "until": at(20 * turn + 10) if (n + turn) % 7 == 0 else None, "cluster": "c", "host": host,
+         "state": WORDS[(3 * n + turn) % len(WORDS)], "reason": "why" if n % 5 == 0 else None, "source": "poll"}
+        for turn in range(4) for n, host in enumerate(NODES) if (n + turn) % 9
+    ]  # fmt: skip
+    return [*rows, {**rows[5], "until": rows[5]["time"], "state": "DOWN"}]
+
+
+def incident(name: str, host: str, start: float, end: float | None, **document: Any) -> dict[str, Any]:
+    return {"incident_id": name, "cluster": "c", "start": at(start), "end": None if end is None else at(end), "severity": "impact",
+            "category": "infra.gpu", "root_event": "gpu.xid", "root_host": host, "document": json.dumps({"hosts": [host], **document})}  # fmt: skip
+
+
+def insert(store: DuckStore, table: str, rows: list[dict[str, Any]]) -> None:
+    names = list(rows[0])
+    columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join("?" * len(names))
+    with store.transaction() as connection:
+        connection.executemany(
+            f"INSERT INTO {table} ({columns}) VALUES ({marks})", [list(row.values()) for row in rows]
+        )
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[DuckStore]:
+    with open_store(None) as made:
+        assert isinstance(made, DuckStore)
+        insert(made, "model.node_states", states())
+        insert(made, "raw.topology", [
+            {"cluster": "c", "switch": f"leaf{1 + n // 16}", "child": host, "kind": "node"} for n, host in enumerate([*NODES, SILENT])
+        ])  # fmt: skip
+        insert(made, "raw.links", [
+            {"cluster": "c", "host": host, "device": f"mlx5_{rail}", "switch": f"rail{rail}", "plane": f"p{rail}", "time": at(0)}
+            for n, host in enumerate(NODES) for rail in range(3 if n else 2)
+        ])  # fmt: skip
+        insert(made, "raw.metrics", [
+            {"time": at(minute), "cluster": "c", "host": host, "metric": "DCGM_FI_DEV_GPU_TEMP", "device": str(gpu), "value": 40.0 + n + gpu}
+            for n, host in enumerate(NODES[:30]) for gpu in (0, 1) for minute in (27, 29)
+        ])  # fmt: skip
+        insert(made, "model.concluded_facts", [
+            {"cluster": "c", "fact_id": f"f{n}", "kind": "link.outage", "host": "n2", "start": at(n), "attributes": "{}"} for n in range(5)
+        ])  # fmt: skip
+        chain = [{
+            "cause": "e", "effect": None, "edge": "X", "cause_fact": "gpu.xid", "cause_host": "n3", "cause_time": "2026-11-20T00:21:00Z", "cause_pm_s": 0,
+            "effect_fact": "node.down", "effect_host": "n9", "effect_time": "2026-11-20T00:22:30Z", "effect_pm_s": 0,
+        }]  # fmt: skip
+        insert(made, "model.incidents", [
+            *(incident(f"I-{n}", "n5", n, n + 1, jobs=[{"job_id": str(n)}]) for n in range(3)),
+            incident("I-open", "n3", 21, None, chain=chain, hosts=["n3", "n9"]), incident("I-one", "n7", 5, 6),
+        ])  # fmt: skip
+        insert(made, "model.runs", [{"run_key": "1", "cluster": "c", "job_id": 1, "nodes": NODES, "start": at(0)}])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(store: DuckStore) -> TestClient:
+    return TestClient(create_app(store))
+
+
+def drawn(client: TestClient, **asked: str) -> dict[str, tuple[str, str | None]]:
+    """Class and text of each node, as the API has them."""
+    found = client.get("/api/v1/fleet", params=asked).json()
+    nodes, texts = found["nodes"], found["texts"]
+    assert len(set(nodes["name"])) == len(nodes["name"]) == sum(group["nodes"] for group in found["groups"])
+    assert Counter(nodes["class"]) == Counter(
+        {n: one["nodes"] for n, one in enumerate(found["classes"]) if one["nodes"]}
+    )
+    return {
+        name: (found["classes"][kind]["name"], None if says is None else texts[says])
+        for name, kind, says in zip(nodes["name"], nodes["class"], nodes["says"], strict=True)
+    }
+
+
+@pytest.mark.parametrize("moment", TIMES, ids=str)
+def test_states_are_those_of_the_store_at_that_moment_and_every_square_is_a_node(
+    client: TestClient, moment: datetime
+) -> None:
+    last: dict[str, dict[str, Any]] = {}
+    for row in sorted(states(), key=lambda row: (row["time"], row["until"] or datetime.max)):
+        if row["time"] <= moment:
+            last[row["host"]] = row
+    expected = dict.fromkeys((*NODES, SILENT), ("unknown", None))
+    for host, row in last.items():
+        if row["until"] is None or row["until"] > moment:
+            text = f"{row['state']}, {row['reason']}" if row["reason"] else row["state"]
+            expected[host] = (state_class(row["state"]), text)
+    assert drawn(client, at=f"{moment.isoformat()}Z") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [(text, "unknown") for text in ("UNKNOWN", "FUTURE", "", "bogus", "UNKNOWN+DYNAMIC_NORM")]
+    + [("UNKNOWN*", "silent"), ("IDLE+POWERED_DOWN", "off"), ("idle~", "off"), ("DOWN~", "down"), ("drng", "drain"), ("idle*", "silent"),
+       ("maint", "drain"), ("resv", "up"), ("comp", "busy"), ("mix-", "busy"), ("IDLE+REBOOT_REQUESTED", "drain"), ("up", "up")],
+)  # fmt: skip
+def test_what_slurm_does_not_know_is_never_idle(text: str, word: str) -> None:
+    assert state_class(text) == word
+
+
+def test_other_measures_say_unknown_of_nodes_that_nobody_had_heard_of(client: TestClient) -> None:
+    before, after = f"{TIMES[0].isoformat()}Z", f"{at(30).isoformat()}Z"
+    for measure in MEASURES:
+        assert {word for word, _ in drawn(client, measure=measure, at=before).values()} == {"unknown"}, measure
+    of = {measure: drawn(client, measure=measure, at=after) for measure in MEASURES}
+    assert {found[SILENT][0] for found in of.values()} == {"unknown"}
+    assert (of["flaps"]["n2"][0], of["flaps"]["n4"][0]) == ("many", "none")
+    assert (of["lemon"]["n5"], of["lemon"]["n4"]) == (("lemon", "3 of gpu, chance 0.0001"), ("none", None))
+    assert (of["incidents"]["n3"], of["incidents"]["n9"], of["incidents"]["n5"][0]) == (
+        ("impact", "I-open"),
+        ("impact", "I-open"),
+        "none",
+    )
+    # The hottest device; a sample older than five minutes is no temperature.
+    assert [of["temperature"][name][0] for name in ("n1", "n10", "n30", "n31")] == ["cool", "mild", "warm", "unknown"]
+    assert {word for word, _ in drawn(client, measure="temperature", at=f"{at(35).isoformat()}Z").values()} == {
+        "unknown"
+    }
+
+
+@pytest.mark.parametrize("columns", [12, 40])
+@pytest.mark.parametrize("by", ["switch", "plane", "name"])
+def test_the_picture_draws_each_node_once_in_its_class(store: DuckStore, by: str, columns: int) -> None:
+    found = fleet(Reader(store), at=at(30), measure="state", by=by, incident=None)
+    made = picture(found, columns)
+    looks = {one.look: one.name for one in found.measure.classes}
+    seen: dict[tuple[int, int], str] = {}
+    for look, path in made.paths:
+        for x, y, long in re.findall(r"M(\d+) (\d+)h(\d+)", path):
+            for number in range((int(long) + PITCH - SIDE) // PITCH):
+                place = (int(x) + PITCH * number, int(y) - SIDE // 2)
+                assert place not in seen and place[0] + SIDE <= made.width and place[1] + SIDE <= made.height
+                seen[place] = looks[look]
+    corners = [
+        (block.x + PITCH * (n % block.columns), block.y + PITCH * (n // block.columns)) for block in made.blocks for n in range(block.count)
+    ]  # fmt: skip
+    assert [seen.pop(corner) for corner in corners] == found.nodes["class"].to_list() and not seen
+
+
+def test_groups_never_overlap_and_keep_to_the_width() -> None:
+    blocks, height = arrange([(f"rack{n}", n % 37 + 1) for n in range(60)], 50)
+    boxes = [(b.x, b.y, b.x + b.columns * PITCH, b.y + -(-b.count // b.columns) * PITCH) for b in blocks]
+    for n, (x0, y0, x1, y1) in enumerate(boxes):
+        assert x1 <= 50 * PITCH and y1 <= height
+        assert not [b for b in boxes[:n] if b[0] < x1 and x0 < b[2] and b[1] < y1 and y0 < b[3]]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "racks"),
+    [
+        (("gpu-r01-n1", "gpu-r01-n2", "gpu-r02-n1"), ["gpu-r01", "gpu-r01", "gpu-r02"]),
+        (("x1000c0s0b0n0", "x1000c0s1b0n0", "x1001c0s0b0n0"), ["x1000", "x1000", "x1001"]),
+        (("rack7node1", "rack7node2", "rack8node1"), ["rack7", "rack7", "rack8"]),
+        (("gpu01", "gpu02", "server12"), []),  # no rack: r is a letter of the name
+        (("r1n1", "r1n2"), []),  # one rack arranges nothing
+    ],
+)
+def test_racks_are_read_from_names_that_have_them(store: DuckStore, hosts: tuple[str, ...], racks: list[str]) -> None:
+    named = pl.DataFrame({"name": hosts, "host": hosts}).with_columns(
+        pl.lit("c").alias("cluster"), pl.lit(value=True).alias("of_slurm")
+    )
+    found = places.grouped(Reader(store), Nodes(named, DAY), "rack")
+    if not racks:
+        assert found.by != "rack" and found.missing == "No rack is known of any node."
+    else:
+        assert (
+            dict(found.groups.iter_rows()) == dict(zip(hosts, racks, strict=True))
+            and found.source == "the names of nodes"
+        )
+
+
+def test_the_map_says_from_what_it_grouped(client: TestClient) -> None:
+    found = client.get("/api/v1/fleet").json()
+    assert (found["grouped"]["by"], [(one["name"], one["nodes"]) for one in found["groups"]]) == (
+        "switch", [("leaf1", 16), ("leaf2", 16), ("leaf3", 9)],
+    )  # fmt: skip
+    assert found["nodes"]["name"][:3] == ["n1", "n2", "n3"] and found["nodes"]["name"][9] == "n10"
+    planes = client.get("/api/v1/fleet?by=plane").json()
+    assert [one["name"] for one in planes["groups"]] == ["p0, p1 and 1 more, to p2", "p0, p1", places.ELSEWHERE]
+    assert planes["grouped"]["known"] == len(NODES)
+    text = client.get("/fleet?by=rack").text
+    assert "No rack is known of any node. Grouped by switch instead." in text and "from Slurm&#39;s topology" in text
+
+
+def test_the_page_draws_without_a_script_and_hatches_what_is_not_known(client: TestClient) -> None:
+    text = client.get("/fleet", params={"at": f"{at(30).isoformat()}Z"}).text
+    assert 'class="cell unknown"' in text and '<pattern id="unknown"' in text
+    assert text.count('<path class="cell') < 20 and 'href="/nodes/n' in text
+    assert client.get(f"/nodes/{SILENT}").status_code == 200
+    assert "/fleet?at=2026-11-20T00%3A25%3A00Z" in text  # five minutes earlier
+
+
+def test_an_incident_lights_up_the_nodes_that_it_had_reached(client: TestClient) -> None:
+    found = client.get("/api/v1/fleet?incident=I-open").json()
+    assert [(one["name"], one["after_s"]) for one in found["spread"]["hurt"]] == [("n3", 0.0), ("n9", 90.0)]
+    later = client.get("/api/v1/fleet?at=2027-01-01").json()  # nothing is recorded of it: the last moment that is
+    assert later["at"] == later["last"] == f"{TIMES[-1].isoformat()}Z"
+    names = found["nodes"]["name"]
+    assert [names[one["node"]] for one in found["spread"]["hurt"]] == ["n3", "n9"]
+    frames = [
+        sum(path.count("M") for path in re.findall(r'<path class="hurt h\d" d="([^"]+)"', client.get(
+            "/fleet", params={"incident": "I-open", "at": f"{at(minute).isoformat()}Z"}).text))
+        for minute in (20, 21, 22, 23)
+    ]  # fmt: skip
+    assert frames == [0, 1, 1, 2]
+    assert client.get("/api/v1/fleet?incident=none").status_code == 404
+
+
+def test_an_empty_store_has_an_empty_map() -> None:
+    with open_store(None) as empty:
+        client = TestClient(create_app(empty))
+        assert client.get("/api/v1/fleet").json()["nodes"]["name"] == []
+        assert "Nothing is stored yet" in client.get("/fleet").text
+        assert client.get("/api/v1/fleet?at=soon").status_code == 400
+        assert client.get("/api/v1/fleet?measure=luck").status_code == 422
