@@ -36,7 +36,10 @@ READY = """selector => new Promise(done => {
   const look = () => ready() ? requestAnimationFrame(() => done(performance.now())) : requestAnimationFrame(look);
   look();
 })"""
-PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+PAINT = """() => new Promise(done => new PerformanceObserver(list => {
+  const found = list.getEntriesByName('first-contentful-paint')[0];
+  if (found) done(found.startTime);
+}).observe({ type: 'paint', buffered: true }))"""
 #: Moves for a second, one step in each frame; returns frames a second and the longest wait for one, ms.
 MOVING = """move => new Promise(done => {
   const step = MOVES[move];

@@ -27,6 +27,7 @@ from web.access.own import OwnReader
 from web.access.people import Role
 from web.axis_ends import hops_of
 from web.axis_measures import measures
+from web.packing import json_answer
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import wire
@@ -119,10 +120,11 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
             404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead."
         ) from error
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SURVIVOR_LANES))
+    told = [str(event["id"]) for event in document.get("events") or [] if event.get("id")]
     # Who sees only their own jobs gets no measurements: other users' jobs show in them.
     measured = [] if read.own else measures(read, hops_of(document), row["cluster"], start, end)
     return axes.build(
-        row, events=read.events(start=start, end=end, hosts=hosts, of=row), states=read.node_states(hosts, start, end, of=row),
+        row, events=read.events_around(start, end, hosts, of=row, told=told), states=read.node_states(hosts, start, end, of=row),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
         measured=measured, start=start, end=end, t0=t0,
     )  # fmt: skip
@@ -133,10 +135,10 @@ def axis(request: Request, read: Read, incident_id: str) -> Response:
     """Lanes, marks, bands and arrows, in seconds after T0. 304 if nothing changed since the ``ETag`` of ``If-None-Match``."""
     # Serialised here: FastAPI would traverse ten thousand marks a second time, which takes longer than creating them.
     body = json.dumps(read_axis(read, read.incident(incident_id)), default=wire, separators=(",", ":")).encode()
-    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    tag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'  # weak: the same for both encodings
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})
-    return Response(body, media_type="application/json", headers={"ETag": tag})
+    return json_answer(request, body, {"ETag": tag})
 
 
 @router.get("/jobs", tags=["jobs"])

@@ -13,6 +13,7 @@ from fastapi.responses import PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -237,7 +238,7 @@ def create_app(
     for page in rooms.all_pages():
         if page.router is not None:
             app.include_router(page.router)
-    app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
+    app.mount("/static", GZipMiddleware(StaticFiles(directory=pages.HERE / "static"), compresslevel=6), name="static")
     app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), ReadAudit()
     if gate is not None:
         gate.audit = app.state.audit

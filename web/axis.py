@@ -102,6 +102,7 @@ def mark(builder: Builder, event: Row, lane: str) -> Row | None:
         "count": int(event.get("count") or 1), "file": place, "short": short_file(place), "line": event.get("line"),
         "pm": float(fine if fine is not None else RESOLUTION_DEFAULT_S), "quality": event.get("time_quality") or "line",
         "late": round(received - at, 3) if received is not None and received - at > 5 else None,
+        **({"last": builder.at(event["last"])} if event.get("last") else {}),
     }  # fmt: skip
 
 

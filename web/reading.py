@@ -46,6 +46,8 @@ MAX_PAGE = 500
 #: An event that arrived this much after its own time is called late.
 LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
+#: Of too many events about this many are drawn in place of them, and at least so many in a row for each host.
+GATHERED, FEWEST_BINS = 3_000, 20
 #: How long names are cached, seconds: a new cluster appears once in a service's life.
 NAMES_KEPT_S = 15.0
 
@@ -395,6 +397,20 @@ class Reader:
         return self.ask(events.found(
             start=start, end=end, hosts=hosts, job=job, clusters=clusters_of(of), newest=newest, limit=limit
         ))  # fmt: skip
+
+    def events_around(
+        self, start: datetime, end: datetime, hosts: Sequence[str], *, of: Row, told: Sequence[str], most: int = 20_000
+    ) -> list[Row]:
+        """Events of the hosts of an incident. If there are more than ``most``, those of its document (``told``) are as they are, and the
+        others gathered by kind and time: each then has the ``count`` of all and the time of the ``last``."""
+        clusters = clusters_of(of)
+        if self.ask(events.number(start, end, hosts, clusters))[0]["n"] <= most:
+            return self.events(start=start, end=end, hosts=hosts, of=of, limit=most)
+        bins = max(FEWEST_BINS, GATHERED // max(1, len(hosts)))
+        bin_s = max(1e-3, (end - start).total_seconds() / bins)
+        exact = self.ask(events.exactly(told, clusters))
+        others = events.gathered(start=start, end=end, hosts=hosts, clusters=clusters, bin_s=bin_s, apart=told)
+        return exact + self.ask(others)
 
     def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime, *, of: Row) -> list[Row]:
         """When jobs of an incident's cluster wrote output: the heartbeat that shows whether a program was alive."""

@@ -10,11 +10,15 @@ import sqlalchemy as sa
 from sqlalchemy import func
 
 from parsers.writers import NO_USERS
-from store.functions import const, last_by, listed, one_of
+from store.functions import const, counted, epoch, last_by, listed, one_of, unnested
 from store.questions.conditions import of_cluster
-from store.tables import EVENTS
+from store.tables import EVENTS, NUMBER, REAL, TEXT
 
 E = EVENTS.c
+_SHOWN = (
+    E.event_id, E.time, E.time_quality, E.resolution_us, E.received_time, E.host, E.source, E.unit, E.layer, E.event, E.severity,
+    E.device, E.job_id, E.message, E["count"], E.incident_id, E.file, E.line, E.authority,
+)  # fmt: skip
 
 
 def found(
@@ -26,12 +30,53 @@ def found(
     conditions: list[Any] = [of_cluster(E.cluster, cluster) for cluster in clusters]
     conditions += ([E.time >= start] if start else []) + ([E.time <= end] if end else [])
     either = ([listed(E.host, hosts)] if hosts is not None else []) + ([E.job_id == job] if job is not None else [])
-    asked = sa.select(
-        E.event_id, E.time, E.time_quality, E.resolution_us, E.received_time, E.host, E.source, E.unit, E.layer, E.event,
-        E.severity, E.device, E.job_id, E.message, E["count"], E.incident_id, E.file, E.line, E.authority,
-    ).where(*conditions, *([sa.or_(*either)] if either else []))  # fmt: skip
+    asked = sa.select(*_SHOWN).where(*conditions, *([sa.or_(*either)] if either else []))
     order = (E.time.desc(), E.event_id.desc()) if newest else (E.time, E.event_id)
     return asked.order_by(*order).limit(limit)
+
+
+def number(start: datetime, end: datetime, hosts: Sequence[str], clusters: Sequence[str | None]) -> sa.Select[Any]:
+    """``n``: how many events ``found`` has of some hosts in a range."""
+    where = [of_cluster(E.cluster, cluster) for cluster in clusters] + [
+        E.time >= start,
+        E.time <= end,
+        listed(E.host, hosts),
+    ]
+    return sa.select(counted().label("n")).where(*where)
+
+
+#: The columns by which lines are of one kind and on one lane.
+_ALIKE = ("host", "layer", "source", "event", "severity", "device", "job_id")
+
+
+def gathered(
+    *, start: datetime, end: datetime, hosts: Sequence[str], clusters: Sequence[str | None], bin_s: float, apart: Sequence[str]
+) -> sa.Select[Any]:  # fmt: skip
+    """Events of some hosts in a range, where they are too many for each: of those of one kind in each ``bin_s`` seconds the first
+    one, with the ``count`` of all and the time of the ``last``. ``apart``: names of events that are not among them."""
+    where = [of_cluster(E.cluster, cluster) for cluster in clusters] + [
+        E.time >= start,
+        E.time <= end,
+        listed(E.host, hosts),
+    ]
+    named = sa.select(unnested(apart, TEXT).label("name")).subquery("apart").c
+    chosen = sa.select(EVENTS, func.floor(epoch(E.time) / sa.cast(const(float(bin_s)), REAL)).label("bin")).where(
+        *where, E.event_id.not_in(sa.select(named.name))
+    ).subquery("chosen").c  # fmt: skip
+    alike: dict[str, Any] = {"partition_by": [*(chosen[name] for name in _ALIKE), chosen.bin]}
+    rank = func.row_number().over(order_by=(chosen.time, chosen.event_id), **alike)
+    total = func.sum(func.greatest(func.coalesce(chosen["count"], const(1)), const(1))).over(**alike)
+    shown = [chosen[column.name] for column in _SHOWN if column.name != "count"]
+    last = func.max(chosen.time).over(**alike).label("last")
+    ranked = sa.select(*shown, sa.cast(total, NUMBER).label("count"), last, rank.label("place")).subquery("ranked").c
+    columns = [column for column in ranked if column.name != "place"]
+    return sa.select(*columns).where(ranked.place == const(1)).order_by(ranked.time, ranked.event_id)
+
+
+def exactly(names: Sequence[str], clusters: Sequence[str | None]) -> sa.Select[Any]:
+    """Events by their names, oldest first, with the columns of ``found``."""
+    where = [listed(E.event_id, names), *(of_cluster(E.cluster, cluster) for cluster in clusters)]
+    return sa.select(*_SHOWN).where(*where).order_by(E.time, E.event_id)
 
 
 def boots(hosts: Sequence[str], cluster: str | None, before: datetime) -> sa.Select[Any]:

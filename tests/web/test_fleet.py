@@ -223,7 +223,7 @@ def test_the_map_says_from_what_it_grouped(client: TestClient) -> None:
 def test_the_page_draws_without_a_script_and_hatches_what_is_not_known(client: TestClient) -> None:
     text = client.get("/fleet", params={"at": f"{at(30).isoformat()}Z"}).text
     assert 'class="cell unknown"' in text and '<pattern id="unknown"' in text
-    assert text.count('<path class="cell') < 20 and 'href="/nodes/n' in text
+    assert text.count('<path class="cell') < 40 and 'href="/nodes/n' in text
     assert client.get(f"/nodes/{SILENT}").status_code == 200
     assert "/fleet?at=2026-11-20T00%3A25%3A00Z" in text  # five minutes earlier
 

@@ -25,6 +25,8 @@ COLUMNS, FEWEST, MOST = 112, 12, 400
 NARROWEST = 8
 #: More groups than this are not named in the picture: pointer, keys and the table name them.
 NAMED = 400
+#: A path draws this much of the height at most, units: a browser paints a path again for each part of it that comes into sight.
+BAND = 72
 #: Steps in which the order of an incident's spread is shaded.
 STEPS = 4
 
@@ -43,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Picture:
-    """``paths``: of each class that has nodes, its look and its path. ``hurt``: paths of the nodes that an incident had reached."""
+    """``paths``: the look of a class and a path of its nodes. ``hurt``: paths of the nodes that an incident had reached."""
 
     width: int
     height: int
@@ -97,13 +99,14 @@ def _placed(fleet: Fleet, blocks: Sequence[Block]) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _paths(cells: pl.DataFrame) -> dict[str, str]:
-    """The path of each class: nodes of one class beside each other are one line."""
+def _paths(cells: pl.DataFrame, classes: Sequence[str]) -> list[tuple[str, str]]:
+    """The paths with their classes, in the order of ``classes``: nodes of one class beside each other are one line."""
     runs = cells.group_by(pl.struct("block", "row", "class").rle_id(), maintain_order=True).agg(
         pl.col("class", "x", "y").first(), (pl.len() * PITCH - (PITCH - SIDE)).alias("long")
     )  # fmt: skip
-    lines = runs.select("class", pl.format("M{} {}h{}", "x", "y", "long").alias("line"))
-    return dict(lines.group_by("class").agg(pl.col("line").str.join("")).iter_rows())
+    lines = runs.select("class", pl.col("y") // BAND, pl.format("M{} {}h{}", "x", "y", "long").alias("line"))
+    paths = lines.group_by("class", "y", maintain_order=True).agg(pl.col("line").str.join(""))
+    return sorted(paths.select("class", "line").iter_rows(), key=lambda path: classes.index(path[0]))
 
 
 def _hurt(fleet: Fleet, cells: pl.DataFrame) -> tuple[str, ...]:
@@ -127,8 +130,8 @@ def picture(fleet: Fleet, columns: int = COLUMNS) -> Picture:
     """The picture of a map with this many nodes in a row."""
     blocks, height = arrange(fleet.groups(), columns)
     cells = _placed(fleet, blocks) if blocks else None
-    found = {} if cells is None else _paths(cells)
-    paths = tuple((one.look, found[one.name]) for one in fleet.measure.classes if one.name in found)
+    looks = {one.name: one.look for one in fleet.measure.classes}
+    paths = tuple((looks[name], path) for name, path in ([] if cells is None else _paths(cells, list(looks))))
     return Picture(
         columns * PITCH, max(height, PITCH), tuple(blocks), paths, () if cells is None else _hurt(fleet, cells)
     )

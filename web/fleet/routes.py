@@ -17,6 +17,7 @@ from web.fleet.measures import MEASURES
 from web.fleet.model import Fleet, fleet
 from web.fleet.picture import COLUMNS, FEWEST, MOST, picture
 from web.fleet.places import WAYS
+from web.packing import json_answer
 from web.reading import Reader
 from web.timerange import parse_time, rfc3339
 
@@ -27,7 +28,7 @@ Of = Annotated[
     Query(alias="measure", description="what nodes are coloured by"),
 ]
 By = Annotated[
-    Literal["rack", "switch", "plane", "name"] | None, Query(description="by default the first that is known")
+    Literal["rack", "switch", "plane", "name", ""] | None, Query(description="by default the first that is known")
 ]
 Incident = Annotated[str | None, Query(description="an incident whose spread is shown")]
 #: Nodes that are listed under the map; all are in the API's answer.
@@ -41,14 +42,16 @@ STEPS = (("−1 d", -86400), ("−1 h", -3600), ("−5 min", -300), ("+5 min", 3
 
 
 def _asked(read: Reader, at: str | None, measure: str, by: str | None, incident: str | None) -> Fleet:
-    return fleet(read, at=parse_time("at", at), measure=measure, by=by, incident=incident or None)
+    return fleet(read, at=parse_time("at", at), measure=measure, by=by or None, incident=incident or None)
 
 
 @router.get("/api/v1/fleet", tags=["nodes"])
-def document(read: Read, at: At = None, measure: Of = "state", by: By = None, incident: Incident = None) -> Response:
+def document(
+    request: Request, read: Read, at: At = None, measure: Of = "state", by: By = None, incident: Incident = None
+) -> Response:
     """Every node at one moment, grouped by place, with the value and the class of one measure. `nodes` has a list for each
     column; `class` and `says` are places in `classes` and `texts`. What is not known is the class `unknown`."""
-    return Response(dumps(_asked(read, at, measure, by, incident).document()), media_type="application/json")
+    return json_answer(request, dumps(_asked(read, at, measure, by, incident).document()))
 
 
 @router.get("/fleet", response_class=HTMLResponse, include_in_schema=False)
@@ -58,7 +61,7 @@ def page(
 ) -> HTMLResponse:  # fmt: skip
     found = _asked(read, at, measure, by, incident)
     drawn = picture(found, columns)
-    kept = {"measure": measure if measure != "state" else None, "by": by, "incident": incident or None}
+    kept = {"measure": measure if measure != "state" else None, "by": by or None, "incident": incident or None}
     steps = [
         (words, rfc3339(moved)) for words, by_s in STEPS if found.first <= (moved := later(found.at, timedelta(seconds=by_s))) <= found.last
     ]  # fmt: skip

@@ -228,6 +228,7 @@ function describeMark(axis, { best: mark, count }) {
   if (mark.pm >= 0.5) when.push(`± ${lag(mark.pm).slice(1)}`);
   if (mark.quality !== 'line') when.push(`time ${mark.quality}`);
   if (mark.late) when.push(`came ${lag(mark.late).slice(1)} late`);
+  if (mark.last > mark.t) when.push(`the first of ${mark.count} such lines until ${axis.time(mark.last)}`);
   if (mark.between) when.push(`began between ${mark.between.map(t => axis.time(t)).join(' and ')}`);
   return [
     part('b', title),

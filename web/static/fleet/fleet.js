@@ -1,5 +1,5 @@
-/* The map of all nodes: pointer and keys find a node in the picture that the server drew; slider, choice and width ask for
-   another picture. */
+/* The map of all nodes: pointer and keys find a node in the picture that the server drew; slider, choice and width ask
+   for another picture. */
 
 import { say, typing } from '../app.js';
 import { visible } from '../visible.js';
@@ -41,7 +41,7 @@ function take() {
 
 const svg = () => map.querySelector('svg');
 
-// -- another picture ----------------------------------------------------------------------------------------------------
+// -- another picture ------------------------------------------------------------------------------
 
 /** The address of what is asked for, with the columns that fit. */
 function address() {
@@ -91,7 +91,7 @@ function fit() {
   load();
 }
 
-// -- moments ------------------------------------------------------------------------------------------------------------
+// -- moments --------------------------------------------------------------------------------------
 
 function slider() {
   const box = document.getElementById('when');
@@ -133,7 +133,7 @@ async function play(first, last) {
   stop();
 }
 
-// -- a node -------------------------------------------------------------------------------------------------------------
+// -- a node ---------------------------------------------------------------------------------------
 
 /** The names of the nodes and what is said of them; asked for when somebody looks at a node. */
 async function names() {
@@ -182,9 +182,9 @@ async function look(node, { aloud = false } = {}) {
   bold.textContent = visible(of.name);
   tip().replaceChildren(bold, visible(`${of.text} · ${of.group}`));
   tip().hidden = false;
-  const scale = svg().clientWidth / svg().viewBox.baseVal.width;
+  const { scale, left: edge } = shown();
   const { x, y } = places.corner(node);
-  const left = clamp(map.scrollLeft, x * scale + 16, map.scrollLeft + map.clientWidth - tip().offsetWidth - 4);
+  const left = clamp(map.scrollLeft, (x - edge) * scale + 16, map.scrollLeft + map.clientWidth - tip().offsetWidth - 4);
   const below = (y + PITCH) * scale + 6;
   const room = map.scrollTop + map.clientHeight - tip().offsetHeight;
   Object.assign(tip().style, {
@@ -194,13 +194,19 @@ async function look(node, { aloud = false } = {}) {
   if (aloud) say(`${of.name}, ${of.text}, ${of.group}`);
 }
 
-function under(event) {
-  const box = svg().getBoundingClientRect();
-  const scale = box.width / svg().viewBox.baseVal.width;
-  return places.at((event.clientX - box.left) / scale, (event.clientY - box.top) / scale);
+/** How many pixels a unit of the picture has, and where the picture begins. */
+function shown() {
+  const { x, width } = svg().viewBox.baseVal;
+  return { scale: svg().clientWidth / width, left: x };
 }
 
-// -- pointer and keys ---------------------------------------------------------------------------------------------------
+function under(event) {
+  const box = svg().getBoundingClientRect();
+  const { scale, left } = shown();
+  return places.at((event.clientX - box.left) / scale + left, (event.clientY - box.top) / scale);
+}
+
+// -- pointer and keys -----------------------------------------------------------------------------
 
 function zoom(near, event = null) {
   const before = state.near;
@@ -209,7 +215,8 @@ function zoom(near, event = null) {
   svg().style.width = `${state.near * 100}%`;
   if (before === state.near) return;
   const box = map.getBoundingClientRect();
-  const [x, y] = event ? [event.clientX - box.left, event.clientY - box.top] : [map.clientWidth / 2, map.clientHeight / 2];
+  const x = event ? event.clientX - box.left : map.clientWidth / 2;
+  const y = event ? event.clientY - box.top : map.clientHeight / 2;
   map.scrollLeft = ((map.scrollLeft + x) * state.near) / before - x;
   map.scrollTop = ((map.scrollTop + y) * state.near) / before - y;
 }
@@ -268,7 +275,7 @@ async function keys(event) {
   else if (key === 'w' || key === 's') zoom(state.near * (key === 'w' ? 1.4 : 1 / 1.4));
 }
 
-// -- the page -----------------------------------------------------------------------------------------------------------
+// -- the page -------------------------------------------------------------------------------------
 
 for (const choice of document.querySelectorAll('#choice select')) {
   choice.addEventListener('change', () => choice.form.requestSubmit());
