@@ -5,7 +5,7 @@
 The service's pages over a simulated store in a process of their own, and headless Chromium without a graphics card. A page is
 opened anew for each round, with an empty cache. First paint and ready are from the beginning of the request; ready is when the
 picture is drawn and takes input. Bytes are those of bodies and heads as they were sent. Frames are those of a movement that asks
-for one in each: panning and zooming for a second each. Each figure is beside that of an empty page of the same service in the same
+for one in each: panning and zooming for a second each; their CPU says what a frame costs where others use the machine. Each figure is beside that of an empty page of the same service in the same
 run, since machines differ. Nothing is asserted about time.
 """
 
@@ -48,7 +48,7 @@ MOVING = """move => new Promise(done => {
     if (!first) first = now;
     else { frames++; longest = Math.max(longest, now - last); }
     last = now;
-    if (now - first >= 1000) return done([frames / (now - first) * 1000, longest]);
+    if (now - first >= 1000) return done([frames / (now - first) * 1000, longest, frames]);
     step(frames);
     requestAnimationFrame(frame);
   };
@@ -92,10 +92,26 @@ def wait_for(port: int) -> None:
     raise SystemExit("the service did not start")
 
 
+def cpu_seconds(apart: int) -> float:
+    """What all processes below this one used, without those of the service (``apart``): the browser's."""
+    used: dict[int, tuple[int, int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        used[int(stat.parent.name)] = (int(fields[1]), int(fields[11]) + int(fields[12]))
+    below, found = {os.getpid()}, set[int]()
+    while below:
+        below = {pid for pid, (parent, _) in used.items() if parent in below and pid != apart}
+        found |= below
+    return sum(used[pid][1] for pid in found) / os.sysconf("SC_CLK_TCK")
+
+
 class Opened:
     """One page, opened once."""
 
-    def __init__(self, browser: Any, address: str, ready: str, width: int, moves: str = "") -> None:
+    def __init__(self, browser: Any, service: int, address: str, ready: str, width: int, moves: str) -> None:
         context = browser.new_context(viewport={"width": width, "height": 900})
         page = context.new_page()
         session = context.new_cdp_session(page)
@@ -119,8 +135,10 @@ class Opened:
         for move in ("pan", "zoom") if moves else ():
             if move == "pan" and moves == MAP:  # there is nothing to pan before it is near
                 page.evaluate(f"() => {{ {MAP} for (let n = 0; n < 20; n++) MOVES.zoom(0); }}")
-            fps, longest = page.evaluate(f"move => {{ {moves} return ({MOVING})(move); }}", move)
-            self.figures |= {f"{move} fps": fps, f"{move} longest ms": longest}
+            begun = cpu_seconds(service)
+            fps, longest, frames = page.evaluate(f"move => {{ {moves} return ({MOVING})(move); }}", move)
+            used = (cpu_seconds(service) - begun) / max(1, frames) * 1000
+            self.figures |= {f"{move} fps": fps, f"{move} longest ms": longest, f"{move} cpu ms": used}
         context.close()
 
 
@@ -133,7 +151,7 @@ PAGES = (
 )
 
 
-def measure(site: str, rounds: int, width: int) -> dict[str, dict[str, float]]:
+def measure(site: str, service: int, rounds: int, width: int) -> dict[str, dict[str, float]]:
     """The median of each figure of each page; the pages take turns."""
     from playwright.sync_api import sync_playwright
 
@@ -145,7 +163,7 @@ def measure(site: str, rounds: int, width: int) -> dict[str, dict[str, float]]:
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for turn in range(rounds + 1):
             for name, path, ready, moves in PAGES:
-                opened = Opened(browser, site + path, ready, width, moves)
+                opened = Opened(browser, service, site + path, ready, width, moves)
                 if turn:  # the first round is without the caches of the service
                     found[name].append(opened.figures)
         browser.close()
@@ -154,26 +172,26 @@ def measure(site: str, rounds: int, width: int) -> dict[str, dict[str, float]]:
 
 def report(found: dict[str, dict[str, float]]) -> None:
     base = found["empty page"]
-    print(
-        f"  {'page':20} {'paint s':>14} {'ready s':>14} {'KB':>12} {'requests':>9} {'DOM':>7} {'pan fps':>14} {'zoom fps':>14}"
-    )
+    print(f"  {'page':19} {'paint s':>13} {'ready s':>13} {'KB':>12} {'requests':>8} {'DOM':>6}   {'pan':22}   zoom")
     for name, of in found.items():
-        parts = [f"{of[key]:6.2f} ({of[key] / base[key]:4.1f}x)" for key in ("paint", "ready")]
-        size = f"{of['bytes'] / 1000:5.0f} ({of['bytes'] / base['bytes']:3.1f}x)"
+        parts = [f"{of[key]:5.2f} ({of[key] / base[key]:4.1f}x)" for key in ("paint", "ready")]
+        size = f"{of['bytes'] / 1000:4.0f} ({of['bytes'] / base['bytes']:4.1f}x)"
         moves = [
-            f"{of[f'{move} fps']:4.0f} ({of[f'{move} longest ms']:4.0f} ms)" if f"{move} fps" in of else ""
+            f"{of[f'{move} fps']:4.0f} fps {of[f'{move} longest ms']:4.0f} / {of[f'{move} cpu ms']:4.1f} ms" if f"{move} fps" in of else ""
             for move in ("pan", "zoom")
-        ]
+        ]  # fmt: skip
         print(
-            f"  {name:20} {parts[0]:>14} {parts[1]:>14} {size:>12} {of['requests']:9.0f} {of['dom']:7.0f} {moves[0]:>14} {moves[1]:>14}"
+            f"  {name:19} {parts[0]:>13} {parts[1]:>13} {size:>12} {of['requests']:8.0f} {of['dom']:6.0f}   {moves[0]:22}   {moves[1]}"
         )
-    print("  in brackets: times the empty page, and the longest wait for a frame")
+    print(
+        "  in brackets: times the empty page; ms: the longest wait for a frame / CPU of all the browser's processes for one"
+    )
     goals = f"first paint {GOALS['paint']:g} s, ready {GOALS['ready']:g} s, {GOALS['bytes'] / 1000:g} KB, {GOALS['fps']:g} frames a second"
     print(f"  goals: {goals}")
     for name, of in found.items():
         missed = [key for key in ("paint", "ready", "bytes") if of[key] > GOALS[key]]
         missed += [f"{move} fps" for move in ("pan", "zoom") if of.get(f"{move} fps", GOALS["fps"]) < GOALS["fps"]]
-        print(f"  {name:20} {'misses ' + ', '.join(missed) if missed else 'meets them'}")
+        print(f"  {name:19} {'misses ' + ', '.join(missed) if missed else 'meets them'}")
 
 
 def main() -> None:
@@ -198,7 +216,7 @@ def main() -> None:
             wait_for(port)
             print(f"{options.nodes:,} nodes; {options.lanes} lanes with {options.events:,} events; {options.rounds} rounds, "
                   f"{options.width} px wide; load {os.getloadavg()[0]:.1f}")  # fmt: skip
-            report(measure(f"http://127.0.0.1:{port}", options.rounds, options.width))
+            report(measure(f"http://127.0.0.1:{port}", service.pid, options.rounds, options.width))
         finally:
             service.terminate()
             service.wait(30)

@@ -25,7 +25,7 @@ SELECT $start::TIMESTAMP - to_minutes(p * {POLL_M}), 'bench', host, CASE hash(n,
   WHEN 2 THEN 'UNKNOWN' WHEN 3 THEN 'MIXED*' ELSE CASE WHEN hash(n) % 5 = 0 THEN 'IDLE' ELSE 'ALLOCATED' END END, NULL, 'slurm', 'poll'
 FROM ({_HOSTS}), (SELECT range AS p FROM range({POLLS}))"""
 _SAMPLES = f"""INSERT INTO raw.metrics (time, cluster, host, metric, value, device, labels)
-SELECT $start::TIMESTAMP - to_seconds(s * {SAMPLE_S}), 'bench', host, 'DCGM_FI_DEV_GPU_TEMP', 35 + hash(n, g, s) % 55, g::VARCHAR, '{{{{}}}}'
+SELECT $start::TIMESTAMP - to_seconds(s * {SAMPLE_S}), 'bench', host, 'DCGM_FI_DEV_GPU_TEMP', 30 + hash(n) % 45 + hash(n, g, s) % 14, g::VARCHAR, '{{{{}}}}'
 FROM ({_HOSTS}), (SELECT range AS g FROM range({GPUS})), (SELECT range AS s FROM range({SAMPLES}))"""
 _CABLES = f"""INSERT INTO raw.topology (cluster, switch, child, kind)
 SELECT 'bench', printf('leaf%03d', n // {RACK}), host, 'node' FROM ({_HOSTS})"""

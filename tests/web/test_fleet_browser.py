@@ -45,11 +45,11 @@ def test_keys_walk_over_the_map_and_enter_opens(look: Any) -> None:
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     until(page, "document.getElementById('status').textContent.startsWith('gpu02')")
-    wide = page.evaluate("document.querySelector('#map svg').clientWidth")
+    wide = page.evaluate("document.querySelector('#map svg').getBoundingClientRect().width")
     page.keyboard.press("w")
-    assert page.evaluate("document.querySelector('#map svg').clientWidth") > wide
+    assert page.evaluate("document.querySelector('#map svg').getBoundingClientRect().width") > wide
     page.keyboard.press("s")
-    assert page.evaluate("document.querySelector('#map svg').clientWidth") == pytest.approx(wide, abs=2)
+    assert page.evaluate("document.querySelector('#map svg').getBoundingClientRect().width") == pytest.approx(wide, abs=2)
     page.keyboard.press("Enter")
     page.wait_for_url("**/nodes/gpu02")
 

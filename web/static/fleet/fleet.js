@@ -14,13 +14,24 @@ const SCALES = [0.8, 1.5];
 /** How many nodes a row may have; web/fleet/picture.py has the same. */
 const COLUMNS = [12, 400];
 const NEAREST = 8;
+/** A movement of the zoom rests after this. */
+const SETTLE_MS = 150;
 /** The slider must rest this long before a picture is asked for. */
 const REST_MS = 90;
 /** A replay of the moments takes this many pictures. */
 const PICTURES = 40;
 const KEPT = ['from', 'to', 'theme', 'zone'];
 
-const state = { node: -1, near: 1, names: null, columns: 0, playing: false, asking: null, pending: null };
+const state = {
+  node: -1,
+  near: 1,
+  settling: null,
+  names: null,
+  columns: 0,
+  playing: false,
+  asking: null,
+  pending: null,
+};
 let places = null;
 let map = null;
 
@@ -33,7 +44,7 @@ function take() {
   if (!map) return;
   places = new Places(map.dataset.blocks);
   state.node = clamp(-1, state.node, places.count - 1);
-  zoom(state.near);
+  sized();
   mark();
   slider();
   point(map);
@@ -197,7 +208,7 @@ async function look(node, { aloud = false } = {}) {
 /** How many pixels a unit of the picture has, and where the picture begins. */
 function shown() {
   const { x, width } = svg().viewBox.baseVal;
-  return { scale: svg().clientWidth / width, left: x };
+  return { scale: svg().getBoundingClientRect().width / width, left: x };
 }
 
 function under(event) {
@@ -208,17 +219,25 @@ function under(event) {
 
 // -- pointer and keys -----------------------------------------------------------------------------
 
+/** The names of the groups wait until the zoom rests: to lay them out takes longer than to paint the nodes. */
 function zoom(near, event = null) {
   const before = state.near;
   state.near = clamp(1, near, NEAREST);
-  map.classList.toggle('near', state.near > 1);
-  svg().style.width = `${state.near * 100}%`;
   if (before === state.near) return;
+  map.classList.add('moving');
+  sized();
   const box = map.getBoundingClientRect();
   const x = event ? event.clientX - box.left : map.clientWidth / 2;
   const y = event ? event.clientY - box.top : map.clientHeight / 2;
   map.scrollLeft = ((map.scrollLeft + x) * state.near) / before - x;
   map.scrollTop = ((map.scrollTop + y) * state.near) / before - y;
+  clearTimeout(state.settling);
+  state.settling = setTimeout(() => map.classList.remove('moving'), SETTLE_MS);
+}
+
+function sized() {
+  map.classList.toggle('near', state.near > 1);
+  svg().style.width = `${state.near * 100}%`;
 }
 
 function point(at) {
