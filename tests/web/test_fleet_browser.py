@@ -49,7 +49,9 @@ def test_keys_walk_over_the_map_and_enter_opens(look: Any) -> None:
     page.keyboard.press("w")
     assert page.evaluate("document.querySelector('#map svg').getBoundingClientRect().width") > wide
     page.keyboard.press("s")
-    assert page.evaluate("document.querySelector('#map svg').getBoundingClientRect().width") == pytest.approx(wide, abs=2)
+    assert page.evaluate("document.querySelector('#map svg').getBoundingClientRect().width") == pytest.approx(
+        wide, abs=2
+    )
     page.keyboard.press("Enter")
     page.wait_for_url("**/nodes/gpu02")
 
