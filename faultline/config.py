@@ -325,6 +325,17 @@ class Gate(_Section):
     share_per_hour: float = Field(default=0.02, ge=0, le=1)
 
 
+class AdminComment(_Section):
+    """Whether the verdict on each finished job is written into Slurm's AdminComment: at most ``per_minute`` jobs, of those
+    that ended within the last ``hours``."""
+
+    enabled: bool = False
+    sacct: str = "sacct"
+    sacctmgr: str = "sacctmgr"
+    per_minute: int = Field(default=20, ge=1, le=600)
+    hours: float = Field(default=6, gt=0, le=168)
+
+
 class Interfaces(_Section):
     fabric: tuple[str, ...] = ()
     management: tuple[str, ...] = ()
@@ -354,6 +365,7 @@ class Config(_Section):
     access: Access | None = None
     store: Store = Store()
     gate: Gate = Gate()
+    admin_comment: AdminComment = AdminComment()
     #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
     syslog: tuple[SyslogListener, ...] | None = None
     #: Addresses and small networks that forward syslog lines of other hosts, a controller's included.

@@ -12,6 +12,10 @@ ALLOCATOR, AT_ONCE = "_RJEM_MALLOC_CONF", "muzzy_decay_ms:0"
 def main() -> int:
     """Runs the command line; returns the exit code (0 success, 1 the answer is no, 2 failure)."""
     arguments = sys.argv[1:]
+    if arguments[:2] == ["hook", "mail"]:
+        from faultline.mail_line import main as mail
+
+        return mail(arguments[2:])
     if arguments[:1] == ["hook"] and not {"--help", "-h"} & set(arguments):
         from collector.hooks import main as hook
 

@@ -31,7 +31,8 @@ from collector.priority import lower_priority
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.incidents.stored import result
 from correlator.live.ticker import Ticker
-from faultline import controller_addresses, upkeep
+from faultline import admin_comments, controller_addresses, upkeep
+from faultline.admin_comments import AdminComments, Slurm
 from faultline.clock_watch import ClockWatch
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
@@ -112,6 +113,12 @@ class Service(Collector):
         self.clock = ClockWatch(store)
         self.disputes = Disputes(store)
         self.dispatcher = dispatcher_of(config, store, self._silent_sources)
+        self.comments = AdminComments(
+            store,
+            config.admin_comment,
+            config.cluster,
+            Slurm(config.admin_comment.sacct, config.admin_comment.sacctmgr),
+        )
 
     def start(self) -> None:
         """Starts accepting and answering; the first ``tick`` correlates stored data in parallel."""
@@ -144,6 +151,9 @@ class Service(Collector):
                 coalesce=True,
                 misfire_grace_time=None,
             )
+        if self.config.admin_comment.enabled:
+            self.scheduler.add_job(self.comments.round, "interval", seconds=admin_comments.EVERY_S, max_instances=1, coalesce=True,
+                                   id="writing AdminComments")  # fmt: skip
         for number, report in enumerate(self.config.reports, 1):
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report],
                                    id=f"report {number}, {report.name}")  # fmt: skip
@@ -228,7 +238,14 @@ class Service(Collector):
     def troubles(self) -> list[str]:
         """What needs attention while the service is ready, in words."""
         missing = self._pipeline.missing if self._pipeline is not None else None
-        found = [self.clock.trouble, missing, *self.store.lost, self.spool.trouble, *list(self._faults.values())]
+        found = [
+            self.clock.trouble,
+            missing,
+            *self.store.lost,
+            self.spool.trouble,
+            self.comments.trouble,
+            *list(self._faults.values()),
+        ]
         return [text for text in found if text]
 
     def looking_since(self) -> datetime | None:
@@ -365,6 +382,7 @@ def build_app(service: Service) -> Any:
         app.state.node_gate,
         service.receiving,
         service.dispatcher if service.dispatcher.targets else None,
+        service.comments if service.config.admin_comment.enabled else None,
     ):
         if part is not None:
             app.state.metrics.add(part)

@@ -174,6 +174,21 @@ def judged(of: sa.FromClause) -> sa.Select[Any]:
     return every(of).where(of.c.category.is_not(None))
 
 
+def ended_since(of: sa.FromClause, since: datetime, cluster: str | None) -> sa.Select[Any]:
+    """The last run of each job of a cluster (or of all) if it ended since a time and its user is known, newest first: names,
+    ``job_id``, ``user``, ``end`` and the verdict's ``category``, ``incident_id`` and ``confidence``."""
+    last = func.row_number().over(
+        partition_by=(of.c.cluster, of.c.job_id), order_by=(began(of).desc().nulls_last(), of.c.attempt.desc())
+    )
+    names = ("run_key", "job_id", "user", "end", "category", "incident_id", "confidence")
+    numbered = sa.select(*columns(of, *names), last.label("place"))
+    if cluster is not None:
+        numbered = numbered.where(of_cluster(of.c.cluster, cluster))
+    runs = numbered.subquery("last_runs").c
+    kept = (runs.place == const(1), runs.end >= since, runs.user != const(""))
+    return sa.select(*(runs[name] for name in names)).where(*kept).order_by(runs.end.desc(), runs.run_key)
+
+
 def every(of: sa.FromClause) -> sa.Select[Any]:
     """All runs, as pages show them."""
     return sa.select(*columns(of))
