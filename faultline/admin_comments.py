@@ -187,7 +187,7 @@ class AdminComments(Collector):
             self._count("kept")  # somebody else's
             return
         try:
-            if known.comment != line:
+            if known.comment.lower() != line.lower():  # sacctmgr of 22.05 stores it in lower case
                 self.slurm.comment(row["job_id"], line)
                 self._count("written")
         except SlurmError as error:
