@@ -267,6 +267,7 @@ class Service(Collector):
             ("concluding_ok", "1 unless the last round of concluding failed.", self._tick_fault is None),
         ):  # fmt: skip
             yield GaugeMetricFamily(f"faultline_{name}", text, value)
+        yield from self.comments.collect()
 
     def _deliver_output(self) -> None:
         """Delivers job output fetched by hooks, and reports of their losses, the way all lines arrive."""
@@ -382,7 +383,6 @@ def build_app(service: Service) -> Any:
         app.state.node_gate,
         service.receiving,
         service.dispatcher if service.dispatcher.targets else None,
-        service.comments if service.config.admin_comment.enabled else None,
     ):
         if part is not None:
             app.state.metrics.add(part)
