@@ -13,8 +13,10 @@ from store.functions import const, counted, epoch, has, listed
 from store.tables import ARCHIVE, FILES, JOBS, LINES, LOGS, SOURCES
 
 L = LINES.c
-#: The received data of each stream.
-RECEIVED = sa.select(SOURCES).order_by(SOURCES.c.host, SOURCES.c.file, SOURCES.c.source)
+#: The received data of each stream. A store of an older version, opened for reading, has no ``longest_s``.
+RECEIVED = sa.select(*(column for column in SOURCES.c if column.name != "longest_s")).order_by(
+    SOURCES.c.host, SOURCES.c.file, SOURCES.c.source
+)
 #: A row if any file was ingested.
 ANY_FILE = sa.select(const(1).label("found")).select_from(FILES).limit(1)
 #: Every stream of lines with its size and its largest lateness. Reads all lines.

@@ -88,6 +88,14 @@ def test_alerts_and_blind_periods_are_reported(client: TestClient) -> None:
     assert body["intake"]["listening"] == ["syslog udp 127.0.0.1:514"]
 
 
+def test_a_store_from_before_gaps_were_kept_is_shown() -> None:
+    with open_store(None) as store:
+        Ledger(store, "spool")
+        with store.transaction() as connection:
+            connection.execute("ALTER TABLE intake.sources DROP COLUMN longest_s")
+        assert TestClient(create_app(store)).get("/api/v1/sources").status_code == 200
+
+
 def test_lines_that_every_text_search_reads_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(None) as store:
         store.append({"logs": pl.DataFrame({"raw": ["a", "b"], "message": ["a", "b"], "file": "f"})})
