@@ -46,16 +46,16 @@ def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None)
     different = list(distinct.values())
     worlds: dict[str, World] = {}
     with open_store(None) as store:
-        store.append(tables_of(different, catalogue))
+        store.append(tables_of(different, LineParser(catalogue)))
         for number, case in enumerate(different):
             worlds[case.situation] = _world(store, cluster_of(number), case)
         for case in cases:
             yield case, _judged(case, worlds[case.situation])
 
 
-def tables_of(cases: Sequence[Case], catalogue: Catalogue | None = None) -> dict[str, pl.DataFrame]:
+def tables_of(cases: Sequence[Case], parser: LineParser) -> dict[str, pl.DataFrame]:
     """The store's tables for these situations, each as a cluster of its own."""
-    tables = {"logs": _logs(cases, LineParser(catalogue))}
+    tables = {"logs": _logs(cases, parser)}
     for name, rows_of in (("jobs", _jobs), ("settings", _settings), ("links", _links)):
         rows = [{"cluster": cluster_of(n), **row} for n, case in enumerate(cases) for row in rows_of(case)]
         tables[name] = frame(name, rows)

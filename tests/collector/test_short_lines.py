@@ -86,7 +86,7 @@ def group_of(sent: Sent, as_data: bool, source: str | None) -> Lines:
     return group
 
 
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=examples(6))
 @given(SENT, st.booleans(), st.sampled_from([None, "job_stdout", "slurmctld"]), st.integers(1, 12))
 @example([(RUNS[0], [AHEAD, 0, 0, RIGHT])], True, None, 1)
 @example([(RUNS[0], [RIGHT, 0, 0, AHEAD])], False, None, 2)

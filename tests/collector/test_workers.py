@@ -92,7 +92,7 @@ import sys
 from collector.workers import ParserPool, Piece
 from parsers.record import Origin
 if __name__ == "__main__":
-    pool = ParserPool(2)
+    pool = ParserPool(1)
     for found in [pool.submit(Piece(b"x\\n" * 1000, Origin())) for _ in range(4)]:
         found.result()
     print(*pool.pids, flush=True)

@@ -15,6 +15,7 @@ from correlator.selftest import run, situations
 from parsers.record import frame
 from store import open_store
 from tests.correlator.situations import EDGES
+from tests.line_parser import line_parser
 
 Job = dict[str, Any]
 ANY = "any"
@@ -159,7 +160,7 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
         name = {"states": "node_states"}.get(table, table)
         rest[name] = frame(name, rows)
     with open_store(None) as store:
-        tables = situations.tables_of(made)
+        tables = situations.tables_of(made, line_parser())
         store.add({**tables, **rest, "jobs": _accounted(reported, tables["jobs"])})
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     out = {}

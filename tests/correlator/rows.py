@@ -26,7 +26,7 @@ CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "capt
 
 #: Captures of some kinds of failure: ``make test`` uses these for what holds whatever the fault was, and ``make
 #: test-long`` uses all of them.
-FEW = ("job_faults", "mgmt_flap_requeue")
+FEW = ("mgmt_flap_requeue",)
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in CAPTURES]
 
 

@@ -30,7 +30,11 @@ def node_removed(day: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "root"), [(prologs_in_turn, "slurm.prolog_failure"), (node_removed, "slurm.admin_action")]
+    ("break_it", "root"),
+    [
+        pytest.param(prologs_in_turn, "slurm.prolog_failure", marks=pytest.mark.long),
+        (node_removed, "slurm.admin_action"),
+    ],
 )
 def test_every_tick_says_what_a_full_pass_says_then(break_it: Callable[[Any], None], root: str) -> None:
     with open_store(None) as store:

@@ -149,7 +149,9 @@ def controllers_clock(day: Any) -> None:
             row[name] += seconds(seconds=AHEAD_S)
 
 
-@pytest.mark.parametrize("break_it", [pytest.param(wrong_clock, marks=pytest.mark.long), set_right, controllers_clock])
+@pytest.mark.parametrize(
+    "break_it", [*(pytest.param(way, marks=pytest.mark.long) for way in (wrong_clock, set_right)), controllers_clock]
+)
 def test_ticks_with_a_wrong_clock_say_what_a_full_pass_says_and_look_at_a_part(break_it: Callable[[Any], None]) -> None:
     with open_store(None) as store:
         partly = list(as_told(store, break_it, -AT, range(1_500, 9_300, 900)))

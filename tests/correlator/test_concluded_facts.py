@@ -116,7 +116,7 @@ def test_an_owner_of_jobs_reads_no_facts(relation: str) -> None:
             connection.close()
 
 
-@pytest.mark.parametrize("before_s", [-0.2, 0.2])
+@pytest.mark.parametrize("before_s", [pytest.param(-0.2, marks=pytest.mark.long), 0.2])
 def test_a_fact_that_was_over_is_not_told_again_by_a_line_that_still_lasts(before_s: float) -> None:
     """The line that drained a node is carried into each window while the node is drained; the one beside it, which ended
     the failure of the prolog, is not."""

@@ -42,6 +42,7 @@ from tests.correlator.field import down as down_lines
 from tests.correlator.making import T0, event, world
 from tests.correlator.rows import answer, rows_of
 from tests.correlator.situations import LINKS, down, judged, lost_peers, one, said, xid
+from tests.line_parser import line_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / "tests" / "captures"
@@ -291,7 +292,7 @@ def test_a_source_that_begins_later_changes_no_verdict_before_it_nor_asks_for_a_
     """The switch writes its first line days after the verdict: its log of that time was not there."""
     told = (*ALIVE, *down_lines("-250s", "gpu01", "eth0", "-2s"), SET_DOWN, KILLED)
     reported = Situation("", (*told, "40h tor1 switchd: fan 1 speed 4000"), (ended("NODE_FAIL"),), (None,), links=LEAF)
-    rows = situations.tables_of([_case(reported, 0)])
+    rows = situations.tables_of([_case(reported, 0)], line_parser())
     of_switch = rows["logs"]["host"] == "tor1"
     # Its own file: a packet in its name would show nothing.
     own = pl.when(pl.col("host") == "tor1").then(pl.lit("switches/tor1/messages")).otherwise("file")

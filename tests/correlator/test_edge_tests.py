@@ -41,6 +41,14 @@ def of_lag(case: Case) -> bool:
     return case.lag is not None
 
 
+def test_the_lags_and_the_first_situation_of_each_built_in_edge_are_as_expected() -> None:
+    some: list[Case] = []
+    for found in built_in().values():
+        some += [*filter(of_lag, found), *[case for case in found if not of_lag(case)][:1]]
+    assert len(some) > 2 * len(EDGES) and failures(some) == []
+
+
+@pytest.mark.long
 def test_all_tests_of_the_built_in_edges_pass() -> None:
     count, problems = cases.check()
     assert problems == [] and count == sum(map(len, built_in().values()))

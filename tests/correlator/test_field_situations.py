@@ -19,6 +19,7 @@ from correlator.selftest import run, situations
 from parsers.record import frame
 from store import open_store
 from tests.correlator.situations import EDGES
+from tests.line_parser import line_parser
 
 Job = dict[str, Any]
 ANY = "any of several"
@@ -156,7 +157,7 @@ def concluded() -> dict[str, Conclusions]:
     reported = [_case(s, n) for n, s in enumerate(SITUATIONS)]
     with open_store(None) as store:
         states = [{"cluster": situations.cluster_of(n), **row} for n, s in enumerate(SITUATIONS) for row in s.states]
-        store.add({**situations.tables_of(reported), "node_states": frame("node_states", states)})
+        store.add({**situations.tables_of(reported, line_parser()), "node_states": frame("node_states", states)})
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     return {s.name: found[situations.cluster_of(n)] for n, s in enumerate(SITUATIONS)}
 

@@ -21,6 +21,7 @@ from tests.correlator.field import ALIVE, BOOT, KEY_ERROR, KILLED, LEAF, SET_DOW
 from tests.correlator.replay import replay, spread
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import made_rows
+from tests.line_parser import line_parser
 from tests.measured import Measured
 
 END = situations.BEGINNING
@@ -30,7 +31,7 @@ BEFORE_MIN = 70.0
 
 def tables(lines: tuple[str, ...], job: dict[str, Any], timeout: float = 300.0) -> dict[str, Any]:
     made = Situation("", lines, (job,), (None,), links=LEAF, settings={"SlurmdTimeout": timeout})
-    return situations.tables_of([_case(made, 0)])
+    return situations.tables_of([_case(made, 0)], line_parser())
 
 
 def verdict_of(store: Any) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def same_categories(folder: Path, what: str, seed: int) -> tuple[int, int]:
     return sum(before.get(k) == after.get(k) for k in names), len(names)
 
 
-def test_skewed_clocks_and_lost_lines_at_once_change_no_category_of_a_few_captures() -> None:
+def test_skewed_clocks_and_lost_lines_at_once_change_no_category_of_a_capture() -> None:
     for folder in (c for c in CAPTURES if c.name in FEW):
         same, total = same_categories(folder, "both", 13)
         assert same == total > 0, folder.name

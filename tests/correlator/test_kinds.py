@@ -115,7 +115,9 @@ def required(declared: type) -> set[str]:
 RECORDED = ["fabric_flap_long", "job_faults", "munge_dies", "node_reboot", "switch_down"]
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("munge_dies", "switch_down") else pytest.mark.long) for n in RECORDED]
+)
 def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Facts are frozen; their attributes are compared with those right after each detector concluded them."""
     made: dict[int, tuple[Fact, str]] = {}

@@ -357,7 +357,7 @@ def test_ticks_say_what_a_full_pass_says(name: str, late: bool) -> None:
     rows = rows_of(ROOT / "tests" / "captures" / "endings" / name)
     logs, rest = rows["logs"], {table: found for table, found in rows.items() if table not in ("logs", "jobs")}
     jobs = [{"jobs": rows["jobs"][n : n + 1]} for n in range(rows["jobs"].height)]
-    lines = [{"logs": logs[n : n + 25]} for n in range(0, logs.height, 25)]
+    lines = [{"logs": logs[n : n + 60]} for n in range(0, logs.height, 60)]
     with open_store(None) as store:
         store.add(rest)
         ticker = Ticker(store)

@@ -97,7 +97,7 @@ def tell(place: Path, turn: int, count: Count, share: int = SHARE) -> None:
         count.harmed += [f"{place.name.removesuffix('.tar.xz')}: {what}" for what in harm(peace, found)]
 
 
-@pytest.mark.parametrize("name", ["job_faults", "endings/exit_codes_small"])
+@pytest.mark.parametrize("name", [pytest.param("job_faults", marks=pytest.mark.long), "endings/exit_codes_small"])
 def test_no_lie_changes_anothers_verdict(name: str) -> None:
     count = Count()
     tell(CAPTURES / name, 3, count)
@@ -206,7 +206,7 @@ def _by_cluster(found: Sequence[Conclusions]) -> dict[tuple[str, str], Any]:
 def test_no_lie_changes_a_situation_of_an_edge(measured: Measured) -> None:
     tests, _ = gather(entries(()), {edge.id: edge for edge in rules(())[0].edges})
     some = list({case.situation: case for case in tests if case.lines and case.jobs}.values())
-    tables = made.tables_of(some)
+    tables = made.tables_of(some, line_parser())
     tables["jobs"] = pl.concat([tables["jobs"], _of_mallory(some)])
     tables["logs"] = pl.concat([tables["logs"], _quiet(some)], how="diagonal_relaxed")
     lied = _told_there(some)

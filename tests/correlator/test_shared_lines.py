@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,7 +102,9 @@ def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
     assert "the daemon's own log" in doubts.lower()
 
 
-@pytest.mark.parametrize("start", ["10:01:00", "10:22:00"], ids=["there at that time", "there later"])
+@pytest.mark.parametrize(
+    "start", ["10:01:00", pytest.param("10:22:00", marks=pytest.mark.long)], ids=["there at that time", "there later"]
+)
 def test_a_second_user_who_becomes_known_later_decides_again(start: str) -> None:
     """Accounting comes late: a tick that reads only a part of the day says what a full pass says."""
     row = next(line for line in HERS[SACCT].splitlines(keepends=True) if line.startswith("42|"))
@@ -217,8 +220,15 @@ def test_a_packet_that_a_user_can_send_blames_nothing(
     assert verdict["confidence"] > 0.5 and "does not count" not in stated
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-@pytest.mark.parametrize("clock", ["10:19:56", "10:18:30"], ids=["a copy", "another line"])
+@pytest.mark.parametrize(
+    ("clock", "live"),
+    [
+        pytest.param("10:19:56", True, id="a copy, by ticks"),
+        pytest.param("10:18:30", False, id="another line, at once"),
+        pytest.param("10:19:56", False, id="a copy, at once", marks=pytest.mark.long),
+        pytest.param("10:18:30", True, id="another line, by ticks", marks=pytest.mark.long),
+    ],
+)
 def test_what_counts_for_nothing_supports_no_other_line(clock: str, live: bool) -> None:
     """bob sends a packet in the name of the kernel of gx02, and writes the same with ``logger`` beside erin's job."""
     with open_store(None) as store:
@@ -256,8 +266,15 @@ LOST_TOO = "".join(
 )
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-@pytest.mark.parametrize(("packet", "job"), [(EXPIRED, "45"), (CRASHED, "43")], ids=["as slurmd", "as a switch"])
+@pytest.mark.parametrize(
+    ("packet", "job", "live"),
+    [
+        pytest.param(EXPIRED, "45", True, id="as slurmd, by ticks"),
+        pytest.param(CRASHED, "43", False, id="as a switch, at once"),
+        pytest.param(EXPIRED, "45", False, id="as slurmd, at once", marks=pytest.mark.long),
+        pytest.param(CRASHED, "43", True, id="as a switch, by ticks", marks=pytest.mark.long),
+    ],
+)
 def test_a_packet_of_an_unknown_address_changes_no_verdict(packet: str, job: str, live: bool) -> None:
     """erin's job 45 fails on gx02 for an unknown reason, carol's 43 by the link of gx03 at leaf1. gx04 lost its link too."""
     with open_store(None) as store:
@@ -291,7 +308,7 @@ LIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "live"), in_both_ways(LIES, {"a credential, as slurmd", "a stall, as the kernel"}))
+@pytest.mark.parametrize(("name", "live"), in_both_ways(LIES, {"a credential, as slurmd"}))
 def test_logger_beside_another_users_job_changes_nothing(name: str, live: bool) -> None:
     host, clock, words = LIES[name]
     tree, known = (SHARED, {}) if host == "gx02" else (ON_GX03, GENUINE)
@@ -308,9 +325,17 @@ CLOCKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-@pytest.mark.parametrize("place", ["nodes/gx03/syslog", "udp"])
-@pytest.mark.parametrize("words", CLOCKS)
+#: What ``make test`` takes of all combinations: each of the three in both forms.
+_SOME = {("as slurmd, of a file", "nodes/gx03/syslog", True), ("as the time daemon", "udp", False)}
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "live"),
+    [
+        pytest.param(*way, marks=() if way in _SOME else pytest.mark.long)
+        for way in product(CLOCKS, ("nodes/gx03/syslog", "udp"), (False, True))
+    ],
+)
 def test_no_user_sets_a_clock(words: str, place: str, live: bool) -> None:
     line = f"Feb 28 10:05:00 gx03 {CLOCKS[words]}\n"
     with open_store(None) as store:
@@ -331,7 +356,7 @@ def test_no_user_sets_a_clock(words: str, place: str, live: bool) -> None:
     assert roots(after) == roots(before) and "The clock of" not in json.dumps(after)
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [pytest.param(False, marks=pytest.mark.long), True], ids=["at once", "by ticks"])
 def test_where_users_cannot_write_to_syslog_its_lines_count(live: bool) -> None:
     """But a packet of an unknown address still counts for nothing."""
     settings = {USERS_SETTING: False}

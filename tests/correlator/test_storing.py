@@ -64,7 +64,14 @@ def test_nothing_begun_is_nothing_stored() -> None:
         assert store.fact("free") == "told"
 
 
-@pytest.mark.parametrize("capture", [c for c in CAPTURES if c.name in FEW], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "capture",
+    [
+        pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long)
+        for c in CAPTURES
+        if c.name in ("job_faults", *FEW)
+    ],
+)
 def test_events_are_stored_in_their_order(capture: Path) -> None:
     """Queries that take any message of a group take the first one stored, so answers depend on the order."""
     with concluded(capture) as store:

@@ -84,7 +84,7 @@ def with_voices(store: DuckStore, strangers: int = 0) -> None:
     store.add({"logs": frame("logs", day.logs)})
 
 
-@settings(max_examples=examples(2), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10_000), late=st.sampled_from([0.0, 600.0, 3000.0]), again=st.booleans(), strangers=st.sampled_from([0, 30]),
     ticks=st.integers(5, 12),

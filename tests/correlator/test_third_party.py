@@ -30,6 +30,7 @@ from correlator.edges.load import rules
 from correlator.engine import conclude_cluster, load_edges
 from correlator.selftest.case import Case, Job, Line
 from correlator.selftest.situations import BEGINNING, cluster_of, tables_of
+from parsers.engine import LineParser
 from store import open_store
 from web import axis
 
@@ -39,7 +40,7 @@ lines = (Line(0.0, "gpu01", "kernel", "coolant leak detected in tray 3"), Line(3
 jobs = (Job(7, "gpu[01-02]", -600.0, 60.0, "FAILED", exit_code=1), Job(8, "gpu03", -600.0, 900.0, "COMPLETED"))
 wet, dry = (Case("t", leak, 1, {}, True, lines=lines[:count], jobs=jobs) for count in (1, 2))
 with open_store(None) as store:
-    store.add(tables_of([wet, dry]))
+    store.add(tables_of([wet, dry], LineParser()))
     found, other = (conclude_cluster(store, cluster_of(number), edges) for number in (0, 1))
 (incident,) = found.incidents
 start, end, last = BEGINNING, BEGINNING + timedelta(hours=1), BEGINNING

@@ -160,7 +160,10 @@ def answered_too_late(day: Any) -> None:
     day._lifecycle(901, nodes, AT - 600, AT + 14_000, "TIMEOUT")
 
 
-@pytest.mark.parametrize(("break_it", "blamed"), [(answered_long_before, False), (answered_too_late, True)])
+@pytest.mark.parametrize(
+    ("break_it", "blamed"),
+    [pytest.param(answered_long_before, False, marks=pytest.mark.long), (answered_too_late, True)],
+)
 def test_a_tick_weighs_an_outage_of_hours_before_a_time_limit(break_it: Callable[[Any], None], blamed: bool) -> None:
     with open_store(None) as store:
         assert all(as_told(store, break_it, -AT, (1_800.0, 7_000.0, 14_100.0, 14_300.0))), "a full pass proves nothing"

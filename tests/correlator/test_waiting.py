@@ -15,6 +15,7 @@ from correlator.selftest import situations
 from store import open_store
 from tests.correlator.field import ALIVE, KILLED, LEAF, SET_DOWN, Situation, _case, down, ended
 from tests.correlator.rows import answer
+from tests.line_parser import line_parser
 
 PORT = "-250s tor1 switchd: swp1: link state changed to down"
 END = situations.BEGINNING
@@ -27,7 +28,7 @@ DEAF = tuple(
 def tables(*lines: str) -> dict[str, Any]:
     """The stored rows of one run on gpu[01-02] that ended NODE_FAIL with gpu01."""
     reported = Situation("", lines, (ended("NODE_FAIL"),), (None,), links=LEAF)
-    return situations.tables_of([_case(reported, 0)])
+    return situations.tables_of([_case(reported, 0)], line_parser())
 
 
 def verdict_of(store: Any) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def lines(draw: Any, which: Header) -> str:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-@settings(max_examples=examples(6), deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(data=st.data())
 def test_compiled_reader_and_expression_find_the_same_places(name: str, data: Any) -> None:
     which = HEADERS[name]

@@ -48,7 +48,7 @@ def messages_of(rng: random.Random, count: int) -> list[str | None]:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 300), st.integers(0, 300))
-@settings(max_examples=examples(5), deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 def test_the_index_answers_as_the_catalogue(rng: random.Random, count: int, sampled: int) -> None:
     """Whatever lines its keys were chosen by."""
     index = PatternIndex(CATALOGUE)

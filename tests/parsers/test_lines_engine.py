@@ -105,6 +105,7 @@ def test_the_year_is_the_newest_that_is_not_in_the_future() -> None:
     assert [time.year for time in times] == [2025, 2026, 2024]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not labelled.FOLDER.exists(), reason="the labelled lines are not on this machine")
 def test_accuracy_on_labelled_lines() -> None:
     parser = LineParser(header_entities=True)

@@ -186,7 +186,7 @@ def test_journalctl_verbose() -> None:
 @pytest.mark.parametrize(
     "prefix", ["\ufeff", "(raylet) ", "\0\ufeff", "2026-02-28T16:29:24Z stdout F ", "Jan  1 10:00:00 n1 x: "]
 )
-@pytest.mark.parametrize("others", [0, 600])
+@pytest.mark.parametrize("others", [pytest.param(0, marks=pytest.mark.long), 600])
 def test_a_line_of_a_thousand_prefixes_is_kept(prefix: str, others: int) -> None:
     lines = [prefix * 1_500 + "x", *[prefix + "x"] * others]
     rows = PARSER.parse([line.encode() for line in lines], ORIGIN)

@@ -60,7 +60,7 @@ def peaks(scores: dict[Pattern, tuple[float, int]]) -> set[Pattern]:
     return {one for one in scores if not any(beaten(one, other) for other in scores)}
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(ROWS, st.sampled_from([0.1, 0.3, 0.5]))
 def test_basket_is_every_frequent_pattern_with_all_its_rows_agree_in(rows: list[Row], share: float) -> None:
     wanted = {}
@@ -76,7 +76,7 @@ def test_basket_is_every_frequent_pattern_with_all_its_rows_agree_in(rows: list[
     assert ask(rows[::-1], f"basket({share})") == got
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(ROWS, st.sampled_from([0.2, 0.5, 0.8]), st.integers(2, 25))
 @example([("a", "a", "a")], 0.5, 25)
 def test_autocluster_is_the_patterns_whose_score_no_neighbour_exceeds(
@@ -94,7 +94,7 @@ def test_autocluster_is_the_patterns_whose_score_no_neighbour_exceeds(
     assert ask(rows[::-1], f"autocluster({balance}, '~', {seeds})") == got
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ABC"), *[st.sampled_from("abc")] * WIDTH), min_size=1, max_size=24))
 def test_diffpatterns_is_the_patterns_that_differ_more_than_their_neighbours(rows: list[Row]) -> None:
     halves = [[row[1:] for row in rows if row[0] == half] for half in "AB"]

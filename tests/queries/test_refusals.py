@@ -317,7 +317,7 @@ _PIECES = """
 WORDS = st.sampled_from(_PIECES.split())
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(WORDS, max_size=14).map(" ".join) | st.text(max_size=40))
 def test_only_kql_errors_come_out(text: str) -> None:
     try:

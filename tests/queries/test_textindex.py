@@ -207,7 +207,7 @@ OPERATORS = [
 ]
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(
     st.lists(st.lists(TEXTS, min_size=1, max_size=5), min_size=1, max_size=3),
     st.lists(TEXTS, max_size=3),

@@ -158,10 +158,10 @@ def test_a_closed_day_moves_and_every_answer_stays(filled: DuckStore, tmp_path: 
 #: Conditions on the time, and hours of the 27th that they leave.
 PERIODS = [
     ("Time between (datetime(2026-02-27T05:00:00Z) .. 1h)", 5, 6),
-    ("Time < from or Time > datetime(2026-02-27T20:00:00Z)", 0, 24),
     *(
         pytest.param(*period, marks=pytest.mark.long)
         for period in (
+            ("Time < from or Time > datetime(2026-02-27T20:00:00Z)", 0, 24),
             ("Time > datetime(2026-02-27T05:00:00Z) and datetime(2026-02-27T06:00:00Z) >= Time", 5, 6),
             ("Time < from", 0, 3),
             ("Time between (ago(7d) .. now() - 9h)", 0, 15),

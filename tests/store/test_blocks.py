@@ -106,7 +106,7 @@ def test_block(text: str, origin: dict[str, object], line: int, wanted: list[int
     assert [row["line"] for row in blocks.block(stored(text, origin, []), line)] == wanted
 
 
-@settings(max_examples=examples(6), deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(cuts=st.lists(st.integers(1, 20), max_size=6), case=st.sampled_from(CASES))
 def test_cutting_into_batches_changes_nothing(
     cuts: list[int], case: tuple[str, dict[str, object], int, list[int]]

@@ -159,11 +159,10 @@ compact(Path(sys.argv[1]))
 @pytest.mark.parametrize(
     ("where", "when", "moment"),
     [
-        ("_copy_table", 9, "before"),
         ("replace", 1, "after"),
         *(
             pytest.param(*at, marks=pytest.mark.long)
-            for at in (("_copy_table", 1, "before"), ("_copy_table", 26, "after"), ("_copy", 1, "after"),
+            for at in (("_copy_table", 1, "before"), ("_copy_table", 9, "before"), ("_copy_table", 26, "after"), ("_copy", 1, "after"),
                        ("_put_in_place", 1, "before"), ("replace", 1, "before"), ("flush_folder", 2, "after"), ("_remove", 2, "before"))
         ),
     ],

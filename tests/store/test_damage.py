@@ -99,8 +99,11 @@ def places(log: bytes) -> dict[str, int]:
     return found
 
 
+@pytest.mark.parametrize(
+    "everywhere", [False, pytest.param(True, marks=pytest.mark.long)], ids=["the head and one entry", "everywhere"]
+)
 def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
-    tmp_path: Path, killed: tuple[bytes, bytes, bytes], measured: Measured
+    everywhere: bool, tmp_path: Path, killed: tuple[bytes, bytes, bytes], measured: Measured
 ) -> None:
     """Whatever byte is flipped, one of three holds.
 
@@ -108,6 +111,8 @@ def test_no_flipped_byte_makes_the_engine_leave_out_a_part_of_its_log_unstated(
     """
     outcomes: dict[str, list[str]] = {"refused": [], "nothing lost": [], "loss reported": []}
     for name, at in places(killed[1]).items():
+        if not everywhere and ("first entry" in name or "last entry" in name):
+            continue
         folder = lay(tmp_path / f"at {at}", killed, at)
         before = damage.wal_of(folder / DATABASE).read_bytes()
         with capture_logs() as stated:

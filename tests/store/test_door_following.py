@@ -165,7 +165,7 @@ _STEPS = {
 }  # fmt: skip
 
 
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(sorted(_STEPS)), min_size=1, max_size=12), st.data())
 @pytest.mark.parametrize("engine", each(ENGINES))
 def test_whatever_happens_new_rows_are_found(

@@ -136,7 +136,7 @@ def wild_lines(draw: st.DrawFn) -> dict[str, Any]:
             "entities": entities, "message": message, "raw": "".join(pieces) + message + draw(st.sampled_from(["", "", " "]))}  # fmt: skip
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.lists(wild_lines(), min_size=1, max_size=25))
 def test_any_line_comes_back(rows: list[dict[str, Any]]) -> None:
     assert [back for _, back in through(rows)] == [row["raw"] for row in rows]

@@ -91,7 +91,7 @@ def test_messages_come_back_as_they_were(raw: str, message: str) -> None:
         assert store.rows("SELECT raw, message FROM raw.log_view") == [{"raw": raw, "message": message}]
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=20))
 def test_any_header_and_message_come_back(pairs: list[tuple[str, str]]) -> None:
     """The store keeps the message as an offset in the raw line: counted in characters by Polars, read by DuckDB."""

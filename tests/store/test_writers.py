@@ -223,15 +223,17 @@ def spans() -> dict[str, Spans]:
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory, spans: dict[str, Spans]) -> dict[str, dict[str, Any]]:
     """The last line of each way, as ``Logs`` shows it and with the columns that are stored."""
-    found: dict[str, dict[str, Any]] = {}
+    kept: list[dict[str, Any]] = []
+    counts = [0]
     with open_store(None) as store:
         for name, one in WAYS.items():
-            before = store.rows("SELECT count(*) AS n FROM raw.logs")[0]["n"]
             one.way(store, tmp_path_factory.mktemp("way"))
-            shown = store.rows('SELECT "Authority", "Event" FROM kql."Logs"')[before:]
-            kept = store.rows("SELECT * FROM raw.log_view")[before:]
-            assert shown, name
-            found[name] = {**shown[-1], **kept[-1]}
+            counts.append(store.rows("SELECT count(*) AS n FROM raw.logs")[0]["n"])
+            assert counts[-1] > counts[-2], name
+            # Lines of later ways may complete it.
+            kept += store.rows("SELECT * FROM raw.log_view")[-1:]
+        shown = store.rows('SELECT "Authority", "Event" FROM kql."Logs"')
+        found = {name: {**shown[n - 1], **last} for name, n, last in zip(WAYS, counts[1:], kept, strict=True)}
         spans |= {"sql": asked(store, "c"), "frame": spans_in(store.frame("SELECT * FROM raw.log_view"))}
     return found
 

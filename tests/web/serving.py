@@ -10,8 +10,23 @@ from collections.abc import Iterator
 import fixture
 import pytest
 import uvicorn
+from _pytest.mark.structures import ParameterSet
 
 from web.app import create_app
+
+
+def in_parts(count: int) -> list[ParameterSet]:
+    """The looks, each with a part of the pages that have ``count`` parts: in ``make test`` each page has one look, in
+    ``make test-long`` all pages have all looks."""
+    looks = [("dark", 1440), ("light", 390), ("dark", 390), ("light", 1440)]
+    return [
+        *(
+            pytest.param(*look, slice(n, None, count), id=f"{look[0]}-{look[1]}")
+            for n, look in enumerate(looks[:count])
+        ),
+        *(pytest.param(*look, slice(None), id=f"{look[0]}-{look[1]}-all", marks=pytest.mark.long) for look in looks),
+    ]
+
 
 #: Combinations of theme and width: each theme and each width once; `make test-long` takes all of them.
 LOOKS = [

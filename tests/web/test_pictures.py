@@ -22,7 +22,7 @@ from web.app import create_app
 from web.axis import LEAST_SHOWN
 from web.axis_ends import CLOCKS_S
 
-SOME = ("mgmt_flap_long", "mgmt_flap_short", "switch_down", "munge_dies", "slurmd_killed")
+SOME = ("mgmt_flap_short", "switch_down", "slurmd_killed")
 PLACES = [place for kind in ("captures", "archived captures", "second party", "scenarios") for place in ALL[kind]]
 
 

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from serving import LOOKS
+from serving import in_parts
 from test_web_browser import ROWS
 
 from web.pages import HERE
@@ -54,12 +54,12 @@ MEASURE = r"""([TEXT, LARGE]) => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("theme", "width"), LOOKS)
-def test_every_page_fits_is_quiet_and_can_be_read(look: Any, theme: str, width: int) -> None:
+@pytest.mark.parametrize(("theme", "width", "part"), in_parts(2))
+def test_every_page_fits_is_quiet_and_can_be_read(look: Any, theme: str, width: int, part: slice) -> None:
     eyes = look(width)
     eyes.answer_queries(ROWS)
     zone = "Asia/Kolkata" if theme == "light" else "UTC"  # the zone with the longest name
-    for path in PAGES:
+    for path in PAGES[part]:
         page = eyes.open(f"{path}{'&' if '?' in path else '?'}theme={theme}&zone={zone}")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
         assert eyes.faults == [], path

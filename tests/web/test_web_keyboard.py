@@ -32,7 +32,11 @@ SHAPE = """() => ({
 })"""
 
 
-@pytest.mark.parametrize("path", PAGES)
+#: Pages of which no other is made in the same way; ``make test-long`` takes all.
+DIFFERENT = ("/incidents/I1", "/jobs", "/nodes/gpu02", "/explore", "/dashboards/cluster-now")
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, marks=() if p in DIFFERENT else pytest.mark.long) for p in PAGES])
 def test_a_page_can_be_walked_by_key_and_by_its_outline(look: Any, path: str) -> None:
     eyes = look()
     eyes.answer_queries({"columns": [{"name": "Message", "type": "string"}], "rows": [["a line"]], "truncated": False})

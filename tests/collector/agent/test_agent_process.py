@@ -193,11 +193,11 @@ def test_the_loss_at_the_disk_cap_is_exactly_the_reported_blind_period(tmp_path:
                 stream.write(f"{total} numbered line of this test {noise.randbytes(60).hex()}\n")
 
     agent.start()
-    for round_ in range(8):
+    for round_ in range(4):
         fill(3000)
         place = agent.log.stat().st_size
         assert until(lambda place=place: read_up_to(agent, place)), "the agent keeps reading while the spool is full"
-        if round_ == 4:
+        if round_ == 2:
             agent.kill()
             agent.start()
     server.refuse = port_open
