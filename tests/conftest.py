@@ -25,7 +25,7 @@ from web.access import passwords
 # The duration of an example shows how busy the machine is, and nothing about the code. The examples are the same on
 # every machine: a test is red because of a change, never by chance. `make fuzz` searches for new ones and prints how to
 # repeat them.
-settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=15)
 settings.register_profile("fuzz", deadline=None, max_examples=FUZZ or 1_000, print_blob=True)
 settings.load_profile("fuzz" if FUZZ else "fixed")
 

@@ -56,7 +56,7 @@ def test_what_a_file_calls_its_cluster(kind: str, head: bytes, whole: bool, name
 @given(
     st.permutations([("sacct", ("bee", "bee", "ant")), ("hook_env", ("cat",)), ("lines", ()), ("hook_env", ("ant",))])
 )
-@settings(max_examples=examples(24), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_the_most_frequent_name_of_a_tree_comes_first_in_any_order(files: list[tuple[str, tuple[str, ...]]]) -> None:
     assert named_in_tree(files) == ["ant", "bee", "cat"]
     assert named_in_tree([*files, ("slurm_conf", ("dog",))]) == ["dog"]
@@ -105,7 +105,7 @@ def test_the_boot_that_a_line_belongs_to(
     )
 )
 @example([boot(EPOCH + 9000.0), boot(EPOCH), boot(EPOCH + 2.0), boot(EPOCH + 9001.0, 10**6), boot(EPOCH + 1.5)])
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_lines_does_not_matter_for_their_boot(lines: list[dict[str, Any]]) -> None:
     known = boots.boots_of(lines, [])
     waiting = [{PLACE: 1, "cluster": None, "host": "n1", "uptime": 10.0}]

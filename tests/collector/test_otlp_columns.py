@@ -116,14 +116,14 @@ def protobuf(draw: Any) -> bytes:
     return request.SerializeToString()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(12))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(6))
 @given(protobuf())
 def test_any_request_in_protobuf(body: bytes) -> None:
     ours, theirs = both("protobuf", body)
     assert ours == theirs is not None
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(15))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(7))
 @given(protobuf(), st.integers(0, 400), st.binary(max_size=6), st.integers(0, 6))
 def test_protobuf_that_was_cut_or_written_over(body: bytes, at: int, other: bytes, gone: int) -> None:
     """Unknown fields, fields given twice, ends in the middle: the same rows, or the same refusal."""
@@ -194,7 +194,7 @@ def written(document: object, style: dict[str, Any]) -> bytes:
     return json.dumps(document, **style).encode("utf-8", "surrogatepass")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(25))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(12))
 @given(_JSON_DOCUMENT, _STYLES)
 @example({"resourceLogs": [{"resource": {"attributes": [{"key": "host.id", "value": {"intValue": "3.5"}}]}}]}, {})
 def test_any_request_in_json(document: Any, style: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ def test_any_request_in_json(document: Any, style: dict[str, Any]) -> None:
         otlp._check_json("logs", body)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(15))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(7))
 @given(_JSON_BAD_RECORD, st.lists(_JSON_RECORD, max_size=2))
 def test_records_that_are_none_refuse_the_request(bad: Any, others: list[Any]) -> None:
     body = written({"resourceLogs": [{"scopeLogs": [{"logRecords": [*others, bad]}]}]}, {})
@@ -217,7 +217,7 @@ _PIECES = st.sampled_from([b"", b'"', b"\\", b"\\u00e9", b"\\ud83d\\ude00", b"\\
                            b"1", b"01", b"-", b".5", b"1e5", b"null", b"true", b"nul", b'"a":1,', b'"body":{},', b"[[[[", b"//"])  # fmt: skip
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=examples(25))
 @example(633, b"1e5", 1, False)  # a process number beyond all numbers
 @example(633, b"1e5", 2, False)  # and one that no column holds
 @given(st.integers(0, 1200), _PIECES, st.integers(0, 4), st.booleans())

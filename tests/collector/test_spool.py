@@ -28,7 +28,7 @@ def everything(spool: Spool) -> list[Record]:
     return list(spool.read(BEGIN, 1 << 40))
 
 
-@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.binary(max_size=300), max_size=12), segment=st.integers(50, 600))
 def test_batches_come_back_in_order_across_segments_and_restarts(batches: list[bytes], segment: int, tmp_path_factory: pytest.TempPathFactory) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("spool")

@@ -15,7 +15,7 @@ from tests.examples import examples
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=300))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_the_fitted_line_rises(pairs):
     line = fit(pairs)
     assert [x for x, _ in line] == sorted(x for x, _ in line)

@@ -76,7 +76,7 @@ def test_what_later_lines_report_a_clock_that_is_known_to_be_off(case: Case) -> 
     assert found is None or found.offsets == whole.offsets
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from([0.0, -30.0, -89.5, -90.0, -90.6, 45.0]),
                           st.integers(0, 40)), max_size=12))  # fmt: skip
 def test_what_is_reported_further_is_what_all_shows_or_asks_for_it(later: list[tuple[str, float, int]]) -> None:

@@ -61,7 +61,7 @@ def told(found: list[dict[str, Any]]) -> list[str]:
     return [repr(e) for e in coalesce(found)]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(rows, max_size=25).map(distinct), st.randoms(use_true_random=False), st.data())
 def test_order_and_repetition_change_nothing(found: list[dict[str, Any]], random: Any, data: st.DataObject) -> None:
     again = data.draw(st.lists(st.sampled_from(found), max_size=10)) if found else []
@@ -105,7 +105,7 @@ def test_two_devices_are_two_events() -> None:
     assert len(coalesce([row(0), row(0, line=2, entities=json.dumps({"port": "eth1"}))])) == 2
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(rows, max_size=25).map(distinct), st.randoms(use_true_random=False))
 def test_events_are_stored_as_they_are_whether_or_not_their_lines_are_at_hand(
     found: list[dict[str, Any]], chance: random.Random

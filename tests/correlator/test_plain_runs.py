@@ -69,7 +69,7 @@ def steps_of(job: int) -> list[dict[str, Any]]:
     return [{"job_id": job, "db_index": job, "step_id": "0", "start": moment(1.0), "file": "sacct.txt", "line": 1}]
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.one_of(usual, odd), max_size=4), st.lists(lines, max_size=6), st.booleans())
 def test_the_shorter_way_says_what_the_longer_one_says(found: list[dict[str, Any]], said: list[Event], stepped: bool) -> None:  # fmt: skip
     events, steps = sorted(said, key=order), steps_of(1) if stepped else []

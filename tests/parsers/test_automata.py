@@ -43,7 +43,7 @@ def assert_as_regexes(texts: list[str], patterns: tuple[str, ...]) -> None:
 
 
 @given(_TEXTS)
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_texts_of_few_letters(texts: list[str]) -> None:
     assert_as_regexes(texts, PATTERNS)
 
@@ -59,7 +59,7 @@ AROUND = tuple(map(re.compile, (
 
 
 @given(st.lists(st.text("ab01 ':;,x\n\u00e9\u0663\u2003", max_size=12), min_size=1, max_size=20))
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_conditions_on_what_surrounds_a_place_are_left_out(texts: list[str]) -> None:
     for regex, found in zip(AROUND, fitting(texts, AROUND).T.tolist(), strict=True):
         assert all(mine or regex.search(text) is None for text, mine in zip(texts, found, strict=True)), regex
@@ -113,7 +113,7 @@ def test_every_format_is_asked_about_what_it_accepts() -> None:
 
 @pytest.mark.parametrize("form", BUILT_IN, ids=lambda form: form.why)
 @given(texts=st.lists(st.builds(lambda rest, at, letter: rest[:at] + letter + rest[at + 1 :], st.sampled_from(RESTS), st.integers(0, 40), st.text(max_size=3)), min_size=1, max_size=10))  # fmt: skip
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_one_letter_changed_anywhere(form: Format, texts: list[str]) -> None:
     texts = [text.encode(errors="replace").decode() for text in texts]
     buffer = LineBuffer.of_lines([text.encode() for text in texts])

@@ -276,7 +276,7 @@ def test_partitions_and_pings_of_slurmrestd() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(REGISTRY))
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(7), deadline=None)
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_content_breaks_a_reader(kind: str, data: bytes) -> None:
     parsed = read(kind, data, ORIGIN)

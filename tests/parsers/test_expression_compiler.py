@@ -38,7 +38,7 @@ def compiled_end(name: str, line: bytes, limit: int | None = None) -> int:
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_a_match_ends_where_the_expression_ends_it(name: str, data: st.DataObject) -> None:
     text = data.draw(text_of(name))
@@ -47,7 +47,7 @@ def test_a_match_ends_where_the_expression_ends_it(name: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(data=st.data())
 def test_bytes_that_are_no_text_end_it_at_the_same_place(name: str, data: st.DataObject) -> None:
     line = b"".join(data.draw(st.lists(st.one_of(text_of(name).map(str.encode), st.binary(max_size=3)), max_size=4)))
@@ -56,7 +56,7 @@ def test_bytes_that_are_no_text_end_it_at_the_same_place(name: str, data: st.Dat
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(data=st.data())
 def test_no_match_goes_beyond_the_line(name: str, data: st.DataObject) -> None:
     line = data.draw(text_of(name)).encode()
@@ -66,7 +66,7 @@ def test_no_match_goes_beyond_the_line(name: str, data: st.DataObject) -> None:
 
 
 @given(text_of("mnemonic"))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_all_readers_of_mnemonics_agree(text: str) -> None:
     """The header's reader finds one where the formats find one, and both readers of its severity find the same digit."""
     line = text + ": x"

@@ -242,7 +242,7 @@ _NEARLY = st.tuples(
 
 @given(st.lists(_NEARLY, min_size=1, max_size=40), st.sampled_from(ORIGINS))
 @example([b"Jun  1 12:00:00 h\xff a: x", b"\xff", b"Jun  1 12:00:00 h a: x"], NOBODY)
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_one_byte_changed_anywhere(lines: list[bytes], origin: Origin) -> None:
     assert_same(lines, origin)
 
@@ -252,7 +252,7 @@ def test_one_byte_changed_anywhere(lines: list[bytes], origin: Origin) -> None:
         st.one_of(st.binary(max_size=30), st.sampled_from([b"\n", b"\r\n", b"\r", b"\xc3", b"a\n", b"\0"])), max_size=12
     )
 )
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_buffer_has_the_lines_that_split_makes(parts: list[bytes]) -> None:
     data = b"".join(parts)
     want = split(data).lines

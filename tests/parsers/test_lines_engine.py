@@ -45,7 +45,7 @@ def test_a_broken_site_entry_is_named(tmp_path: Path) -> None:
 
 
 @given(st.lists(LINE, min_size=1, max_size=12), st.integers(0, 12))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_any_bytes(lines: list[bytes], cut: int) -> None:
     whole = PARSER.parse(lines, ORIGIN)
     assert whole.schema == pl.Schema(LOGS) and len(whole) == len(lines)

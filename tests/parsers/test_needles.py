@@ -39,7 +39,7 @@ def found(sought: Needles, rows: list[str | None]) -> list[tuple[int, int]]:
 
 
 @given(TEXTS, ROWS, st.booleans())
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_finds_what_is_there(texts: list[str], rows: list[str | None], sampled: bool) -> None:
     like = Often(joined(pl.Series(rows, dtype=pl.String))[1]) if sampled else None
     assert found(Needles(texts, like), rows) == naive(texts, rows)

@@ -61,14 +61,14 @@ def test_a_bracket_in_a_class_must_be_escaped() -> None:
 @given(
     st.lists(st.one_of(st.text(max_size=30), st.sampled_from(ODD)), min_size=1, max_size=8), st.sampled_from(PATTERNS)
 )
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_few_are_read_as_many(texts: list[str], pattern: str) -> None:
     few, many = both([*texts, *ODD], pattern)
     assert few == many
 
 
 @given(st.data())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_matches_matches_in_both(data: st.DataObject) -> None:
     pattern = data.draw(st.sampled_from(PATTERNS))
     text = data.draw(st.from_regex(regexes.compiled(pattern)))

@@ -46,7 +46,7 @@ REGEXES = [regex for entry in CATALOGUE.entries for regex in entry.regexes]
 
 
 @given(st.data())
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_every_match_holds_what_its_regex_needs(data: st.DataObject) -> None:
     regex = data.draw(st.sampled_from(REGEXES))
     text = data.draw(st.from_regex(regex, alphabet=st.characters(codec="ascii")))
@@ -54,7 +54,7 @@ def test_every_match_holds_what_its_regex_needs(data: st.DataObject) -> None:
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_shortcut_changes_no_answer(text: str) -> None:
     for entry in CATALOGUE.entries:
         plain = next((found for regex in entry.regexes if (found := regex.search(text))), None)

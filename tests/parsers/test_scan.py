@@ -29,7 +29,7 @@ def text_of(letters: str, words: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 
 @given(text_of("019._+]b", ("15", ".batch", ".extern", ".TBD", ".interactive", "batch", "+1", ".0")))
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_step_tags_are_those_of_the_expression(text: str) -> None:
     buffer = LineBuffer.of_lines([b"[2026-06-01T12:00:00] [" + text.encode() + b"] x"])
     rows = _rows(buffer)

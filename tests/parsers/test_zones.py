@@ -44,7 +44,7 @@ def test_a_wall_clock_time_as_utc(wall: datetime, zone: str, utc: datetime) -> N
 @given(st.lists(WALLS, min_size=1, max_size=8), st.sampled_from(NAMES))
 @example([datetime(2026, 3, 29, 2, 30), datetime(2026, 10, 25, 2, 30)], "Europe/Berlin")
 @example([datetime(2026, 3, 8, 2, 15), datetime(2026, 11, 1, 1, 15)], "America/New_York")
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_column_is_moved_as_each_of_its_times(walls: list[datetime], name: str) -> None:
     zone = zones.find(name)
     assert zone is not None
@@ -54,7 +54,7 @@ def test_a_column_is_moved_as_each_of_its_times(walls: list[datetime], name: str
 
 
 @given(WALLS, st.sampled_from(NAMES))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_there_and_back(moment: datetime, name: str) -> None:
     """For the hour that occurs twice, the first pass."""
     zone = zones.find(name)

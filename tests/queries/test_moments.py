@@ -54,7 +54,8 @@ def test_saved_queries_are_compiled_once() -> None:
     assert len(kept) > 0.9 * len(texts) and sum("ago(" in text for text in kept) > 50
 
 
-def test_every_function_and_operator_can_take_the_moment() -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)], ids=["a fourth", "all"])
+def test_every_function_and_operator_can_take_the_moment(every: int) -> None:
     """Its example, and the same with now() and ago() in place of each column and literal of that type."""
     texts = {
         text.replace("(T", f"({moment}").replace(", T", f", {moment}")
@@ -62,8 +63,10 @@ def test_every_function_and_operator_can_take_the_moment() -> None:
         for text in filter(None, group.values())
         for moment in ("T", "now()", "ago(36h)")
     }
-    kept = [text for text in sorted(texts) if _is_kept(text, probes.CATALOG)]
-    assert len(kept) > 400 and all(sum(moment in text for text in kept) > 25 for moment in ("now()", "ago(36h)"))
+    kept = [text for text in sorted(texts)[::every] if _is_kept(text, probes.CATALOG)]
+    assert len(kept) > 400 // every and all(
+        sum(moment in text for text in kept) > 25 // every for moment in ("now()", "ago(36h)")
+    )
 
 
 @pytest.mark.parametrize("text", [

@@ -184,7 +184,7 @@ def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -
             yield method, template, address
         if method == "GET" and need is not None and role is Role.OWN >= need and (everything or not names):
             for name, tries in behind.items():
-                for value in tries if everything else tries[1:3]:
+                for value in tries if everything else tries[1:2]:
                     yield method, template, f"{addresses[0]}?{name}={quoted(value)}"
 
 

@@ -330,7 +330,7 @@ def test_the_first_that_waits_is_kept_also_behind_a_gap(tmp_path: Path) -> None:
     assert spool.first() == first, "its answer may be on the way"
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(st.sampled_from(["append", "append", "append", "big", "take", "crash"]), max_size=120),
     st.integers(0, 2**32),

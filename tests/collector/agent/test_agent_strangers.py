@@ -261,7 +261,7 @@ _ENTRY = st.tuples(
 
 
 @needs_root
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(_ENTRY, max_size=12))
 def test_whatever_a_user_puts_there(entries: list[tuple[str, str, str, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as name:
