@@ -31,8 +31,8 @@ ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests
 EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in BUNDLED]
 #: One of each kind of failure that no bundled capture shows, for ``make test``; ``make test-long`` takes all.
 QUICK = {
-    "cancelled_in_flap", "clock_jumps", "controller_restart_in_fault", "gpu_lost", "two_faults", "cgroups_read_only",
-    "controller_failover", "deadline_and_limit", "launcher_lost", "neighbour_fills_tmp", "suspended_link_lost",
+    "cancelled_in_flap", "controller_restart_in_fault", "gpu_lost", "two_faults", "cgroups_read_only", "deadline_and_limit",
+    "launcher_lost",
 }  # fmt: skip
 BESIDE = sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json"))
 

@@ -58,7 +58,11 @@ RESULTS: dict[str, tuple[tuple[str, ...], dict[str, Any], tuple[float, float], s
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RESULTS)
+#: A rule that another result shows: ``make test-long`` takes them.
+AGAIN = ("preempted", "cancelled", "GPU")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n in AGAIN else ()) for n in RESULTS])
 def test_a_verdict_waits_for_what_can_still_change_it(name: str) -> None:
     lines, job, (low, high), words = RESULTS[name]
     with open_store(None) as store:

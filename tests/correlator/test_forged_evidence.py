@@ -154,7 +154,7 @@ DOWN = "Feb 28 10:16:00 {} slurmctld[77]: error: Nodes gx0[2-4] not responding, 
 HEARD = {"slurm.conf": CONFIGURATION, "nodes/ctl/slurmctld.log": TRUE["controller/slurmctld.log"]}
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [pytest.param(False, marks=pytest.mark.long), True], ids=["at once", "by ticks"])
 def test_a_compute_node_that_speaks_as_slurmctld(tmp_path: Path, live: bool) -> None:
     parts = (HEARD, {"nodes/gx01/syslog": DOWN.format("gx01")}, {"nodes/gx01/slurmctld.log": CONTROLLERS_FILE})
     with open_store(None) as store:
@@ -210,7 +210,7 @@ GX02S = "<4>Feb 28 10:18:00 gx02 kernel: mlx5_core 0000:c4:00.0 eth1: Link down\
 CTLS = "<30>Feb 28 10:18:00 ctl slurmctld[77]: error: Nodes gx04 not responding, setting DOWN\n"
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("packets", "blamed"),
     [

@@ -112,8 +112,15 @@ def test_a_node_that_speaks_as_slurmctld_sets_no_time_of_output(tmp_path: Path) 
     assert found and {time for (time,) in found} == {"10:20:00"}
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-@pytest.mark.parametrize("known", ["before", "after"])
+@pytest.mark.parametrize(
+    ("known", "live"),
+    [
+        pytest.param("after", True, id="after, by ticks"),
+        pytest.param("before", False, id="before, at once"),
+        pytest.param("after", False, id="after, at once", marks=pytest.mark.long),
+        pytest.param("before", True, id="before, by ticks", marks=pytest.mark.long),
+    ],
+)
 def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known: str, live: bool) -> None:
     """The lines stay in Logs. If the controller becomes known only later, earlier conclusions are withdrawn."""
     lies = {"nodes/gx01/syslog": forged(10, range(16, 17), DOWN) + "Feb 28 10:17:00 gx01 systemd[1]: Started x.\n"}

@@ -186,8 +186,15 @@ def _down(second: int) -> str:
     return f"<3>Feb 28 10:19:{second:02} gx02 kernel: mlx5_core 0000:c4:00.0 eth0: Link down\n"
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
-@pytest.mark.parametrize("first", ["true", "forged"])
+@pytest.mark.parametrize(
+    ("first", "live"),
+    [
+        pytest.param("forged", True, id="forged, by ticks"),
+        pytest.param("true", False, id="true, at once"),
+        pytest.param("forged", False, id="forged, at once", marks=pytest.mark.long),
+        pytest.param("true", True, id="true, by ticks", marks=pytest.mark.long),
+    ],
+)
 def test_nobody_takes_over_a_line_by_repeating_it(tmp_path: Path, live: bool, first: str) -> None:
     """Lines of one second about one device are copies of one event. A job of gx03 says every second that the link of gx02
     went down, so that the moment at which it does would be within an older event, or the event another host's."""
@@ -213,7 +220,7 @@ def test_nobody_takes_over_a_line_by_repeating_it(tmp_path: Path, live: bool, fi
     ]
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("live", [pytest.param(False, marks=pytest.mark.long), True], ids=["at once", "by ticks"])
 def test_nobody_takes_over_slurmctlds_words_by_repeating_them(tmp_path: Path, live: bool) -> None:
     """The file gives the same moment with a finer clock, and a stranger sends the same text."""
     own = "[2026-02-28T10:19:59.250] error: Nodes gx02 not responding, setting DOWN\n"

@@ -248,6 +248,7 @@ def test_what_comes_under_the_other_name_later_is_the_same_until_lines_say_other
         assert cluster_aliases.unite(store, "west") == {}, "it has lines of its own"
 
 
+@pytest.mark.long
 def test_a_service_gives_jobs_and_lines_of_its_cluster_one_name_and_goes_on_so(tmp_path: Path) -> None:
     config = validate({"data": str(tmp_path), "cluster": "west", "syslog": []}, "test")
     with open_store(tmp_path) as store:

@@ -61,7 +61,7 @@ def offline(browser: Any, browser_thread: Any) -> Iterator[Callable[..., Any]]:
         assert [fault for fault in faults if not fault.startswith("data:")] == []
 
 
-@pytest.mark.parametrize(("theme", "width"), LOOKS)
+@pytest.mark.parametrize(("theme", "width"), [LOOKS[1], pytest.param("dark", 1440, marks=pytest.mark.long), *LOOKS[2:]])
 def test_a_bundle_fits_draws_and_can_be_read(
     offline: Callable[..., Any], files: dict[str, Path], theme: str, width: int
 ) -> None:
