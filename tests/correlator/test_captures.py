@@ -19,7 +19,7 @@ import pytest
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from store import open_store
-from tests.correlator.rows import FEW
+from tests.correlator.rows import EACH
 from tests.line_parser import line_parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +27,6 @@ BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.j
 #: Faults that overlap, hide or look like another one (tests/cluster/entangled*.py), and those of a site's daily life or
 #: under other settings (further.py): logs only, one archive each.
 ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests" / "captures" / kind).glob("*.tar.xz"))
-#: Captures for what holds whatever the fault was; `make test-long` takes all.
-EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in BUNDLED]
 #: One of each kind of failure that no bundled capture shows, for ``make test``; ``make test-long`` takes all.
 QUICK = {
     "cancelled_in_flap", "controller_restart_in_fault", "gpu_lost", "two_faults", "cgroups_read_only", "deadline_and_limit",

@@ -20,11 +20,14 @@ def in_parts(count: int) -> list[ParameterSet]:
     ``make test-long`` all pages have all looks."""
     looks = [("dark", 1440), ("light", 390), ("dark", 390), ("light", 1440)]
     return [
-        *(
-            pytest.param(*look, slice(n, None, count), id=f"{look[0]}-{look[1]}")
-            for n, look in enumerate(looks[:count])
-        ),
-        *(pytest.param(*look, slice(None), id=f"{look[0]}-{look[1]}-all", marks=pytest.mark.long) for look in looks),
+        pytest.param(
+            *look,
+            slice(part, None, count),
+            id=f"{look[0]}-{look[1]}-{part}",
+            marks=() if n == part else pytest.mark.long,
+        )
+        for n, look in enumerate(looks)
+        for part in range(count)
     ]
 
 
