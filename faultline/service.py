@@ -365,7 +365,8 @@ def build_app(service: Service) -> Any:
         for r in reports.all_reports().values()
     ]
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
-                "data": str(service.config.data.absolute()), "dashboards": service.config.dashboards, "queries": service.config.queries}  # fmt: skip
+                "data": str(service.config.data.absolute()), "dashboards": service.config.dashboards, "queries": service.config.queries,
+                "correlating": {"settings": service.config.site, "edges": service.config.edges}}  # fmt: skip
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
     service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")

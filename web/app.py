@@ -28,6 +28,7 @@ from web import (
     login,
     pages,
     repairs,
+    replays,
     rooms,
     shared,
     sources,
@@ -48,6 +49,7 @@ from web.metrics import CONTENT_TYPE, Metrics
 from web.origin import foreign
 from web.problems import ProblemError, wants_page
 from web.reading import Reader
+from web.replaying import Replays
 from web.timerange import BadTimeError
 from web.turns import Turns
 
@@ -207,7 +209,8 @@ def create_app(
     """The web application over one store.
 
     ``settings``: ``reports`` (list or function), ``cluster`` (name shown), ``user_header`` (the header in which a proxy
-    in front names the user), ``dashboards`` and ``queries`` (a site's own files or folders). ``gate``: the access control; None: open to everybody. ``audit``: the audit log; None: no
+    in front names the user), ``dashboards`` and ``queries`` (a site's own files or folders), ``correlating`` (``settings`` and
+    ``edges`` of the service's engine). ``gate``: the access control; None: open to everybody. ``audit``: the audit log; None: no
     log.
     """
     app = FastAPI(
@@ -217,6 +220,8 @@ def create_app(
     app.state.store, app.state.reader = store, Reader(store)
     app.state.settings, app.state.metrics = dict(settings or {}), Metrics()
     app.state.repairs, app.state.fitness = repairs.Memory(), fitness.Memory(app.state.reader)
+    correlating = app.state.settings.get("correlating") or {}
+    app.state.replays = Replays(app.state.reader, correlating.get("settings"), correlating.get("edges") or ())
     app.state.templates, app.state.turns = pages.environment(), Turns()
     handlers(app)
     operations(app)
@@ -230,6 +235,7 @@ def create_app(
     app.include_router(tail.router)
     app.include_router(pages.router)
     app.include_router(repairs.router)
+    app.include_router(replays.router)
     app.include_router(shared.router)
     app.include_router(answering.router)
     app.include_router(triaging.router)

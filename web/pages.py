@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlencode
 
 import jinja2
@@ -22,7 +22,7 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, chain, fitness, hook_losses, job_environment, job_files, shared, suggesting, triage
+from web import api, chain, fitness, hook_losses, job_environment, job_files, replays, shared, suggesting, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -219,7 +219,7 @@ SIMILAR = 5
 
 
 @router.get("/incidents/{incident_id}", response_class=HTMLResponse)
-def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
+def incident(request: Request, read: Read, incident_id: str, replay: Literal["yes"] | None = None) -> HTMLResponse:
     row = read.incident(incident_id)
     document = row["document"]
     runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
@@ -232,7 +232,7 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
         judged=read.run_keys(row["incident_id"]), changes=triage.history(read, row["incident_id"]),
         similar=read.similar(row, SIMILAR), nav="incidents",
         both=shared.of_incident(read, row) if reads_all(asking(request)) and shared.is_comparable(document) else None,
-        most_runs=shared.MOST_RUNS,
+        most_runs=shared.MOST_RUNS, replay=replays.of_page(request, read, incident_id, begin=replay == "yes"),
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from correlator.model import false_lines
 from store import open_store
 from store.duckdb.intake_schema import STATEMENTS
 from store.duckdb.store import DuckStore
+from web.reading import Reader
+from web.replaying import Made
 
 DAY = datetime(2026, 11, 20)
 USERS = ("alice", "bob", "carol")
@@ -295,3 +297,30 @@ def planted() -> Iterator[Planted]:
         with store.transaction() as made.connection:
             build(made)
         yield made
+
+
+class Played:
+    """Replays that hold everything of an incident at each of their moments, for ``app.state.replays``: others' too."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    def known(self, row: dict[str, Any]) -> Made:
+        document = row["document"]
+        runs = [self._read.run(str(job["job_id"])) for job in document["jobs"]]
+        ended = [{"id": None, "event": "job.end", "message": f"Job {run['job_id']} ended {run['name']}", "run": run["own_key"]} for run in runs]  # fmt: skip
+        moments = [
+            {
+                "time": f"2026-11-20T1{n}:00:00.000000Z", "lines": 7, "more": 1, "arrived": [*document["events"], *ended],
+                "incident": {**document, "confidence": 0.5 + n / 4},
+                "verdicts": {run["own_key"]: run["document"] | {"confidence": 0.5 + n / 4} for run in runs},
+            }
+            for n in range(2)
+        ]  # fmt: skip
+        made: dict[str, Any] = {
+            "incident_id": row["incident_id"], "moments": moments, "lines": 14, "assumed": 3, "since": "2026-11-20", "until": "2026-11-21",
+            "left_out": [], "jobs_left_out": 0, "differs": [f"{document['title']} {run['name']}" for run in runs],
+        }  # fmt: skip
+        return Made("", document=made)
+
+    of = known

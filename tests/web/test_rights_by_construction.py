@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from planted import CLUSTER, INCIDENTS, NODES, REUSED, SHARED, SITE, USERS, Planted, planted
+from planted import CLUSTER, INCIDENTS, NODES, REUSED, SHARED, SITE, USERS, Planted, Played, planted
 from test_access import bearer, routes
 
 from faultline.config import validate
@@ -38,7 +38,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
     **dict.fromkeys([("POST", p) for p in ("/login", "/logout", "/first")], OPEN),
     **dict.fromkeys([("GET", p) for p in (
         "/", "/incidents", "/incidents/{incident_id}", "/jobs", "/jobs/{key}", "/api/v1/incidents/{incident_id}", "/api/v1/axis/{incident_id}",
-        "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result")], OWN),
+        "/api/v1/incidents/{incident_id}/replay", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result")], OWN),
     **dict.fromkeys([("GET", p) for p in (
         "/metrics", "/nodes", "/nodes/{name}", "/reports", "/explore", "/search", "/sources", "/repairs", "/fleet", "/dashboards", "/dashboards/{name}", "/api/v1/openapi.json", "/api/v1/incidents",
         "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/nodes/{name}/fitness", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
@@ -70,6 +70,7 @@ def app(plant: Planted, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     users.save()
     gate = Gate(users=Users.load(users.path), roles=ROLES, sessions=Sessions(b"k" * 32, 3600))
     app: FastAPI = build_app(Service(validate({"data": str(folder)}, "test"), plant.store, gate=gate))
+    app.state.replays = Played(app.state.reader)
     return app
 
 

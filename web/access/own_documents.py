@@ -21,6 +21,13 @@ it names no job, account or path of others.
 | category, incident_id, confidence, final, final_at, your_code, state, user, name, nodes, gpus, start, end, root_cause | unchanged |
 | headline, summary, grounds, doubts, waits_for, rivals, advice, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
 | chain, evidence | as chain and events above |
+
+| of a replay | is shown |
+|---|---|
+| moments | those at which a visible line arrived, a run of the user ended or a verdict on one changed; with the time |
+| arrived, verdicts | as events; of the user's own runs, as a verdict |
+| incident | under its present name only: confidence, category, status, root_cause, the title as a sentence |
+| every count, and how the last moment differs from what is stored | withheld |
 """
 
 from __future__ import annotations
@@ -159,6 +166,40 @@ class OwnDocuments:
             "change_my_mind": self._spoken(document.get("change_my_mind"), events),
             "chain": self._chain(document.get("chain"), events, hosts), "evidence": events,
         }  # fmt: skip
+
+    def replay(self, row: Row, document: Document) -> Row:
+        """``row``: the incident as the user may see it; ``document``: as ``web.replaying`` makes it."""
+        keys = self._own_keys(row["cluster"])
+        visible = {
+            event["id"]: event
+            for event in self._events([one for at in document["moments"] for one in at["arrived"] if one["id"]], row["cluster"])
+        }  # fmt: skip
+        moments: list[Row] = []
+        for at in document["moments"]:
+            verdicts = {self._name(key): self._stated(said) for key, said in at["verdicts"].items() if key in keys}
+            arrived = [
+                visible.get(one["id"], one) for one in at["arrived"]
+                if one["id"] in visible or (one["id"] is None and one.get("run") in keys)
+            ]  # fmt: skip
+            if not arrived and (not verdicts or (moments and moments[-1]["verdicts"] == verdicts)):
+                continue
+            incident = at["incident"] if at["incident"] and at["incident"]["id"] == row["incident_id"] else None
+            moments.append({
+                "time": at["time"], "arrived": arrived, "verdicts": verdicts,
+                "incident": None if incident is None else self._stated(incident, ("id", "severity", "status")),
+            })  # fmt: skip
+        return {"incident_id": row["incident_id"], "moments": moments, "differs": []}
+
+    def _stated(self, said: Document | None, more: Iterable[str] = ("state", "final")) -> Row:
+        """A verdict or an incident as it stood at a moment."""
+        if said is None:
+            return {"verdict": "none", "category": None, "confidence": None, "root_cause": None}
+        is_final = said.get("final", said.get("status") == "final")
+        shown = _picked(said, ("category", "confidence", "final_at", *more)) | self._causes(said, ())
+        shown.pop("candidates", None)
+        shown["waits_for"] = [text for one in said.get("waits_for") or () if (text := self._spoken(one, []))]
+        shown |= {name: self._spoken(said[name], []) for name in ("title", "headline", "summary") if name in said}
+        return shown | {"verdict": "final" if is_final else "provisional"}
 
     # -- fields --------------------------------------------------------------------------------------------------------
 

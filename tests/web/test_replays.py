@@ -1,0 +1,160 @@
+"""The replay of an incident on its page and in the API: made beside the requests, one at a time, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from serving import LOOKS, serve
+from triaged import FLAP, hit
+
+from correlator.replay.process import ReplayFailedError
+from store.duckdb.store import DuckStore
+from tests.correlator.rows import concluded
+from web import replaying
+from web.app import create_app
+from web.problems import ProblemError
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[DuckStore]:
+    with concluded(FLAP) as made:
+        yield made
+
+
+def course(key: str, verdict: dict[str, Any]) -> dict[str, Any]:
+    """A replay of three moments as the process answers it."""
+    said = [
+        None,
+        {**verdict, "confidence": 0.5, "final": False, "final_at": None, "waits_for": ["until 09:00 UTC"]},
+        verdict,
+    ]
+    moments = [
+        {"time": f"2026-11-21T00:5{n}:00.000000Z", "lines": 9, "arrived": [{"id": f"e{n}", "host": "gpu04", "event": "nic.link_down", "message": "<b>down</b>", "role": "cause"}],
+         "more": n, "incident": None, "verdicts": {key: one}}
+        for n, one in enumerate(said)
+    ]  # fmt: skip
+    return {
+        "moments": moments,
+        "lines": 27,
+        "assumed": 27,
+        "since": "2026-11-20T00:51:00",
+        "until": "2026-11-22T00:51:00",
+        "left_out": ["So much."],
+    }
+
+
+Makes = Callable[..., dict[str, Any]]
+
+
+def app_of(store: DuckStore, monkeypatch: pytest.MonkeyPatch, makes: Makes) -> tuple[FastAPI, TestClient, str]:
+    monkeypatch.setattr("web.replaying.process.replayed", makes)
+    app = create_app(store)
+    return app, TestClient(app), hit(store)
+
+
+def answered(client: TestClient, name: str) -> Any:
+    """The first answer that is not that it is being made."""
+    while (answer := client.get(f"/api/v1/incidents/{name}/replay")).status_code == 202:
+        pass
+    return answer
+
+
+def test_it_is_made_beside_the_requests_and_kept(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, asked = threading.Event(), []
+
+    def makes(near: Any, subject: Any, *_: Any) -> dict[str, Any]:
+        asked.append(subject)
+        go.wait(30)
+        return course(next(iter(subject.jobs)), client.get(f"/api/v1/jobs/{next(iter(subject.jobs))}/verdict").json())
+
+    _, client, name = app_of(store, monkeypatch, makes)
+    assert "Replay it" in client.get(f"/incidents/{name}").text and asked == []
+    first = client.get(f"/api/v1/incidents/{name}/replay")
+    assert first.status_code == 202 and first.json() == {"status": "making", "incident_id": name} and first.headers["retry-after"]  # fmt: skip
+    assert "It is being made" in client.get(f"/incidents/{name}?replay=yes").text
+    go.set()
+    found = answered(client, name).json()
+    (key,) = asked[0].jobs
+    assert found["status"] == "ready" and len(asked) == 1
+    assert [one["verdicts"][key]["verdict"] for one in found["moments"]] == ["none", "provisional", "final"]
+    assert found["differs"] == []
+    assert "No line has a time of receipt" in found["assumes"][0] and "So much." in found["assumes"]
+    page = client.get(f"/incidents/{name}").text
+    assert (
+        page.count('class="moment"') == 3
+        and 'max="2"' in page
+        and f"Job {key}: nothing, provisional 0.50, final" in page
+    )
+    assert "&lt;b&gt;down&lt;/b&gt;" in page and "<b>down</b>" not in page and len(asked) == 1
+
+
+def test_why_there_is_none(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def makes(*_: Any) -> dict[str, Any]:
+        raise ReplayFailedError("it did not end within 300 s")
+
+    _, client, name = app_of(store, monkeypatch, makes)
+    answer = answered(client, name)
+    assert answer.status_code == 503 and "it did not end within 300 s" in answer.json()["detail"]
+    assert "could not be replayed: it did not end within 300 s" in client.get(f"/incidents/{name}").text
+
+
+def test_few_wait_for_their_turn(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    def makes(*_: Any) -> dict[str, Any]:
+        began.set()
+        go.wait(30)
+        raise ReplayFailedError("enough")
+
+    monkeypatch.setattr(replaying, "MOST_WAITING", 1)
+    app, client, name = app_of(store, monkeypatch, makes)
+    row = app.state.reader.incident(name)
+    app.state.replays.of(row)
+    assert began.wait(30)
+    app.state.replays.of({**row, "incident_id": "another"})
+    with pytest.raises(ProblemError, match="Too many replays wait") as refused:
+        app.state.replays.of({**row, "incident_id": "a third"})
+    assert refused.value.status == 429
+    go.set()
+    assert client.get("/api/v1/incidents/none/replay").status_code == 404
+
+
+def test_a_last_moment_that_differs_from_what_is_stored_says_so() -> None:
+    stored = {"category": "infra.network", "confidence": 0.97, "root_cause": {"event": "nic.link_down"}}
+    runs = [{"run_key": "15@east", "own_key": "15", "document": stored}, {"run_key": "16", "own_key": "16", "document": stored}]  # fmt: skip
+    last = {"verdicts": {"15": stored | {"confidence": 0.9}, "16": dict(stored)}}
+    found = replaying._differences(last, runs)
+    assert found == ["Job 15@east: infra.network with 0.97 is stored, infra.network with 0.90 is the last moment here."]
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.parametrize(("theme", "width"), LOOKS)
+def test_the_scrubber_shows_one_moment_and_moves_the_axis(look: Any, store: DuckStore, theme: str, width: int) -> None:
+    served = serve(store)
+    site, name = next(served), hit(store)
+    eyes = look(width, site)
+    page = eyes.open(f"/incidents/{name}?theme={theme}")
+    page.wait_for_selector("#axis[data-ready=yes]")
+    page.click("#replay form button")
+    page.wait_for_selector("#replay .scrub:not([hidden])", timeout=200_000)
+    shown = "[...document.querySelectorAll('.moment')].filter(one => !one.hidden).map(one => one.id)"
+    last = page.evaluate(shown)
+    assert len(last) == 1 and "replay=yes" in page.url
+    page.focus("#replay input[type=range]")
+    page.keyboard.press("Home")
+    assert page.evaluate(shown) == ["m0"]
+    cursor = page.evaluate("document.getElementById('axis').axis.state.cursor")
+    page.click("#replay [data-step='1']")
+    assert page.evaluate(shown) == ["m1"]
+    assert page.evaluate("document.getElementById('axis').axis.state.cursor") > cursor
+    page.click("#replay [data-every]")
+    assert page.evaluate(shown)[-1] == last[0]
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    eyes.shoot(f"replay-{width}-{theme}")
+    served.close()
