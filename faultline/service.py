@@ -354,6 +354,11 @@ class Service(Collector):
         return path
 
 
+def correlating_of(config: Config) -> dict[str, Any]:
+    """What the pages need to conclude as the service does: what the site states, and its edge files."""
+    return {"settings": config.site, "edges": config.edges}
+
+
 def build_app(service: Service) -> Any:
     """The web application over this service's store, with the routes that need more than the store."""
     from queries import reports
@@ -365,8 +370,7 @@ def build_app(service: Service) -> Any:
         for r in reports.all_reports().values()
     ]
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
-                "data": str(service.config.data.absolute()), "dashboards": service.config.dashboards, "queries": service.config.queries,
-                "correlating": {"settings": service.config.site, "edges": service.config.edges}}  # fmt: skip
+                "data": str(service.config.data.absolute()), "dashboards": service.config.dashboards, "queries": service.config.queries, "correlating": correlating_of(service.config)}  # fmt: skip
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
     service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")
