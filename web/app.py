@@ -35,6 +35,7 @@ from web import (
     suggesting,
     tail,
     triaging,
+    what_if,
 )
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
@@ -236,6 +237,7 @@ def create_app(
     app.include_router(pages.router)
     app.include_router(repairs.router)
     app.include_router(replays.router)
+    app.include_router(what_if.router)
     app.include_router(shared.router)
     app.include_router(answering.router)
     app.include_router(triaging.router)

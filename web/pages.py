@@ -22,7 +22,19 @@ from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
 from store.questions import runs as run_questions
 from store.run_names import named_runs
-from web import api, chain, fitness, hook_losses, job_environment, job_files, replays, shared, suggesting, triage
+from web import (
+    api,
+    chain,
+    fitness,
+    hook_losses,
+    job_environment,
+    job_files,
+    replays,
+    shared,
+    suggesting,
+    triage,
+    what_if,
+)
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -219,7 +231,10 @@ SIMILAR = 5
 
 
 @router.get("/incidents/{incident_id}", response_class=HTMLResponse)
-def incident(request: Request, read: Read, incident_id: str, replay: Literal["yes"] | None = None) -> HTMLResponse:
+def incident(
+    request: Request, read: Read, incident_id: str, replay: Literal["yes"] | None = None,
+    slurmd_timeout: what_if.Timeout = None,
+) -> HTMLResponse:  # fmt: skip
     row = read.incident(incident_id)
     document = row["document"]
     runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
@@ -233,6 +248,7 @@ def incident(request: Request, read: Read, incident_id: str, replay: Literal["ye
         similar=read.similar(row, SIMILAR), nav="incidents",
         both=shared.of_incident(read, row) if reads_all(asking(request)) and shared.is_comparable(document) else None,
         most_runs=shared.MOST_RUNS, replay=replays.of_page(request, read, incident_id, begin=replay == "yes"),
+        other=what_if.answer(request, read, row, slurmd_timeout),
     )  # fmt: skip
 
 

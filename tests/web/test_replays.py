@@ -16,6 +16,7 @@ from correlator.replay.process import ReplayFailedError
 from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded
 from web import replaying
+from web.access.own_documents import OwnDocuments
 from web.app import create_app
 from web.problems import ProblemError
 
@@ -130,6 +131,83 @@ def test_a_last_moment_that_differs_from_what_is_stored_says_so() -> None:
     last = {"verdicts": {"15": stored | {"confidence": 0.9}, "16": dict(stored)}}
     found = replaying._differences(last, runs)
     assert found == ["Job 15@east: infra.network with 0.97 is stored, infra.network with 0.90 is the last moment here."]
+
+
+# -- another SlurmdTimeout ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def timed(store: DuckStore) -> TestClient:
+    correlating = {"settings": {"SlurmdTimeout": 24, "MessageTimeout": 10}, "edges": ()}
+    return TestClient(create_app(store, settings={"correlating": correlating}))
+
+
+def test_which_jobs_would_have_lived(store: DuckStore, timed: TestClient) -> None:
+    path = f"/api/v1/incidents/{hit(store)}/what-if"
+    found = {s: timed.get(path, params={"slurmd_timeout": s}).json() for s in (24, 90, 91)}
+    (node,) = found[24]["nodes"]
+    assert (node["host"], node["lost_by"]) == ("gpu02", "link.outage") and node["away_s"] == pytest.approx(
+        60.0, abs=0.1
+    )
+    jobs = {s: [(one["job_id"], one["outcome"]) for one in answer["jobs"]] for s, answer in found.items()}
+    assert jobs == {24: [("15", "lost")], 90: [("15", "may live")], 91: [("15", "lives")]}, "with 24 s it was lost"
+    assert found[24]["least_s"] == 91 and found[24]["slurmd_timeout"]["low"] == 24
+    assert "own_key" not in found[24]["jobs"][0] and any("60 to 160 s" in text for text in found[90]["assumes"])
+    assert timed.get(path).json()["asked"] == 48
+    assert [timed.get(path, params={"slurmd_timeout": s}).status_code for s in (0, 65534)] == [422, 422]
+
+
+def test_the_form_works_without_javascript(store: DuckStore, timed: TestClient) -> None:
+    page = timed.get(f"/incidents/{hit(store)}?slurmd_timeout=91&theme=dark").text
+    part = page[page.index('id="what-if"') :].partition("</section>")[0]
+    assert 'name="slurmd_timeout"' in part and 'value="91"' in part
+    assert "Lives" in part and "From SlurmdTimeout=91 on" in part
+    assert 'name="theme" value="dark"' in part
+
+
+def test_nothing_is_shown_where_no_timeout_took_a_node(store: DuckStore, timed: TestClient) -> None:
+    with store.transaction() as connection:
+        connection.execute(
+            "INSERT INTO model.incidents BY NAME SELECT * REPLACE ('I-other' AS incident_id, replace(document, '\"E03\"', '\"E31\"') AS document)"
+            " FROM model.incidents WHERE incident_id = ?",
+            [hit(store)],
+        )
+    answer = timed.get("/api/v1/incidents/I-other/what-if", params={"slurmd_timeout": 91})
+    assert answer.status_code == 404 and "SlurmdTimeout" in answer.json()["detail"]
+    page = timed.get("/incidents/I-other").text
+    assert 'id="replay"' in page and 'id="what-if"' not in page
+
+
+class Alice:
+    """What ``OwnDocuments`` asks about a user with run 15 of one cluster, and 16 of another."""
+
+    user = "alice"
+
+    def named_runs(self) -> list[dict[str, Any]]:
+        return [{"own_key": "15", "run_key": "15@east", "cluster": "east"}, {"own_key": "16", "run_key": "16", "cluster": "west"}]  # fmt: skip
+
+
+def test_a_user_sees_their_own_jobs_and_the_nodes_of_these() -> None:
+    jobs = [{"job_id": key, "own_key": key, "nodes": [node]} for key, node in (("15", "n1"), ("16", "n2"))]
+    whole = {"jobs": jobs, "nodes": [{"host": "n1"}, {"host": "n2"}], "asked": 91}
+    found = OwnDocuments(Alice()).what_if({"cluster": "east"}, whole)  # type: ignore[arg-type]
+    assert [one["job_id"] for one in found["jobs"]] == ["15@east"] and found["nodes"] == [{"host": "n1"}]
+
+
+@pytest.mark.long
+@pytest.mark.browser
+def test_dragging_asks_again(look: Any, store: DuckStore) -> None:
+    served = serve(store)
+    page = look(1440, next(served)).open(f"/incidents/{hit(store)}")
+    page.wait_for_selector("#what-if input[type=range]:not([hidden])")
+    page.fill("#what-if input[type=number]", "300")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#what-if .chip.ok")
+    assert "slurmd_timeout=300" in page.url
+    page.focus("#what-if input[type=range]")
+    page.keyboard.press("Home")
+    page.wait_for_selector("#what-if .chip:not(.ok)")
+    served.close()
 
 
 @pytest.mark.long

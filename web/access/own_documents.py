@@ -28,6 +28,8 @@ it names no job, account or path of others.
 | arrived, verdicts | as events; of the user's own runs, as a verdict |
 | incident | under its present name only: confidence, category, status, root_cause, the title as a sentence |
 | every count, and how the last moment differs from what is stored | withheld |
+
+Of another SlurmdTimeout are shown the jobs that are the user's own, and their nodes.
 """
 
 from __future__ import annotations
@@ -189,6 +191,13 @@ class OwnDocuments:
                 "incident": None if incident is None else self._stated(incident, ("id", "severity", "status")),
             })  # fmt: skip
         return {"incident_id": row["incident_id"], "moments": moments, "differs": []}
+
+    def what_if(self, row: Row, document: Document) -> Row:
+        """``row``: the incident as the user may see it; ``document``: as ``web.what_if`` makes it, with ``own_key``."""
+        keys = self._own_keys(row["cluster"])
+        jobs = [one | {"job_id": self._name(one["own_key"])} for one in document["jobs"] if one["own_key"] in keys]
+        nodes = {host for one in jobs for host in one["nodes"]}
+        return {**document, "jobs": jobs, "nodes": [one for one in document["nodes"] if one["host"] in nodes]}
 
     def _stated(self, said: Document | None, more: Iterable[str] = ("state", "final")) -> Row:
         """A verdict or an incident as it stood at a moment."""

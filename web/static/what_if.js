@@ -1,0 +1,48 @@
+/* Another SlurmdTimeout on the incident's page: dragging asks the same page as the form does. */
+
+/** The slider must rest this long before the service is asked, ms. */
+const REST_MS = 200;
+
+function begin(section) {
+  const form = section.querySelector('form');
+  const typed = form.querySelector('input[type=number]');
+  const slider = form.querySelector('input[type=range]');
+  let timer = null;
+  let asked = 0;
+  const ask = async () => {
+    const turn = ++asked;
+    const url = new URL(location.href);
+    url.searchParams.set('slurmd_timeout', typed.value);
+    try {
+      const answer = await fetch(url, { headers: { accept: 'text/html' } });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+      const fresh = page.getElementById('what-if');
+      if (!fresh || turn !== asked) return;
+      for (const part of ['ul', '.note']) section.querySelector(part).replaceWith(fresh.querySelector(part));
+      history.replaceState(null, '', url);
+    } catch {
+      form.submit();
+    }
+  };
+  slider.hidden = false;
+  form.querySelector('button').hidden = true;
+  slider.addEventListener('input', () => {
+    typed.value = slider.value;
+    clearTimeout(timer);
+    timer = setTimeout(ask, REST_MS);
+  });
+  typed.addEventListener('change', () => {
+    if (!typed.checkValidity()) return;
+    slider.max = Math.max(Number(slider.max), Number(typed.value));
+    slider.value = typed.value;
+    ask();
+  });
+  form.addEventListener('submit', event => {
+    event.preventDefault();
+    if (typed.reportValidity()) ask();
+  });
+}
+
+const section = document.getElementById('what-if');
+if (section) begin(section);
