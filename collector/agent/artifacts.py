@@ -19,7 +19,7 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,8 +67,12 @@ class Owner:
     become: bool
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """Why a file was not read, worded for the operator."""
+
+
+#: Reads an open file: a number and two byte strings, as ``_read_file``. Only system calls: it runs behind a fork.
+Work = Callable[[int, os.stat_result], tuple[int, bytes, bytes]]
 
 
 def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifact]:
@@ -149,7 +153,7 @@ def fetch(kind: str, path: str, owner: Owner, *, time_limit_s: float = TIME_LIMI
         return Artifact(kind, path.replace("\0", "\\0")[:4096], reason="not a path")
     try:
         size, head, tail = _read_in_child(path, owner, time_limit_s)
-    except _RefusedError as refusal:
+    except RefusedError as refusal:
         return Artifact(kind, path, reason=str(refusal))
     if kind == "script":
         tail, head = tail.rstrip(b"\0"), head if tail else head.rstrip(b"\0")  # the controller keeps C strings
@@ -166,6 +170,14 @@ def fetch(kind: str, path: str, owner: Owner, *, time_limit_s: float = TIME_LIMI
     return Artifact(kind, path, content, truncated, hashlib.sha256(content).hexdigest(), redacted)
 
 
+def part(path: str, owner: Owner, work: Work, time_limit_s: float) -> tuple[int, bytes, bytes]:
+    """What ``work`` makes of the open file of ``owner`` and its status, in a child with a deadline: a number and two byte
+    strings. Raises ``RefusedError`` with the reason if the file may not be read, and ``OSError`` without a process."""
+    if "\0" in path or len(os.fsencode(path)) > 4096:
+        raise RefusedError("not a path")
+    return _read_in_child(path, owner, time_limit_s, work)
+
+
 def _drop_torn_lines(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
     end = head.rfind(b"\n", len(head) - TORN_LINE)
     start = tail.find(b"\n", 0, TORN_LINE)
@@ -176,23 +188,23 @@ def _drop_torn_lines(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
 _ANSWER = struct.Struct("!cQI")
 
 
-def _read_in_child(path: str, owner: Owner, time_limit_s: float) -> tuple[int, bytes, bytes]:
+def _read_in_child(path: str, owner: Owner, time_limit_s: float, work: Work | None = None) -> tuple[int, bytes, bytes]:
     """Reads in a child, or in a second one if the first died without an answer (a fork from many threads may)."""
-    answer = _ask_child(path, owner, time_limit_s)
+    answer = _ask_child(path, owner, time_limit_s, work)
     if answer is not None and len(answer) < _ANSWER.size:
-        answer = _ask_child(path, owner, time_limit_s)
+        answer = _ask_child(path, owner, time_limit_s, work)
     if answer is None:
-        raise _RefusedError(f"no answer from the file system in {time_limit_s:g} s")
+        raise RefusedError(f"no answer from the file system in {time_limit_s:g} s")
     if len(answer) < _ANSWER.size:
-        raise _RefusedError("could not be read")
+        raise RefusedError("could not be read")
     status, size, head_length = _ANSWER.unpack_from(answer)
     body = answer[_ANSWER.size :]
     if status != b"+":
-        raise _RefusedError(body.decode("utf-8", "replace"))
+        raise RefusedError(body.decode("utf-8", "replace"))
     return size, body[:head_length], body[head_length:]
 
 
-def _ask_child(path: str, owner: Owner, time_limit_s: float) -> bytes | None:
+def _ask_child(path: str, owner: Owner, time_limit_s: float, work: Work | None) -> bytes | None:
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
@@ -203,7 +215,7 @@ def _ask_child(path: str, owner: Owner, time_limit_s: float) -> bytes | None:
     if pid == 0:
         # Only system calls from here on: another thread of the parent may have held any lock at the fork.
         try:
-            _answer(theirs, path, owner)
+            _answer(theirs, path, owner, work)
         finally:
             os._exit(0)
     os.close(theirs)
@@ -214,7 +226,7 @@ def _ask_child(path: str, owner: Owner, time_limit_s: float) -> bytes | None:
         _reap(pid)
 
 
-def _answer(pipe: int, path: str, owner: Owner) -> None:
+def _answer(pipe: int, path: str, owner: Owner, work: Work | None) -> None:
     try:
         # A child that hangs on a dead file server must not keep the service's sockets and locks open.
         os.closerange(3, pipe)
@@ -223,9 +235,9 @@ def _answer(pipe: int, path: str, owner: Owner) -> None:
             os.setgroups(owner.groups)
             os.setgid(owner.gid)
             os.setuid(owner.uid)
-        size, head, tail = _read_file(path, owner.uid)
+        size, head, tail = work(*_open(path, owner.uid)) if work else _read_file(path, owner.uid)
         answer = _ANSWER.pack(b"+", size, len(head)) + head + tail
-    except _RefusedError as refusal:
+    except RefusedError as refusal:
         answer = _ANSWER.pack(b"-", 0, 0) + str(refusal).encode()
     except OSError as error:
         why = "a symbolic link" if error.errno == errno.ELOOP else os.strerror(error.errno or 0).lower()
@@ -235,14 +247,20 @@ def _answer(pipe: int, path: str, owner: Owner) -> None:
         view = view[os.write(pipe, view) :]
 
 
-def _read_file(path: str, uid: int) -> tuple[int, bytes, bytes]:
+def _open(path: str, uid: int) -> tuple[int, os.stat_result]:
+    """A regular file of a user, and its status."""
     # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
-        raise _RefusedError("not a regular file")
+        raise RefusedError("not a regular file")
     if status.st_uid != uid:
-        raise _RefusedError(f"belongs to uid {status.st_uid}, not to the job's user {uid}")
+        raise RefusedError(f"belongs to uid {status.st_uid}, not to the job's user {uid}")
+    return fd, status
+
+
+def _read_file(path: str, uid: int) -> tuple[int, bytes, bytes]:
+    fd, status = _open(path, uid)
     head = _pread(fd, HEAD, 0)
     if len(head) < HEAD:
         return len(head), head, b""
@@ -288,8 +306,14 @@ def _reap(pid: int) -> None:
     else:
         with _left_behind_lock:
             _left_behind.add(pid)
+    hanging()
+
+
+def hanging() -> int:
+    """How many children hang in the kernel; those that ended meanwhile are collected."""
     with _left_behind_lock:
         _left_behind.difference_update([child for child in _left_behind if _is_gone(child)])
+        return len(_left_behind)
 
 
 def _is_gone(pid: int) -> bool:

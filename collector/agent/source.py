@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from collector.agent import wire
 from collector.agent.failure import Denied, Missing
+from collector.agent.running_jobs import RunningJobs
 
 #: No program produces this much on purpose: memory is capped, and the agent of a controller serves all its sources.
 _MOST_OUTPUT = 64 * 1024 * 1024
@@ -109,6 +110,8 @@ class Context:
     now: Callable[[], float] = time.time
     uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
     monotonic: Callable[[], float] = time.monotonic
+    #: What the source of hooks knows of jobs, for the one that follows their output.
+    jobs: RunningJobs = field(default_factory=RunningJobs)
 
     def path(self, name: str) -> Path:
         """A path below the root of the file system."""

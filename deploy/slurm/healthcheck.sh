@@ -1,7 +1,7 @@
 #!/bin/sh
 # HealthCheckProgram of slurm.conf, or a line of the site's own: /etc/faultline/slurm/healthcheck.sh || :
 # Prints the gate's answer. Exit 1 only where the site and the service allow to refuse a job (faultline-gate.sh).
-trap 'exit 0' HUP INT TERM PIPE
+trap 'exit 0' EXIT HUP INT TERM PIPE
 case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
 [ ! -L "$0" ] || { here=$(PATH=/usr/bin:/bin readlink -f "$0" 2>/dev/null) && here=${here%/*}; }
 fl_event=healthcheck fl_done=

@@ -107,6 +107,10 @@ def test_a_full_folder_is_a_word_and_takes_no_more(shell: list[str], full: Path,
         run(shell, full, {"SLURM_JOB_ID": "7"}, FAULTLINE_HOOK_WORDS=str(tmp_path))
     assert len(names(full)) == 4096 and not names(full.parent / "disk")
     assert names(tmp_path) == [f"faultline-hook.full.epilog.{place}" for place in (0, 1)]
+    for place in range(2, 32):
+        (tmp_path / f"faultline-hook.full.epilog.{place}").touch()
+    run(shell, full, {"SLURM_JOB_ID": "7"}, FAULTLINE_HOOK_WORDS=str(tmp_path))
+    assert len(names(tmp_path)) == 32 and not names(full.parent / "disk")
 
 
 @needs_root
@@ -135,6 +139,28 @@ def test_memory_without_room_is_a_word_and_a_large_environment_goes_to_the_disk(
 def test_without_a_folder_in_memory_the_record_goes_to_the_disk(shell: list[str], tmp_path: Path) -> None:
     run(shell, tmp_path / "none", {"SLURM_JOB_ID": "7"})
     assert [name.split(".")[:2] for name in names(tmp_path / "disk")] == [["7", "epilog"]]
+
+
+@pytest.mark.parametrize("event", ["epilog", "prolog-gate", "healthcheck"])
+def test_without_an_output_to_write_to_it_is_no_failure(shell: list[str], event: str, memory: Path) -> None:
+    """An error of ``exec`` ends a shell, and a prolog that ends so drains the node."""
+    env = {"SLURM_JOB_ID": "7", "FAULTLINE_HOOK_MEMORY": str(memory), "FAULTLINE_GATE": str(memory / "none")}
+    line = '"$@" <&- >&- 2>&-'
+    done = subprocess.run(
+        ["/bin/sh", "-c", line, "sh", *shell, str(SCRIPTS / f"{event}.sh")], env={**env, "PATH": os.environ["PATH"]}
+    )
+    assert done.returncode == 0 and len(names(memory)) == 1
+
+
+@pytest.mark.parametrize("broken", ["faultline-memory.sh", "faultline-gate.sh"])
+def test_a_script_that_no_shell_can_read_drains_no_node(shell: list[str], broken: str, memory: Path) -> None:
+    scripts = memory.parent / "scripts"
+    shutil.copytree(SCRIPTS, scripts)
+    (scripts / broken).write_text("if then {")
+    env = {"SLURM_JOB_ID": "7", "FAULTLINE_HOOK_MEMORY": str(memory), "FAULTLINE_HOOK_SPOOL": str(memory)}
+    for event in ("prolog", "prolog-gate", "healthcheck"):
+        command = [*shell, str(scripts / f"{event}.sh")]
+        assert subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
 
 def test_a_torn_file_waits_and_is_named_at_last(memory: Path) -> None:
@@ -178,7 +204,7 @@ def test_what_no_shell_prints_is_refused(change: Callable[[bytes], bytes]) -> No
         hook_file(change(data), 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(values=st.lists(st.binary(max_size=40).map(lambda value: value.replace(b"\0", b"")), min_size=30, max_size=30))
 def test_a_shell_gives_back_every_value(values: list[bytes]) -> None:
     env = {b"SLURM_V%d" % number: value for number, value in enumerate(values)}

@@ -27,6 +27,7 @@ BUILT_IN: dict[str, str] = {
     "platform": "collector.agent.sources.platform",
     "boot": "collector.agent.sources.boot",
     "hooks": "collector.agent.sources.hooks",
+    "job_output": "collector.agent.sources.job_output",
     "accounting": "collector.agent.sources.accounting",
     "nodes": "collector.agent.sources.nodes",
     "slurm_conf": "collector.agent.sources.slurm_conf",

@@ -77,6 +77,7 @@ class Hooks:
     _told: dict[str, set[str]] = field(default_factory=dict)
     _unwritable: str = ""
     _looked_at: float = float("-inf")
+    _boot: str = ""
 
     def open(self, positions: Mapping[str, Any]) -> None:
         self._host = Host(self.context.root)
@@ -95,6 +96,9 @@ class Hooks:
         self._failed = {event: (str(why), float(at)) for event, (why, at) in dict(position.get("failed", {})).items()}
         self._restarts = dict(position.get("restarts", {}))
         self._ended = dict.fromkeys(position.get("ended", ()))
+        self._boot = self.context.boot_id()
+        if position.get("boot") == self._boot:  # a boot ends all jobs
+            self.context.jobs.restore(position.get("running", {}))
         if position.get("process") != _PROCESS:  # the agent ended after storing them and before removing them
             self._clear_away()
 
@@ -211,6 +215,8 @@ class Hooks:
         owner = self._owners.get(str(job))
         if owner is not None and owner != word.uid:
             raise Odd(f"uid {word.uid} speaks of job {job}, which root's prolog gave to uid {owner}")
+        if owner is not None:
+            self.context.jobs.named(str(job), env.get("SLURM_JOB_NAME", ""))
         document = {"job_id": job, "owner_uid": word.uid, "read_at": f"{now:.6f}", "confirmed": owner is not None}
         claim = wire.document("task_hook", json.dumps(document), "hooks", now, timezone="UTC")
         return claim + (self._environment(env, job, now) if owner is not None else b"")
@@ -243,6 +249,8 @@ class Hooks:
                 "failed": dict(self._failed),
                 "restarts": dict(self._restarts),
                 "ended": list(self._ended),
+                "running": self.context.jobs.known(),
+                "boot": self._boot,
             }
         }
 
@@ -267,11 +275,13 @@ class Hooks:
         self._owned(event, env)
         if event == "prolog" and _is_first(env):
             self._begun[run] = None
+            self.context.jobs.began(env)
             while len(self._begun) > _MOST_RUNS:
                 self._begun.pop(next(iter(self._begun)))
         elsewhere = event == "epilog" and run not in self._begun and not _is_first(env)
         if event == "epilog":
             self._begun.pop(run, None)
+            self.context.jobs.ended(env.get("SLURM_JOB_ID", ""))
         if event not in _FETCHED or elsewhere:
             return b""
         return b"".join(self._file(found, env, now) for found in collect(env, self.places))

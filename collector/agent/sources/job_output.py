@@ -1,0 +1,243 @@
+"""Follows the output of jobs that run, on the node of their batch script: lines that look like a failure, within seconds.
+
+The whole head and tail of the output come with the epilog (``collector.agent.sources.hooks``); what is sent here says early
+what the job meets, and is marked ``live``. A job chooses the paths, so each look is a child that has become its user, opens
+regular files of that user only, and has a deadline (``collector.agent.artifacts``). One reader a file, on one node; a file
+that does not grow is looked at less and less often.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.agent import artifacts, wire
+from collector.agent.artifacts import Owner, RefusedError, Work
+from collector.agent.output_names import batch_host, output_files
+from collector.agent.redaction import redact
+from collector.agent.source import Context, Reading, SourceKind
+from collector.agent.strangers import quoted
+
+#: Words of lines that tell of a failure; a test holds them against the catalogue's patterns for jobs.
+_FAILURE = re.compile(
+    rb"error|exception|traceback|fatal|fail|abort|segmentation|segfault|kill|out of memory|oom|xid|time[d ]*-?out|time limit|panic"
+    rb"|bus error|core dumped|signal|cancel|terminat|unreachable|refused|assert|no space|stale|watchdog|lost|reset|broken|denied|unable"
+    rb"|cannot|can't|could not|couldn't|invalid|missing|not found|no such|preempt|requeue|revoked|dead|hang|hung|stuck|uncorrectable|warn"
+    rb"|unavailable|unrecognized|unhandled|mismatch|exceed|exit code|exited|interrupt|stall|unexpected|illegal|corrupt"
+    rb"|exits with|return code|ctrl-c|severe|no devices|died",
+    re.IGNORECASE,
+)
+#: Most bytes read of one file in one look, lines sent of them, and bytes of a line.
+PIECE, MOST_LINES, MOST_LINE = 64 << 10, 100, 4096
+#: Lines of a file that are sent as fast as they come, and lines a second from then on: some programs warn all day.
+BURST, LINES_A_S = 500.0, 1.0
+#: Children that hang in the kernel at once; more are not started.
+MOST_HUNG = 8
+#: What is further behind than this many looks is skipped.
+BEHIND = 8
+#: The longest time between two looks for a file that is not there yet, in seconds.
+LATE_S = 5.0
+_PLACE = struct.Struct("!QQQ")
+_ABSENT = "no such file or directory"
+
+
+@dataclass
+class Followed:
+    """One file of one run. ``due`` and ``wait``: seconds of the monotonic clock."""
+
+    job: int
+    restarts: int
+    kind: str
+    path: str
+    owner: Owner
+    about: Mapping[str, Any]
+    device: int = 0
+    inode: int = 0
+    offset: int = 0
+    due: float = float("-inf")
+    wait: float = 1.0
+    #: Why it is not read any more.
+    given_up: str = ""
+    #: Bytes and lines that were left out: the epilog brings the end of the file.
+    skipped: int = 0
+    left_out: int = 0
+    #: Lines that may be sent now, as of ``looked`` (monotonic seconds).
+    room: float = BURST
+    looked: float = 0.0
+
+    def place(self) -> list[Any]:
+        return [self.path, self.device, self.inode, self.offset]
+
+
+@dataclass
+class JobOutput:
+    context: Context
+    interval: float
+    most_files: int
+    bytes_per_s: int
+    slowest: float
+    answer_s: float
+    trouble: str = ""
+    _files: dict[str, Followed] = field(default_factory=dict)
+    _places: dict[str, list[Any]] = field(default_factory=dict)
+    _told: dict[str, None] = field(default_factory=dict)
+
+    def open(self, positions: Mapping[str, Any]) -> None:
+        self._places = dict(positions.get("job_output") or {})
+
+    def poll(self) -> Iterator[Reading]:
+        yield from self._match()
+        now, room = self.context.monotonic(), max(int(self.bytes_per_s * self.interval), 4096)
+        due = [f for f in self._files.values() if not f.given_up and f.due <= now]
+        hung = artifacts.hanging()
+        self.trouble = (
+            f"{hung} looks at jobs' files hang in the kernel: no more are started" if hung >= MOST_HUNG else ""
+        )
+        for file in sorted(due, key=lambda file: file.due):
+            if room <= 0 or artifacts.hanging() >= MOST_HUNG:
+                break  # they come first the next time
+            before = file.offset
+            yield from self._look(file, min(room, PIECE))
+            room -= min(max(file.offset - before, 0), PIECE)
+            file.due = self.context.monotonic() + file.wait
+
+    def close(self) -> None:
+        """Holds nothing open between two looks."""
+
+    # ------------------------------------------------------------------------------------------- which files
+
+    def _match(self) -> Iterator[Reading]:
+        """Begins with files of jobs that began, and ends with those of jobs that ended."""
+        wanted: dict[str, Followed] = {}
+        for env in self.context.jobs.known().values():
+            for file in _files_of(env):
+                wanted[f"{file.job}.{file.restarts} {file.kind} {file.path}"] = file
+        for key in [key for key in self._files if key not in wanted]:
+            ended = self._files.pop(key)
+            if ended.left_out or ended.skipped:
+                why = f"{ended.left_out} lines and {ended.skipped} bytes were not sent while it ran; its end comes with the epilog"
+                yield self._said(ended, why)
+        self._told = {key: None for key in self._told if key in wanted}
+        for key, file in wanted.items():
+            if key in self._files:
+                continue
+            if len(self._files) >= self.most_files:
+                if key not in self._told:
+                    self._told[key] = None
+                    yield self._said(
+                        file, f"is not followed: {self.most_files} files are (files of [sources.job_output])"
+                    )
+                continue
+            place = self._places.get(key)
+            if place and place[0] == file.path:
+                file.device, file.inode, file.offset = (int(number) for number in place[1:4])
+            file.wait = self.interval
+            self._files[key] = file
+        self._places = {key: place for key, place in self._places.items() if key in wanted}
+
+    # ------------------------------------------------------------------------------------------- one look
+
+    def _look(self, file: Followed, most: int) -> Iterator[Reading]:
+        try:
+            size, identity, data = artifacts.part(file.path, file.owner, _read_from(file, most), self.answer_s)
+        except RefusedError as refusal:
+            if str(refusal) == _ABSENT:  # it may be made later; nothing else gets better by itself
+                file.wait = min(file.wait * 2, LATE_S)
+                return
+            file.given_up = str(refusal)
+            yield self._said(file, f"is not followed: {refusal}")
+            return
+        device, inode, begin = _PLACE.unpack(identity)
+        if (device, inode) == (file.device, file.inode):
+            file.skipped += max(0, begin - file.offset)
+        cut = data.rfind(b"\n") + 1
+        lines = data[:cut].splitlines()
+        if not cut and len(data) == most:  # a line without an end must not be read again and again
+            cut, file.skipped = len(data), file.skipped + len(data)
+        file.device, file.inode, file.offset = device, inode, begin + cut
+        # More that waits is looked at as soon as there is room for it.
+        file.wait = self.interval if cut or size - file.offset > most else min(file.wait * 2, self.slowest)
+        found = [line[:MOST_LINE] for line in lines if looks_like_failure(line)]
+        now = self.context.monotonic()
+        file.room, file.looked = min(BURST, file.room + (now - file.looked) * LINES_A_S), now
+        shown = found[: min(MOST_LINES, int(file.room))]
+        file.room -= len(shown)
+        file.left_out += len(found) - len(shown)
+        if shown:
+            yield self._sent(file, shown)
+
+    def _sent(self, file: Followed, lines: list[bytes]) -> Reading:
+        text, _ = redact(b"\n".join(lines))
+        # Seen within a look of when it was written: a time for lines that have none, which at the run's end none has any more.
+        now = wire.stamp(self.context.now())
+        body = wire.lines_record(wire.head(**file.about, tags=["live"], time=now), text, read=now)
+        self._places[f"{file.job}.{file.restarts} {file.kind} {file.path}"] = file.place()
+        return Reading(body, len(lines), {"job_output": dict(self._places)})
+
+    def _said(self, file: Followed, why: str) -> Reading:
+        message = f"job {file.job}: {file.kind} {why}"
+        return Reading(
+            wire.own_words(self.context.host, "job_output", message, self.context.now(), file=quoted(file.path)), 1
+        )
+
+
+def looks_like_failure(line: bytes) -> bool:
+    """Whether a line of a job's output is sent while the job runs."""
+    return _FAILURE.search(line[:MOST_LINE]) is not None
+
+
+def _read_from(file: Followed, most: int) -> Work:
+    """Reads on from where a file was read to; from its start if it is another file or was truncated; and only its end if
+    much more was written than may be read."""
+    device, inode, offset = file.device, file.inode, file.offset
+
+    def work(handle: int, status: os.stat_result) -> tuple[int, bytes, bytes]:
+        size, begin = status.st_size, offset
+        if (status.st_dev, status.st_ino) != (device, inode) or size < offset:
+            begin = 0
+        jumped = size - begin > most * BEHIND
+        if jumped:
+            begin = size - most
+        data = os.pread(handle, most, begin)
+        if jumped:  # the first line is torn
+            cut = data.find(b"\n") + 1
+            begin, data = begin + cut, data[cut:]
+        return size, _PLACE.pack(status.st_dev, status.st_ino, begin), data
+
+    return work
+
+
+def _files_of(env: Mapping[str, str]) -> Iterator[Followed]:
+    owner, job, restarts = artifacts.job_owner(env), env.get("SLURM_JOB_ID", ""), env.get("SLURM_JOB_RESTART_COUNT", "")
+    if owner is None or not job.isdigit():
+        return
+    paths = output_files(env)
+    for kind, path in paths.items():
+        if kind == "stderr" and path == paths.get("stdout"):
+            continue
+        number = int(restarts) if restarts.isdigit() else 0
+        about = {
+            "stream": "job_output", "source": f"job_{kind}", "path": path, "host": batch_host(env),
+            "cluster": env.get("SLURM_CLUSTER_NAME"), "job_id": int(job), "restarts": number,
+        }  # fmt: skip
+        yield Followed(int(job), number, kind, path, owner, about)
+
+
+def _make(context: Context, options: Mapping[str, Any]) -> JobOutput:
+    return JobOutput(
+        context, options["every_s"], options["files"], options["bytes_per_s"], options["slowest_s"], options["answer_s"]
+    )
+
+
+SOURCE = SourceKind(
+    "job_output", _make,
+    {"files": 16, "bytes_per_s": 262_144, "every_s": 1.0, "slowest_s": 30.0, "answer_s": 5.0},
+    reads="lines that look like a failure in the output of jobs that run, on the node of their batch script, opened as the job's "
+    "user; the whole comes with the epilog",
+    costs="for each file that grows a child process and one read a second, for others one in 30 s; at most 256 KiB/s in all",
+    blind_to="jobs without a prolog of ours; the name %x before the first task; files of steps (srun --output); what is written faster",
+)  # fmt: skip
