@@ -42,9 +42,9 @@ def make(host: Host, folders: Sequence[str], owner: Account) -> None:
             continue
         with contextlib.suppress(OSError):
             place.mkdir(mode=0o700)
+            place.chmod(mode)  # before it is another's: the unit takes CAP_FOWNER
             if folder != TASK_SPOOL and owner.uid != 0:
                 os.chown(place, owner.uid, owner.gid, follow_symlinks=False)
-            place.chmod(mode)
 
 
 def in_memory(folder: Path) -> bool:
