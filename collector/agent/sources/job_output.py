@@ -58,6 +58,9 @@ class Followed:
     device: int = 0
     inode: int = 0
     offset: int = 0
+    #: At the last look: the file's size, and how much was read of it.
+    size: int = 0
+    read: int = 0
     due: float = float("-inf")
     wait: float = 1.0
     #: Why it is not read any more.
@@ -100,9 +103,8 @@ class JobOutput:
         for file in sorted(due, key=lambda file: file.due):
             if room <= 0 or artifacts.hanging() >= MOST_HUNG:
                 break  # they come first the next time
-            before = file.offset
             yield from self._look(file, min(room, PIECE))
-            room -= min(max(file.offset - before, 0), PIECE)
+            room -= file.read
             file.due = self.context.monotonic() + file.wait
 
     def close(self) -> None:
@@ -145,6 +147,7 @@ class JobOutput:
         try:
             size, identity, data = artifacts.part(file.path, file.owner, _read_from(file, most), self.answer_s)
         except RefusedError as refusal:
+            file.read = 0
             if str(refusal) == _ABSENT:  # it may be made later; nothing else gets better by itself
                 file.wait = min(file.wait * 2, LATE_S)
                 return
@@ -152,6 +155,7 @@ class JobOutput:
             yield self._said(file, f"is not followed: {refusal}")
             return
         device, inode, begin = _PLACE.unpack(identity)
+        file.read = len(data)
         if (device, inode) == (file.device, file.inode):
             file.skipped += max(0, begin - file.offset)
         cut = data.rfind(b"\n") + 1
@@ -159,8 +163,9 @@ class JobOutput:
         if not cut and len(data) == most:  # a line without an end must not be read again and again
             cut, file.skipped = len(data), file.skipped + len(data)
         file.device, file.inode, file.offset = device, inode, begin + cut
-        # More that waits is looked at as soon as there is room for it.
-        file.wait = self.interval if cut or size - file.offset > most else min(file.wait * 2, self.slowest)
+        # It grows, if only by a progress bar that ends no line; or more waits for room.
+        grows, file.size = size != file.size or size - file.offset > most, size
+        file.wait = self.interval if grows else min(file.wait * 2, self.slowest)
         found = [line[:MOST_LINE] for line in lines if looks_like_failure(line)]
         now = self.context.monotonic()
         file.room, file.looked = min(BURST, file.room + (now - file.looked) * LINES_A_S), now

@@ -260,6 +260,18 @@ def test_children_that_hang_are_bounded(host: Host, home: Path, monkeypatch: pyt
     assert rows(runner.poll()) == [] and runner.status.state == "error" and "hang in the kernel" in runner.status.detail
 
 
+def test_a_progress_bar_that_ends_no_line_keeps_it_watched(host: Host, home: Path) -> None:
+    begin(host, home, "out")
+    path, runner = write(home / "out", "step\n"), host.runner("job_output")
+    for done in range(20):
+        assert asked(runner) == []
+        write(path, f"\r{done}%")
+        host.wait(1)
+    write(path, "\rKilled\n")
+    host.wait(1)
+    assert sent(asked(runner)) == ["Killed"]
+
+
 def test_a_file_that_is_made_late_is_found(host: Host, home: Path) -> None:
     begin(host, home, "out")
     runner = host.runner("job_output")
