@@ -376,7 +376,7 @@ def build_app(service: Service) -> Any:
     service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")
 
     app.state.receiving = service.receiving
-    app.state.looking_since = service.looking_since
+    app.state.looking_since, app.state.is_behind = service.looking_since, service._is_behind
     app.state.troubles = service.troubles
     app.state.node_gate = NodeGate(
         app.state.reader, app.state.fitness, Grants(service.config.gate, service.config.data / GRANTS_FILE)

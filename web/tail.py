@@ -1,7 +1,9 @@
-"""``GET /api/v1/tail``: new log lines as they are stored, as server-sent events.
+"""``GET /api/v1/tail``: new log lines as they are stored, as server-sent events, and the page that follows them.
 
 A line is new if it was received after the request began; ``filter`` is a KQL condition (``Host == "gpu07" and Message
-has "Xid"``) or steps after a bar (``where ... | project ...``). Each line is sent once.
+has "Xid"``) or steps after a bar (``where ... | project ...``). Each line is sent once. A client whose connection broke
+asks for the lines ``since`` the ID of the last event it got: what it may have missed comes again, and a stretch that is
+too old to be repeated is named.
 """
 
 from __future__ import annotations
@@ -12,22 +14,24 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
 
 from queries import kql
+from web import pages
 from web.access import read_audit
 from web.access.gate import still_admitted
 from web.api import MOST_BYTES, Asked, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire
+from web.timerange import BadTimeError, parse_time, rfc3339
 from web.turns import ClientGoneError, TooManyWaitingError
 
 log = structlog.get_logger()
-router = APIRouter(prefix="/api/v1")
+router = APIRouter()
 
 #: How often the store is queried, seconds: the pipeline itself inserts about once a second.
 EVERY_S = 1.0
@@ -35,7 +39,14 @@ EVERY_S = 1.0
 #: More lines than this between two queries are counted, not sent; nobody reads that fast.
 MOST = 500
 
-#: A comment line keeps proxies from closing a quiet stream.
+#: A broken connection may be continued for this long, with at most this many lines at once.
+RESUMED = timedelta(minutes=15)
+MOST_RESUMED = 5_000
+
+#: Lines get their time of receipt before they are stored, so the last seconds are queried again.
+STORED_WITHIN = timedelta(seconds=5)
+
+#: An event without a line keeps proxies from closing a quiet stream.
 HEARTBEAT_S = 15.0
 
 #: How long one query may take before the stream reports it and ends.
@@ -45,6 +56,7 @@ LOOK_S = 5.0
 MOST_EACH, MOST_OPEN = 4, 40
 
 _STEPS = re.compile(r"\s*(?:Logs\s*)?\|", re.IGNORECASE)
+_ARRANGED = re.compile(r"\|\s*(?:sort|order|top)\b", re.IGNORECASE)
 _FIRST = re.compile(r"\s*(?:where|search|extend|project\S*|parse\S*)\s", re.IGNORECASE)
 
 
@@ -60,38 +72,45 @@ def steps_of(text: str) -> str:
 
 
 class Tail:
-    """One stream: its query, and the lines already sent of the latest moment."""
+    """One stream: its query, and the lines already sent of the latest moment. ``resumed``: until when a stream before it
+    came, in UTC; ``gap`` is the stretch after that which is too old to be repeated."""
 
-    def __init__(self, store: Any, steps: str, since: datetime) -> None:
-        self.store, self.steps, self.since = store, steps, since
+    def __init__(self, store: Any, steps: str, since: datetime, resumed: datetime | None = None) -> None:
+        self.store, self.steps, self.since, self.most = store, steps, since, MOST
         self.sent: set[str] = set()
+        self.gap: tuple[datetime, datetime] | None = None
+        if resumed is not None:
+            self.since, self.most = min(since, max(resumed, since - RESUMED)), MOST_RESUMED
+            self.gap = (resumed, self.since) if resumed < self.since else None
 
     def query(self) -> str:
         stamp = self.since.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return f"Logs | where ReceivedTime >= datetime({stamp}) {self.steps}"
 
     def look(self, asked: Asked | None = None) -> tuple[list[dict[str, Any]], bool]:
-        """New lines, and whether there were more than are returned."""
+        """New lines by time, and whether there were more than are returned."""
         asked = asked or Asked(self.store.cursor())
         now = datetime.now(UTC).replace(tzinfo=None)
         try:
             result = kql.run(
-                asked.cursor, self.query(), max_rows=MOST, max_bytes=MOST_BYTES, timeout_s=LOOK_S, stopped=asked.stopped
-            )
+                asked.cursor, self.query(), max_rows=self.most, max_bytes=MOST_BYTES, timeout_s=LOOK_S, stopped=asked.stopped
+            )  # fmt: skip
         finally:
             asked.cursor.close()
         names = [name for name, _ in result.columns]
         rows = [dict(zip(names, row, strict=True)) for row in result.rows]
         fresh = [row for row in rows if json.dumps(row, sort_keys=True) not in self.sent]
-        # Lines get their time of receipt before they are stored, so the last seconds are queried again.
-        edge = now - timedelta(seconds=5)
+        if "Time" in names and not _ARRANGED.search(self.steps):  # rows are stored by host
+            fresh.sort(key=lambda row: str(row["Time"] or ""))
         self.sent = {json.dumps(row, sort_keys=True) for row in rows}
-        self.since = max(self.since, edge)
+        self.since = max(self.since, now - STORED_WITHIN)
+        self.most = MOST
         return fresh, bool(result.truncated)
 
 
-def _sse_event(event: str, data: Any) -> str:
-    return f"event: {event}\ndata: {json.dumps(wire(data), ensure_ascii=False)}\n\n"
+def _sse_event(event: str, data: Any, identity: str = "") -> str:
+    named = f"id: {identity}\n" if identity else ""
+    return f"{named}event: {event}\ndata: {json.dumps(wire(data), ensure_ascii=False)}\n\n"
 
 
 class Open:
@@ -140,9 +159,12 @@ async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
 
 
 async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
-    quiet = 0.0
+    quiet, behind = 0.0, False
     yield ": tailing\n\n"
+    if tail.gap is not None:
+        yield _sse_event("gap", {"from": tail.gap[0], "to": tail.gap[1]})
     while not await request.is_disconnected():
+        before = rfc3339(tail.since)
         try:
             rows, truncated = await _in_turn(request, tail.look)
         except ClientGoneError:
@@ -164,15 +186,24 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
         if not still_admitted(request):
             yield _sse_event("error", {"detail": "The sign-in or token of this stream has ended; sign in again."})
             return
-        for row in rows:
-            yield _sse_event("line", row)
         if truncated:
             yield _sse_event("truncated", {"most": MOST, "every_s": EVERY_S})
+        for n, row in enumerate(rows, 1):
+            # Until the last line of a look has come, the whole look is asked for again.
+            yield _sse_event("line", row, rfc3339(tail.since) if n == len(rows) else before)
         quiet = 0.0 if rows else quiet + EVERY_S
         if quiet >= HEARTBEAT_S:
             quiet = 0.0
-            yield ": nothing new\n\n"
+            yield _sse_event("quiet", {}, rfc3339(tail.since))
+        # While received lines wait to be stored, they come late here, and some not at all.
+        if _is_behind(request) != behind:
+            behind = not behind
+            yield _sse_event("behind", {"behind": behind})
         await asyncio.sleep(EVERY_S)
+
+
+def _is_behind(request: Request) -> bool:
+    return bool(getattr(request.app.state, "is_behind", bool)())
 
 
 def _in_the_filter(problem: ProblemError, query: str, filter: str) -> ProblemError:
@@ -186,10 +217,18 @@ def _in_the_filter(problem: ProblemError, query: str, filter: str) -> ProblemErr
     return problem
 
 
-@router.get("/tail", tags=["lines"])
-async def tail(request: Request, filter: str = "") -> StreamingResponse:
-    """New lines that pass ``filter`` (KQL), one ``line`` event each, with ``truncated`` and ``error`` events."""
-    followed = Tail(request.app.state.reader.store, steps_of(filter), datetime.now(UTC).replace(tzinfo=None))
+Since = Annotated[str | None, Query(description="the ID of the last event of a stream that broke: RFC 3339")]
+
+
+@router.get("/api/v1/tail", tags=["lines"])
+async def tail(request: Request, filter: str = "", since: Since = None) -> StreamingResponse:
+    """New lines that pass ``filter`` (KQL), one ``line`` event each. ``truncated``: there were more than are sent;
+    ``behind``: the store is; ``gap``: a stretch that is not repeated; ``quiet``: nothing new; ``error``: the last event."""
+    try:
+        resumed = parse_time("since", since or request.headers.get("last-event-id"))
+    except BadTimeError as error:
+        raise ProblemError(400, str(error), do="Send the ID of the last event, or nothing.") from error
+    followed = Tail(request.app.state.reader.store, steps_of(filter), datetime.now(UTC).replace(tzinfo=None), resumed)
     if (full := _open(request).full(client_of(request))) is not None:
         raise ProblemError(429, full, do="Close one of them.", headers={"Retry-After": "5"})
     try:
@@ -209,3 +248,8 @@ async def tail(request: Request, filter: str = "") -> StreamingResponse:
     return StreamingResponse(
         _stream(request, followed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
+
+
+@router.get("/tail", response_class=HTMLResponse, include_in_schema=False)
+def page(request: Request, filter: str = "") -> HTMLResponse:
+    return pages.render(request, "tail.html", filter=filter, nav="explore")

@@ -129,7 +129,9 @@ class Eyes:
     def answer_queries(self, body: object, status: int = 200, counts: object = None) -> None:
         """Every query of this page gets this answer: the hand-made store has none of the views that KQL reads.
 
-        ``counts``: what its overview gets."""
+        ``counts``: what its overview gets. New lines are one."""
+        said = 'event: line\ndata: {"Time": "2026-11-21T00:30:52Z", "Host": "gpu02", "Message": "a line"}\n\n'
+        self.page.route("**/api/v1/tail?*", lambda route: route.fulfill(content_type="text/event-stream", body=said))
         counted = json.dumps(counts or {})
         self.page.route(
             "**/api/v1/query/overview", lambda route: route.fulfill(content_type="application/json", body=counted)

@@ -45,6 +45,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
         "/api/v1/jobs/{key}/feedback", "/api/v1/incidents/{incident_id}/feedback", "/api/v1/feedback", "/api/v1/sources", "/api/v1/tail", "/api/v1/schema",
         "/api/v1/repairs", "/api/v1/fleet", "/api/v1/shared", "/api/v1/incidents/{incident_id}/shared")], READ),
     ("GET", "/api/v1/incidents/{incident_id}/bundle"): READ,
+    ("GET", "/tail"): READ,
     ("POST", "/api/v1/query"): READ,
     ("POST", "/api/v1/query/overview"): READ,
     **dict.fromkeys([("POST", p) for p in (

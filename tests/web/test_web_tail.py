@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -123,7 +125,78 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
 
     parts = asyncio.run(read())
     assert parts[0] == ": tailing\n\n" and len(parts) == 2
-    assert parts[1].startswith("event: line\ndata: {") and "hello <b>" in parts[1]
+    assert re.match(r"id: \d{4}-\S+Z\nevent: line\ndata: \{", parts[1]) and "hello <b>" in parts[1]
+
+
+def _events(store: Any, tail: Tail, last: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """ID, name and data of the events up to the first whose text contains ``last``."""
+    listener, found = _Listener(store), []
+
+    async def read() -> None:
+        async for part in tailing._stream(listener, tail):  # type: ignore[arg-type]
+            named = re.match(r"(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n\n", part)
+            if named:
+                found.append((named[1] or "", named[2], json.loads(named[3])))
+            if last in part:
+                listener.left = 0
+
+    asyncio.run(read())
+    return found
+
+
+def test_a_broken_stream_continues_where_its_last_event_was(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was received since then comes, before the stream's own beginning too; the client knows what it has."""
+    monkeypatch.setattr(tailing, "EVERY_S", 0.0)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for n in range(3):
+        _add(store, f"line {n}", received=now - timedelta(seconds=40 - 10 * n))
+    first = _events(store, Tail(store, "", now - timedelta(seconds=45)), "line 2")
+    assert [data["Message"] for *_, data in first] == ["line 0", "line 1", "line 2"]
+    # Until a look is complete, an interrupted one is asked for whole.
+    assert first[0][0] == first[1][0] == (now - timedelta(seconds=45)).isoformat() + "Z" and first[2][0] > first[1][0]
+    for identity, missed in ((first[1][0], ["line 0", "line 1", "line 2"]), (first[2][0], [])):
+        _add(store, "more")
+        resumed = Tail(store, "", datetime.now(UTC).replace(tzinfo=None), datetime.fromisoformat(identity[:-1]))
+        again = [data["Message"] for *_, data in _events(store, resumed, "more")]
+        assert resumed.gap is None and [text for text in again if text != "more"] == missed
+
+
+def test_what_is_too_old_to_be_repeated_is_named(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "EVERY_S", 0.0)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    _add(store, "now")
+    tail = Tail(store, "", now, now - timedelta(hours=2))
+    (_, name, data), *_ = _events(store, tail, "now")
+    assert name == "gap" and data["from"] == (now - timedelta(hours=2)).isoformat() + "Z"
+    assert data["to"] == (now - tailing.RESUMED).isoformat() + "Z"
+    assert Tail(store, "", now, now + timedelta(hours=1)).since == now, "a client's clock does not skip lines"
+
+
+def test_a_store_that_is_behind_is_said_to_be(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "EVERY_S", 0.0)
+    listener, behind, parts = _Listener(store), [True, True, False], []
+    listener.app.state.is_behind = lambda: behind.pop(0) if len(behind) > 1 else behind[0]
+
+    async def read() -> None:
+        async for part in tailing._stream(listener, Tail(store, "", datetime.now(UTC).replace(tzinfo=None))):  # type: ignore[arg-type]
+            parts.append(part)
+            if "false" in part:
+                listener.left = 0
+
+    asyncio.run(read())
+    assert [part.split("data: ")[1].strip() for part in parts[1:]] == ['{"behind": true}', '{"behind": false}']
+
+
+def test_lines_of_one_look_come_by_time_unless_the_filter_arranges_them(store: Any) -> None:
+    now = datetime.now(UTC).replace(tzinfo=None)
+    rows = [
+        {"time": now - timedelta(seconds=s), "received_time": now, "host": host, "message": host, "raw": host}
+        for s, host in ((2, "b"), (1, "c"), (3, "a"))
+    ]
+    store.add({"logs": frame("logs", rows)})
+    since = now - timedelta(seconds=1)
+    assert [row["Host"] for row in Tail(store, "", since).look()[0]] == ["a", "b", "c"]
+    assert [row["Host"] for row in Tail(store, "| sort by Host desc", since).look()[0]] == ["c", "b", "a"]
 
 
 PASSWORD = hashed_password("correct horse")
@@ -261,3 +334,8 @@ def test_a_wrong_filter_is_refused(client: TestClient) -> None:
 def test_an_error_has_its_place_in_the_filter_itself(client: TestClient, filter: str, place: tuple[int, int]) -> None:
     answer = client.get("/api/v1/tail", params={"filter": filter})
     assert (answer.status_code, answer.json()["line"], answer.json()["column"]) == (400, *place)
+
+
+def test_a_stream_cannot_be_continued_from_what_is_no_time(client: TestClient) -> None:
+    answer = client.get("/api/v1/tail", params={"since": "yesterday"})
+    assert answer.status_code == 400 and "yesterday" in answer.json()["detail"]
