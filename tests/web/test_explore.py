@@ -102,6 +102,15 @@ def test_messages_are_counted_by_what_they_share(night: TestClient) -> None:
     assert counts(night, "Links")["patterns"] is None
 
 
+@pytest.mark.parametrize(("rows", "truncated"), [(100_000, False), (100_001, True)])
+def test_a_hundred_thousand_rows_come_whole_and_one_more_is_said_to_be_missing(
+    night: TestClient, rows: int, truncated: bool
+) -> None:
+    asked = {"query": f"range N from 1 to {rows} step 1", "max_rows": 100_000}
+    body = night.post("/api/v1/query", json=asked).json()
+    assert (len(body["rows"]), body["truncated"], "truncated_by" in body) == (100_000, truncated, False)
+
+
 @pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
 def test_rows_are_saved_as_a_file(night: TestClient, form: str) -> None:
     asked = {"query": "Logs | sort by Time asc | project Time, Host | take 5", **FAULT}
@@ -239,15 +248,17 @@ def test_a_copied_link_gives_the_same_answer_again(look: Any) -> None:
 
 
 @pytest.mark.browser
-def test_ten_thousand_lines_are_few_nodes_and_each_can_be_reached(look: Any) -> None:
-    names = ["Time", "Host", "Message", "File", "Line", *(f"C{n}" for n in range(11))]
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_very_many_lines_are_few_nodes_and_each_can_be_reached(look: Any, count: int) -> None:
+    more, words = (11, 40) if count <= 10_000 else (2, 8)  # the answer itself has to pass through the test
+    names = ["Time", "Host", "Message", "File", "Line", *(f"C{n}" for n in range(more))]
     kinds = {"Time": "datetime", "Line": "long"}
     columns = [{"name": name, "type": kinds.get(name, "string")} for name in names]
     many = [
-        ["2026-11-21T00:30:00Z", f"gpu{n}", "a long line " * (n % 40), "a/log", n + 1, *["x"] * 11]
-        for n in range(10_000)
+        ["2026-11-21T00:30:00Z", f"gpu{n}", "a long line " * (n % words), "a/log", n + 1, *["x"] * more]
+        for n in range(count)
     ]
-    many[9_999][2] = "the last \u202eone"
+    many[-1][2] = "the last \u202eone"
     _, page, _ = explore(look, columns=columns, rows=many)
     nodes = """() => {
       const walk = document.createTreeWalker(document, NodeFilter.SHOW_ALL);
@@ -255,27 +266,37 @@ def test_ten_thousand_lines_are_few_nodes_and_each_can_be_reached(look: Any) -> 
       while (walk.nextNode()) count += 1;
       return count;
     }"""
-    assert page.evaluate(nodes) < 2000 and page.inner_text("#count") == "10,000 rows"
+    assert page.evaluate(nodes) < 2000 and page.inner_text("#count") == f"{count:,} rows"
     page.locator("#rows").scroll_into_view_if_needed()
     for share in (0.5, 0.123, 1):
         page.evaluate(
             "share => { const r = document.getElementById('rows'); r.scrollTop = share * r.scrollHeight; }", share
         )
         page.wait_for_function(
-            """share => {
+            """([share, count]) => {
               const rows = [...document.querySelectorAll('#result tbody tr:not(.gap)')].map(r => Number(r.ariaRowIndex));
               const box = document.getElementById('rows').getBoundingClientRect();
               const seen = document.elementFromPoint(box.x + 40, box.y + 120)?.closest('tr:not(.gap)');
-              return seen && Math.abs(rows[rows.length >> 1] / 10000 - share) < 0.1;
+              return seen && Math.abs(rows[rows.length >> 1] / count - share) < 0.1;
             }""",
-            arg=share,
+            arg=[share, count],
         )
         assert page.evaluate(nodes) < 2000
     page.evaluate("document.getElementById('rows').scrollTop = 1e9")
-    page.wait_for_selector("#result tr[aria-rowindex='10001']")
-    assert "the last \\u202eone" in page.inner_text("#result tr[aria-rowindex='10001']")
+    last = f"#result tr[aria-rowindex='{count + 1}']"
+    page.wait_for_selector(last)
+    assert "the last \\u202eone" in page.inner_text(last)
     page.locator("#result th button", has_text="Host").press("Enter")
     assert page.inner_text("#result tbody tr:not(.gap) >> nth=0").split("\t")[1] == "gpu0"
+
+
+@pytest.mark.browser
+def test_more_rows_of_a_truncated_answer_are_asked_for_on_request(look: Any) -> None:
+    _, page, asked = explore(look, truncated=True)
+    assert page.inner_text("#more") == "Up to 100,000 rows" and "max_rows" not in asked[-1]
+    with page.expect_response("**/api/v1/query"):
+        page.click("#more")
+    assert asked[-1]["max_rows"] == 100_000 and asked[-1]["query"] == QUERY
 
 
 @pytest.mark.browser

@@ -4,7 +4,7 @@ import { keepAsked, showAsked } from './asked.js';
 import { editor } from './editor.js';
 import { element } from './lines.js';
 import { binned, counted, facets, Histogram, overview } from './overview.js';
-import { Result } from './result.js';
+import { MOST_ROWS, Result } from './result.js';
 import { visible } from './visible.js';
 
 const find = id => document.getElementById(id);
@@ -89,14 +89,14 @@ const post = (body, signal) =>
     signal,
   });
 
-/** Runs the query, or only checks it. */
-async function ask(only) {
+/** Runs the query, or only checks it. `more`: what else the API is asked, such as more rows. */
+async function ask(only, more = {}) {
   fault.hidden = true;
   editor.mark(null);
   const mine = new AbortController();
   const { signal } = mine;
   running = mine;
-  const asked = question({ validate_only: only });
+  const asked = question({ validate_only: only, ...more });
   busy(true);
   took.textContent = 'running …';
   try {
@@ -130,6 +130,15 @@ function tell(body, ok, { query, validate_only: only }) {
   }
 }
 
+/** The address of new lines that pass the filters of the query; of all lines if it asks for something else. */
+function tailed() {
+  const url = new URL(find('tail').href);
+  const asked = shown.text.slice(0, shown.at ?? 0).replace(/^(\s*\/\/[^\n]*\n)+/, '').trim();
+  if (/^Logs\s*\|/.test(asked)) url.searchParams.set('filter', asked);
+  else url.searchParams.delete('filter');
+  return url.href;
+}
+
 /** The counts beside an answer; they come after it. */
 async function beside(answer, asked) {
   let found = null;
@@ -141,6 +150,7 @@ async function beside(answer, asked) {
   if (shown.answer !== answer) return;
   shown.at = found?.at ?? null;
   shown.patterns = found?.patterns ?? null;
+  find('tail').href = tailed();
   find('patterns').hidden = !shown.patterns;
   facets(find('facets'), found?.facets ?? [], add);
   const own = found?.bins?.length ? null : binned(answer);
@@ -242,6 +252,9 @@ find('link').addEventListener('click', event => copyLink(event.currentTarget));
 find('export').addEventListener('click', event => {
   const button = event.target.closest('button');
   if (button && shown.answer) save(button);
+});
+find('more').addEventListener('click', () => {
+  if (!running) ask(false, { max_rows: MOST_ROWS });
 });
 find('patterns').addEventListener('click', () => {
   editor.value = shown.patterns;

@@ -4,13 +4,17 @@ import { chart } from './chart/chart.js';
 import { element } from './lines.js';
 import { Table, thousands } from './table.js';
 
+/** Rows of an answer that can be asked for; the table has only those in the page that can be seen. */
+export const MOST_ROWS = 100_000;
+
 /** What a reader must know before trusting the rows. */
-function warnings({ rows, truncated }) {
+function warnings({ rows, truncated, truncated_by: by }) {
   const count = thousands(rows.length);
   const all = [];
   if (truncated) {
     all.push(
-      `Truncated. The answer holds the first ${count} rows; chart and table know only these.`,
+      `Truncated${by === 'bytes' ? ' at 64 MiB' : ''}. The answer holds the first ${count} rows;`,
+      'chart and table know only these.',
       'Summarize or narrow the time to see all; a saved file has up to a million.',
     );
   }
@@ -25,7 +29,7 @@ function warnings({ rows, truncated }) {
 
 export class Result {
   constructor() {
-    for (const id of ['result', 'notes', 'chart', 'count', 'export', 'tables']) {
+    for (const id of ['result', 'notes', 'chart', 'count', 'export', 'tables', 'more']) {
       this[id] = document.getElementById(id);
     }
     this.body = null;
@@ -59,6 +63,8 @@ export class Result {
     const rows = answer.rows.length;
     this.count.textContent = `${thousands(rows)}${answer.truncated ? '+' : ''} row${rows === 1 ? '' : 's'}`;
     this.export.hidden = !rows;
+    this.more.hidden = !answer.truncated || answer.truncated_by === 'bytes' || rows >= MOST_ROWS;
+    this.more.textContent = `Up to ${thousands(MOST_ROWS)} rows`;
     const warning = [warnings(answer), chart(this.chart, answer)].filter(Boolean).join(' ');
     const box = element('div', 'doubt');
     box.append(element('div', '', warning));
