@@ -20,8 +20,8 @@ from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 NOT_STANDARD = (
     "any_value", "arg_max", "arg_max_null", "arg_min", "array_to_string", "bool_or", "contains",
     "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "greatest",
-    "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_has_all", "list_position",
-    "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract", "regexp_full_match",
+    "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_has_all", "list_intersect",
+    "list_position", "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract", "regexp_full_match",
     "regexp_matches", "regexp_replace", "rowid", "split_part", "starts_with", "to_microseconds", "unnest",
 )  # fmt: skip
 
@@ -113,6 +113,11 @@ def json_text(document: Element, path: str) -> sa.Function[Any]:
 def json_texts(document: Element, path: str) -> sa.Function[Any]:
     """All members that a path with ``[*]`` matches, as a list of texts."""
     return func.json_extract_string(document, json_path(path), type_=TEXTS)
+
+
+def shared(one: Element, other: Element) -> sa.Function[Any]:
+    """What two lists of texts both have."""
+    return func.list_intersect(one, other, type_=TEXTS)
 
 
 def json_count(document: Element, path: str) -> sa.Function[Any]:

@@ -55,6 +55,7 @@ from web.shaping import (
     open_rival,
     state_kind,
 )
+from web.telling import messages_about
 from web.timerange import BadTimeError, Range, parse_range, rfc3339
 from web.zones import chosen, shown_in
 
@@ -205,7 +206,7 @@ def render(
 def incidents(
     request: Request, read: Read, within: Within, severity: str | None = None, q: str | None = None, state: str | None = None,
     assignee: str | None = None, root: str | None = None, device: str | None = None, group: str | None = None,
-    cursor: str | None = None,
+    cursor: str | None = None, sort: str | None = None,
 ) -> HTMLResponse | RedirectResponse:  # fmt: skip
     if read.own:  # the list covers the whole cluster
         return RedirectResponse(linked("/jobs", kept_of(request)), 303)
@@ -215,11 +216,15 @@ def incidents(
     if grouped:
         rows, after = read.roots(within, search=q, cursor=cursor, limit=PAGE, **wanted)
     else:
-        rows, after = read.incidents(within, search=q, root=root, device=device, cursor=cursor, limit=PAGE, **wanted)
+        costly = sort == "cost"
+        rows, after = read.incidents(
+            within, search=q, root=root, device=device, cursor=None if costly else cursor, limit=PAGE, costly=costly, **wanted
+        )  # fmt: skip
     found: dict[str, Any] = {
-        "rows": rows, "after": after, "counts": read.severity_counts(within), "cost": read.cost(within),
+        "rows": rows, "after": after, "counts": read.severity_counts(within), "cost": read.cost(within), "most": PAGE,
         "states": states, "grouped": grouped,
-        "filters": {**wanted, "q": q, "root": root, "device": device, "group": "root" if grouped else None},
+        "filters": {**wanted, "q": q, "root": root, "device": device, "group": "root" if grouped else None,
+                    "sort": "cost" if sort == "cost" and not grouped else None},
     }  # fmt: skip
     if not rows:
         found |= first_steps(request, read)
@@ -246,6 +251,7 @@ def incident(
         steps=steps, table=chain.table_rows(document), hosts=chain.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
         judged=read.run_keys(row["incident_id"]), changes=triage.history(read, row["incident_id"]),
         similar=read.similar(row, SIMILAR), nav="incidents",
+        told=messages_about(read, document, str(request.base_url).rstrip("/")) if reads_all(asking(request)) else [],
         both=shared.of_incident(read, row) if reads_all(asking(request)) and shared.is_comparable(document) else None,
         most_runs=shared.MOST_RUNS, replay=replays.of_page(request, read, incident_id, begin=replay == "yes"),
         other=what_if.answer(request, read, row, slurmd_timeout),

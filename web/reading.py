@@ -128,9 +128,10 @@ class Reader:
     def incidents(
         self, within: Range, *, severity: str | None = None, host: str | None = None, job: str | None = None,
         search: str | None = None, state: str | None = None, assignee: str | None = None, root: str | None = None,
-        device: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None,
+        device: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None, costly: bool = False,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Incidents, newest first. ``of``: a node, whose cluster they belong to. ``state``: of ``triage.FILTERS``.
+        ``costly``: the costliest, without a page after it.
 
         An incident belongs to a range it overlaps; one without an end is still open.
         """
@@ -139,15 +140,15 @@ class Reader:
             root=root, device=device, also=_of_triage(state, assignee),
         )  # fmt: skip
         try:
-            rows = self.ask(incidents.found(wanted, behind=_behind(cursor), limit=limit + 1))
+            rows = self.ask(incidents.found(wanted, behind=_behind(cursor), limit=limit + 1, costly=costly))
         except NoSuchTable:  # a store of an older version, opened for reading: nobody handled anything
             if not state and not assignee:
                 raise
             if assignee or state not in ("new", "unhandled"):
                 return [], None
             more = {"severity": severity, "host": host, "job": job, "search": search, "root": root, "device": device}
-            return self.incidents(within, of=of, limit=limit, cursor=cursor, **more)
-        more_follow = len(rows) > limit
+            return self.incidents(within, of=of, limit=limit, cursor=cursor, costly=costly, **more)
+        more_follow = len(rows) > limit and not costly
         rows = rows[:limit]
         self._read_documents(rows)
         return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more_follow else None
@@ -311,6 +312,10 @@ class Reader:
         if not keys:
             return []
         return self.ask(runs.by_keys(self._runs(), keys))
+
+    def told(self, keys: Sequence[str]) -> list[Row]:
+        """What the verdicts on some runs say to the runs' users."""
+        return self.ask(runs.told(self._runs(), keys)) if keys else []
 
     def users(self) -> frozenset[str]:
         """All users with jobs, cached for some seconds."""

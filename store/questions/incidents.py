@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
-from store.functions import const, counted, has, holds, json_count, json_number, json_texts, listed, same
+from store.functions import const, counted, has, holds, json_count, json_number, json_texts, listed, same, shared
 from store.questions.conditions import of_cluster
 from store.tables import ALIASES, FEEDBACK, INCIDENTS
 
@@ -48,13 +48,15 @@ def conditions(
 
 
 def found(
-    wanted: Sequence[sa.ColumnElement[bool]], *, behind: tuple[datetime, str] | None = None, limit: int
-) -> sa.Select[Any]:
+    wanted: Sequence[sa.ColumnElement[bool]], *, behind: tuple[datetime, str] | None = None, limit: int,
+    costly: bool = False,
+) -> sa.Select[Any]:  # fmt: skip
     """Newest first, with documents. ``wanted``: see ``conditions``; ``behind``: start and name after which the list
-    continues."""
+    continues. ``costly``: those that cost most GPU-hours first, then those that ended most runs."""
     after = [sa.tuple_(N.start, N.incident_id) < sa.tuple_(*behind)] if behind else []
     asked = sa.select(INCIDENTS).where(*wanted, *after)
-    return asked.order_by(N.start.desc(), N.incident_id.desc()).limit(limit)
+    cost = (json_number(N.document, "$.gpu_hours_lost").desc().nulls_last(), json_count(N.document, "$.jobs").desc())
+    return asked.order_by(*(cost if costly else ()), N.start.desc(), N.incident_id.desc()).limit(limit)
 
 
 def one(incident_id: str) -> sa.Select[Any]:
@@ -105,10 +107,11 @@ def severities(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
 
 
 def cost(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
-    """How many runs the incidents of a range ended and slowed, their cost, and how many are not over."""
+    """How many runs the incidents of a range ended, slowed and did not end, their cost, and how many are not over."""
+    slowed, ended = json_texts(N.document, "$.slowed_jobs[*]"), json_texts(N.document, "$.jobs[*].job_id")
     return sa.select(
         func.coalesce(func.sum(json_count(N.document, "$.jobs")), const(0)).label("jobs"),
-        func.coalesce(func.sum(json_count(N.document, "$.slowed_jobs")), const(0)).label("slowed"),
+        func.coalesce(func.sum(func.length(slowed) - func.length(shared(slowed, ended))), const(0)).label("slowed"),
         func.coalesce(func.sum(json_number(N.document, "$.gpu_hours_lost")), const(0)).label("gpu_hours"),
         counted(N.end.is_(None)).label("open"),
     ).where(*overlapping(start, end))  # fmt: skip

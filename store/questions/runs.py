@@ -96,6 +96,13 @@ def by_keys(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
     return sa.select(*columns(of)).where(listed(of.c.run_key, keys)).order_by(of.c.start)
 
 
+def told(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
+    """What the verdicts on several runs say to the runs' users; nothing about a run without a verdict."""
+    says = [json_text(of.c.document, f"$.{name}").label(name) for name in ("headline", "summary", "final")]
+    shown = columns(of, "run_key", "name", "user", "state", "end", "confidence")
+    return sa.select(*shown, *says).where(listed(of.c.run_key, keys), of.c.document.is_not(None)).order_by(of.c.end)
+
+
 def renamed(of: sa.FromClause, cluster: str | None) -> sa.Select[Any]:
     """Names of a cluster's runs that differ in the whole store."""
     return sa.select(of.c.own_key, of.c.run_key).where(of.c.run_key != of.c.own_key, same(of.c.cluster, cluster))
