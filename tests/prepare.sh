@@ -58,6 +58,15 @@ lay_otlp_json_aside() {
 }
 lay_otlp_json_aside
 
+# axe, the judge of accessibility, as a package that brings the script along; nothing of it is part of the product.
+lay_axe_aside() {
+    place=/opt/faultline-tests/axe
+    [ -d $place ] || [ "$(id -u)" != 0 ] || [ ! -x .venv/bin/python ] && return
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --target $place axe-playwright-python==0.1.8 \
+        >/dev/null 2>&1 || { rm -rf $place && note "without axe: its test is skipped"; }
+}
+lay_axe_aside
+
 if [ -z "$wanted" ]; then
     lay_syslog_ng_aside
     exit 0
