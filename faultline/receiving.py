@@ -31,6 +31,7 @@ from collector.receivers.refusals import ListenFailed
 from collector.receivers.syslog_udp import DatagramListener
 from collector.senders import Sender
 from collector.spool import Spool, SpoolHeld
+from collector.stored_until import StoredUntil
 from faultline import node_gate
 from faultline.config import Config
 from faultline.failure import CommandError
@@ -97,6 +98,7 @@ class Receiving(Collector):
             raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{folder}: cannot be made or opened: {error.strerror}") from error
+        self.stored_until = StoredUntil(self.spool)
         certificates = config.tls is not None and config.tls.client_ca is not None
         self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates,
                              connections=connections, working=self._working, senders=_senders(config))  # fmt: skip

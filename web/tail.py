@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import structlog
@@ -87,10 +88,11 @@ class Tail:
         stamp = self.since.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return f"Logs | where ReceivedTime >= datetime({stamp}) {self.steps}"
 
-    def look(self, asked: Asked | None = None) -> tuple[list[dict[str, Any]], bool]:
-        """New lines by time, and whether there were more than are returned."""
+    def look(self, asked: Asked | None = None, until: datetime | None = None) -> tuple[list[dict[str, Any]], bool]:
+        """New lines by time, and whether there were more than are returned. ``until``: everything that was received
+        before is stored; now by default."""
         asked = asked or Asked(self.store.cursor())
-        now = datetime.now(UTC).replace(tzinfo=None)
+        until = until or datetime.now(UTC).replace(tzinfo=None)
         try:
             result = kql.run(
                 asked.cursor, self.query(), max_rows=self.most, max_bytes=MOST_BYTES, timeout_s=LOOK_S, stopped=asked.stopped
@@ -103,8 +105,12 @@ class Tail:
         if "Time" in names and not _ARRANGED.search(self.steps):  # rows are stored by host
             fresh.sort(key=lambda row: str(row["Time"] or ""))
         self.sent = {json.dumps(row, sort_keys=True) for row in rows}
-        self.since = max(self.since, now - STORED_WITHIN)
-        self.most = MOST
+        if (
+            result.truncated and not fresh
+        ):  # what waits hides what comes: the rest of it is given up, and said to be missing
+            until = datetime.now(UTC).replace(tzinfo=None)
+        self.since = max(self.since, until - min(STORED_WITHIN, until - datetime.min))
+        self.most = min(MOST + len(self.sent), MOST_RESUMED)
         return fresh, bool(result.truncated)
 
 
@@ -166,7 +172,8 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
     while not await request.is_disconnected():
         before = rfc3339(tail.since)
         try:
-            rows, truncated = await _in_turn(request, tail.look)
+            until = _stored_until(request)  # before the store is asked
+            rows, truncated = await _in_turn(request, partial(tail.look, until=until))
         except ClientGoneError:
             return
         except (TooManyWaitingError, TimeoutError):
@@ -200,6 +207,11 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
             behind = not behind
             yield _sse_event("behind", {"behind": behind})
         await asyncio.sleep(EVERY_S)
+
+
+def _stored_until(request: Request) -> datetime | None:
+    receiving = getattr(request.app.state, "receiving", None)
+    return receiving.stored_until() if receiving is not None else None
 
 
 def _is_behind(request: Request) -> bool:

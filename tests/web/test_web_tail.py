@@ -128,6 +128,25 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
     assert re.match(r"id: \d{4}-\S+Z\nevent: line\ndata: \{", parts[1]) and "hello <b>" in parts[1]
 
 
+def test_a_line_that_is_stored_long_after_its_receipt_comes_all_the_same(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the service knows that something waits, the tail looks back to where that began."""
+    now = datetime.now(UTC).replace(tzinfo=None)
+    tail = Tail(store, "", now - timedelta(seconds=60))
+    assert tail.look(until=now - timedelta(seconds=50)) == ([], False)
+    _add(store, "late", received=now - timedelta(seconds=40))
+    assert [row["Message"] for row in tail.look(until=now - timedelta(seconds=50))[0]] == ["late"]
+    assert tail.look(until=datetime.min) == ([], False)
+    # What waits must not hide what comes: beyond a number of lines the rest is said to be missing.
+    monkeypatch.setattr(tailing, "MOST", 2)
+    monkeypatch.setattr(tailing, "MOST_RESUMED", 3)
+    _add(store, "a", "b", "c", received=now - timedelta(seconds=39))
+    assert [tail.look(until=now - timedelta(seconds=50))[1] for _ in range(2)] == [False, True]
+    _add(store, "now")
+    assert [row["Message"] for row in tail.look()[0]] == ["now"]
+
+
 def _events(store: Any, tail: Tail, last: str) -> list[tuple[str, str, dict[str, Any]]]:
     """ID, name and data of the events up to the first whose text contains ``last``."""
     listener, found = _Listener(store), []
@@ -287,7 +306,7 @@ def test_no_look_passes_by_the_queue(store: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tailing, "LOOK_S", 0.01)
     asked: list[str] = []
     listener, tail = _Listener(store, 8), Tail(store, "", datetime.now(UTC).replace(tzinfo=None))
-    monkeypatch.setattr(tail, "look", lambda _: asked.append("look") or ([], False))
+    monkeypatch.setattr(tail, "look", lambda *_, **__: asked.append("look") or ([], False))
     turns = listener.app.state.turns
 
     async def read() -> list[str]:
