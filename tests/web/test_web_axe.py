@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.long]
 #: Laid there by tests/prepare.sh.
 AXE = Path("/opt/faultline-tests/axe/axe_playwright_python/axe.min.js")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-MORE = ("/tail", "/incidents?group=root", "/incidents?sort=cost", "/incidents/I-none", "/jobs?state=failed", "/jobs/999999", "/search?q=zzz",
+MORE = ("/incidents?group=root", "/incidents?sort=cost", "/incidents/I-none", "/jobs?state=failed", "/jobs/999999", "/search?q=zzz",
         "/dashboards/gpu-health", "/dashboards/network", "/nothing")  # fmt: skip
 COUNTED = {
     "rows": 3, "at": 4, "step_s": 60, "bins": [["2026-11-21T00:30:00Z", 3]], "undated": 0, "patterns": "Logs",

@@ -18,7 +18,7 @@ from web.pages import HERE
 #: something.
 TEXT, LARGE, SHAPE = 4.5, 3.0, 3.0
 PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/fleet?incident=I1", "/sources", "/reports",
-         "/explore", "/dashboards", "/dashboards/cluster-now", "/search?q=script")  # fmt: skip
+         "/explore", "/tail", "/dashboards", "/dashboards/cluster-now", "/search?q=script")  # fmt: skip
 #: Composites every translucent background between an element and the page; measures each element that has text of its
 #: own.
 MEASURE = r"""([TEXT, LARGE]) => {
