@@ -67,6 +67,11 @@ def test_the_slider_shows_an_earlier_moment_and_its_address_does_too(look: Any) 
     assert page.evaluate("document.activeElement.id") == "moment"
     page.click("#play")
     page.wait_for_selector("#map .hurt ~ .hurt", state="attached", timeout=120_000)
+    page.click("#play")
+    until(page, "document.getElementById('play').textContent === 'Play'")
+    page.click("#play")  # and once more, from the beginning
+    page.wait_for_selector("#map .hurt", state="detached", timeout=120_000)
+    page.wait_for_selector("#map .hurt ~ .hurt", state="attached", timeout=120_000)
 
 
 def test_a_narrow_window_gets_fewer_nodes_in_a_row(look: Any) -> None:

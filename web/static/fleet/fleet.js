@@ -28,7 +28,7 @@ const state = {
   settling: null,
   names: null,
   columns: 0,
-  playing: false,
+  playing: null,
   asking: null,
   pending: null,
 };
@@ -121,27 +121,32 @@ function slider() {
     clearTimeout(state.pending);
     state.pending = setTimeout(() => ask('at', range.value === '1000' ? '' : to), REST_MS);
   });
-  const button = document.getElementById('play');
-  button.setAttribute('aria-pressed', String(state.playing));
-  button.textContent = state.playing ? 'Stop' : 'Play';
-  button.addEventListener('click', () => (state.playing ? stop() : play(first, last)));
+  document.getElementById('play').addEventListener('click', () => {
+    if (state.playing) state.playing = null;
+    else play(first, last);
+    pressed();
+  });
+  pressed();
   box.hidden = false;
 }
 
-function stop() {
-  state.playing = false;
-  slider();
+function pressed() {
+  const button = document.getElementById('play');
+  button.setAttribute('aria-pressed', String(state.playing !== null));
+  button.textContent = state.playing ? 'Stop' : 'Play';
 }
 
-/** From the first moment to the last, as fast as pictures come. */
+/** From the first moment to the last, as fast as pictures come. One that was stopped ends at its next picture. */
 async function play(first, last) {
-  state.playing = true;
-  for (let n = 0; n <= PICTURES && state.playing; n++) {
+  const mine = {};
+  state.playing = mine;
+  for (let n = 0; n <= PICTURES && state.playing === mine; n++) {
     const soon = new Promise(next => setTimeout(next, REST_MS));
     await ask('at', new Date(first + (n / PICTURES) * (last - first)).toISOString());
     await soon;
   }
-  stop();
+  if (state.playing === mine) state.playing = null;
+  pressed();
 }
 
 // -- a node ---------------------------------------------------------------------------------------
