@@ -147,6 +147,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             gc.freeze()
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Names a failed test at once: a run that a time limit cuts prints nothing of what it found."""
+    if report.failed and not os.environ.get("PYTEST_XDIST_WORKER"):
+        print(f"\nfailed: {report.nodeid} ({report.when})", file=sys.__stderr__, flush=True)
+
+
 @pytest.fixture(autouse=True)
 def _own_umask() -> Iterator[None]:
     """A command that writes a store makes its files private from then on; the next test represents another process."""
