@@ -32,14 +32,28 @@ def rows(facts: Iterable[Fact], cluster: str | None) -> dict[str, Row]:
     """The facts by ``fact_id``; two that say the same are one."""
     found = {}
     for fact in facts:
-        events = sorted(fact.events, key=_order)[:MOST_EVIDENCE]
+        end, attrs = fact.end, by_name(fact.attrs)
         row = (
             cluster, fact.kind, subject(fact), fact.host, fact.device, fact.run, round(fact.start * 1e6),
-            None if fact.end is None else round(fact.end * 1e6), fact.sigma,
-            sorted_json(_plain(by_name(fact.attrs))), sorted_json(list(dict.fromkeys(e.id for e in events))),
+            None if end is None else round(end * 1e6), fact.sigma, _attributes(attrs) if attrs else "{}", _evidence(fact.events),
         )  # fmt: skip
         found["f" + blake2b(repr(row).encode(), digest_size=8).hexdigest()] = row
     return found
+
+
+def _evidence(events: tuple[Event, ...]) -> str:
+    if len(events) > 1:
+        events = tuple(sorted(events, key=_order)[:MOST_EVIDENCE])
+    return sorted_json(list(dict.fromkeys([e.id for e in events])))
+
+
+def _attributes(attrs: Mapping[str, Any]) -> str:
+    """Those that are not empty. Most are, or are texts and numbers, and a tick has thousands."""
+    said = {k: v if type(v) in _AS_THEY_ARE else _plain(v) for k, v in attrs.items() if v or v == 0}
+    return sorted_json({k: v for k, v in said.items() if v or v == 0})
+
+
+_AS_THEY_ARE = frozenset({str, int, float, bool})
 
 
 def table(found: Mapping[str, Row]) -> pl.DataFrame:
@@ -65,7 +79,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Fact):
         return [value.kind, value.start, subject(value)]
     if isinstance(value, Mapping):
-        return {str(k): plain for k, v in value.items() if (plain := _plain(v)) not in (None, [], {}, "")}
+        return {str(k): plain for k, v in value.items() if (plain := _plain(v)) or plain == 0}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     if isinstance(value, (set, frozenset)):
