@@ -167,6 +167,39 @@ HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
 }
 
 
+def _users_of_storage(world: World, effect: Fact) -> Iterable[str] | None:
+    return None if (effect.attrs.get(WORDS) or {}).get("storage") else _nodes(world, effect)
+
+
+def _under_a_switch(world: World, effect: Fact) -> Iterable[str]:
+    if effect.host is None:
+        return _nodes(world, effect)
+    return [effect.host, *world.controllers] if effect.kind == NODE_DOWN.name else [effect.host]
+
+
+def _of_run(world: World, effect: Fact) -> Iterable[str]:
+    run = run_of(world, effect)
+    return (str(run.job_id), *run.nodes) if run else ()
+
+
+def _with_others(world: World, effect: Fact) -> Iterable[str]:
+    return [*filter(None, [effect.host]), *effect.attrs.get(HOSTS, ())]
+
+
+#: Scopes that hold for causes that touch one of certain places only (``evidence/candidates.places_of``), and those places;
+#: None for any.
+TOUCHED_BY: dict[str, Callable[[World, Fact], Iterable[str] | None]] = {
+    "node under switch": _under_a_switch,
+    "link of switch": lambda world, effect: [str(name)] if (name := effect.attrs.get(PROMOTED)) else [],
+    "same run or its node": _of_run,
+    "went down together": _with_others,
+    "run used the storage": _users_of_storage,
+    "all its clients": lambda world, effect: sorted(effect.attrs.get(HOSTS, ()))[:1],  # a cause has all of them
+    "told by the run": lambda world, effect: [effect.run] if effect.run else [],
+    "fell silent together": lambda world, effect: [effect.host] if effect.host else [],
+}
+
+
 def _one_host(world: World, cause: Fact) -> Iterable[str]:
     return [cause.host] if cause.host else []
 

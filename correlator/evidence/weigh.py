@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from correlator.edges.conditions.links import name_of
 from correlator.edges.conditions.registry import conditions
-from correlator.edges.scopes import HOSTS_OF, OUTSIDE, scopes
+from correlator.edges.scopes import OUTSIDE, scopes
 from correlator.edges.window_values import derived_values
+from correlator.evidence.candidates import Candidates, Places
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.exposure import Exposed
 from correlator.facts.nodes.kinds import NODE_DOWN
@@ -22,7 +23,7 @@ from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import INFERRED, TIMEOUT
 from correlator.model.attrs import attr
-from correlator.model.fact_index import FactsInTime, by_kind
+from correlator.model.fact_index import by_kind
 from correlator.model.nouns import Edge, Fact, Hop
 from correlator.site import windows
 from correlator.site.first_seen import first_seen, hour_of
@@ -119,12 +120,7 @@ class Weigher:
         self._scopes, self._conditions = scopes(), conditions()
         self._blocked: dict[int, Hop | None] = {}
         self._best: dict[int, list[Hop]] | None = None
-        on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
-        for fact in world.facts:
-            for place in {fact.host, fact.run} - {None}:
-                on_place[(fact.kind, place)].append(fact)
-        anchors = {edge.anchor for edge in edges}
-        self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
+        self._candidates = Candidates(world, self.by_kind, edges)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
         self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
         self.exposed = Exposed(world, edges, self.holds, self.window)
@@ -188,13 +184,12 @@ class Weigher:
     def _tried(self, effect: Fact, edges: Sequence[_Tried]) -> tuple[list[Hop], list[Rejection]]:
         hops: list[Hop] = []
         rejections: list[Rejection] = []
-        hosts: dict[str, list[str]] = {}
+        places = Places()
         for edge, kinds in edges:
             low, high, settled = self.window(edge, effect)
-            if edge.scope in HOSTS_OF and edge.scope not in hosts:
-                hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
+            early, late = listed_from(effect, high), effect.start - low + high + 2 * NEAR_MISS_S
             for kind in kinds:
-                for cause in self._candidates(edge, kind, effect, (low, high), hosts.get(edge.scope)):
+                for cause in self._candidates.among(edge, kind, effect, early, late, places):
                     if cause is effect:
                         continue
                     result = self._in_scope(edge, cause, effect, (low, high), settled)
@@ -212,20 +207,6 @@ class Weigher:
             values = derived_values(self.world.site.values_for(effect.run), effect)
             self._windows[key] = windows.window(edge.window, values)
         return self._windows[key]
-
-    def _candidates(self, edge: Edge, kind: str, effect: Fact, window: tuple[float, float], hosts: list[str] | None) -> list[Fact]:  # fmt: skip
-        """Facts of a kind that an edge may link to the effect: near enough in time, on the ``hosts`` of its scope.
-
-        ``hosts`` is None for any host.
-        """
-        low, high = window
-        early, late = listed_from(effect, high), effect.start - low + high + 2 * NEAR_MISS_S
-        if edge.scope == "same run":
-            return self._on_place.between((kind, effect.run), early, late)
-        if hosts is None:
-            return self._when.between(kind, early, late)
-        found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
-        return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
 
     def holds(self, edge: Edge, cause: Fact, effect: Fact) -> bool:
         """Would the edge explain the effect, by scope, window and requirements?"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
@@ -90,17 +91,21 @@ def outages(world: World) -> list[Fact]:
         target = target_of(event)
         if target:
             groups[target].append(event)
+    again: dict[str | None, list[Event]] = defaultdict(list)
+    for event in world.kinds("storage.recovered"):
+        again[target_of(event)].append(event)
     return [
-        _outage(world, target, burst)
+        _outage(world, target, burst, again.get(target, ()))
         for target, events in sorted(groups.items())
         for burst in bursts(events, SAME_OUTAGE_S)
     ]
 
 
-def _outage(world: World, target: str, events: list[Event]) -> Fact:
+def _outage(world: World, target: str, events: list[Event], again: Sequence[Event]) -> Fact:
+    """``again``: the lines that say that a client had the target back."""
     hosts = sorted({e.host for e in events if e.host})
     evicted = {e.host: e.time for e in reversed(events) if e.host and "evict" in e.message.lower()}
-    back = _recoveries(world, target, events)
+    back = _recoveries(events, again)
     servers = [h for h in hosts if not world.runs_on.get(h) and re.match(r"(oss|mds|nfs|nas|fs)", h)]
     end = max([events[-1].time, *back.values()])
     attrs: StorageOutage = {
@@ -117,16 +122,16 @@ def _outage(world: World, target: str, events: list[Event]) -> Fact:
 PASSING_S = 60.0
 
 
-def _recoveries(world: World, target: str, events: list[Event]) -> dict[str, float]:
+def _recoveries(events: list[Event], again: Sequence[Event]) -> dict[str, float]:
     """Per client, when it first had the target back after its last error of this outage."""
     last: dict[str, float] = {}
     for event in events:
         if event.host:
             last[event.host] = max(event.time, last.get(event.host, 0.0))
     found: dict[str, float] = {}
-    for event in world.kinds("storage.recovered"):
+    for event in again:
         host = event.host or ""
-        if host in last and host not in found and target_of(event) == target and 0 <= event.time - last[host] <= 3600.0:
+        if host in last and host not in found and 0 <= event.time - last[host] <= 3600.0:
             found[host] = event.time
     return found
 

@@ -132,7 +132,7 @@ UNKILLED_S = 900.0
 
 def wait_of(world: World, outage: Fact, run: Run) -> Wait | None:
     """How long a run's nodes waited for the storage of an outage; None if they did not, or not during the run."""
-    hang = next((f for f in world.facts_of(STORAGE_HANG.name) if f.device == outage.device and f.start == outage.start), None)  # fmt: skip
+    hang = next((f for f in world.facts_on(STORAGE_HANG.name, [outage.host or ""]) if f.device == outage.device and f.start == outage.start), None)  # fmt: skip
     if hang is None or run.start is None or run.end is None:
         return None
     since, back = hang.attrs[SINCE], hang.attrs[BACK]

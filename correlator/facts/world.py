@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -20,6 +20,7 @@ from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
+from correlator.model.attributes import LINKS
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
@@ -154,6 +155,8 @@ class World:
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
+        self._roles: dict[int, frozenset[str]] = {}
+        self._facts_on: dict[str, tuple[Sequence[Fact], dict[str, list[Fact]]]] = {}
         times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
@@ -312,6 +315,28 @@ class World:
         if len(kinds) == 1:  # asked for each run, and never changed by who asks
             return known.get(kinds[0], ())
         return [f for kind in dict.fromkeys(kinds) for f in known.get(kind, ())]
+
+    def roles_of_links(self, switch: Fact) -> frozenset[str]:
+        """The roles of the links that a switch's loss took; asked for with each consequence of it."""
+        if id(switch) not in self._roles:
+            links = switch.attrs.get(LINKS, ())
+            self._roles[id(switch)] = frozenset(self.site.role(host, device) for host, device in links)
+        return self._roles[id(switch)]
+
+    def facts_on(self, kind: str, hosts: Collection[str]) -> list[Fact]:
+        """The facts of a kind on these hosts, in their order."""
+        facts = self.facts_of(kind)
+        if not facts:
+            return []
+        known = self._facts_on.get(kind)
+        if known is None or known[0] is not facts:
+            by_host: defaultdict[str, list[Fact]] = defaultdict(list)
+            for fact in facts:
+                if fact.host is not None:
+                    by_host[fact.host].append(fact)
+            known = self._facts_on[kind] = facts, by_host
+        found = [fact for host in dict.fromkeys(hosts) for fact in known[1].get(host, ())]
+        return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
 
     def facts_of_job(self, job_id: int) -> list[Fact]:
         """Facts tied to a job by its number: cancelled, preempted, over its time limit."""

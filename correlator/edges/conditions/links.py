@@ -13,7 +13,6 @@ from correlator.model.attributes import (
     BONDED,
     FAR_END_ONLY,
     LEGS,
-    LINKS,
     PROMOTED,
     RATIO,
     ROLE,
@@ -81,15 +80,13 @@ def host_told(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
-    roles = {world.site.role(host, device) for host, device in cause.attrs.get(LINKS, ())}
-    if roles == {"management"}:
+    if world.roles_of_links(cause) == {"management"}:
         return f"{cause.host} carries Slurm's messages, not the jobs' data"
     return _all_carried_on(world, cause, effect)
 
 
 def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
-    roles = {world.site.role(host, device) for host, device in cause.attrs.get(LINKS, ())}
-    if roles == {"fabric"}:
+    if world.roles_of_links(cause) == {"fabric"}:
         return f"{cause.host} carries the jobs' data, not Slurm's messages"
     return _all_carried_on(world, cause, effect)
 

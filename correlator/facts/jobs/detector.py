@@ -159,8 +159,8 @@ CODE_FAULT_S = 60.0
 def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
     """Xids that NVIDIA's catalogue attributes to the application, on a GPU of this run, just before its end."""
     return [
-        f for f in world.facts_of(XID.name)
-        if f.attrs.get(FAMILY) == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
+        f for f in world.facts_on(XID.name, run.nodes)
+        if f.attrs.get(FAMILY) == "application" and -5.0 <= moment - f.start <= CODE_FAULT_S
         and not_held(world, run, f) is None
     ]  # fmt: skip
 

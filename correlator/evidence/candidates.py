@@ -1,0 +1,85 @@
+"""The facts that an edge may link to an effect: near enough in time, and with a place in common that its scope demands.
+
+In a storm thousands of facts of one kind lie in one window, and as many effects ask for them. Without the places each pair
+would be tested, and a pass would take time with the square of the faults.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from correlator.edges.scopes import HOSTS_OF, TOUCHED_BY
+from correlator.facts.world import World
+from correlator.model.attributes import HOSTS, RUNS, TOKEN, UNDER
+from correlator.model.fact_index import FactsInTime
+from correlator.model.nouns import Edge, Fact
+
+#: So few facts of a kind are tested faster than they are looked up.
+FEW = 24
+
+
+class Candidates:
+    """An index over the facts of one world."""
+
+    def __init__(self, world: World, facts: Mapping[str, list[Fact]], edges: Iterable[Edge]) -> None:
+        """``facts``: by kind, each in order of time."""
+        self._world, self._facts = world, facts
+        on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
+        for fact in world.facts:
+            for place in {fact.host, fact.run} - {None}:
+                on_place[(fact.kind, place)].append(fact)
+        anchors = {edge.anchor for edge in edges}
+        self._when, self._on_place = FactsInTime(facts, anchors), FactsInTime(on_place, anchors)
+        self._touching: dict[tuple[str, str], list[Fact]] = {}
+        self._touched, self._known_kinds = FactsInTime(self._touching, anchors), set[str]()
+
+    def among(self, edge: Edge, kind: str, effect: Fact, early: float, late: float, asked: Places) -> list[Fact]:
+        """Facts of a kind that began before ``late`` and had a moment at or after ``early`` (epoch seconds).
+
+        May include a few that are not in scope, never fewer than are. ``asked`` keeps the places of one effect.
+        """
+        if edge.scope == "same run":
+            return self._on_place.between((kind, effect.run), early, late)
+        if edge.scope in HOSTS_OF:
+            hosts = asked.of(edge.scope, self._world, effect) or ()
+            found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
+            return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
+        if edge.scope not in TOUCHED_BY or len(self._facts.get(kind, ())) <= FEW:
+            return self._when.between(kind, early, late)
+        places = asked.of(edge.scope, self._world, effect)
+        if places is None:
+            return self._when.between(kind, early, late)
+        self._know(kind)
+        touched = {id(f): f for place in places for f in self._touched.between((kind, place), early, late)}
+        return sorted(touched.values(), key=lambda f: f.key) if len(places) > 1 else list(touched.values())
+
+    def _know(self, kind: str) -> None:
+        if kind in self._known_kinds:
+            return
+        self._known_kinds.add(kind)
+        for fact in self._facts.get(kind, ()):
+            for place in places_of(fact):
+                self._touching.setdefault((kind, place), []).append(fact)
+
+
+class Places:
+    """The places that the scopes of edges demand of the causes of one effect; each scope is asked once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[str] | None] = {}
+
+    def of(self, scope: str, world: World, effect: Fact) -> list[str] | None:
+        """None: any place."""
+        if scope not in self._known:
+            ask = HOSTS_OF.get(scope) or TOUCHED_BY[scope]
+            places = ask(world, effect)
+            self._known[scope] = None if places is None else sorted(set(places))
+        return self._known[scope]
+
+
+def places_of(fact: Fact) -> set[str]:
+    """What a fact touches: its host, its run, and the nodes, runs and switch that its attributes name."""
+    attrs = fact.attrs
+    places = {fact.host, fact.run, attrs.get(TOKEN), *attrs.get(HOSTS, ()), *attrs.get(UNDER, ()), *attrs.get(RUNS, ())}
+    return {str(place) for place in places if place}
