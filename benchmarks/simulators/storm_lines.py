@@ -20,10 +20,11 @@ from datetime import UTC, datetime, timedelta
 START = datetime(2026, 2, 27, 10, tzinfo=UTC)
 #: Lines a second, all hosts together; a storm of a thousand nodes writes more.
 RATE = 20_000
-_WORDS = (
-    "cache session worker queue shard replica lease token index flush commit sync probe peer route bucket tenant object "
-    "handler request stream cursor backend pool thread budget quota window retry upload digest volume snapshot"
-).split()
+_WORDS = [
+    "cache", "session", "worker", "queue", "shard", "replica", "lease", "token", "index", "flush", "commit", "sync", "probe",
+    "peer", "route", "bucket", "tenant", "object", "handler", "request", "stream", "cursor", "backend", "pool", "thread",
+    "budget", "quota", "window", "retry", "upload", "digest", "volume", "snapshot",
+]  # fmt: skip
 
 Fill = Callable[[random.Random, str], tuple[int, str, str]]
 
@@ -76,7 +77,8 @@ FAULTS: tuple[Fill, ...] = (
     _kernel(4, "{pci}: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)"),
     _kernel(6, "mlx5_core {pci} {port}: Link down"),
     _kernel(6, "mlx5_core {pci} {port}: Link up"),
-    _kernel(3, "LustreError: {n5}:0:(client.c:{n4}:ptlrpc_expire_one_request()) @@@ Request sent has timed out for slow reply: [sent {n9}/real {n9}]  req@{hex} x{n9}/t0(0) o400->work-OST{n3}-osc-ffff{hex}@{ip}@o2ib:28/4"),
+    _kernel(3, "LustreError: {n5}:0:(client.c:{n4}:ptlrpc_expire_one_request()) @@@ Request sent has timed out for slow reply: [sent {n9}/real {n9}]  "
+            "req@{hex} x{n9}/t0(0) o400->work-OST{n3}-osc-ffff{hex}@{ip}@o2ib:28/4"),
     _kernel(5, "nfs: server {ip} not responding, still trying"),
     _kernel(5, "nfs: server {ip} OK"),
     _kernel(3, "INFO: task python3:{n5} blocked for more than 122 seconds."),

@@ -89,6 +89,8 @@ class World:
     silences: Answers | None = None
     #: What denies a fact, by its key; "" if nothing does. Each is asked about once.
     denials: dict[tuple[str, float, str, str, str], str] = field(default_factory=dict, init=False)
+    _roles: dict[int, frozenset[str]] = field(default_factory=dict, init=False)
+    _facts_on: dict[str, tuple[Sequence[Fact], dict[str, list[Fact]]]] = field(default_factory=dict, init=False)
     gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
     earlier_runs: Sequence[Run] = ()
     runs_since: float = float("-inf")
@@ -155,8 +157,6 @@ class World:
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
-        self._roles: dict[int, frozenset[str]] = {}
-        self._facts_on: dict[str, tuple[Sequence[Fact], dict[str, list[Fact]]]] = {}
         times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
