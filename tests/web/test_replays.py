@@ -198,15 +198,17 @@ def test_a_user_sees_their_own_jobs_and_the_nodes_of_these() -> None:
 @pytest.mark.browser
 def test_dragging_asks_again(look: Any, store: DuckStore) -> None:
     served = serve(store)
-    page = look(1440, next(served)).open(f"/incidents/{hit(store)}")
+    page = look(1440, next(served)).open(f"/incidents/{hit(store)}?slurmd_timeout=24")
     page.wait_for_selector("#what-if input[type=range]:not([hidden])")
+    assert page.query_selector("#what-if .chip.ok") is None
     page.fill("#what-if input[type=number]", "300")
     page.keyboard.press("Tab")
     page.wait_for_selector("#what-if .chip.ok")
-    assert "slurmd_timeout=300" in page.url
+    page.wait_for_url("**slurmd_timeout=300*")
     page.focus("#what-if input[type=range]")
     page.keyboard.press("Home")
-    page.wait_for_selector("#what-if .chip:not(.ok)")
+    page.wait_for_selector("#what-if .chip.warn")
+    page.wait_for_url("**slurmd_timeout=5")
     served.close()
 
 
