@@ -89,12 +89,13 @@ def choose(data: Path | None, server: str | None) -> Access:
     server = server or (None if data is not None else os.environ.get("FAULTLINE_SERVER"))
     if server:
         return Remote(server)
-    if data is None and _listening(DEFAULT_LISTEN):
+    if data is None and is_listening(DEFAULT_LISTEN):
         return Remote(f"http://{DEFAULT_LISTEN}", named=False)
     return Local(open_for_reading(data or DEFAULT_DATA))
 
 
-def _listening(address: str) -> bool:
+def is_listening(address: str) -> bool:
+    """Whether a service answers there."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=0.2):

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
+from faultline import backup_command, store_command
 from faultline.failure import CommandError
 from faultline.meant import meant
-from faultline.store_command import store
 
 app = typer.Typer(
     name="faultline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -406,7 +406,7 @@ def access(
     ] = Path("/etc/faultline/users.toml"),
     days: Annotated[float, typer.Option("--days", min=0, help="A token ends after so many days; 0: never.")] = 365,
     scope: Annotated[
-        str, typer.Option("--scope", help="What a token is for: all, read, query, jobs or metrics.")
+        str, typer.Option("--scope", help="What a token is for: all, read, query, jobs, metrics or backup.")
     ] = "all",
     hosts: Annotated[
         list[str] | None,
@@ -439,27 +439,6 @@ def access(
     if bound and action != "sender":
         raise CommandError("--host, --cluster and --data-kind belong to: faultline access sender NAME")
     return run(action, name, users, days, scope, bound)
-
-
-@app.command(epilog="Example: faultline archive --config /etc/faultline/faultline.toml --verify")
-def archive(
-    config: ConfigFile = None,
-    data: Data = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read all archived files and compare their digests.")
-    ] = False,
-    confirm_clock: Annotated[
-        bool, typer.Option("--confirm-clock", help="The clock is right, though it jumped: drop what is too old by it.")
-    ] = False,
-    without_log: Annotated[
-        bool,
-        typer.Option("--without-log", help="Set a damaged write-ahead log aside and go on from the last checkpoint."),
-    ] = False,
-) -> int:
-    """Close days and drop old ones now, as the service does every hour; the service must not be running."""
-    from faultline.upkeep import run as keep_up
-
-    return keep_up(config, data, verify=verify, confirm_clock=confirm_clock, without_log=without_log)
 
 
 @app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")
@@ -496,5 +475,6 @@ def check(
     return check_all(config, data, edges or [])
 
 
-app.command(epilog="Example: faultline store info --data /var/lib/faultline")(store)
+for more in (store_command, backup_command):
+    more.register(app)
 COMMANDS = {str(command.callback.__name__) for command in app.registered_commands if command.callback}

@@ -30,11 +30,11 @@ class RefusedError(CommandError):
 
 class Service:
     """``named``: the caller named this address. Credentials of Slurm go nowhere else: on a port that nobody named, any
-    user of this machine may listen."""
+    user of this machine may listen. ``patience_s``: how long to wait for an answer."""
 
-    def __init__(self, server: str, *, named: bool = True) -> None:
+    def __init__(self, server: str, *, named: bool = True, patience_s: float = LONGEST_S + 20) -> None:
         self.server = (server if "://" in server else f"http://{server}").rstrip("/")
-        self._named = named
+        self._named, self._patience_s = named, patience_s
         #: The scheme that the service accepted.
         self._scheme: str | None = None
 
@@ -81,7 +81,7 @@ class Service:
         request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
         opener = urllib.request.build_opener(_NoRedirects)
         try:
-            with opener.open(request, timeout=LONGEST_S + 20) as answer:
+            with opener.open(request, timeout=self._patience_s) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             raise self._problem(path, error, by_token=(authorization or "").startswith("Bearer ")) from error

@@ -31,7 +31,7 @@ from collector.priority import lower_priority
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.incidents.stored import result
 from correlator.live.ticker import Ticker
-from faultline import admin_comments, controller_addresses, upkeep
+from faultline import admin_comments, backup_route, controller_addresses, upkeep
 from faultline.admin_comments import AdminComments, Slurm
 from faultline.clock_watch import ClockWatch
 from faultline.cluster_doubts import two_names
@@ -381,16 +381,19 @@ def build_app(service: Service) -> Any:
     app.state.node_gate = NodeGate(
         app.state.reader, app.state.fitness, Grants(service.config.gate, service.config.data / GRANTS_FILE)
     )
+    telling = service.dispatcher if service.dispatcher.targets else None
     for part in (
         service,
         service.disputes,
         FitnessMetrics(app.state.fitness),
         app.state.node_gate,
         service.receiving,
-        service.dispatcher if service.dispatcher.targets else None,
+        telling,
     ):
         if part is not None:
             app.state.metrics.add(part)
+
+    backup_route.add(app, service.store, lambda: service.receiving.pipeline if service.receiving else None)
 
     @app.get("/api/v1/result", tags=["incidents"])
     def whole_result(read: Read) -> dict[str, Any]:

@@ -12,10 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from store.door import Compacted, Door
+    from store.door import Compacted, Copy, Door, Migrated
 
-__all__ = ["compact", "is_mostly_free", "is_store", "open_compacted", "open_store", "restore", "set_log_aside", "sizes"]
+__all__ = [
+    "ENGINES",
+    "compact",
+    "is_mostly_free",
+    "is_store",
+    "migrate",
+    "open_compacted",
+    "open_store",
+    "read_copy",
+    "restore",
+    "set_log_aside",
+    "sizes",
+    "verify_copy",
+]
 
+#: The engines of this version.
+ENGINES = ("duckdb",)
 #: Opening compacts a store with at most this much in use, which takes about five seconds.
 QUICKLY_COMPACTED = 256 * 2**20
 
@@ -64,6 +79,15 @@ def compact(folder: Path) -> Compacted:
     return write_anew(folder, DuckStore)
 
 
+def migrate(folder: Path) -> Migrated:
+    """Gives a store everything that this version has, or makes one in an empty folder. Raises ``StoreHeld`` or
+    ``StoreError``; a newer store is left as it is."""
+    from store.duckdb.migrating import migrate as bring_up
+    from store.duckdb.store import DuckStore
+
+    return bring_up(folder, DuckStore)
+
+
 def sizes(store: Door) -> dict[str, Any]:
     """What a store holds and how many bytes it takes; see ``store.duckdb.sizes``."""
     from store.duckdb.open_store import OpenStore
@@ -86,6 +110,20 @@ def restore(copy: Path, into: Path) -> None:
     from store.duckdb.store import DuckStore
 
     put_back(copy, into, DuckStore)
+
+
+def read_copy(folder: Path) -> Copy:
+    """A copy made by ``Door.backup``. Raises ``StoreError`` for a folder without a finished one."""
+    from store.duckdb import copies
+
+    return copies.read(folder)
+
+
+def verify_copy(copy: Copy) -> list[str]:
+    """How a copy differs from what was written; empty if it does not. Changes nothing in it."""
+    from store.duckdb import copies
+
+    return copies.verify(copy)
 
 
 def set_log_aside(folder: Path) -> Path | None:

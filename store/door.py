@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
@@ -174,11 +174,30 @@ class Compacted:
 
 
 @dataclass(frozen=True)
+class Migrated:
+    """The versions of a store's schema before (None: there was none) and after it was brought to this program's, and the
+    tables, columns and views that were ``added``: "column raw.links.time"."""
+
+    before: str | None
+    after: str
+    added: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Copy:
-    """A backup: its location, and for each table its number of rows and an order-independent digest of them."""
+    """A backup: its location, and for each table its number of rows and an order-independent digest of them.
+
+    ``files``: size in bytes and SHA-256 of each copied file. ``engine``, ``schema``: of the store, with versions.
+    ``made_at``: RFC 3339, UTC. ``absent``: files with lines that the store counts as its own, and that were not found.
+    """
 
     folder: Path
     tables: Mapping[str, tuple[int, str]]
+    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    engine: str = ""
+    schema: str = ""
+    made_at: str = ""
+    absent: Sequence[str] = ()
 
 
 @runtime_checkable
@@ -279,8 +298,9 @@ class Door(Asks, Protocol):
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""
 
-    def backup(self, folder: Path) -> Copy:
-        """Makes a consistent copy in an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
+    def backup(self, folder: Path, waiting: Path | None = None) -> Copy:
+        """Makes a consistent copy in an empty or new folder; writers wait while the database is copied, readers do not.
+        ``waiting``: where the files lie that ``intake.carried`` names. Raises ``StoreError``."""
 
     def verify(self, copy: Copy) -> list[str]:
         """How a copy differs from the record made with it; empty if it does not."""

@@ -35,6 +35,9 @@ COMMANDS = (
     "slurm",
     "hook",
     "check",
+    "backup",
+    "verify",
+    "restore",
 )
 
 

@@ -471,13 +471,13 @@ class DuckStore(OpenStore):
         damaged = archive.damaged(self, thorough=thorough)
         return Health(self.info(), self.lost, damaged, archive.held(self)["lines"])
 
-    def backup(self, folder: Path) -> Copy:
-        """Makes a consistent copy in an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
-        return copies.backup(self, folder)
+    def backup(self, folder: Path, waiting: Path | None = None) -> Copy:
+        """Makes a consistent copy in an empty or new folder; see ``store.door``. Raises ``StoreError``."""
+        return copies.backup(self, folder, waiting)
 
     def verify(self, copy: Copy) -> list[str]:
         """How a copy differs from the record made with it; empty if it does not."""
-        return copies.verify(copy, DuckStore)
+        return copies.verify(copy)
 
     def close(self) -> None:
         with self._write_lock:

@@ -1,4 +1,4 @@
-"""``faultline store info`` and ``compact``: sizes, freed bytes, and one line of refusal while another process holds the store."""
+"""``faultline store``: making and migrating, sizes, freed bytes, and one line of refusal while another process holds the store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -73,18 +74,18 @@ def test_compact_says_what_it_freed_and_loses_no_row(tmp_path: Path) -> None:
     assert sizes.keys() == {"before", "after"}
 
 
-@pytest.mark.parametrize("verb", ["info", "compact"])
-def test_a_store_that_a_service_holds_is_refused_with_its_address(verb: str, tmp_path: Path) -> None:
+def test_a_store_that_a_service_holds_is_refused_with_its_address(tmp_path: Path) -> None:
     held = "import sys; from pathlib import Path; from store import open_store\nwith open_store(Path(sys.argv[1])): print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", held, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None and other.stdout.readline()
         (tmp_path / SERVICE_FILE).write_text(json.dumps({"pid": os.getpid(), "address": "http://localhost:8514"}))
-        done = faultline("store", verb, "--data", tmp_path)
+        for verb in ("info", "compact", "init", "migrate"):
+            done = faultline("store", verb, "--data", tmp_path)
+            assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1, verb
+            assert b"the service at http://localhost:8514" in done.stderr and b"stop it" in done.stderr
         other.communicate()
-    assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
-    assert b"the service at http://localhost:8514" in done.stderr and b"stop it" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,64 @@ def test_a_store_that_a_service_holds_is_refused_with_its_address(verb: str, tmp
         (("info", "--format", "yaml"), "one of table, json"),
         (("info", "--data", "/nowhere/at/all"), "no store here"),
         (("compact", "--data", "/nowhere/at/all"), "no store here"),
+        (("migrate", "--data", "/nowhere/at/all"), "no store here"),
+        (("migrate", "--engine", "clickhouse"), "this version has one engine, duckdb"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:
     done = faultline("store", *arguments)
     assert done.returncode == 2 and said in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+
+def test_init_makes_a_store_once(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "store"
+    done = faultline("store", "init", "--data", folder)
+    assert done.returncode == 0 and b"made a store of schema" in done.stdout and done.stderr == b""
+    assert folder.stat().st_mode & 0o777 == 0o700
+    with open_store(folder) as store:
+        store.append({"logs": day_of_lines().head(1)})
+    again = faultline("store", "init", "--data", folder)
+    assert again.returncode == 0 and b"nothing to do" in again.stdout
+    with open_store(folder, read_only=True) as store:
+        assert store.info()["lines"] == 1
+
+
+def test_init_leaves_a_folder_with_other_things_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = faultline("store", "init", "--data", tmp_path)
+    assert done.returncode == 2 and b"is not empty (file)" in done.stderr and done.stderr.count(b"\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_migrate_gives_an_older_store_what_it_lacks_and_names_it(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.append({"logs": day_of_lines().head(1)})
+    older(tmp_path)
+    found = json.loads(faultline("store", "migrate", "--data", tmp_path, "--format", "json").stdout)
+    assert found["before"] == found["after"]
+    assert {"table raw.environments", "column model.events.authority", "view kql.Environments"} <= set(found["added"])
+    assert b"nothing to do" in faultline("store", "migrate", "--data", tmp_path).stdout
+    older(tmp_path)
+    text = faultline("store", "migrate", "--data", tmp_path).stdout.decode()
+    assert "additions" in text and "  column model.events.authority" in text
+    with open_store(tmp_path, read_only=True) as store:
+        assert store.info()["lines"] == 1
+
+
+def older(folder: Path) -> None:
+    """The store lacks what later versions added."""
+    with duckdb.connect(str(folder / "faultline.duckdb")) as connection:
+        connection.execute(
+            'DROP VIEW kql."Environments"; DROP TABLE raw.environments; ALTER TABLE model.events DROP authority'
+        )
+
+
+@pytest.mark.parametrize("verb", ["init", "migrate"])
+def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path, verb: str) -> None:
+    open_store(tmp_path).close()
+    with duckdb.connect(str(tmp_path / "faultline.duckdb")) as connection:
+        connection.execute("UPDATE model.facts SET value = '99' WHERE name = 'schema_version'")
+    before = (tmp_path / "faultline.duckdb").read_bytes()
+    done = faultline("store", verb, "--data", tmp_path)
+    assert done.returncode == 2 and b"schema 99" in done.stderr and done.stderr.count(b"\n") == 1
+    assert (tmp_path / "faultline.duckdb").read_bytes() == before

@@ -37,7 +37,7 @@ def fill(folder: Path) -> None:
 
 def content(store: DuckStore) -> dict[str, Any]:
     """All tables without those that count commits."""
-    found: dict[str, Any] = dict(copies.digests(store))
+    found: dict[str, Any] = dict(copies.digests(store.cursor()))
     found.pop("raw.batches", None)
     found["model.facts"] = store.rows(
         "SELECT name, value FROM model.facts WHERE name NOT IN ('batch', 'instance', 'transactions') ORDER BY name"

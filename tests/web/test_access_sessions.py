@@ -166,6 +166,7 @@ def test_a_token_ends_with_its_time_and_its_holder_is_told(tmp_path: Path) -> No
         ("query", {"query"}),
         ("jobs", {"jobs"}),
         ("metrics", {"metrics"}),
+        ("backup", set()),
     ],
 )
 def test_a_token_is_for_what_its_scope_says(tmp_path: Path, scope: str, allowed: set[str]) -> None:
@@ -193,7 +194,7 @@ def test_no_scope_but_all_is_led_around_by_a_path(tmp_path: Path) -> None:
                  "/static/../api/v1/nodes", "/static/%2e%2e/api/v1/nodes", "/metrics", "/"):  # fmt: skip
         answer = client.get(path, headers=bearer("t"))
         assert answer.status_code in (403, 404) and "gpu" not in answer.text, (path, answer.text)
-    assert set(SCOPES) == {"all", "read", "query", "jobs", "metrics"}
+    assert set(SCOPES) == {"all", "read", "query", "jobs", "metrics", "backup"}
 
 
 def test_the_file_keeps_ends_scopes_and_four_characters_and_older_ones_are_read(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ CLASSED: dict[tuple[str, str], Role | None] = {
     ("POST", "/api/v1/query/overview"): READ,
     **dict.fromkeys([("POST", p) for p in (
         "/jobs/{key}/feedback", "/incidents/{incident_id}/feedback", "/incidents/{incident_id}/state",
-        "/api/v1/incidents/{incident_id}/state", "/api/v1/jobs/{key}/feedback", "/api/v1/ingest",
+        "/api/v1/incidents/{incident_id}/state", "/api/v1/jobs/{key}/feedback", "/api/v1/ingest", "/api/v1/backup",
         "/api/v1/quarantine/{identity}/replay", "/sources/quarantine/{identity}/replay")], OPERATE),
 }  # fmt: skip
 #: Streams until its client disconnects; without permission it is refused like others.

@@ -33,5 +33,6 @@ SCOPES = {
         "jobs, their verdicts and incidents",
         ("/api/v1/jobs", "/api/v1/jobs/", "/api/v1/incidents", "/api/v1/incidents/", "/api/v1/result"),
     ),
+    "backup": Scope("copies of the store, on the service's machine", (), ("/api/v1/backup",)),
     "metrics": Scope("/metrics", ("/metrics",)),
 }
