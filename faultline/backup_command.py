@@ -65,8 +65,8 @@ def backup(dest: Dest, data: Data = None, server: Server = None, config: ConfigF
     )
     for name in found["absent"]:
         print(f"MISSING  {name}: lines that waited for their segment; the store names this file, and it is not there")
-    if found.get("waiting_bytes"):
-        print(f"{found['waiting_bytes']:,} bytes wait in the spool, and are not in the copy")
+    if waits := sum(size for name, (size, _) in found["files"].items() if name.startswith("spool/")):
+        print(f"{waits:,} bytes of these are files of the spool, with what was received and is not stored yet")
 
 
 def verify(dest: Dest) -> int:
@@ -96,7 +96,8 @@ def restore(dest: Dest, data: Data = None, config: ConfigFile = None) -> None:
     from faultline.config import load
     from store.errors import StoreError
 
-    into = data or load(config).data
+    settings = load(config)
+    into = data or settings.data
     if not dest.is_dir():
         raise CommandError(f"{dest}: no such folder; give one that 'faultline backup' made")
     os.umask(private.UMASK)
@@ -107,6 +108,12 @@ def restore(dest: Dest, data: Data = None, config: ConfigFile = None) -> None:
         raise CommandError(str(error)) from error
     owner = _give_to_owner(into)
     print(f"{into}: restored from {dest}; its files belong to {owner}")
+    used, other = into / "spool", settings.ingest.spool
+    if used.is_dir() and data is None and other is not None and other.absolute() != used.absolute():
+        print(
+            f"{used} holds what was received and not stored: move its files to {other} while the service is stopped, if that is "
+            "empty; else serve this folder once without [ingest] spool"
+        )
     if is_new and os.geteuid() == 0:
         print(f"the service's user must own them: chown -R USER {into}")
 
@@ -135,13 +142,17 @@ def named(uid: int) -> str:
 
 def _of_folder(folder: Path, spool: Path | None, dest: Path) -> dict[str, Any]:
     """A store that no service holds; else its service is asked."""
+    from collector import spool_files
     from faultline.remote import Service
     from store import open_store
     from store.errors import StoreError, StoreHeld
 
     try:
         with open_store(folder, read_only=True) as opened:
-            return described(_watched("copying", dest, lambda: opened.backup(dest, spool or folder / "spool")))
+            waiting = spool or folder / "spool"
+            return described(
+                _watched("copying", dest, lambda: opened.backup(dest, lambda: spool_files.unstored(opened, waiting)))
+            )
     except StoreHeld as held:
         if held.address is None:
             raise CommandError(str(held)) from held

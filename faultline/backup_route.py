@@ -11,12 +11,14 @@ import os
 import re
 import stat
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from collector import spool_files
 from collector.pipeline import Pipeline
 from faultline.backup_command import PROOF, ROUTE, described, named
 from store.door import Door
@@ -25,7 +27,7 @@ from web.access.audit import address_of, audit_of
 from web.access.gate import asking
 from web.problems import ProblemError
 
-#: The copy waits at most this many seconds until what was received is stored: what still waits in the spool is not in it.
+#: The copy waits at most this many seconds until what was received is stored: files of the spool make it longer.
 DRAIN_S = 5.0
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _DO = "Run 'faultline backup DEST' on the service's machine, as its user or as root."
@@ -59,14 +61,15 @@ def add(app: FastAPI, store: Door, pipeline: Any) -> None:
 
 
 def _copied(store: Door, folder: Path, pipeline: Pipeline | None) -> dict[str, Any]:
+    def spooled() -> Mapping[str, Path]:
+        return spool_files.unstored(store, pipeline.spool.folder) if pipeline is not None else {}
+
     if pipeline is not None:
         pipeline.drain(DRAIN_S)
     try:
-        copy = store.backup(folder, pipeline.spool.folder if pipeline is not None else None)
+        return described(store.backup(folder, spooled))
     except StoreError as error:
         raise ProblemError(409, str(error), do="Nothing was copied.") from error
-    waits = pipeline.spool.waiting_bytes if pipeline is not None else 0
-    return described(copy) | {"waiting_bytes": waits}
 
 
 def _prepared(asked: Asked) -> Path:

@@ -298,9 +298,10 @@ class Door(Asks, Protocol):
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""
 
-    def backup(self, folder: Path, waiting: Path | None = None) -> Copy:
+    def backup(self, folder: Path, spooled: Callable[[], Mapping[str, Path]] = dict) -> Copy:
         """Makes a consistent copy in an empty or new folder; writers wait while the database is copied, readers do not.
-        ``waiting``: where the files lie that ``intake.carried`` names. Raises ``StoreError``."""
+        ``spooled``: files with what was received and is not stored, by their names in a spool; asked when nobody
+        writes. Raises ``StoreError``."""
 
     def verify(self, copy: Copy) -> list[str]:
         """How a copy differs from the record made with it; empty if it does not."""

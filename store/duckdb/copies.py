@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +39,8 @@ from store.tables import CARRIED, LOGS
 #: Beside the copied files: what was copied, with digests.
 NOTE = "backup.json"
 _NOTE_DRAFT = f".{NOTE}.draft"
-#: In a copy: files with lines that waited for their segment (``intake.carried``).
-WAITING = "waiting"
+#: In a copy: what was received and is not in the database.
+SPOOL = "spool"
 #: The folder, in the one that is restored into, in which the store is made. The database leaves it last.
 RESTORING = "restoring"
 #: What file systems put into their root folder.
@@ -63,9 +63,9 @@ for source, target in json.load(sys.stdin):
 print(json.dumps(done))"""
 
 
-def backup(store: OpenStore, folder: Path, waiting: Path | None = None) -> Copy:
-    """Makes a consistent copy in an empty or new folder. ``waiting``: the folder of the files that ``intake.carried``
-    names. Raises ``StoreError``; the folder is then empty again."""
+def backup(store: OpenStore, folder: Path, spooled: Callable[[], Mapping[str, Path]] = dict) -> Copy:
+    """Makes a consistent copy in an empty or new folder; see ``store.door``. Raises ``StoreError``; the folder is then
+    empty again."""
     if store.folder is None:
         raise StoreError("a store in memory has no files to copy; give it a --data folder")
     _begin(folder)
@@ -79,15 +79,16 @@ def backup(store: OpenStore, folder: Path, waiting: Path | None = None) -> Copy:
                         store.checkpoint()
                     snapshot.execute("BEGIN")
                     facts = facts_of(snapshot)  # a snapshot begins with its first read
-                    carried, absent = _carried(snapshot, waiting)
-                    made |= _copied(folder, _database(store.folder) | carried)
+                    beside = {f"{SPOOL}/{name}": path for name, path in spooled().items()}
+                    carried = _named(snapshot, "intake.carried", "file IS NOT NULL")
+                    made |= _copied(folder, _database(store.folder) | beside)
                 with store_errors():
                     made |= _copied(folder, _archived(store.folder, snapshot))
                     tables = digests(snapshot)
             finally:
                 snapshot.close()
         copy = Copy(
-            folder, tables, made, engine=_engine(), schema=facts.get(VERSION_FACT, ""), made_at=_now(), absent=tuple(absent)
+            folder, tables, made, engine=_engine(), schema=facts.get(VERSION_FACT, ""), made_at=_now(), absent=tuple(name for name in carried if f"{SPOOL}/{name}" not in made)
         )  # fmt: skip
         _write_note(copy)
     except BaseException as error:
@@ -138,15 +139,6 @@ def _archived(folder: Path, snapshot: duckdb.DuckDBPyConnection) -> dict[str, Pa
     """The files of closed days."""
     kept = _named(snapshot, "raw.archive", f"state = '{archive.KEPT}'")
     return {f"{archive.FOLDER}/{name}": folder / archive.FOLDER / name for name in kept}
-
-
-def _carried(snapshot: duckdb.DuckDBPyConnection, waiting: Path | None) -> tuple[dict[str, Path], list[str]]:
-    """The files with lines that wait for their segment, and the names of those that are not there."""
-    named = _named(snapshot, "intake.carried", "file IS NOT NULL")
-    if waiting is None:
-        return {}, named
-    found = {f"{WAITING}/{name}": waiting / name for name in named if (waiting / name).is_file()}
-    return found, [name for name in named if f"{WAITING}/{name}" not in found]
 
 
 def _named(snapshot: duckdb.DuckDBPyConnection, table: str, condition: str) -> list[str]:
@@ -275,7 +267,7 @@ def restore(folder: Path, into: Path, opener: Opener) -> None:
             target.chmod(0o600)
             flush_folder(target)  # works for files too
         with opener(work) as store:
-            _take_in_waiting(store, [work / name for name in copy.files if name.startswith(f"{WAITING}/")])
+            _take_in_carried(store, sorted(work.glob(f"{SPOOL}/*.rows")))
         for path in sorted(work.iterdir(), key=lambda path: path.name == DATABASE):  # with it, there is a store
             flush_folder(path)
             path.rename(into / path.name)
@@ -303,8 +295,8 @@ def _refuse_used(into: Path) -> None:
         raise StoreError(f"{into}: {held}, and nothing is written over; restore into a new folder")
 
 
-def _take_in_waiting(store: OpenStore, files: list[Path]) -> None:
-    """Stores the lines that waited for their segment: the spool that would bring them is another machine's."""
+def _take_in_carried(store: OpenStore, files: list[Path]) -> None:
+    """Stores the lines that waited for their segment: whoever opens the store next must see them."""
     with store.transaction() as connection:
         for path in files:
             rows = plain(pl.read_ipc(io.BytesIO(path.read_bytes())))
@@ -313,5 +305,3 @@ def _take_in_waiting(store: OpenStore, files: list[Path]) -> None:
             connection.execute(*spelled(sa.update(CARRIED).where(CARRIED.c.file == path.name).values(file=None)))
     for path in files:
         path.unlink()
-    if files:
-        files[0].parent.rmdir()

@@ -471,9 +471,9 @@ class DuckStore(OpenStore):
         damaged = archive.damaged(self, thorough=thorough)
         return Health(self.info(), self.lost, damaged, archive.held(self)["lines"])
 
-    def backup(self, folder: Path, waiting: Path | None = None) -> Copy:
+    def backup(self, folder: Path, spooled: Callable[[], Mapping[str, Path]] = dict) -> Copy:
         """Makes a consistent copy in an empty or new folder; see ``store.door``. Raises ``StoreError``."""
-        return copies.backup(self, folder, waiting)
+        return copies.backup(self, folder, spooled)
 
     def verify(self, copy: Copy) -> list[str]:
         """How a copy differs from the record made with it; empty if it does not."""

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+import urllib.request
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from collector.carry import Carry
+from collector.spool_files import unstored
 from faultline.backup_command import PROOF, ROUTE
 from faultline.config import validate
 from faultline.receiving import Receiving
@@ -193,7 +194,7 @@ def test_restore_writes_over_nothing(made: tuple[Path, Done], tmp_path: Path, ho
 def test_a_restore_that_fails_leaves_no_store(
     made: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_take_in_waiting", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(copies, "_take_in_carried", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     done = faultline("restore", made[0], "--data", tmp_path / "back")
     assert done.returncode == 2 and b"No space left" in done.stderr
     assert list((tmp_path / "back").iterdir()) == []
@@ -216,6 +217,7 @@ def carrying(tmp_path: Path) -> Iterator[Door]:
     """A store that names a file with lines that wait for their segment."""
     spool = tmp_path / "data" / "spool"
     spool.mkdir(parents=True)
+    (spool / "id").write_text("s")
     Carry(spool).write("step.rows", coded(logs_for_storage(lines("waits"))))
     with open_store(tmp_path / "data") as store:
         store.open_intake()
@@ -225,8 +227,9 @@ def carrying(tmp_path: Path) -> Iterator[Door]:
 
 
 def test_lines_that_wait_for_their_segment_are_in_the_copy(carrying: Door, tmp_path: Path) -> None:
-    copy = carrying.backup(tmp_path / "copy", tmp_path / "data" / "spool")
+    copy = carrying.backup(tmp_path / "copy", lambda: unstored(carrying, tmp_path / "data" / "spool"))
     assert copy.absent == () and verify_copy(copy) == []
+    assert sorted(copy.files) == ["faultline.duckdb", "faultline.duckdb.mark", "spool/id", "spool/step.rows"]
     assert faultline("restore", tmp_path / "copy", "--data", tmp_path / "back").returncode == 0
     assert texts(tmp_path / "back") == ["stored", "waits"]
     with open_store(tmp_path / "back") as store:
@@ -234,7 +237,9 @@ def test_lines_that_wait_for_their_segment_are_in_the_copy(carrying: Door, tmp_p
 
 
 def test_lines_that_are_not_there_are_named(carrying: Door, tmp_path: Path) -> None:
-    assert carrying.backup(tmp_path / "copy", tmp_path / "elsewhere").absent == ("step.rows",)
+    assert carrying.backup(tmp_path / "copy", lambda: unstored(carrying, tmp_path / "elsewhere")).absent == (
+        "step.rows",
+    )
     carrying.close()
     shutil.rmtree(tmp_path / "data" / "spool")
     done = faultline("backup", tmp_path / "other", "--data", tmp_path / "data")
@@ -326,6 +331,38 @@ def test_a_store_in_memory_has_no_copy(tmp_path: Path) -> None:
         store.backup(tmp_path / "copy")
 
 
+def put(receiving: Receiving, text: bytes) -> None:
+    """An acknowledged batch of one line."""
+    meta = {"kind": "ingest", "received": 1, "form": "lines", "key": text.decode()}
+    receiving.spool.append(meta, text).result()
+
+
+def store_all(folder: Path) -> None:
+    """As a service does that starts on this folder. A batch of its own ends what is stored."""
+    receiving = Receiving(validate({"data": str(folder)}, "test"), listeners=False)
+    with open_store(folder) as store:
+        pipeline = receiving.attach(store)
+        put(receiving, b"last")
+        assert pipeline.drain(60)
+        receiving.close()
+
+
+def test_batches_that_no_service_stored_are_in_the_copy(tmp_path: Path) -> None:
+    """They were acknowledged."""
+    data = tmp_path / "data"
+    receiving = Receiving(validate({"data": str(data)}, "test"), listeners=False)
+    put(receiving, b"received")
+    receiving.close()
+    open_store(data).close()
+    done = faultline("backup", tmp_path / "copy", "--data", data)
+    assert done.returncode == 0 and b"received and is not stored yet" in done.stdout, done.stderr
+    assert faultline("verify", tmp_path / "copy").returncode == 0
+    assert faultline("restore", tmp_path / "copy", "--data", tmp_path / "back").returncode == 0
+    spools = [folder / "spool" for folder in (data, tmp_path / "back")]
+    assert len({(spool / "id").read_text() for spool in spools}) == 1
+    assert len({b"".join(path.read_bytes() for path in sorted(spool.glob("*.seg"))) for spool in spools}) == 1
+
+
 @pytest.mark.long
 def test_a_copy_of_a_service_that_takes_lines_in(tmp_path: Path) -> None:
     """Each stored line is in the copy or came after it; kill -9 of the service meanwhile leaves no copy."""
@@ -334,21 +371,25 @@ def test_a_copy_of_a_service_that_takes_lines_in(tmp_path: Path) -> None:
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
     ) as service:  # fmt: skip
         assert service.stdout is not None
-        address = service.stdout.readline().split()[3]
-        stop, sent = threading.Event(), [0]
+        address = service.stdout.readline().split()[3].rstrip("/")
+        stop, enough, sent = threading.Event(), threading.Event(), [0]
 
         def send() -> None:
-            import urllib.request
-
-            while not stop.is_set():
-                body = "".join(f"2026-03-01T08:00:00Z gx1 app: line {sent[0]}-{n}\n" for n in range(200)).encode()
-                urllib.request.urlopen(urllib.request.Request(f"{address}/api/v1/ingest", body)).read()
-                sent[0] += 200
+            try:
+                while not stop.is_set():
+                    body = "".join(f"2026-03-01T08:00:00Z gx1 app: line {sent[0]}-{n}\n" for n in range(200)).encode()
+                    urllib.request.urlopen(urllib.request.Request(f"{address}/api/v1/ingest", body)).read()
+                    sent[0] += 200
+                    if sent[0] >= 2000:
+                        enough.set()
+            finally:
+                enough.set()
 
         sender = threading.Thread(target=send)
         sender.start()
-        while sent[0] < 2000:
-            time.sleep(0.1)
+        enough.wait()
+        assert sent[0] >= 2000
+        acknowledged = sent[0]
         done = faultline("backup", tmp_path / "copy", "--data", tmp_path / "data")
         assert done.returncode == 0, done.stderr.decode()
         at_end = sent[0]
@@ -360,8 +401,9 @@ def test_a_copy_of_a_service_that_takes_lines_in(tmp_path: Path) -> None:
         service.send_signal(signal.SIGTERM)
         service.wait(60)
     assert faultline("restore", tmp_path / "copy", "--data", tmp_path / "back").returncode == 0
+    store_all(tmp_path / "back")
     found = texts(tmp_path / "back")
-    assert 2000 <= len(found) <= at_end + 200 and len(set(found)) == len(found)
+    assert acknowledged < len(found) <= at_end + 201 and len(set(found)) == len(found)
     killed = (
         "import sys; from pathlib import Path; from store import open_store; from store.duckdb import copies\n"
         "copies._COPY = sys.argv[3]\nopen_store(Path(sys.argv[1])).backup(Path(sys.argv[2]))"
