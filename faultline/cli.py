@@ -178,12 +178,16 @@ def ingest(
 
 @app.command(epilog="Example: faultline parse --host gpu02 /var/log/syslog | jq .event")
 def parse(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Files; default stdin.")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE...]", help="Files; default stdin. With --explain also a line.")
+    ] = None,
     source: Annotated[str | None, typer.Option(help="What the lines are: slurmctld, slurmd, kernel, ...")] = None,
     host: Annotated[str | None, typer.Option(help="The host of lines that do not say it.")] = None,
     timezone: Annotated[str | None, typer.Option(help="Zone of stamps without one (IANA name; default UTC).")] = None,
     catalogue: Annotated[list[Path] | None, typer.Option(help="Try a site's event patterns (TOML).")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say on stderr why each line was read so.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say on stderr why each line was read so, and which patterns are near.")
+    ] = False,
 ) -> int:
     """Lines in, one JSON object per line out, in order. Never fails on a line."""
     from faultline.parsing import parse_streams

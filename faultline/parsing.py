@@ -1,7 +1,8 @@
-"""``faultline parse``: lines in, JSON objects out."""
+"""``faultline parse``: lines in, JSON objects out; with ``--explain`` also why."""
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def known_zone(name: str | None) -> str:
 
 
 def parse_streams(
-    files: list[Path],
+    files: list[str],
     *,
     source: str | None,
     host: str | None,
@@ -46,17 +47,30 @@ def parse_streams(
         raise CommandError("; ".join(str(p) for p in problems))
     parser = LineParser(patterns, header_entities=True)
     now = datetime.now(UTC).replace(tzinfo=None)
-    for path in files or [None]:  # type: ignore[list-item]
+    for given in files or [None]:  # type: ignore[list-item]
+        line = given if explain and given is not None and not _is_there(Path(given)) else None
+        path: Path | None = Path(given) if given is not None and line is None else None
         origin = Origin(path=str(path) if path else None, host=host, source=source, timezone=known_zone(timezone),
                         timezone_known=timezone is not None, reference=now)  # fmt: skip
         try:
-            with _stream(path) as stream:
+            with _stream(path) if line is None else _line(line) as stream:
                 _parse(parser, stream, origin, explain)
         except BrokenPipeError:  # the output pipe, not the input
             raise
         except BROKEN as error:
             raise CommandError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return 0
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # longer than any file's name
+        return False
+
+
+def _line(text: str) -> AbstractContextManager[IO[bytes]]:
+    return nullcontext(io.BytesIO(text.encode(errors="surrogateescape")))
 
 
 def _stream(path: Path | None) -> AbstractContextManager[IO[bytes]]:

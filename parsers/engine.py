@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from parsers import authority, claims, clock, events, fast_headers, future, levels, prefilter, regexes
+from parsers import authority, claims, clock, events, fast_headers, future, levels, near, prefilter, regexes
 from parsers.compiled import once, release
 from parsers.fast_headers import FastHeaders
 from parsers.formats import BUILT_IN, all_formats
@@ -149,6 +149,7 @@ class LineParser:
                     f"pattern {entry.id} matches, but is for lines of {', '.join(sorted(entry.sources))}; this one is of {row['source']}"
                     for entry in self.catalogue.of_other_sources(message, row["source"])
                 ]
+                out += map(str, near.near(self.catalogue, message, row["source"]))
             else:
                 entry = best[0]
                 where = f" (text from {entry.reference})" if entry.reference else ""
