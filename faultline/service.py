@@ -359,6 +359,15 @@ def correlating_of(config: Config) -> dict[str, Any]:
     return {"settings": config.site, "edges": config.edges}
 
 
+def _measured(service: Service, app: Any) -> Iterator[Collector]:
+    """The parts with metrics of their own."""
+    yield from (service, service.disputes, FitnessMetrics(app.state.fitness), app.state.node_gate)
+    if service.receiving is not None:
+        yield service.receiving
+    if service.dispatcher.targets:
+        yield service.dispatcher
+
+
 def build_app(service: Service) -> Any:
     """The web application over this service's store, with the routes that need more than the store."""
     from queries import reports
@@ -381,18 +390,8 @@ def build_app(service: Service) -> Any:
     app.state.node_gate = NodeGate(
         app.state.reader, app.state.fitness, Grants(service.config.gate, service.config.data / GRANTS_FILE)
     )
-    telling = service.dispatcher if service.dispatcher.targets else None
-    for part in (
-        service,
-        service.disputes,
-        FitnessMetrics(app.state.fitness),
-        app.state.node_gate,
-        service.receiving,
-        telling,
-    ):
-        if part is not None:
-            app.state.metrics.add(part)
-
+    for part in _measured(service, app):
+        app.state.metrics.add(part)
     backup_route.add(app, service.store, lambda: service.receiving.pipeline if service.receiving else None)
 
     @app.get("/api/v1/result", tags=["incidents"])
