@@ -20,7 +20,7 @@ MOST, LEAST = 3, 0.34
 _TRIED = 0.25
 #: Characters of a text that are shown.
 CHARS = 60
-_WORD = re.compile(r"[a-z][a-z0-9_]{2,}")
+_WORD = re.compile(r"[a-z][a-z0-9_]+")
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def test_a_message_of_other_words_is_near_nothing(catalogue: Catalogue) -> None:
 
 def test_the_nearest_of_the_whole_catalogue_comes_first() -> None:
     found = near(load(), "mlx5_core 0000:17:00.0 ens1f0np0: Link dwn", "kernel")
-    assert len(found) <= 3 and "nic.link_down" in {one.pattern.event for one in found}
+    assert len(found) <= 3 and found[0].pattern.event == "nic.link_down"
 
 
 def test_explain_takes_a_line(tmp_path: Path) -> None:
