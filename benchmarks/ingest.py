@@ -2,8 +2,10 @@
 events.
 
     python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson,otlp,otlp-json] [--clients 4] [--workers 1] [--rate 0] [--pages] [--close]
+        [--generator catalogue|storm] [--events 20] [--file LOG]
 
-Lines come from benchmarks/simulators/log_lines.py and are in memory before the clock starts. A run starts a fresh
+Lines come from benchmarks/simulators/log_lines.py, from its twin storm_lines.py (texts that our catalogue did not give; ``--events``
+per cent of them of faults), or from anybody's file of syslog lines, and are in memory before the clock starts. A run starts a fresh
 ``faultline serve`` with its store in --folder. When it has started, the clock runs from the first byte sent until every
 line is committed and counted by KQL. CPU is that of the service and its workers together meanwhile (the senders' is
 shown, too, since they share the machine). RSS and PSS are the highest sums seen: RSS counts pages of libraries, which
@@ -75,11 +77,24 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def batches(count: int) -> Iterator[bytes]:
-    from benchmarks.simulators.log_lines import Cluster
-    from parsers.patterns import load
+def lines_of(options: argparse.Namespace) -> Iterator[bytes]:
+    """At most ``--lines`` lines of a file, or of one of the two generators."""
+    if options.file:
+        with options.file.open("rb") as read:
+            yield from (line.rstrip(b"\r\n") for line in islice(read, options.lines))
+    elif options.generator == "storm":
+        from benchmarks.simulators import storm_lines
 
-    made = Cluster(load()).lines(count)
+        yield from (line.encode() for line in storm_lines.lines(options.lines, events=options.events))
+    else:
+        from benchmarks.simulators.log_lines import Cluster
+        from parsers.patterns import load
+
+        yield from Cluster(load()).lines(options.lines)
+
+
+def batches(options: argparse.Namespace) -> Iterator[bytes]:
+    made = lines_of(options)
     while part := list(islice(made, BATCH)):
         yield b"\n".join(part) + b"\n"
 
@@ -313,7 +328,7 @@ def rest(watched: Watched) -> None:
         if before >= 0.0 and used - before < IDLE_CORE * RESTED_S:
             return
         time.sleep(RESTED_S)
-    print("  incident page       the service was not idle when it was asked for comparison")
+    print(f"  idle                not within {MOST_REST_S:.0f} s")
 
 
 def page_over(first: list[bytes], service: Service, watched: Watched) -> IncidentPage:
@@ -373,7 +388,8 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     report(lines, seconds_used, service, watched, collected)
     if lone is not None:
         told_waits("a line beside them", lone.waits, "single lines over HTTP")
-    print(f"  events found        {events:10,}")
+    print(f"  events found        {events:10,}, {100 * events / counted:.1f} % of the lines")
+    concluded(watched, seconds_used, before)
     if page is not None:
         rest(watched)
         page.idle()
@@ -383,6 +399,14 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     if options.close:
         close_day(folder / "data", raw + sum(map(len, first)))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def concluded(watched: Watched, used: dict[int, float], before: dict[int, float]) -> None:
+    """Prints what the service still does after the last line is stored: conclusions, filters."""
+    begun, there = time.perf_counter(), sum(used.values())
+    rest(watched)
+    later = sum(used_s - before.get(pid, 0.0) for pid, used_s in watched.cpu().items()) - there
+    print(f"  afterwards          {later:10.1f} CPU-s until idle, {later / there:.2f} of the CPU until stored ({time.perf_counter() - begun:.0f} s)")  # fmt: skip
 
 
 def report(lines: int, used: dict[int, float], service: Service, watched: Watched, collected: list[Any]) -> None:
@@ -442,13 +466,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--generator", choices=("catalogue", "storm"), default="catalogue")
+    parser.add_argument("--events", type=float, default=20.0, help="with --generator storm: lines of faults, per cent")
+    parser.add_argument("--file", type=Path, help="lines of this file instead")
     parser.add_argument("--pages", action="store_true", help="time what the incident page asks, under load and idle")
     parser.add_argument("--close", action="store_true")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     options = parser.parse_args()
     if options.pages and options.lines <= FIRST:
         parser.error(f"--pages needs more than {FIRST:,} --lines: those are there before the clock starts")
-    data = list(batches(options.lines))
+    data = list(batches(options))
+    options.lines = sum(part.count(b"\n") for part in data)
     for way in options.ways.split(","):
         run(way, data, options.lines, options)
     del data
