@@ -154,7 +154,8 @@ class Service:
         self.folder, self.http, self.tcp = folder, free_port(), free_port()
         config = folder.parent / f"{folder.name}.toml"
         config.write_text(
-            f'listen = "127.0.0.1:{self.http}"\ndata = "{folder}"\n[ingest]\nworkers = {workers}\n'
+            # As a site's log host: packets of an address that nobody named are stored, and nothing is concluded from them.
+            f'listen = "127.0.0.1:{self.http}"\ndata = "{folder}"\nrelays = ["127.0.0.1"]\n[ingest]\nworkers = {workers}\n'
             f'[[syslog]]\nlisten = "127.0.0.1:{self.tcp}"\ntransport = "tcp"\n'
         )
         command = [sys.executable, "-m", "faultline.entry", "serve", "--config", str(config)]
