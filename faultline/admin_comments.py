@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from faultline.verdict_line import PREFIX, line_of
+from parsers.job_states import NOT_STARTED, OPEN
 from store import run_names
 from store.questions import runs
 from web.access.own import OwnReader
@@ -40,7 +41,9 @@ TIMEOUT_S = 30.0
 SETTLE_S = 60.0
 #: Delay between attempts for one job, in seconds, doubled up to the longest; after so many it is given up.
 RETRY_S, LONGEST_RETRY_S, MOST_TRIES = 60.0, 3600.0, 8
-_UNDER_WAY = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED")
+
+#: More of the job's run is to come, or another run.
+NOT_FINAL = OPEN | NOT_STARTED
 
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
@@ -178,7 +181,7 @@ class AdminComments(Collector):
 
     def _write(self, row: dict[str, Any], line: str, known: Record | None) -> None:
         job = self._jobs[row["run_key"]]
-        if known is None or known.user != row["user"] or known.state.split(" ", 1)[0] in _UNDER_WAY:
+        if known is None or known.user != row["user"] or known.state.split(" ", 1)[0] in NOT_FINAL:
             # Accounting learns of a job's end late; a job of that number that somebody else has is another one.
             self._again(row, f"job {row['job_id']}: sacct does not have it as an ended job of its user")
             return

@@ -83,6 +83,26 @@ class NodeState:
         return "MAINTENANCE" in self.flags
 
     @property
+    def is_rebooting(self) -> bool:
+        """A reboot was asked for, or is under way."""
+        return not self.flags.isdisjoint({"REBOOT_ISSUED", "REBOOT_REQUESTED"})
+
+    @property
+    def is_powered(self) -> bool:
+        """Slurm's power saving has nothing to do with its state."""
+        return self.flags.isdisjoint(POWER_FLAGS)
+
+    @property
+    def is_busy(self) -> bool:
+        """It runs a job, or cleans up behind one."""
+        return self.base in ("ALLOCATED", "MIXED") or (self.base is None and "COMPLETING" in self.flags)
+
+    @property
+    def is_reserved(self) -> bool:
+        """A reservation is shown in place of its state."""
+        return "RESERVED" in self.flags
+
+    @property
     def is_up(self) -> bool:
         """It answers, and nothing known to Slurm keeps it from running jobs."""
         return self.base not in _NOT_UP and self.flags.isdisjoint(_NOT_UP)

@@ -16,6 +16,7 @@ import polars as pl
 
 from correlator.live.ticker import TIMELESS
 from correlator.replay.neighbourhood import Neighbourhood
+from parsers.job_states import OPEN
 
 #: The column with the moment from which a row counts.
 ARRIVAL = "_arrival"
@@ -59,7 +60,7 @@ def _lines(rows: pl.DataFrame, delays: Mapping[tuple[str, str], float], ends: pl
 def _others(name: str, rows: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     latest = pl.max_horizontal(*_SPEAKS_OF[name])
     if name == "jobs":  # a poll of a job that runs gives the end that its time limit would bring
-        runs = pl.col("state").str.to_uppercase().str.contains("RUNNING|COMPLETING|SUSPENDED").fill_null(False)
+        runs = pl.col("state").str.to_uppercase().str.extract(r"^([A-Z_]+)").is_in(list(OPEN)).fill_null(False)
         polled = pl.col("observed_at").is_not_null() & (runs | pl.col("end").is_null())
         latest = pl.when(polled).then("observed_at").otherwise(latest)
     made = rows.with_columns(latest.alias(ARRIVAL))

@@ -14,10 +14,11 @@ from typing import Any
 
 import polars as pl
 
+from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.incidents import lemons
 from correlator.model.gauges import GAUGES
 from parsers.moments import later
-from parsers.node_states import POWER_FLAGS, node_state
+from parsers.node_states import node_state
 from store.errors import NoSuchTable
 from store.questions import fleet as questions
 from store.questions import runs
@@ -29,7 +30,6 @@ UNKNOWN = "unknown"
 FRESH = timedelta(minutes=5)
 #: Flaps are counted over this time before the moment.
 FLAPS_WITHIN = timedelta(hours=24)
-LINK_OUTAGE = "link.outage"
 #: Below this probability a count is no longer what an ordinary node has: one in twenty.
 UNUSUAL = 0.05
 
@@ -81,20 +81,16 @@ def state_class(text: str) -> str:
         return "down"
     if state.is_silent:
         return "silent"
-    if (
-        state.is_draining
-        or state.is_in_maintenance
-        or not state.flags.isdisjoint({"REBOOT_ISSUED", "REBOOT_REQUESTED"})
-    ):
+    if state.is_draining or state.is_in_maintenance or state.is_rebooting:
         return "drain"
-    if not state.flags.isdisjoint(POWER_FLAGS):
+    if not state.is_powered:
         return "off"
-    if state.base in ("ALLOCATED", "MIXED") or (state.base is None and "COMPLETING" in state.flags):
+    if state.is_busy:
         return "busy"
     if state.base == "IDLE":
         return "idle"
     # Slurm's log says only that a node is back, and sinfo shows a reservation in place of the state.
-    return "up" if text.strip().upper() == "UP" or "RESERVED" in state.flags else UNKNOWN
+    return "up" if text.strip().upper() == "UP" or state.is_reserved else UNKNOWN
 
 
 def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
@@ -157,7 +153,7 @@ def _incidents(read: Reader, nodes: Nodes) -> pl.DataFrame:
 
 
 def _flaps(read: Reader, nodes: Nodes) -> pl.DataFrame:
-    rows = read.ask_frame(questions.facts_by_host(LINK_OUTAGE, later(nodes.at, -FLAPS_WITHIN), nodes.at))
+    rows = read.ask_frame(questions.facts_by_host(LINK_OUTAGE.name, later(nodes.at, -FLAPS_WITHIN), nodes.at))
     of_nodes = nodes.bring(rows).group_by("name").agg(pl.col("value").sum().cast(pl.Float64))
     found = _counted(nodes, of_nodes.with_columns(pl.lit(None, pl.String).alias("says")))
     return found.with_columns(_scale("value", [(0, "none"), (1, "few"), (2, "some"), (4, "many"), (10, "most")]))
