@@ -51,6 +51,9 @@ class Access(Protocol):
         """The answers of ``GET /api/v1/nodes/NAME/fitness`` and ``/api/v1/nodes/NAME``, and the node's rows of
         ``/api/v1/repairs``. Raises ``CommandError`` for an unknown node."""
 
+    def line(self, file: str, number: int) -> dict[str, Any] | None:
+        """The row of one line as ``GET /api/v1/lines`` has it; None if it is not stored."""
+
     def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
         """The file of ``GET /api/v1/incidents/ID/bundle``. Raises ``CommandError`` for an unknown incident."""
 
@@ -162,6 +165,13 @@ class Local:
         listed = [wire(one.document()) for one in repairs(read).repairs if one.node == found["node"]]
         return found, api.node_document(read, name, Range()), listed
 
+    def line(self, file: str, number: int) -> dict[str, Any] | None:
+        from web.reading import Reader
+        from web.shaping import wire
+
+        rows: list[dict[str, Any]] = wire(Reader(self.store).around(file, number, 0))
+        return rows[0] if rows else None
+
     def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
         from web import pages
         from web.bundle.page import bundle
@@ -242,6 +252,11 @@ class Remote:
         run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
         found: dict[str, Any] | None = (run.get("environment") or {}).get("since_last_good")
         return found
+
+    def line(self, file: str, number: int) -> dict[str, Any] | None:
+        asked = urllib.parse.urlencode({"file": file, "around_line": number, "limit": 1})
+        rows: list[dict[str, Any]] = json.loads(self.service.ask(f"/api/v1/lines?{asked}"))["lines"]
+        return next((row for row in rows if row["line"] == number), None)
 
     def bundle(self, incident_id: str, *, redacted: bool) -> bytes:
         path = f"/api/v1/incidents/{urllib.parse.quote(incident_id, safe='')}/bundle"

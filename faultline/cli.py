@@ -308,6 +308,25 @@ def node(
         access.close()
 
 
+@app.command(epilog="Example: faultline trace nodes/gpu042/syslog:1181")
+def trace(
+    line_id: Annotated[str, typer.Argument(metavar="LINE_ID", help="FILE:LINE, or the id of a cited event.")],
+    data: Data = None,
+    server: Server = None,
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+) -> None:
+    """One line's way: its times, who can have written it, how it was read, what cites it."""
+    from faultline.access import choose
+    from faultline.trace import show
+
+    choice(format, ("text", "json"))
+    access = choose(data, server)
+    try:
+        show(access, line_id, format)
+    finally:
+        access.close()
+
+
 @app.command(epilog="Example: faultline report failure-patterns --since 7d --format html --out week.html")
 def report(
     name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,

@@ -26,6 +26,7 @@ COMMANDS = (
     "query",
     "incidents",
     "node",
+    "trace",
     "why",
     "report",
     "sources",
