@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from faultline import backup_command, store_command
+from faultline import backup_command, plan, store_command
 from faultline.failure import CommandError
 from faultline.meant import meant
 
@@ -498,6 +498,6 @@ def check(
     return check_all(config, data, edges or [])
 
 
-for more in (store_command, backup_command):
+for more in (store_command, backup_command, plan):
     more.register(app)
 COMMANDS = {str(command.callback.__name__) for command in app.registered_commands if command.callback}

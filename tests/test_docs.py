@@ -27,6 +27,7 @@ COMMANDS = (
     "incidents",
     "node",
     "trace",
+    "plan",
     "why",
     "report",
     "sources",
