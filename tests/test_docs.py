@@ -85,9 +85,9 @@ def test_every_command_is_in_the_readme_or_the_docs_and_no_other() -> None:
 
 
 def test_options_that_the_docs_show_are_known_to_their_command() -> None:
-    from faultline import backup_command, cli, store_command
+    from faultline import backup_command, cli, plan, store_command
 
-    source = "\n".join(text(Path(str(module.__file__))) for module in (cli, backup_command, store_command))
+    source = "\n".join(text(Path(str(module.__file__))) for module in (cli, backup_command, plan, store_command))
     known = set(re.findall(r'"(--[a-z-]+)"', source)) | {
         "--" + name.replace("_", "-") for name in re.findall(r"^    (\w+): (?:Annotated|Data|Server|Since|Until|Config)", source, re.M)
     }  # fmt: skip
