@@ -132,7 +132,7 @@ def test_the_service_runs_shut_in_and_stores_what_comes_by_a_privileged_port(sit
 def test_the_agent_reads_what_it_is_for_inside_its_sandbox(site: Site) -> None:
     """A log, the kernel's lines, root's hook, and a job's output that only the job's user may open."""
     about = site.system.process("faultline-agent")
-    assert about["Uid"].split()[0] == "0" and int(about["CapEff"], 16).bit_count() == 8
+    assert about["Uid"].split()[0] == "0" and int(about["CapEff"], 16).bit_count() == 9
     assert (about["NoNewPrivs"], about["Seccomp"], about["Umask"]) == ("1", "2", "0077")
     with site.system.file("/var/log/app.log").open("a") as log:
         log.write("a line for the agent\n")
