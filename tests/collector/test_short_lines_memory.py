@@ -21,7 +21,7 @@ from collector.receivers.unpacking import MAX_UNPACKED
 from tests.measured import Measured
 
 #: MB of one worker at its peak, with the libraries that all share.
-PROMISED = 700
+PROMISED = 750
 LINE = b"y\n"
 COUNT = MAX_BODY // len(LINE)
 
