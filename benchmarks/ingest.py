@@ -56,6 +56,8 @@ BATCH = 5_000
 #: is.
 IDLE_CORE = 0.1
 RESTED_S, MOST_REST_S = 3.0, 90.0
+#: A round of concluding waits this long at most once no lines come any more (faultline/pacing.py, collector/pipeline.py).
+CALM_S = 20.0
 #: Other programs are measured over this many lines in the same run (benchmarks/peers.py), as a measure of the machine's
 #: speed.
 PEER_LINES, PEERS = 300_000, ("SEC, three rules", "DuckDB, read_json")
@@ -405,6 +407,7 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
 def concluded(watched: Watched, used: dict[int, float], before: dict[int, float]) -> None:
     """Prints what the service still does after the last line is stored: conclusions, filters."""
     begun, there = time.perf_counter(), sum(used.values())
+    time.sleep(CALM_S)
     rest(watched)
     later = sum(used_s - before.get(pid, 0.0) for pid, used_s in watched.cpu().items()) - there
     print(f"  afterwards          {later:10.1f} CPU-s until idle, {later / there:.2f} of the CPU until stored ({time.perf_counter() - begun:.0f} s)")  # fmt: skip

@@ -8,7 +8,7 @@ import time
 #: correlating and into ordering stored lines, a tenth under load, and a twentieth while lines wait in the spool. But a
 #: job's end must have a verdict within 5 s, so the pause is never longer than ``PROMPT_S`` seconds, unless lines wait
 #: in the spool, or a round under load had to recompute everything (hours of lines arrive in seconds): then up to
-#: ``LONGEST_PAUSE`` seconds.
+#: ``LONGEST_PAUSE`` seconds, or until the flood is over.
 PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
 PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
 #: The cost of a line is measured in rounds over at least this many; the fixed cost dominates smaller ones.
@@ -20,18 +20,20 @@ class Pacing:
 
     def __init__(self) -> None:
         self.not_before = 0.0
+        #: The same once nothing waits and nothing arrives in quantity, whatever was so when the last round ended.
+        self._calm = 0.0
         #: When the last round ended, how many lines were stored then, and the cost per line of the last large round, in
         #: seconds.
         self._ended = 0.0
         self._stored = 0
         self._line_s = 0.0
 
-    def is_time(self, *, behind: bool, stored: int) -> bool:
-        """Whether a round may begin. ``behind``: lines wait in the spool. Then the lines stored since the last round
+    def is_time(self, *, behind: bool, busy: bool, stored: int) -> bool:
+        """Whether a round may begin. ``busy``: lines arrive in quantity; ``behind``: they wait in the spool. Then the lines stored since the last round
         count, too: after a short round over the first second of a flood, the next one would cover everything that
         arrived in its pause."""
         now = time.monotonic()
-        if now < self.not_before:
+        if now < (self.not_before if behind or busy else self._calm):
             return False
         expected = self._line_s * (stored - self._stored)
         return not behind or now - self._ended >= min(expected * BEHIND_PAUSE, LONGEST_PAUSE)
@@ -45,3 +47,4 @@ class Pacing:
         if lines >= MANY_LINES:
             self._line_s = took_s / lines
         self.not_before = self._ended + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
+        self._calm = min(self.not_before, self._ended + min(took_s * PAUSE, PROMPT_S))

@@ -180,7 +180,7 @@ class Service(Collector):
 
     def tick(self) -> None:
         """Takes waiting hook files; correlates again if anything was stored since the last time."""
-        if not self._pacing.is_time(behind=self._is_behind(), stored=self._stored_lines()):
+        if not self._pacing.is_time(behind=self._is_behind(), busy=self._is_busy(), stored=self._stored_lines()):
             return
         begun = time.monotonic()
         self._watch_patterns()

@@ -23,10 +23,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def first_time(made: Pacing, clock: Clock, *, behind: bool, stored: int = 0) -> float:
+def first_time(made: Pacing, clock: Clock, *, behind: bool, busy: bool = False, stored: int = 0) -> float:
     """Seconds until the next round begins, in tenths."""
     begun = clock.now
-    while not made.is_time(behind=behind, stored=stored):
+    while not made.is_time(behind=behind, busy=behind or busy, stored=stored):
         clock.now += 0.1
         assert clock.now < begun + 1_000.0
     return round(clock.now - begun, 1)
@@ -46,9 +46,9 @@ def test_a_round_that_took_long_is_soon_followed_by_the_next_unless_lines_come_f
     behind: bool, busy: bool, full: bool, longest: float, clock: Clock
 ) -> None:
     made = Pacing()
-    assert made.is_time(behind=behind, stored=0)
+    assert made.is_time(behind=behind, busy=busy, stored=0)
     made.done(1_000.0, 10, full=full, behind=behind, busy=busy, stored=10)
-    assert first_time(made, clock, behind=behind, stored=10) == pytest.approx(longest, abs=0.11)
+    assert first_time(made, clock, behind=behind, busy=busy, stored=10) == pytest.approx(longest, abs=0.11)
 
 
 def test_while_lines_wait_a_round_over_many_begins_when_it_takes_a_twentieth_of_the_time(clock: Clock) -> None:
@@ -59,17 +59,26 @@ def test_while_lines_wait_a_round_over_many_begins_when_it_takes_a_twentieth_of_
     clock.now += 1.0  # five times as many arrived meanwhile: the round would take five times as long
     waited = pause + 1.0 + first_time(made, clock, behind=True, stored=6 * MANY_LINES)
     assert waited == pytest.approx(5 * pause, abs=0.25)
-    assert made.is_time(behind=True, stored=6 * MANY_LINES)
+    assert made.is_time(behind=True, busy=True, stored=6 * MANY_LINES)
 
 
 def test_a_flood_is_concluded_about_as_soon_as_no_lines_wait_and_every_half_minute_before(clock: Clock) -> None:
     made = Pacing()
     made.done(0.5, MANY_LINES, full=True, behind=True, busy=True, stored=MANY_LINES)
     clock.now += 10.0
-    assert not made.is_time(behind=True, stored=100 * MANY_LINES)
-    assert made.is_time(behind=False, stored=100 * MANY_LINES)
+    assert not made.is_time(behind=True, busy=True, stored=100 * MANY_LINES)
+    assert made.is_time(behind=False, busy=False, stored=100 * MANY_LINES)
     clock.now += LONGEST_PAUSE - 10.0
-    assert made.is_time(behind=True, stored=100 * MANY_LINES)
+    assert made.is_time(behind=True, busy=True, stored=100 * MANY_LINES)
+
+
+def test_a_long_round_during_a_flood_holds_nothing_up_once_the_flood_is_over(clock: Clock) -> None:
+    """A round of 2 s while lines wait is followed by 30 s without one; the rest of the flood must not wait for that."""
+    made = Pacing()
+    made.done(2.0, MANY_LINES, full=True, behind=True, busy=True, stored=MANY_LINES)
+    clock.now += 1.0
+    assert not made.is_time(behind=True, busy=True, stored=2 * MANY_LINES)
+    assert first_time(made, clock, behind=False, stored=2 * MANY_LINES) == pytest.approx(PROMPT_S - 1.0, abs=0.11)
 
 
 def test_what_a_line_costs_is_not_learned_from_few(clock: Clock) -> None:
