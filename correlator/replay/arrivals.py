@@ -1,7 +1,7 @@
 """When each row could first be known.
 
-A log line that a service received has the time of its receipt. One that was read from a file afterwards counts from when
-it was written, plus the delay that lines of its source usually have. Output without a time comes with the line before it
+A log line that a service received has the time of its receipt. One that was read from a file afterwards counts from the receipt of
+its copy, where a log host's file has one, else from when it was written, plus the delay that lines of its source usually have. Output without a time comes with the line before it
 in its file, else at the end of its job. Rows about jobs, nodes and measurements have no time of receipt: they count from
 the latest moment that they speak of. Configuration, cables and switches count as known from the beginning.
 """
@@ -20,6 +20,8 @@ from parsers.job_states import OPEN
 
 #: The column with the moment from which a row counts.
 ARRIVAL = "_arrival"
+#: Copies of one line in two files have timestamps that are at most this far apart.
+COPIES_WITHIN = timedelta(seconds=2)
 #: For all but log lines: a row counts from the latest of these.
 _SPEAKS_OF = {
     "jobs": ("end", "start", "submit"), "steps": ("end", "start", "submit"), "node_states": ("time", "until"), "metrics": ("time",),
@@ -49,12 +51,28 @@ def _lines(rows: pl.DataFrame, delays: Mapping[tuple[str, str], float], ends: pl
         {"host": [host for host, _ in delays], "source": [source for _, source in delays], "_delay": list(delays.values())},
         schema={"host": pl.String, "source": pl.String, "_delay": pl.Float64},
     )  # fmt: skip
-    joined = rows.join(known, on=["host", "source"], how="left", maintain_order="left").join(ends, on="job_id", how="left", maintain_order="left")  # fmt: skip
+    joined = _with_copies(rows).join(known, on=["host", "source"], how="left", maintain_order="left").join(ends, on="job_id", how="left", maintain_order="left")  # fmt: skip
     delay = pl.duration(microseconds=(pl.col("_delay").fill_null(0.0) * 1e6).round(0).cast(pl.Int64))
-    at = pl.coalesce("received_time", (pl.col("time") + delay).cast(pl.Datetime("us")))
+    at = pl.coalesce("received_time", "_copy", (pl.col("time") + delay).cast(pl.Datetime("us")))
     in_file = joined.with_columns(at.alias(ARRIVAL)).sort("file", "line", maintain_order=True, nulls_last=True)
     before = pl.when(pl.col("file").is_not_null()).then(pl.col(ARRIVAL).fill_null(strategy="forward").over("file"))
-    return in_file.with_columns(pl.coalesce(ARRIVAL, before, "_ended").alias(ARRIVAL)).drop("_delay", "_ended")
+    return in_file.with_columns(pl.coalesce(ARRIVAL, before, "_ended").alias(ARRIVAL)).drop("_delay", "_ended", "_copy")
+
+
+def _with_copies(rows: pl.DataFrame) -> pl.DataFrame:
+    """The lines with ``_copy``: when the copy of a line that has no time of receipt was received, in another file."""
+    said, numbered = ["host", "message"], rows.with_row_index("_row")
+    is_received = pl.col("received_time").is_not_null()
+    received = numbered.filter(is_received, pl.col("time").is_not_null()).sort("time")
+    others = (
+        numbered.filter(~is_received, pl.col("time").is_not_null()).select("_row", *said, "time", "file").sort("time")
+    )
+    found = others.join_asof(
+        received.select(*said, "time", pl.col("received_time").alias("_copy"), pl.col("file").alias("_file")), on="time", by=said, strategy="nearest", tolerance=COPIES_WITHIN,
+        check_sortedness=False,
+    )  # fmt: skip
+    copies = found.filter(pl.col("file") != pl.col("_file")).select("_row", "_copy")
+    return numbered.join(copies, on="_row", how="left", maintain_order="left").drop("_row")
 
 
 def _others(name: str, rows: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:

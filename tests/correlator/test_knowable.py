@@ -134,6 +134,21 @@ def test_a_line_counts_from_its_receipt_else_from_when_it_was_written() -> None:
     assert assumed(logs) == 6
 
 
+def test_a_line_of_a_nodes_own_file_counts_from_when_the_log_hosts_copy_was_received() -> None:
+    """The node was cut off for a minute: its file has the line at once, the log host a minute later."""
+    late = T + timedelta(seconds=60)
+    logs = lines(
+        {"line": 1, "file": "own", "time": T, "message": "Link is Down", "source": "kernel"},
+        {"line": 2, "file": "central", "time": T + timedelta(milliseconds=1), "received_time": late, "message": "Link is Down", "source": "kernel"},
+        {"line": 3, "file": "own", "time": T + timedelta(seconds=5), "message": "Link is Down", "source": "kernel"},
+        {"line": 4, "file": "own", "time": T, "message": "another", "source": "kernel"},
+        {"line": 5, "file": "own", "host": "n2", "time": T, "message": "Link is Down", "source": "kernel"},
+    )  # fmt: skip
+    found = with_arrivals(Neighbourhood({"logs": logs, "jobs": frame("jobs", [])}, T, T + timedelta(days=1)))
+    after = {row["line"]: (row[ARRIVAL] - T).total_seconds() for row in found["logs"].iter_rows(named=True)}
+    assert after == {1: 60.0, 2: 60.0, 3: 5.0, 4: 0.0, 5: 0.0}
+
+
 def test_of_many_moments_those_closest_together_count_as_their_last() -> None:
     times = [T + timedelta(seconds=s) for s in (0, 0, 0.1, 0.2, 60, 60.05, 3600)]
     assert [(one - T).total_seconds() for one in few(times, 3)] == [0.2, 60.05, 3600.0]
