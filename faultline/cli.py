@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -253,11 +253,8 @@ def incidents(
         return
     choice(format, ("table", "json"))
     low, high = span(since, until)
-    access = choose(data, server)
-    try:
+    with closing(choose(data, server)) as access:
         found = access.result()
-    finally:
-        access.close()
     stored = found["incidents"]
     found["incidents"] = [i for i in stored if incident_filter.touches(i, low, high, host, job)]
     if job:
@@ -282,11 +279,8 @@ def why(
     from faultline.query import explain_job
 
     choice(format, ("text", "json"))
-    access = choose(data, server)
-    try:
+    with closing(choose(data, server)) as access:
         return explain_job(access, jobid, format)
-    finally:
-        access.close()
 
 
 @app.command(epilog="Example: faultline node gpu042 --format json")
@@ -301,11 +295,8 @@ def node(
     from faultline.node import show
 
     choice(format, ("text", "json"))
-    access = choose(data, server)
-    try:
+    with closing(choose(data, server)) as access:
         show(access, name, format)
-    finally:
-        access.close()
 
 
 @app.command(epilog="Example: faultline trace nodes/gpu042/syslog:1181")
@@ -320,11 +311,8 @@ def trace(
     from faultline.trace import show
 
     choice(format, ("text", "json"))
-    access = choose(data, server)
-    try:
+    with closing(choose(data, server)) as access:
         show(access, line_id, format)
-    finally:
-        access.close()
 
 
 @app.command(epilog="Example: faultline report failure-patterns --since 7d --format html --out week.html")
@@ -351,11 +339,8 @@ def report(
         raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.all_reports()))}{near}")
     choice(format, ("html", "md", "json"))
     low, high = span(since, until)
-    access = choose(data, server)
-    try:
+    with closing(choose(data, server)) as access:
         text = access.report(name, low, high, format)
-    finally:
-        access.close()
     if out is None:
         print(text)
         return
@@ -380,11 +365,8 @@ def sources(
 
     choice(format, ("table", "json"))
     choice(only or "late", ("late", "silent", "unparsed", "ahead"), "--only")
-    access = choose(data, server)
-    try:
+    with closing(choose(data, server)) as access:
         return list_sources(access.sources(search, outputs=outputs), format, only)
-    finally:
-        access.close()
 
 
 @app.command(epilog="Examples: faultline agent --config /etc/faultline/agent.toml; faultline agent --help")

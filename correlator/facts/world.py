@@ -89,7 +89,7 @@ class World:
     silences: Answers | None = None
     #: What denies a fact, by its key; "" if nothing does. Each is asked about once.
     denials: dict[tuple[str, float, str, str, str], str] = field(default_factory=dict, init=False)
-    _roles: dict[int, frozenset[str]] = field(default_factory=dict, init=False)
+    _roles: dict[Fact, frozenset[str]] = field(default_factory=dict, init=False)
     _facts_on: dict[str, tuple[Sequence[Fact], dict[str, list[Fact]]]] = field(default_factory=dict, init=False)
     gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
     earlier_runs: Sequence[Run] = ()
@@ -318,10 +318,10 @@ class World:
 
     def roles_of_links(self, switch: Fact) -> frozenset[str]:
         """The roles of the links that a switch's loss took; asked for with each consequence of it."""
-        if id(switch) not in self._roles:
+        if switch not in self._roles:
             links = switch.attrs.get(LINKS, ())
-            self._roles[id(switch)] = frozenset(self.site.role(host, device) for host, device in links)
-        return self._roles[id(switch)]
+            self._roles[switch] = frozenset(self.site.role(host, device) for host, device in links)
+        return self._roles[switch]
 
     def facts_on(self, kind: str, hosts: Collection[str]) -> list[Fact]:
         """The facts of a kind on these hosts, in their order."""
