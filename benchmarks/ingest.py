@@ -83,7 +83,8 @@ def lines_of(options: argparse.Namespace) -> Iterator[bytes]:
     """At most ``--lines`` lines of a file, or of one of the two generators."""
     if options.file:
         with options.file.open("rb") as read:
-            yield from (line.rstrip(b"\r\n") for line in islice(read, options.lines))
+            # A receiver takes no empty line for a message, and the benchmark waits for as many as it sent.
+            yield from (line.rstrip(b"\r\n") for line in islice(read, options.lines) if line.strip())
     elif options.generator == "storm":
         from benchmarks.simulators import storm_lines
 
