@@ -153,6 +153,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\nfailed: {report.nodeid} ({report.when})", file=sys.__stderr__, flush=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_schema() -> None:
+    """Imported here: the process that only distributes the tests needs no store."""
+    from tests.memory_stores import share_schema
+
+    share_schema()
+
+
 @pytest.fixture(autouse=True)
 def _own_umask() -> Iterator[None]:
     """A command that writes a store makes its files private from then on; the next test represents another process."""

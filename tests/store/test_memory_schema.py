@@ -1,0 +1,44 @@
+"""The schema that tests copy into a store in memory is the one that the product creates."""
+
+from __future__ import annotations
+
+import pytest
+
+from store.duckdb.batches import INSTANCE
+from store.duckdb.schema import facts_of
+from store.duckdb.store import DuckStore
+from tests import memory_stores
+
+#: What the engine says of its tables, views, columns and constraints, without the numbers that it gives them.
+CATALOG = {
+    "tables": "schema_name, table_name, sql, column_count, index_count, has_primary_key",
+    "views": "schema_name, view_name, sql, column_count",
+    "columns": "schema_name, table_name, column_name, column_index, data_type, is_nullable, column_default",
+    "constraints": "schema_name, table_name, constraint_text",
+    "indexes": "schema_name, table_name, index_name, sql",
+}
+
+
+def catalog(store: DuckStore) -> dict[str, list[dict[str, object]]]:
+    return {
+        name: store.rows(f"SELECT {columns} FROM duckdb_{name}() WHERE database_name = current_database() ORDER BY ALL")
+        for name, columns in CATALOG.items()
+    }
+
+
+def stated(store: DuckStore) -> dict[str, str]:
+    """What the store says of itself, without the random name of its instance."""
+    return {name: text for name, text in facts_of(store.cursor()).items() if name != INSTANCE}
+
+
+def test_a_copied_schema_is_the_created_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DuckStore(None), DuckStore(None) as copied:  # the first of a process creates it
+        found, facts = catalog(copied), stated(copied)
+        assert copied.rows("SELECT count(*) AS n FROM duckdb_databases() WHERE database_name = 'made'") == [{"n": 0}]
+    monkeypatch.setattr(DuckStore, "migrate", memory_stores.create)
+    with DuckStore(None) as created:
+        assert catalog(created) == found
+        assert stated(created) == facts
+    assert {("kql", "Logs"), ("kql", "Drains"), ("raw", "log_view")} <= {
+        (row["schema_name"], row["view_name"]) for row in found["views"]
+    }
