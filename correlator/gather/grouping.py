@@ -18,8 +18,19 @@ from correlator.gather.ownership import differ, names_user
 from correlator.gather.run_endings import LOGGED_START_S, SAME_START_S
 from parsers.job_states import MAY_RUN_AGAIN
 
-#: Precedence of sources for a field: accounting knows the end, dumps taken in between do not.
-RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
+#: Precedence of sources for a field: accounting knows the end, dumps taken in between do not. Any shipper can send what
+#: jobcomp/elasticsearch sends: it comes last.
+RANK = {
+    "sacct": 0,
+    "sacct_json": 1,
+    "slurmrestd": 2,
+    "jobcomp": 3,
+    "scontrol": 4,
+    "squeue": 5,
+    "hook": 6,
+    "log": 7,
+    "jobcomp_json": 8,
+}
 
 #: Sources that see a run from one side only.
 _OBSERVERS = ("hook", "log")

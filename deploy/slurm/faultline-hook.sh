@@ -1,7 +1,7 @@
 #!/bin/sh
 # faultline-hook.sh EVENT: writes what Slurm tells its scripts (the environment) into Faultline's spool.
 #
-# For prolog, epilog, prologslurmctld, epilogslurmctld, taskprolog and healthcheck; the thin scripts beside this
+# For prolog, epilog, prologslurmctld, epilogslurmctld, taskprolog, healthcheck and jobcomp; the thin scripts beside this
 # one call it. It asks Slurm and the network nothing, opens no path that a user named, prints nothing, gives up
 # after a second and always exits 0: whatever goes wrong here must never hold a job or drain a node.
 # Needs only a POSIX shell with tr, awk, date and mv (dash and busybox will do). docs/hooks.md has the whole story.
@@ -42,7 +42,7 @@ trap 'exit 124' TERM
 event=$2
 [ "$1" = --word ] && event=$3
 case $event in
-prolog | epilog | prologslurmctld | epilogslurmctld | healthcheck) default=/var/spool/faultline/hooks ;;
+prolog | epilog | prologslurmctld | epilogslurmctld | healthcheck | jobcomp) default=/var/spool/faultline/hooks ;;
 # A task prolog runs as the job's user, who may not write into the spool of root's hooks.
 taskprolog) default=/var/spool/faultline/task-hooks ;;
 *) event=unknown default=/var/spool/faultline/hooks ;;

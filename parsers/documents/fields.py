@@ -134,6 +134,12 @@ def gpus(tres: str | None) -> int | None:
     return typed if plain is None else plain
 
 
+def tres(text: str | None) -> str | None:
+    """Trackable resources in one order: sources write them in their own."""
+    parts = sorted(part.strip() for part in (text or "").split(",") if "=" in part)
+    return ",".join(parts) or None
+
+
 def state(text: str | None) -> tuple[str | None, str | None]:
     """ "CANCELLED by 20001" -> ("CANCELLED", "20001"): the state and who cancelled."""
     words = (text or "").split()

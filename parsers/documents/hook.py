@@ -3,6 +3,8 @@
 It comes in two forms: our own hook writes ``hook_spool`` (NUL-separated, with a header), and ``hook_env`` is the plain
 output of ``env`` from a site's script (``15.epilog.gpu02.713.env``).
 
+A file of the event ``jobcomp`` is what ``jobcomp/script`` passed to its script: a record of an ended run, as accounting has it.
+
 A task prolog runs as the job's user, with the user's environment: none of it is trusted as Slurm's. The agent reports
 only, as ``task_hook`` (JSON: ``job_id``, ``owner_uid``, ``read_at``), which uid owned a file that named which job.
 """
@@ -46,7 +48,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     if _event(env) == "taskprolog":
         gathered.warn("a task prolog's environment is a user's: nothing of it is taken (agents tell it as task_hook)")
         return gathered.parsed()
-    gathered.add("jobs", _observation(env, number, origin))
+    gathered.add("jobs", _completion(env, number) if _event(env) == "jobcomp" else _observation(env, number, origin))
     return gathered.parsed()
 
 
@@ -92,6 +94,34 @@ def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, 
         "std_out": env.get("SLURM_JOB_STDOUT"), "std_err": env.get("SLURM_JOB_STDERR"),
         "reservation": env.get("SLURM_JOB_RESERVATION"), "observed_at": seen or origin.received, "source": "hook",
         "host": env.get("FAULTLINE_HOST") or env.get("SLURMD_NODENAME") or origin.host,
+    }  # fmt: skip
+
+
+#: deploy/slurm/jobcomp.sh puts this before the names of jobcomp/script's variables (slurm src/plugins/jobcomp/script).
+COMPLETION = "SLURM_JOBCOMP_"
+#: NO_VAL of a job that is in no array.
+_NO_VAL = 4294967294
+
+
+def _completion(env: dict[str, str], number: int) -> dict[str, object]:
+    """What slurmctld tells its completion script: times in seconds since 1970, the limit in minutes or as "1-00:00:00"."""
+    told = {name.removeprefix(COMPLETION): value for name, value in env.items() if name.startswith(COMPLETION)}
+    state, cancelled_by = fields.state(told.get("JOBSTATE"))
+    code, signal = fields.exit_pair(told.get("EXITCODE"))
+    hosts = expand(told.get("NODES", ""))
+    task = fields.integer(told.get("ARRAYTASKID"))
+    array = fields.integer(told.get("ARRAYJOBID")) if task not in (None, _NO_VAL) else None
+    return {
+        "cluster": told.get("CLUSTER") or None, "job_id": number, "array_job_id": array or None, "array_task_id": task if array else None,
+        "name": told.get("JOBNAME") or None, "user": told.get("USERNAME") or None, "uid": fields.integer(told.get("UID")),
+        "account": told.get("ACCOUNT") or None, "partition": told.get("PARTITION") or None, "qos": told.get("QOS") or None,
+        "state": state, "cancelled_by": cancelled_by, "exit_code": code, "exit_signal": signal,
+        "derived_exit_code": told.get("DERIVED_EC") or None, "submit": fields.epoch_text(told.get("SUBMIT")),
+        "start": fields.epoch_text(told.get("START")), "end": fields.epoch_text(told.get("END")),
+        "time_limit_s": fields.duration_s(told.get("LIMIT")), "node_list": told["NODES"] if hosts else None,
+        "nodes": list(hosts) or None,
+        "work_dir": told.get("WORK_DIR") or None, "std_out": told.get("STDOUT") or None, "std_err": told.get("STDERR") or None,
+        "reservation": told.get("RESERVATION") or None, "source": "jobcomp",
     }  # fmt: skip
 
 

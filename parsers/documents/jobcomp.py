@@ -35,7 +35,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             "exit_signal": signal, "derived_exit_code": row.get("DerivedExitCode") or None, "submit": submit,
             "start": start, "end": end, "time_limit_s": minutes * 60 if minutes is not None else None,
             "node_list": row.get("NodeList") if hosts else None, "nodes": list(hosts) or None,
-            "gpus": fields.gpus(row.get("Tres")), "work_dir": row.get("WorkDir") or None,
+            "gpus": fields.gpus(row.get("Tres")), "tres": fields.tres(row.get("Tres")), "work_dir": row.get("WorkDir") or None,
             "reservation": row.get("ReservationName") or None,
         }, line.number)  # fmt: skip
     return gathered.parsed()

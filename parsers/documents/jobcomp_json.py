@@ -1,11 +1,13 @@
-"""The output of Slurm's ``jobcomp/elasticsearch``: one JSON object per ended run.
+"""The output of Slurm's ``jobcomp/elasticsearch`` and ``jobcomp/kafka``: one JSON object per ended run.
 
-Times are UTC (the plugin formats them with gmtime), the time limit is in minutes.
+Both make it with the same function (slurm src/plugins/jobcomp/common/jobcomp_common.c). Times are UTC (gmtime), the time
+limit is in seconds. With ``enable_job_start`` (25.05) Kafka also gets a record of each run that starts, without a state.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, split_lines
@@ -13,9 +15,15 @@ from parsers.hostlist import expand
 from parsers.record import Origin, Parsed
 
 
-def is_record(document: dict[str, object]) -> bool:
-    """Whether this plugin made the object."""
-    return "jobid" in document and "state" in document and "@end" in document
+def is_record(document: Mapping[str, object]) -> bool:
+    """Whether one of these plugins made the object."""
+    if "jobid" not in document:
+        return False
+    return ("state" in document and "@end" in document) or _is_start(document)
+
+
+def _is_start(document: Mapping[str, object]) -> bool:
+    return document.get("state") is None and {"@start", "@submit", "user_id", "partition"} <= document.keys()
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
@@ -30,9 +38,10 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             continue
         submit, start, end = (fields.local_time(_text(row.get(name))) for name in ("@submit", "@start", "@end"))
         state, cancelled_by = fields.state(_text(row.get("state")))
+        if _is_start(row):
+            state, end = "RUNNING", None
         code, signal = fields.exit_pair(_text(row.get("exit_code")))
         hosts = expand(_text(row.get("nodes")) or "")
-        minutes = fields.integer(row.get("time_limit"))
         gathered.keep(line, end or start or submit, number)
         gathered.add("jobs", {
             "job_id": number, "cluster": fields.present(_text(row.get("cluster"))), "name": _text(row.get("job_name")),
@@ -42,9 +51,10 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
             "account": fields.present(_text(row.get("account"))), "partition": _text(row.get("partition")),
             "qos": fields.present(_text(row.get("qos"))), "state": state, "cancelled_by": cancelled_by,
             "exit_code": code, "exit_signal": signal, "derived_exit_code": _text(row.get("derived_ec")),
-            "submit": submit, "start": start, "end": end, "time_limit_s": minutes * 60 if minutes is not None else None,
+            "submit": submit, "start": start, "end": end, "time_limit_s": fields.integer(row.get("time_limit")),
             "node_list": _text(row.get("nodes")) if hosts else None, "nodes": list(hosts) or None,
-            "gpus": fields.gpus(_text(row.get("tres_alloc"))), "work_dir": _text(row.get("work_dir")),
+            "gpus": fields.gpus(_text(row.get("tres_alloc"))), "tres": fields.tres(_text(row.get("tres_alloc"))),
+            "failed_node": fields.present(_text(row.get("failed_node"))), "work_dir": _text(row.get("work_dir")),
             "std_out": _text(row.get("std_out")), "std_err": _text(row.get("std_err")),
             "reservation": fields.present(_text(row.get("reservation_name"))),
         }, line.number)  # fmt: skip

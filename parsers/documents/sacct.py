@@ -262,7 +262,7 @@ def _job_only(row: dict[str, str]) -> Row:
         "partition": row.get("partition") or None, "qos": fields.present(row.get("qos")),
         "reason": fields.present(row.get("reason")), "derived_exit_code": row.get("derivedexitcode") or None,
         "time_limit_s": minutes * 60 if minutes is not None else fields.duration_s(row.get("timelimit")),
-        "gpus": fields.gpus(row.get("alloctres")), "work_dir": row.get("workdir") or None,
+        "gpus": fields.gpus(row.get("alloctres")), "tres": fields.tres(row.get("alloctres")), "work_dir": row.get("workdir") or None,
         "std_out": fields.present(row.get("stdout")), "std_err": fields.present(row.get("stderr")),
         "submit_line": row.get("submitline") or None, "failed_node": fields.present(row.get("failednode")),
         "reservation": fields.present(row.get("reservation")), "flags": flags,

@@ -22,6 +22,8 @@ _FREE_TEXT = (
         r"(?:^|\s)(?P<key>Reason)=(?P<value>.*?\[\S+@\d{4}-\d\d-\d\dT[\d:]+\])(?=\s|$)", re.DOTALL
     ),
 )  # fmt: skip
+#: Components of a heterogeneous job stand between the name and the user.
+_HET_SET = re.compile(r"\s+(?:Het|Pack)JobIdSet=[\d,-]+$")
 _SIGNED_REASON = re.compile(r"(?P<reason>.*?)\s*\[(?P<actor>\S+)@(?P<time>\d{4}-\d\d-\d\dT[\d:]+)\]", re.DOTALL)
 
 
@@ -31,7 +33,7 @@ def pairs(text: str) -> dict[str, str]:
     for pattern in _FREE_TEXT:
         found = pattern.search(text)
         if found:
-            row[found["key"]] = found["value"].strip()
+            row[found["key"]] = _HET_SET.sub("", found["value"].rstrip()).strip()
             text = text[: found.start()] + " " + text[found.end("value") :]
     keys = list(_KEY.finditer(text))
     for index, key in enumerate(keys):
@@ -101,6 +103,7 @@ def _job(row: dict[str, str]) -> dict[str, object]:
         "exit_signal": signal, "derived_exit_code": fields.present(row.get("DerivedExitCode")),
         "time_limit_s": fields.duration_s(row.get("TimeLimit")), "node_list": row["NodeList"] if hosts else None,
         "nodes": list(hosts) or None, "gpus": fields.gpus(row.get("AllocTRES") or row.get("TRES")),
+        "tres": fields.tres(row.get("AllocTRES") or row.get("TRES")),
         "work_dir": fields.present(row.get("WorkDir")), "std_out": fields.present(row.get("StdOut")),
         "std_err": fields.present(row.get("StdErr")), "submit_line": fields.present(row.get("SubmitLine")),
         "requeue": {"1": True, "0": False}.get(row.get("Requeue", "")),

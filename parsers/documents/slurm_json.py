@@ -1,12 +1,12 @@
 """Slurm's JSON: ``sacct --json`` and slurmrestd's jobs and nodes, in the formats of 22.05 to 25.x.
 
-Newer versions wrap numbers ({"set", "infinite", "number"}) and list states (["CANCELLED"]); both forms are accepted.
+Newer versions wrap numbers ({"set", "infinite", "number"}) and list states (["CANCELLED"]); both forms are accepted. What
+differs between the versions v0.0.38 to v0.0.43 is in tests/parsers/slurm_json.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +15,6 @@ from parsers.documents.document import Document, Gathered, Row
 from parsers.hostlist import expand
 from parsers.job_states import NOT_ENDED, NOT_STARTED, base_state
 from parsers.record import Origin, Parsed
-
-_VERSION = re.compile(rb"(?:openapi|data_parser)\\?/(?:db)?(v\d+\.\d+\.\d+)")
 
 
 def number(value: Any) -> int | None:
@@ -57,17 +55,45 @@ def _exit(value: Any) -> tuple[int | None, int | None]:
     return code or 0, signal or 0
 
 
+def _ended(value: Any, state: str | None) -> tuple[int | None, int | None]:
+    """(exit code, signal) of a run or a step that ended in ``state``.
+
+    Up to v0.0.39 (and in the first v0.0.40), whose status is one word, every code is shown as {"status": "SUCCESS",
+    "return_code": 0} if the process ended by itself: then a 0 of what failed says nothing.
+    """
+    code, signal = _exit(value)
+    return (None, None) if state == "FAILED" and (code, signal) == (0, 0) and _is_vague(value) else (code, signal)
+
+
+def _derived(value: Any) -> str | None:
+    """The highest exit code of the steps, as sacct prints it; None if it is not known."""
+    code, signal = _exit(value)
+    return None if code is None or ((code, signal) == (0, 0) and _is_vague(value)) else f"{code}:{signal}"
+
+
+def _is_vague(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("status") == "SUCCESS"
+
+
 def _text(value: Any) -> str | None:
     if isinstance(value, list):
         return ",".join(str(item) for item in value) or None
     return fields.present(str(value)) if value not in (None, "") else None
 
 
-def _tres_gpus(listed: Any) -> int | None:
-    if not isinstance(listed, list) or not listed:
+def _tres(listed: Any) -> str | None:
+    """[{"type": "gres", "name": "gpu", "count": 4}, ...] as sacct prints it: "gres/gpu=4,..."."""
+    if not isinstance(listed, list):
         return None
-    text = ",".join(f"gres/{t.get('name')}={number(t.get('count')) or 0}" for t in listed if t.get("type") == "gres")
-    return fields.gpus(text or "none")
+    known = [(t, number(t.get("count")) or 0) for t in listed if isinstance(t, dict) and t.get("type")]
+    named = ((f"{t['type']}/{t['name']}" if t.get("name") else str(t["type"]), count) for t, count in known)
+    return fields.tres(",".join(f"{name}={count}{'M' * (name == 'mem')}" for name, count in named))
+
+
+def _reserved(reservation: Any) -> str | None:
+    """The name of a reservation; v0.0.38 writes 0 if there is none."""
+    name = reservation.get("name") if isinstance(reservation, dict) else None
+    return _text(name) if isinstance(name, str) else None
 
 
 def _array(job: dict[str, Any]) -> Row:
@@ -79,18 +105,14 @@ def _array(job: dict[str, Any]) -> Row:
 
 def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
-    # slurmdbd's jobs in 21.08 and 22.05 show every nonzero code as {"status": "SUCCESS", "return_code": 0}.
-    codes_known = _plugin(data) not in ("v0.0.36", "v0.0.37", "v0.0.38")
     for job in _listed(data, "jobs", gathered):
         when = job.get("time") or {}
         if "time" not in job or "job_state" in job:
             _controller_job(job, gathered)
             continue
         state = job.get("state") or {}
-        code, signal = _exit(job.get("exit_code"))
-        if (code, signal) == (0, 0) and not codes_known and _state(state.get("current")) == "FAILED":
-            code = signal = None
-        derived = _exit(job.get("derived_exit_code"))
+        code, signal = _ended(job.get("exit_code"), _state(state.get("current")))
+        tres = _tres((job.get("tres") or {}).get("allocated"))
         hosts = expand(str(job.get("nodes") or ""))
         limit = number(when.get("limit"))
         submit = _time(when.get("submission"))
@@ -102,10 +124,10 @@ def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
             "qos": _text(job.get("qos")), "state": _state(state.get("current")),
             "cancelled_by": _text(job.get("kill_request_user")), "reason": _text(state.get("reason")),
             "exit_code": code, "exit_signal": signal,
-            "derived_exit_code": None if derived[0] is None else f"{derived[0]}:{derived[1]}", "submit": submit,
+            "derived_exit_code": _derived(job.get("derived_exit_code")), "submit": submit,
             "start": _time(when.get("start")), "end": _time(when.get("end")),
             "time_limit_s": None if limit is None else limit * 60, "node_list": job["nodes"] if hosts else None,
-            "nodes": list(hosts) or None, "gpus": _tres_gpus((job.get("tres") or {}).get("allocated")),
+            "nodes": list(hosts) or None, "gpus": fields.gpus(tres), "tres": tres, "reservation": _reserved(job.get("reservation")),
             "work_dir": _text(job.get("working_directory")),
             "std_out": _text(job.get("stdout_expanded") or job.get("stdout")),
             "std_err": _text(job.get("stderr_expanded") or job.get("stderr")),
@@ -113,19 +135,15 @@ def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
             "flags": _text(job.get("flags")), "source": "sacct_json",
         })  # fmt: skip
         for step in job.get("steps") or []:
-            _step(step, number(job.get("job_id")), cluster, submit, gathered, codes_known)
+            _step(step, number(job.get("job_id")), cluster, submit, gathered)
     return gathered.parsed()
 
 
-def _step(
-    step: Any, job_id: int | None, cluster: Any, submit: datetime | None, gathered: Gathered, codes_known: bool
-) -> None:
+def _step(step: Any, job_id: int | None, cluster: Any, submit: datetime | None, gathered: Gathered) -> None:
     name = step.get("step") or {}
     when = step.get("time") or {}
     label = str(name.get("id", "")) if not isinstance(name.get("id"), dict) else str(name["id"].get("step_id", ""))
-    code, signal = _exit(step.get("exit_code"))
-    if (code, signal) == (0, 0) and not codes_known and _state(step.get("state")) == "FAILED":
-        code = signal = None
+    code, signal = _ended(step.get("exit_code"), _state(step.get("state")))
     nodes = step.get("nodes") or {}
     hosts = expand(str(nodes.get("range") or "")) or tuple(str(host) for host in nodes.get("list") or [])
     gathered.add("steps", {
@@ -146,8 +164,7 @@ def _read_rest_jobs(kind: str, data: bytes, origin: Origin) -> Parsed:
 def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
     state = _state(job.get("job_state"))
     begun, ended = state not in NOT_STARTED, state not in NOT_ENDED
-    code, signal = _exit(job.get("exit_code"))
-    derived = _exit(job.get("derived_exit_code"))
+    code, signal = _ended(job.get("exit_code"), state)
     hosts = expand(str(job.get("nodes") or ""))
     limit = number(job.get("time_limit"))
     gathered.add("jobs", _array(job) | {
@@ -156,11 +173,11 @@ def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
         "user": _text(job.get("user_name")), "uid": number(job.get("user_id")), "account": _text(job.get("account")),
         "partition": _text(job.get("partition")), "qos": _text(job.get("qos")), "state": state,
         "reason": _text(job.get("state_reason")), "exit_code": code, "exit_signal": signal,
-        "derived_exit_code": None if derived[0] is None else f"{derived[0]}:{derived[1]}",
+        "derived_exit_code": _derived(job.get("derived_exit_code")),
         "submit": _time(job.get("submit_time")), "start": _time(job.get("start_time")) if begun else None,
         "end": _time(job.get("end_time")) if ended else None, "time_limit_s": None if limit is None else limit * 60,
         "node_list": job["nodes"] if hosts else None, "nodes": list(hosts) or None,
-        "gpus": fields.gpus(job.get("tres_alloc_str")), "work_dir": _text(job.get("current_working_directory")),
+        "gpus": fields.gpus(job.get("tres_alloc_str")), "tres": fields.tres(job.get("tres_alloc_str")), "work_dir": _text(job.get("current_working_directory")),
         "std_out": _text(job.get("standard_output")), "std_err": _text(job.get("standard_error")),
         "requeue": job.get("requeue"), "failed_node": _text(job.get("failed_node")),
         "reservation": _text(job.get("resv_name")), "flags": _text(job.get("flags")), "source": "slurmrestd",
@@ -232,12 +249,6 @@ def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
                 shared | {"metric": "slurmctld_ping_latency_us", "value": float(number(ping["latency"]) or 0)},
             )
     return gathered.parsed()
-
-
-def _plugin(data: bytes) -> str | None:
-    """The API version that wrote the answer: "openapi/dbv0.0.38" -> "v0.0.38"."""
-    found = _VERSION.search(data[:100_000])
-    return None if found is None else found[1].decode()
 
 
 def _listed(data: bytes, name: str, gathered: Gathered) -> list[dict[str, Any]]:

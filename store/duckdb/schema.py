@@ -19,6 +19,8 @@ VERSION_FACT = "schema_version"
 
 #: For stores created before cables had a time: their cables have always existed.
 LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
+#: For stores created before what was allocated to a job was kept as text.
+JOBS_TRES = "ALTER TABLE raw.jobs ADD COLUMN IF NOT EXISTS tres VARCHAR"
 #: For stores created before events had an authority: it is null until the next pass of the correlator.
 EVENTS_AUTHORITY = "ALTER TABLE model.events ADD COLUMN IF NOT EXISTS authority VARCHAR"
 #: For stores created before notifications of one fault formed a thread.
@@ -161,6 +163,7 @@ def statements() -> list[str]:
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),
         LINKS_TIME,
+        JOBS_TRES,
         EVENTS_AUTHORITY,
         *NOTICES_THREADS,
         *segments.SCHEMA,

@@ -135,7 +135,7 @@ def test_an_ended_job_of_slurms_own_plugin_is_a_run(spool: Spool, intake: Intake
     record = {
         "jobid": 42802, "username": "alice", "user_id": 1001, "@start": "2026-11-21T10:00:00", "@end": "2026-11-21T10:30:00",
         "partition": "gpu", "nodes": "gpu[01-02]", "derived_ec": "0:0", "exit_code": "1:0", "state": "NODE_FAIL", "@submit": "2026-11-21T09:59:00",
-        "cluster": "ml1", "job_name": "train", "time_limit": 60, "tres_alloc": "cpu=64,mem=1G,node=2,gres/gpu=16", "work_dir": "/home/alice",
+        "cluster": "ml1", "job_name": "train", "time_limit": 3600, "tres_alloc": "cpu=64,mem=1G,node=2,gres/gpu=16", "work_dir": "/home/alice",
     }  # fmt: skip
     for path in ("/slurm/_doc", "/slurm/jobcomp"):
         assert ask(intake, "POST", path, json.dumps(record).encode(), content_type="application/json").status == 201

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from parsers.documents import REGISTRY, read
 from parsers.documents.fields import duration_s, gpus, job_id, local_time
+from parsers.documents.jobcomp_json import is_record
 from parsers.record import TABLES, Origin
 from tests.examples import examples
 
@@ -231,6 +232,32 @@ def test_jobcomp() -> None:
     (job,) = parsed.rows("jobs").to_dicts()
     assert (job["name"], job["state"], job["gpus"], job["time_limit_s"]) == ("my job", "NODE_FAIL", 4, 600)
     assert job["nodes"] == ["n1", "n2"] and parsed.warnings == ["a/sacct.txt line 2: no JobId="]
+
+
+def test_a_heterogeneous_jobs_name_ends_before_its_components() -> None:
+    text = "JobId=55 HetJobId=55 HetJobOffset=0 JobName=het\n   HetJobIdSet=55-56\n   UserId=ann(1001) JobState=FAILED TRES=node=1,cpu=2\n"
+    (job,) = rows("scontrol_jobs", text, "jobs")
+    assert (job["name"], job["uid"], job["tres"]) == ("het", 1001, "cpu=2,node=1")
+
+
+def test_jobcomp_to_elasticsearch_and_kafka() -> None:
+    """Kafka gets the same objects, and since 25.05 one of each start, which has no state."""
+    ended = {
+        "jobid": 7, "username": "ann", "user_id": 1001, "@start": "2026-03-01T10:00:00", "@end": "2026-03-01T10:01:00", "partition": "p",
+        "nodes": "n[1-2]", "derived_ec": "0:0", "exit_code": "0:15", "state": "NODE_FAIL", "failed_node": "n2", "@submit": "2026-03-01T09:00:00",
+        "time_limit": 600, "job_name": "a", "tres_alloc": "cpu=4,mem=800M,node=2,gres/gpu=4",
+    }  # fmt: skip
+    started = {
+        name: ended[name] for name in ("jobid", "username", "user_id", "@start", "@submit", "partition", "nodes")
+    }
+    assert (
+        is_record(ended) and is_record({**started, "@end": "Unknown"}) and not is_record({"jobid": 7, "@start": "now"})
+    )
+    text = json.dumps(started) + "\n" + json.dumps(ended)
+    first, second = rows("jobcomp_json", text, "jobs")
+    assert (first["state"], first["end"], first["nodes"]) == ("RUNNING", None, ["n1", "n2"])
+    assert (second["state"], second["failed_node"], second["time_limit_s"]) == ("NODE_FAIL", "n2", 600)
+    assert (second["tres"], second["gpus"]) == ("cpu=4,gres/gpu=4,mem=800M,node=2", 4)
 
 
 @pytest.mark.parametrize(

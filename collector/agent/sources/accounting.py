@@ -15,7 +15,7 @@ from collector.agent.source import Context, Reading, SourceKind
 #: row ends.
 _COLUMNS = (
     "JobID,JobIDRaw,DBIndex,Cluster,User,UID,Account,Partition,QOS,State,ExitCode,DerivedExitCode,Submit,Start,End,"
-    "TimelimitRaw,NodeList,NNodes,AllocTRES,Restarts,Reason,Flags,Reservation,WorkDir,JobName"
+    "TimelimitRaw,NodeList,NNodes,AllocTRES,FailedNode,Restarts,Reason,Flags,Reservation,WorkDir,JobName"
 )
 #: slurmdbd learns of a job's end late (slurmctld batches, backlogs): each poll overlaps the last one by this much.
 _OVERLAP_S = 900.0

@@ -40,7 +40,7 @@ _NODE = (
 #: The same for a job in slurmdbd; its steps count as part of it.
 _RECORD = (
     "array", "association", "account", "cluster", "db_index", "derived_exit_code", "exit_code", "failed_node",
-    "flags", "job_id", "kill_request_user", "name", "nodes", "partition", "qos", "restart_cnt", "state", "stderr",
+    "flags", "job_id", "kill_request_user", "name", "nodes", "partition", "qos", "reservation", "restart_cnt", "state", "stderr",
     "stderr_expanded", "stdout", "stdout_expanded", "steps", "submit_line", "time", "tres", "user",
     "working_directory",
 )  # fmt: skip

@@ -261,15 +261,18 @@ def test_nobody_there_no_url_and_a_version_that_is_not_offered(daemon: Daemon, h
     assert state == "error" and "v0.0.41" in detail and "it has v0.0.37, v0.0.38" in detail
 
 
-def test_a_code_that_slurmdbds_part_of_22_05_hides_is_not_known(daemon: Daemon, host: Host) -> None:
-    """It shows exit code 3 as {"status": "SUCCESS", "return_code": 0}; 0 would contradict the state."""
-    hidden = {"status": "SUCCESS", "return_code": 0}
-    for version, expected in (("v0.0.38", None), ("v0.0.39", 0)):
+def test_a_code_that_older_versions_hide_is_not_known(daemon: Daemon, host: Host) -> None:
+    """Up to v0.0.39 exit code 3 is {"status": "SUCCESS", "return_code": 0}; 0 would contradict the state."""
+    hidden, told = (
+        {"status": "SUCCESS", "return_code": 0},
+        {"status": ["SUCCESS"], "return_code": {"set": True, "number": 0}},
+    )
+    for version, code, expected in (("v0.0.38", hidden, None), ("v0.0.39", hidden, None), ("v0.0.41", told, 0)):
         daemon.offers(version, slurmdbd=True)
         daemon.gives(f"/slurm/{version}/jobs", {"jobs": []})
         daemon.gives(f"/slurm/{version}/nodes", {"nodes": []})
         meta = {"plugin": {"type": f"openapi/db{version}"}}
-        daemon.gives(f"/slurmdb/{version}/jobs", {"meta": meta, "jobs": [{**RECORD, "exit_code": hidden}]})
+        daemon.gives(f"/slurmdb/{version}/jobs", {"meta": meta, "jobs": [{**RECORD, "exit_code": code}]})
         (row,) = asked(host.runner("slurmrestd", url=daemon.url))
         (run,) = tables(row)["jobs"].to_dicts()
         assert (run["state"], run["exit_code"]) == ("FAILED", expected)
