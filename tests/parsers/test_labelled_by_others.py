@@ -17,7 +17,7 @@ LINES = [
 _OF_PLACE = ("job_stdout", "slurmctld", "slurmd", "slurmdbd", "kernel", "switch")
 #: By family: lines and those that are read as labelled.
 EXPECTED = {
-    "gpu": (28, 27), "job_output": (55, 47), "kernel": (57, 56), "services": (27, 21), "slurm": (48, 41), "storage": (32, 31), "switch": (42, 39),
+    "gpu": (28, 27), "job_output": (55, 47), "kernel": (57, 56), "services": (27, 22), "slurm": (48, 41), "storage": (32, 31), "switch": (42, 39),
 }  # fmt: skip
 
 
