@@ -55,6 +55,16 @@ def clear_away() -> None:
     gc.collect(1)
 
 
+@contextmanager
+def long_lived() -> Iterator[None]:
+    """What is made meanwhile stays alive until a tick uses it: the collector scans none of it, now or later. Young garbage
+    of other threads is collected first, or it would be frozen as well."""
+    clear_away()
+    with paused():
+        yield
+        gc.freeze()
+
+
 #: Frozen objects are scanned this often (seconds): it stops all threads, acknowledgements too, for 0.2 to 0.4 s.
 EVERYTHING_EVERY_S = 3600.0
 _looked_through = time.monotonic()
