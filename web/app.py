@@ -10,10 +10,8 @@ import structlog
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
-from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,6 +39,7 @@ from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.read_audit import ReadAudit
 from web.access.rights import allowed
+from web.assets import PATH, assets
 from web.bundle import routes as bundles
 from web.dashboards import router as dashboards_router
 from web.exploring import router as exploring_router
@@ -92,11 +91,7 @@ class Envelope:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                if not scope["path"].startswith("/static/"):
-                    headers.setdefault("Cache-Control", "no-store")
-                else:
-                    # Revalidated each time: an upgrade must never mix old scripts with new pages.
-                    headers.setdefault("Cache-Control", "no-cache")
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         try:
@@ -246,7 +241,7 @@ def create_app(
     for page in rooms.all_pages():
         if page.router is not None:
             app.include_router(page.router)
-    app.mount("/static", GZipMiddleware(StaticFiles(directory=pages.HERE / "static"), compresslevel=6), name="static")
+    app.mount(PATH, assets(), name="static")
     app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), ReadAudit()
     if gate is not None:
         gate.audit = app.state.audit

@@ -38,6 +38,7 @@ from web import (
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.people import Person, Role
+from web.assets import assets
 from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
@@ -96,7 +97,7 @@ def environment() -> jinja2.Environment:
     made.globals |= {
         "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "STOPPED_STATES": STOPPED_STATES, "CATEGORIES": CATEGORY_WORDS,
         "ANSWERABLE": CATEGORIES, "ROOT_CAUSES": ROOT_CAUSES, "between": between, "zone_at": FILTERS["zone"], "glyph_of": glyph_of, "marked": marked, "moment": moment,
-        "POLL_S": POLL_S,
+        "POLL_S": POLL_S, "asset": assets().address, "scripts": assets().scripts,
     }  # fmt: skip
     return made
 
