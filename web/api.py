@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib
-import json
 import threading
 import time
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from web.access.own import OwnReader
 from web.access.people import Role
 from web.axis_ends import hops_of
 from web.axis_measures import measures
-from web.packing import json_answer
+from web.packing import dumped, json_answer
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import wire
@@ -134,7 +133,7 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
 def axis(request: Request, read: Read, incident_id: str) -> Response:
     """Lanes, marks, bands and arrows, in seconds after T0. 304 if nothing changed since the ``ETag`` of ``If-None-Match``."""
     # Serialised here: FastAPI would traverse ten thousand marks a second time, which takes longer than creating them.
-    body = json.dumps(read_axis(read, read.incident(incident_id)), default=wire, separators=(",", ":")).encode()
+    body = dumped(read_axis(read, read.incident(incident_id)), wire)
     tag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'  # weak: the same for both encodings
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})

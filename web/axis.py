@@ -47,10 +47,11 @@ class Builder:
         layer = layer if layer in layers() else "kernel"
         name = f"{host}  {detail}".strip() if detail else host
         lane = f"{layer}|{name}"
-        self.lanes.setdefault(lane, {
-            "id": lane, "layer": layer, "group": layers()[layer], "label": name, "host": host,
-            "sub": SUB.get(layer, "log") if sub is None else sub,
-        })  # fmt: skip
+        if lane not in self.lanes:
+            self.lanes[lane] = {
+                "id": lane, "layer": layer, "group": layers()[layer], "label": name, "host": host,
+                "sub": SUB.get(layer, "log") if sub is None else sub,
+            }  # fmt: skip
         return lane
 
     def sorted_lanes(self) -> list[Row]:
@@ -296,7 +297,7 @@ def build(
     for key in [*events_by_id, *[key for key in stored if key not in events_by_id]]:
         # The document has the role of an event; the store has its job, its file and its count.
         values = {name: value for name, value in events_by_id.get(key, {}).items() if value is not None}
-        event = {**stored.get(key, {}), **values}
+        event = {**stored.get(key, {}), **values} if values else stored[key]
         found = mark(builder, event, event_lane(builder, event, known))
         if found:
             builder.marks.append(found)

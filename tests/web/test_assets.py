@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from web.assets import Assets, assets
+from web.packing import dumped
+from web.shaping import wire
 
 PAGES = (
     "/incidents",
@@ -85,3 +89,10 @@ def test_each_has_the_type_without_which_a_browser_refuses_it(client: TestClient
     for name, kind in types.items():
         answer = client.get(assets().address(name))
         assert answer.headers["content-type"] == kind and answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_json_of_a_text_that_no_encoding_has_is_sent_all_the_same() -> None:
+    """Half of a surrogate pair in a line of JSON, an integer of a hundred bits, a time."""
+    value = {"text": "\ud800 a", "bits": 2**100, "at": datetime(2026, 11, 21, 0, 30)}
+    assert json.loads(dumped(value, wire)) == {**value, "at": "2026-11-21T00:30:00Z"}
+    assert dumped({"at": value["at"], "x": float("nan")}, wire) == b'{"at":"2026-11-21T00:30:00Z","x":null}'
