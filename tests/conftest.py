@@ -156,7 +156,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _one_schema() -> None:
     """Imported here: the process that only distributes the tests needs no store."""
-    from tests.memory_stores import share_schema
+    from tests.copied_schema import share_schema
 
     share_schema()
 

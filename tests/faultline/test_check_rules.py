@@ -355,6 +355,7 @@ def several_changes(lines: str, *accounted: str) -> Callable[[DuckStore], object
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(checking, "_edges", lambda paths, catalogue: [])  # test_edge_tests runs them
     monkeypatch.setattr(Catalogue, "check", lambda catalogue: [])  # test_house runs it
+    monkeypatch.setattr(checking, "_dashboards", lambda settings: [])  # test_check_dashboards runs it
     return Site(tmp_path)
 
 

@@ -1,13 +1,15 @@
-"""The schema that tests copy into a store in memory is the one that the product creates."""
+"""The schema that tests copy into a new store is the one that the product creates."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from store.duckdb.batches import INSTANCE
 from store.duckdb.schema import facts_of
 from store.duckdb.store import DuckStore
-from tests import memory_stores
+from tests import copied_schema
 
 #: What the engine says of its tables, views, columns and constraints, without the numbers that it gives them.
 CATALOG = {
@@ -31,12 +33,16 @@ def stated(store: DuckStore) -> dict[str, str]:
     return {name: text for name, text in facts_of(store.cursor()).items() if name != INSTANCE}
 
 
-def test_a_copied_schema_is_the_created_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    with DuckStore(None), DuckStore(None) as copied:  # the first of a process creates it
+@pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in a file"])
+def test_a_copied_schema_is_the_created_one(in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder(name: str) -> Path | None:
+        return tmp_path / name if in_file else None
+
+    with DuckStore(folder("copied")) as copied:
         found, facts = catalog(copied), stated(copied)
         assert copied.rows("SELECT count(*) AS n FROM duckdb_databases() WHERE database_name = 'made'") == [{"n": 0}]
-    monkeypatch.setattr(DuckStore, "migrate", memory_stores.create)
-    with DuckStore(None) as created:
+    monkeypatch.setattr(DuckStore, "migrate", copied_schema.create)
+    with DuckStore(folder("created")) as created:
         assert catalog(created) == found
         assert stated(created) == facts
     assert {("kql", "Logs"), ("kql", "Drains"), ("raw", "log_view")} <= {

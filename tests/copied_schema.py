@@ -1,0 +1,59 @@
+"""New stores copy their tables and views from one that each test process makes once.
+
+A run creates thousands of stores, and creating the schema takes 40 ms of CPU, which is more than many a test does with
+it. ``store/test_copied_schema.py`` shows that the copy is what ``DuckStore.migrate`` creates. A store that exists is
+migrated as in the product, and so is one that another process opens.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from store.duckdb.schema import VERSION, VERSION_FACT, facts_of
+from store.duckdb.store import DuckStore
+
+#: How the product creates a schema.
+create = DuckStore.migrate
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="faultline-schema-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _migrate(store: DuckStore) -> None:
+    schema, connection = _folder() / "schema.duckdb", store._connection
+    if not schema.exists():
+        _make(schema)
+    if facts_of(connection):
+        create(store)
+        return
+    ((name,),) = connection.execute("SELECT current_database()").fetchall()
+    connection.execute(f"ATTACH '{schema}' AS made (READ_ONLY)")
+    connection.execute(f'COPY FROM DATABASE made TO "{name}" (SCHEMA)')
+    connection.execute("DETACH made")
+    with store.transaction() as writing:
+        writing.execute("INSERT INTO model.facts VALUES (?, ?)", [VERSION_FACT, str(VERSION)])
+
+
+def _make(schema: Path) -> None:
+    """Writes the schema of a new store into a file."""
+    DuckStore.migrate = create  # type: ignore[method-assign]
+    try:
+        with DuckStore(None) as store:
+            store._connection.execute(f"ATTACH '{schema}' AS made")
+            store._connection.execute("COPY FROM DATABASE memory TO made (SCHEMA)")
+            store._connection.execute("DETACH made")
+    finally:
+        share_schema()
+
+
+def share_schema() -> None:
+    """From now on, new stores copy their schema."""
+    DuckStore.migrate = _migrate  # type: ignore[method-assign]
