@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collector.hook_spool import spool_problem
 from collector.identity.cluster_aliases import names
@@ -20,7 +20,7 @@ from parsers import extensions
 from store import is_store
 from store.disowned import FACT as DISOWNED
 from store.disowned import senders as false_senders
-from store.questions import kernel_lines, sources
+from store.questions import job_rows, kernel_lines, sources
 from store.run_names import disputed
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 wrong += health.lost
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store)
+                wrong += contradicted(store)
                 opened += unproven_kernels(store) if settings.users_can_write_syslog else []
                 if written := counts(store):
                     totals = (f"{name} {sum(of_sources.values()):,}" for name, of_sources in written.items())
@@ -84,6 +85,33 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
     return 1 if wrong else 0
+
+
+#: Most jobs whose records are compared, the newest first.
+COMPARED = 2000
+
+
+def contradicted(store: Asks) -> list[str]:
+    """Runs that sources of accounting record differently, in words: one line for each thing that the same sources tell
+    differently, with one example."""
+    from correlator.gather.contradictions import RECORDS, contradictions
+    from correlator.gather.grouping import grouped
+    from correlator.gather.runs_fast import NOTHING
+    from parsers.job_states import OPEN
+
+    by_job: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
+    for row in store.ask(job_rows.told_differently(sorted(RECORDS), sorted(OPEN), COMPARED)):
+        known = {name: value for name, value in row.items() if value not in NOTHING and name != "cluster"}
+        by_job.setdefault((row["cluster"], row["job_id"]), []).append(known)
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (_, job), rows in sorted(by_job.items(), key=lambda item: (item[0][0] or "", -item[0][1])):
+        for group in grouped(rows):
+            for one in contradictions(group):
+                found.setdefault((one.about, one.sources), []).append(f"job {job} ({one})")
+    return [
+        f"accounting: {' and '.join(sources)} tell the {about} of {len(jobs)} run{'s' if len(jobs) > 1 else ''} differently, such as {jobs[0]}"
+        for (about, sources), jobs in sorted(found.items())
+    ]
 
 
 #: Most hosts listed by name.

@@ -19,7 +19,7 @@ from queries import kql
 from queries.kql import format as printing
 from queries.kql.cells import dumps
 from web import axis as axes
-from web import job_environment, triage
+from web import job_accounting, job_environment, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
@@ -152,12 +152,16 @@ def jobs(
 
 @router.get("/jobs/{key}", tags=["jobs"])
 def job(request: Request, read: Read, key: str) -> dict[str, Any]:
-    """One run ("15", "15%231") with its other runs, the verdict, and the environment of its steps: the user's word."""
+    """One run ("15", "15%231") with its other runs, the verdict, the environment of its steps (the user's word), and what each
+    source of accounting recorded of it and its steps."""
     row = read.run(key)
     verdict, attempts = row.pop("document"), read.attempts(row)
     environment = job_environment.document(read, row, attempts)
     read_audit.of_run(request, row["run_key"], row["user"], ["environment"] if environment else [])
-    shown = {"verdict": wire(verdict) or None, "runs": wire(attempts), "environment": environment}
+    shown = {
+        "verdict": wire(verdict) or None, "runs": wire(attempts), "environment": environment,
+        "accounting": job_accounting.document(read, row),
+    }  # fmt: skip
     return {**wire(row), **shown}
 
 
@@ -166,7 +170,10 @@ def verdict(read: Read, key: str) -> dict[str, Any]:
     """Why the run ended as it did."""
     row = read.run(key)
     if not row["document"]:
-        detail = f"Job run {key} has no verdict: it ended {row['state']}."
+        recorded = job_accounting.document(read, row) or {}
+        detail = " ".join(
+            filter(None, (f"Job run {key} has no verdict: it ended {row['state']}.", recorded.get("note")))
+        )
         raise ProblemError(404, detail, do="Only runs that did not end COMPLETED have one.")
     found: dict[str, Any] = wire(row["document"])
     return found

@@ -27,6 +27,7 @@ from web import (
     chain,
     fitness,
     hook_losses,
+    job_accounting,
     job_environment,
     job_files,
     replays,
@@ -327,7 +328,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         evidence=found, variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
-        tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
+        accounting=job_accounting.document(read, row), tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime
+from correlator.gather.contradictions import contradictions
 from correlator.gather.controller_clock import in_true_time
 from correlator.gather.grouping import RANK, grouped, order
 from correlator.gather.of_runs import Witnesses
@@ -27,7 +28,7 @@ from correlator.gather.run_endings import (
     of_unknown_runs,
     with_last_words,
 )
-from correlator.gather.runs_fast import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, stated_rows
+from correlator.gather.runs_fast import ACCOUNTING, EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, stated_rows
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Run
 from parsers.hostlist import expand, fold
@@ -151,6 +152,10 @@ def assemble(
     return runs
 
 
+#: What only several rows about a run show together.
+_OF_MANY = frozenset({"disputed", "contradicted"})
+
+
 def _runs_of_job(
     job_id: int, rows: list[dict[str, Any]], steps: Sequence[dict[str, Any]], submits: Sequence[float]
 ) -> list[Run]:
@@ -160,7 +165,7 @@ def _runs_of_job(
     _number(runs, submits)
     for run in runs:
         run.steps = tuple(_steps_for(run, steps)) if steps else ()
-        run.row = {name: value for name, value in run.row.items() if name in KEPT or name == "disputed"}
+        run.row = {name: value for name, value in run.row.items() if name in KEPT or name in _OF_MANY}
     return runs
 
 
@@ -191,12 +196,27 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
             merged = {name: value for name, value in merged.items() if name not in ("user", "uid")} | {
                 "disputed": named
             }
+        if told := contradictions(group):
+            merged["contradicted"] = [str(one) for one in told]
+        _restore_high_bit(merged, group)
     known = merged.get
     return Run(
         key=str(job_id), job_id=job_id, attempt=known("restarts") or 0, state=known("state") or "",
         nodes=tuple(map(intern, known("nodes") or ())), submit=seconds_of(known("submit")), start=seconds_of(known("start")),
         end=seconds_of(known("end")), row=merged,
     )  # fmt: skip
+
+
+#: Exit codes of 128 and more lose this bit in slurmdbd (slurm src/sacct/print.c); completion records have it.
+_HIGH_BIT = 128
+
+
+def _restore_high_bit(merged: dict[str, Any], group: Iterable[Mapping[str, Any]]) -> None:
+    code = merged.get("exit_code")
+    if merged.get("state") == "FAILED" and code and code < _HIGH_BIT and not merged.get("exit_signal"):
+        whole = code + _HIGH_BIT
+        if any(row.get("exit_code") == whole and row.get("source") in ACCOUNTING for row in group):
+            merged["exit_code"] = whole
 
 
 def _number(runs: list[Run], submits: Sequence[float]) -> None:

@@ -151,7 +151,8 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "evidence": [event_row(e, role) for e, role in evidence],
         "rivals": rival_rows(world, weigher, [verdict], root),
         "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *denials(verdict), *world.accounting_time.words(), *world.left_out])),
+        "doubts": list(dict.fromkeys([*(sentences.doubts(incident) if incident else []), *verdict.doubts, *_contradicted(verdict), *denials(verdict),
+            *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
         "headline": _headline(verdict),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
@@ -162,6 +163,13 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
             ]
         ), **run_summary(verdict.run),
     }  # fmt: skip
+
+
+def _contradicted(verdict: Verdict) -> list[str]:
+    """What sources of accounting tell differently about the run."""
+    return [
+        f"The records of this run contradict each other: {told}" for told in verdict.run.row.get("contradicted", ())
+    ]
 
 
 def _proof_of_denied(verdict: Verdict) -> list[str]:

@@ -149,6 +149,11 @@ _ENVIRONMENTS = (
 )
 
 _OF_SCOPE = "TRY_CAST(regexp_extract(s.scope, '^job:([0-9]+)', 1) AS BIGINT)"
+_JOBS = f"""WITH {_OWNERS} SELECT j.* REPLACE (CAST(NULL AS VARCHAR) AS cancelled_by, CAST(NULL AS VARCHAR) AS host, CAST(NULL AS VARCHAR) AS file)
+FROM {{whole}}.raw.jobs j WHERE coalesce(j."user", {_ME}) = {_ME} AND {_belongs("j", "j.job_id", 'coalesce(j."end", j.start, j.submit)')}"""
+_STEPS = f"""WITH {_OWNERS} SELECT s.* REPLACE (CAST(NULL AS VARCHAR) AS file)
+FROM {{whole}}.raw.steps s WHERE {_belongs("s", "s.job_id", 'coalesce(s."end", s.start, s.submit)')}"""
+
 _SETTINGS = f"""WITH {_OWNERS} SELECT s.* FROM {{whole}}.raw.settings s WHERE starts_with(s.scope, 'job:')
   AND {_belongs("s", _OF_SCOPE, "CAST(NULL AS TIMESTAMP)")}"""
 
@@ -191,12 +196,14 @@ RULES: dict[str, Rule] = {
     "raw.log_view": Rule("what their runs printed", _OUTPUT),
     "raw.artifacts": Rule("scripts, environments and output of their runs", _ARTIFACTS),
     "raw.environments": Rule("what steps of their runs ran with", _ENVIRONMENTS),
+    "raw.jobs": Rule("records of their runs, without who cancelled them", _JOBS),
+    "raw.steps": Rule("steps of their runs", _STEPS),
     "raw.settings": Rule("environments of jobs whose number nobody else had", _SETTINGS),
     "kept.feedback": Rule("answers to verdicts on their runs, without who said it and what they wrote", _FEEDBACK),
     "kept.triage": Rule("states of their incidents, without who set them and what was written", _TRIAGE),
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(
-        ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.jobs", "raw.steps", "raw.node_states", "raw.metrics", "raw.links",
+        ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.node_states", "raw.metrics", "raw.links",
          "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts", "model.concluded_facts",
          "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,

@@ -10,6 +10,7 @@ import polars as pl
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
 from store.functions import among, const, contains, epoch, in_order, one_of, same
+from store.questions.conditions import of_cluster
 from store.questions.source import CLUSTER
 from store.questions.times import AS_WRITTEN, WrittenTimes
 from store.tables import JOBS, STEPS
@@ -69,6 +70,38 @@ def steps(cluster: str | None, jobs: Collection[int] | None = None) -> Select[An
     """All rows about a cluster's steps, or those of some jobs."""
     found = select(STEPS).where(same(STEPS.c.cluster, cluster))
     return found if jobs is None else found.where(among(STEPS.c.job_id, jobs))
+
+
+def rows_about(job: int, cluster: str | None) -> Select[Any]:
+    """All rows about one job: ``COLUMNS``, and what only pages show."""
+    columns = (*COLUMNS, "derived_exit_code", "tres", "reservation")
+    return select(*(JOBS.c[name] for name in columns)).where(
+        JOBS.c.job_id == job, of_cluster(JOBS.c.cluster, cluster), _by_slurm()
+    )
+
+
+def steps_about(job: int, cluster: str | None) -> Select[Any]:
+    """All rows about one job's steps, the newest last."""
+    found = select(STEPS).where(STEPS.c.job_id == job, of_cluster(STEPS.c.cluster, cluster))
+    return found.order_by(STEPS.c.step_id, STEPS.c.end.nulls_first(), STEPS.c.file, STEPS.c.line)
+
+
+def told_differently(sources: Collection[str], open_states: Collection[str], most: int) -> Select[Any]:
+    """``COLUMNS`` and ``cluster``: rows of ``sources`` about ended runs of jobs for which they differ in a state, an exit code, an
+    end or the nodes; of at most so many jobs, the newest."""
+    ended = and_(
+        JOBS.c.job_id.is_not(None), one_of(JOBS.c.source, sources), not_(one_of(func.coalesce(JOBS.c.state, const("")), open_states))
+    )  # fmt: skip
+    differ = or_(
+        *(func.count(JOBS.c[name].distinct()) > const(1) for name in ("state", "exit_code", "end", "node_list"))
+    )
+    jobs = (
+        select(JOBS.c.job_id, JOBS.c.cluster).where(ended).group_by(JOBS.c.job_id, JOBS.c.cluster)
+        .having(func.count(JOBS.c.source.distinct()) > const(1), differ)
+        .order_by(func.max(JOBS.c.end).desc().nulls_last(), JOBS.c.job_id).limit(most).subquery("differ")
+    )  # fmt: skip
+    matching = and_(jobs.c.job_id == JOBS.c.job_id, jobs.c.cluster.is_not_distinct_from(JOBS.c.cluster))
+    return select(*(JOBS.c[name] for name in COLUMNS), JOBS.c.cluster).join(jobs, matching).where(ended)
 
 
 def any_step() -> Select[Any]:
