@@ -148,6 +148,9 @@ def run(
         array_task_id=array_task_id, state="NODE_FAIL", submit=start, start=start, end=end, nodes=nodes, node_list=",".join(nodes),
         category="infra.network", incident_id=incident, document=json.dumps(document), gpus=4, exit_code=1, exit_signal=0,
     )  # fmt: skip
+    recorded = {**about, "submit": start, "start": start, "end": end, "nodes": nodes, "state": "NODE_FAIL"}
+    p.row("raw.jobs", user, **recorded, source="sacct", user=None if disputed else user, restarts=attempt)
+    p.row("raw.steps", user, **recorded, step_id="0")
     for kind in ("script", "env", "stdout"):
         p.row("raw.artifacts", user, **about, restarts=attempt, kind=kind, taken_at=end, truncated=False)
     p.row("raw.settings", user, cluster=CLUSTER, scope=f"job:{job_id}" + (f"#{attempt}" if attempt else ""))
