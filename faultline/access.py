@@ -61,7 +61,7 @@ class Access(Protocol):
         """Adds ``lines`` to each multi-line event in the evidence on run ``key``."""
 
     def since_last_good(self, key: str) -> dict[str, Any] | None:
-        """What the user set otherwise than in the last run of that name that ended well, as in the API."""
+        """What was otherwise in the last run of that name that ended well, as in the API."""
 
     def close(self) -> None: ...
 
@@ -187,13 +187,18 @@ class Local:
         blocks.attach(self.store, evidence)
 
     def since_last_good(self, key: str) -> dict[str, Any] | None:
-        from web import job_environment
+        from web import job_environment, job_software
         from web.reading import Reader
 
         reader = Reader(self.store)
         run = reader.run(key)
-        found = job_environment.document(reader, run, reader.attempts(run))
-        return found["since_last_good"] if found else None
+        verdict = run["document"]
+        told = (
+            job_environment.document(reader, run, reader.attempts(run), verdict)
+            or job_software.document(reader, run, verdict)
+            or {}
+        )
+        return told.get("since_last_good")
 
     def close(self) -> None:
         self.store.close()
@@ -250,7 +255,7 @@ class Remote:
 
     def since_last_good(self, key: str) -> dict[str, Any] | None:
         run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
-        found: dict[str, Any] | None = (run.get("environment") or {}).get("since_last_good")
+        found: dict[str, Any] | None = (run.get("environment") or run.get("software") or {}).get("since_last_good")
         return found
 
     def line(self, file: str, number: int) -> dict[str, Any] | None:

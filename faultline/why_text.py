@@ -28,8 +28,8 @@ class Out(Protocol):
 def why(
     out: Out, key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None
 ) -> None:
-    """The verdict and what to do, the chain with raw lines, and the rivals: most important first. ``differs``: what the user
-    set otherwise than in the last run that ended well (``since_last_good`` of the API)."""
+    """The verdict and what to do, the chain with raw lines, and the rivals: most important first. ``differs``: what was
+    otherwise in the last run that ended well (``since_last_good`` of the API)."""
     say(out, f"Job {key}: {verdict['headline']}", style="bold")
     say(out, verdict["summary"])
     certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
@@ -53,7 +53,7 @@ def why(
     listing(out, "Not known", verdict["doubts"])
     if differs:
         more = [f"and {differs['more']} more"] if differs["more"] else []
-        title = f"Set otherwise than in {differs['run']}, the last run of this name that ended well (context, no cause)"
+        title = f"Otherwise than in {differs['run']}, the last run of this name that ended well (context, no cause)"
         listing(out, title, [*differs["sentences"], *more])
     out.line()
     say(out, f"What would change this verdict: {verdict['change_my_mind']}", style="dim")

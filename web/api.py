@@ -19,7 +19,7 @@ from queries import kql
 from queries.kql import format as printing
 from queries.kql.cells import dumps
 from web import axis as axes
-from web import job_accounting, job_environment, triage
+from web import job_accounting, job_environment, job_software, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
@@ -152,15 +152,15 @@ def jobs(
 
 @router.get("/jobs/{key}", tags=["jobs"])
 def job(request: Request, read: Read, key: str) -> dict[str, Any]:
-    """One run ("15", "15%231") with its other runs, the verdict, the environment of its steps (the user's word), and what each
-    source of accounting recorded of it and its steps."""
+    """One run ("15", "15%231") with its other runs, the verdict, the environment of its steps (the user's word), what each source of
+    accounting recorded of it and its steps, and what its nodes ran when it began."""
     row = read.run(key)
     verdict, attempts = row.pop("document"), read.attempts(row)
-    environment = job_environment.document(read, row, attempts)
+    environment = job_environment.document(read, row, attempts, verdict)
     read_audit.of_run(request, row["run_key"], row["user"], ["environment"] if environment else [])
     shown = {
         "verdict": wire(verdict) or None, "runs": wire(attempts), "environment": environment,
-        "accounting": job_accounting.document(read, row),
+        "accounting": job_accounting.document(read, row), "software": job_software.document(read, row, verdict),
     }  # fmt: skip
     return {**wire(row), **shown}
 

@@ -5,14 +5,12 @@ All of it is the user's word: it is shown as that, and beside a verdict, never a
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from store.questions import events
 from store.questions import job_files as questions
+from web import job_software
 from web.job_files import its_time
 from web.reading import Reader, Row
 
@@ -43,9 +41,11 @@ def steps(read: Reader, run: Row, attempts: Sequence[Row]) -> dict[str, dict[str
     )
 
 
-def since_last_good(read: Reader, run: Row, own: Mapping[str, Mapping[str, str]]) -> dict[str, Any] | None:
+def since_last_good(
+    read: Reader, run: Row, own: Mapping[str, Mapping[str, str]], verdict: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """The last run of this user and job name that ended well, and what differs: ``run``, ``changes`` and ``more``, the
-    number of further ones; ``nodes``: sentences about the nodes' kernels, as their logs have it. None if there is no such
+    number of further ones; ``nodes``: sentences about the nodes' software (``web.job_software``). None if there is no such
     run, or nothing differs."""
     began = run["start"] or run["submit"]
     if not own or not run["user"] or not run["name"] or began is None:
@@ -58,32 +58,13 @@ def since_last_good(read: Reader, run: Row, own: Mapping[str, Mapping[str, str]]
     for row in before:
         theirs.setdefault(row["step"], {})[row["name"]] = row["value"]
     changes = differences(theirs, own, good["job_id"], run["job_id"])
-    nodes = other_kernels(_kernels(read, good), _kernels(read, run))
+    nodes = job_software.sentences(
+        job_software.changes(job_software.at_start(read, good), job_software.at_start(read, run), verdict)
+    )
     if not changes and not nodes:
         return None
     more = max(0, len(changes) - MOST_CHANGES)
     return {"run": good["run_key"], "changes": changes[:MOST_CHANGES], "more": more, "nodes": nodes}
-
-
-def _kernels(read: Reader, run: Mapping[str, Any]) -> dict[str, str]:
-    """Node -> the version of its kernel during a run, as far as its boot was seen."""
-    nodes, began = list(run["nodes"] or ()), run["start"]
-    if not nodes or began is None:
-        return {}
-    rows = read.ask(events.boots(nodes, run["cluster"], began))
-    found = {row["host"]: json.loads(row["entities"] or "{}").get("version") for row in rows}
-    return {host: str(version) for host, version in found.items() if version}
-
-
-def other_kernels(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Which kernels the nodes of a run have that no node of the other run had."""
-    if not before:
-        return []
-    fresh = Counter(version for version in after.values() if version not in before.values())
-    was = ", ".join(sorted(set(before.values())))
-    return [
-        f"kernel {version} on {count} of {len(after)} nodes; it was {was}" for version, count in sorted(fresh.items())
-    ]
 
 
 def differences(
@@ -117,12 +98,14 @@ def sentence(change: Mapping[str, str | None]) -> str:
     return f"{name} changed: {before} -> {after}"
 
 
-def document(read: Reader, run: Row, attempts: Sequence[Row]) -> dict[str, Any] | None:
+def document(
+    read: Reader, run: Row, attempts: Sequence[Row], verdict: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """The environment of a run for the API: ``source`` says whose word it is. None if none was kept."""
     own = steps(read, run, attempts)
     if not own:
         return None
-    changed = since_last_good(read, run, own)
+    changed = since_last_good(read, run, own, verdict)
     if changed is not None:
         changed["sentences"] = [*changed["nodes"], *(sentence(change) for change in changed["changes"])]
     return {"source": "user", "steps": own, "since_last_good": changed}

@@ -30,6 +30,7 @@ from web import (
     job_accounting,
     job_environment,
     job_files,
+    job_software,
     replays,
     shared,
     suggesting,
@@ -317,7 +318,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         "script" if item["kind"] == "script" else "environment" if item["kind"] == "env" else "output"
         for item in artifacts
     }
-    environment = job_environment.document(read, row, attempts)
+    environment = job_environment.document(read, row, attempts, doc)
     # Asked only where the page would show nothing.
     unbrought = not (variables or artifacts or environment or row["submit_line"])
     brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())
@@ -328,7 +329,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         evidence=found, variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
-        accounting=job_accounting.document(read, row), tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
+        accounting=job_accounting.document(read, row), software=job_software.document(read, row, doc), tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ import duckdb
 
 from store.door import WITHHELD
 from store.duckdb.querying import Asks, store_errors
+from store.questions.software import METRIC
 
 CATALOG = "visible"
 #: The connection's variable that holds the reader.
@@ -154,6 +155,9 @@ FROM {{whole}}.raw.jobs j WHERE coalesce(j."user", {_ME}) = {_ME} AND {_belongs(
 _STEPS = f"""WITH {_OWNERS} SELECT s.* REPLACE (CAST(NULL AS VARCHAR) AS file)
 FROM {{whole}}.raw.steps s WHERE {_belongs("s", "s.job_id", 'coalesce(s."end", s.start, s.submit)')}"""
 
+_METRICS = f"""WITH {_PLACES} SELECT m.* FROM {{whole}}.raw.metrics m WHERE m.metric = '{METRIC}' AND EXISTS (
+  SELECT 1 FROM places p WHERE p.host = m.host AND {_same("m", "p")} AND m.time BETWEEN p.since - INTERVAL 2 DAY AND p.till)"""
+
 _SETTINGS = f"""WITH {_OWNERS} SELECT s.* FROM {{whole}}.raw.settings s WHERE starts_with(s.scope, 'job:')
   AND {_belongs("s", _OF_SCOPE, "CAST(NULL AS TIMESTAMP)")}"""
 
@@ -198,12 +202,13 @@ RULES: dict[str, Rule] = {
     "raw.environments": Rule("what steps of their runs ran with", _ENVIRONMENTS),
     "raw.jobs": Rule("records of their runs, without who cancelled them", _JOBS),
     "raw.steps": Rule("steps of their runs", _STEPS),
+    "raw.metrics": Rule("what software their runs' nodes had", _METRICS),
     "raw.settings": Rule("environments of jobs whose number nobody else had", _SETTINGS),
     "kept.feedback": Rule("answers to verdicts on their runs, without who said it and what they wrote", _FEEDBACK),
     "kept.triage": Rule("states of their incidents, without who set them and what was written", _TRIAGE),
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(
-        ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.node_states", "raw.metrics", "raw.links",
+        ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.node_states", "raw.links",
          "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts", "model.concluded_facts",
          "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,

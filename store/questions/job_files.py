@@ -49,13 +49,14 @@ def environments(
     return sa.select(E.step, E.name, E.value).distinct().where(*conditions).order_by(E.step, E.name, E.value)
 
 
-def last_good(user: str, name: str, cluster: str | None, before: datetime) -> sa.Select[Any]:
-    """The newest run of a user's job of that name that ended well ``before``, and of which an environment was kept."""
-    kept = sa.exists().where(
+def last_good(user: str, name: str, cluster: str | None, before: datetime, *, kept: bool = True) -> sa.Select[Any]:
+    """The newest run of a user's job of that name that ended well ``before``; ``kept``: of which an environment was kept."""
+    environment = sa.exists().where(
         E.job_id == R.job_id, same(E.cluster, R.cluster), func.coalesce(E.restarts, const(0)) == func.coalesce(R.attempt, const(0))
     )  # fmt: skip
     asked = sa.select(R.run_key, R.job_id, R.attempt, R.cluster, R.submit, R.start, R.end, R.nodes).where(
-        R.user == user, R.name == name, R.state == const("COMPLETED"), R.end <= before, of_cluster(R.cluster, cluster), kept
+        R.user == user, R.name == name, R.state == const("COMPLETED"), R.end <= before, of_cluster(R.cluster, cluster),
+        *([environment] if kept else []),
     )  # fmt: skip
     return asked.order_by(R.end.desc(), R.job_id.desc()).limit(1)
 

@@ -19,7 +19,7 @@ from tests.measured import Measured
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
 #: Seconds for which the service is down; the full length is run by hand: FAULTLINE_AWAY_S=600.
 AWAY_S = float(os.environ.get("FAULTLINE_AWAY_S", "2"))
-OFF = ("journald", "kmsg", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform")
+OFF = ("journald", "kmsg", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform", "software")
 
 
 class Agent:

@@ -25,7 +25,7 @@ FAULTLINE, ALICE = 890, 20001
 #: CAP_NET_BIND_SERVICE is number 10.
 BIND_ONLY = f"{1 << 10:016x}"
 STARTS_S = 240.0
-OFF = ("journald", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform")
+OFF = ("journald", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform", "software")
 
 
 def free_port(low: int, high: int) -> int:

@@ -151,6 +151,9 @@ def run(
     recorded = {**about, "submit": start, "start": start, "end": end, "nodes": nodes, "state": "NODE_FAIL"}
     p.row("raw.jobs", user, **recorded, source="sacct", user=None if disputed else user, restarts=attempt)
     p.row("raw.steps", user, **recorded, step_id="0")
+    version = p.secret(user, "software of a node") if nodes[0] != SHARED else None
+    p.row("raw.metrics", user, cluster=CLUSTER, host=nodes[0], time=start, metric="node_software_info", device=None, file=None,
+          labels=json.dumps({"name": "kernel", "version": version}))  # fmt: skip
     for kind in ("script", "env", "stdout"):
         p.row("raw.artifacts", user, **about, restarts=attempt, kind=kind, taken_at=end, truncated=False)
     p.row("raw.settings", user, cluster=CLUSTER, scope=f"job:{job_id}" + (f"#{attempt}" if attempt else ""))

@@ -7,7 +7,13 @@ CREATE TABLE raw.logs (time TIMESTAMP, time_quality VARCHAR, sender_time TIMESTA
 CREATE VIEW raw.log_view AS SELECT * FROM raw.logs;
 CREATE TABLE raw.artifacts (cluster VARCHAR, job_id BIGINT, restarts BIGINT, kind VARCHAR, path VARCHAR, host VARCHAR,
   content VARCHAR, truncated BOOLEAN, file VARCHAR, taken_at TIMESTAMP);
-CREATE TABLE raw.jobs (cluster VARCHAR, job_id BIGINT, source VARCHAR, "user" VARCHAR, uid BIGINT, observed_at TIMESTAMP);
+CREATE TABLE raw.jobs (cluster VARCHAR, job_id BIGINT, array_job_id BIGINT, array_task_id BIGINT, restarts BIGINT, db_index BIGINT,
+  name VARCHAR, "user" VARCHAR, uid BIGINT, account VARCHAR, partition VARCHAR, qos VARCHAR, state VARCHAR, cancelled_by VARCHAR,
+  reason VARCHAR, exit_code BIGINT, exit_signal BIGINT, derived_exit_code VARCHAR, submit TIMESTAMP, start TIMESTAMP, "end" TIMESTAMP,
+  time_limit_s BIGINT, node_list VARCHAR, nodes VARCHAR[], gpus BIGINT, gpu_index VARCHAR, work_dir VARCHAR, submit_line VARCHAR,
+  failed_node VARCHAR, reservation VARCHAR, observed_at TIMESTAMP, host VARCHAR, source VARCHAR, file VARCHAR, line BIGINT, tres VARCHAR);
+CREATE TABLE raw.steps (cluster VARCHAR, job_id BIGINT, db_index BIGINT, submit TIMESTAMP, step_id VARCHAR, name VARCHAR, state VARCHAR,
+  exit_code BIGINT, exit_signal BIGINT, start TIMESTAMP, "end" TIMESTAMP, node_list VARCHAR, nodes VARCHAR[], file VARCHAR, line BIGINT);
 CREATE TABLE raw.topology (cluster VARCHAR, switch VARCHAR, child VARCHAR, kind VARCHAR, file VARCHAR);
 CREATE TABLE raw.environments (cluster VARCHAR, job_id BIGINT, restarts BIGINT, step VARCHAR, host VARCHAR, name VARCHAR, value VARCHAR,
   seen_at TIMESTAMP, file VARCHAR);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,10 @@ from fastapi.testclient import TestClient
 
 from faultline import why_remote, why_text
 from faultline.remote import Service
+from store.questions.software import METRIC
 from web.app import create_app
 from web.job_environment import MOST_CHANGES, differences, sentence
+from web.job_software import changes
 
 START = datetime.fromisoformat("2026-11-21T08:00:00")
 
@@ -101,8 +104,8 @@ def test_kernels_that_no_node_of_the_other_run_had_are_named() -> None:
     booted(store, "gpu02", -2, "6.1.0-20")
     booted(store, "gpu03", -2, "6.1.0-20")
     booted(store, "gpu01", 2, "6.1.0-21")
-    assert asked(store, "901")["since_last_good"]["nodes"] == ["kernel 6.1.0-20 on 2 of 3 nodes; it was 6.1.0-18"]
-    assert "kernel 6.1.0-20 on 2 of 3 nodes" in page(store, "901")
+    assert asked(store, "901")["since_last_good"]["nodes"] == ["kernel 6.1.0-18 -> 6.1.0-20 on 2 of 3 nodes"]
+    assert "kernel 6.1.0-18 -&gt; 6.1.0-20 on 2 of 3 nodes" in page(store, "901")
 
 
 def test_nothing_is_said_where_nothing_differs_or_is_known() -> None:
@@ -185,7 +188,49 @@ def test_why_lists_the_differences_as_context(capsys: pytest.CaptureFixture[str]
     verdict = {**said, **{name: [] for name in ("advice", "evidence", "chain", "grounds", "rivals", "doubts")}}
     why_text.why(Plain(), "15", verdict, None, differs)
     text = capsys.readouterr().out
-    assert "Set otherwise than in 802, the last run of this name that ended well (context, no cause)" in text
+    assert "Otherwise than in 802, the last run of this name that ended well (context, no cause)" in text
     assert "  - UCX_TLS changed: rc -> tcp" in text
     why_text.why(Plain(), "15", verdict, None)
-    assert "Set otherwise" not in capsys.readouterr().out
+    assert "Otherwise than" not in capsys.readouterr().out
+
+
+def has(
+    store: fixture.FakeStore, hours: float, hosts: Sequence[str], name: str, version: str, device: str | None = None
+) -> None:
+    labels = {"name": name, "version": version} | ({"device": device} if device else {})
+    for host in hosts:
+        fixture.insert(store.con, "raw.metrics", {
+            "time": START + timedelta(hours=hours), "cluster": "mini", "host": host, "metric": METRIC, "value": 1.0, "device": device,
+            "labels": json.dumps(labels),
+        })  # fmt: skip
+
+
+def test_what_the_nodes_ran_is_compared_with_the_last_good_run() -> None:
+    store = fixture.build()
+    nodes = ["gpu01", "gpu02", "gpu03"]
+    root = {"event": "gpu.xid", "code": "79", "host": "gpu03", "device": None}
+    document = {"category": "infra.gpu", "root_cause": root, "evidence": [], "rivals": [], "doubts": [], "grounds": []}
+    ran(store, 802, -5, "COMPLETED", nodes=nodes)
+    ran(store, 901, 0, "NODE_FAIL", nodes=nodes, document=json.dumps(document))
+    has(store, -6, nodes, "nvidia_driver", "570.86.15")
+    has(store, -6, nodes, "nic_firmware", "28.39.1002", "mlx5_0")
+    has(store, -1, ["gpu02", "gpu03"], "nvidia_driver", "575.12.03")
+    has(store, 1, ["gpu01"], "nvidia_driver", "580.1.1")  # after it had begun
+    found = TestClient(create_app(store)).get("/api/v1/jobs/901").json()["software"]
+    assert [(one["called"], one["version"], one["nodes"]) for one in found["at_start"]] == [
+        ("NIC firmware", "28.39.1002", "gpu[01-03]"), ("NVIDIA driver", "575.12.03", "gpu[02-03]"), ("NVIDIA driver", "570.86.15", "gpu01"),
+    ]  # fmt: skip
+    said = "NVIDIA driver 570.86.15 -> 575.12.03 on 2 of 3 nodes (gpu[02-03]): it fits what broke"
+    assert (found["since_last_good"]["run"], found["since_last_good"]["sentences"]) == ("802", [said])
+    assert "570.86.15 -&gt; 575.12.03 on 2 of 3 nodes" in page(store, "901")
+    assert TestClient(create_app(store)).get("/api/v1/jobs/802").json()["software"]["since_last_good"] is None
+
+
+def test_a_change_elsewhere_or_of_another_kind_does_not_fit() -> None:
+    before, after = {"a": {"kernel": "1", "bios": "1"}}, {"a": {"kernel": "2", "bios": "2"}, "b": {"kernel": "2"}}
+    link = {"root_cause": {"event": "nic.link_flap", "host": "a"}}
+    assert {one["name"]: one["fits"] for one in changes(before, after, link)} == {"kernel": True, "bios": False}
+    assert not any(
+        one["fits"] for one in changes(before, after, {"root_cause": {"event": "nic.link_flap", "host": "c"}})
+    )
+    assert changes({"a": {"bios": "1"}}, {"a": {"kernel": "2"}}) == [], "nothing is known of what it was"

@@ -25,6 +25,7 @@ BUILT_IN: dict[str, str] = {
     "scrape": "collector.agent.sources.scrape",
     "units": "collector.agent.sources.units",
     "platform": "collector.agent.sources.platform",
+    "software": "collector.agent.sources.software",
     "boot": "collector.agent.sources.boot",
     "hooks": "collector.agent.sources.hooks",
     "job_output": "collector.agent.sources.job_output",

@@ -21,7 +21,18 @@ from collector.agent.frames import frames
 
 ONLY_FILES = "\n".join(
     f"[sources.{name}]\nenabled = false"
-    for name in ("journald", "kmsg", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform")
+    for name in (
+        "journald",
+        "kmsg",
+        "links",
+        "ethtool",
+        "infiniband",
+        "nvml",
+        "scrape",
+        "units",
+        "platform",
+        "software",
+    )
 )
 
 

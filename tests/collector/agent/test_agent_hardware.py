@@ -8,9 +8,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from made_host import Host, asked, parsed, values
+from made_host import Host, asked, parsed, tables, values
 
+from collector.agent.sources.software import METRIC
 from parsers.engine import LineParser
+from store.questions.software import METRIC as STORED
 
 
 def infiniband(host: Host, state: str, downed: int) -> None:
@@ -128,3 +130,32 @@ def test_exporters_are_scraped_for_what_is_wanted(host: Host) -> None:
     gone = host.runner("scrape", urls=[url])
     list(gone.poll())
     assert gone.status.state == "absent" and url in gone.status.detail
+
+
+def test_what_the_node_runs_is_told_when_it_changes(host: Host) -> None:
+    assert METRIC == STORED, "the store finds it by this name"
+    host.put("/proc/sys/kernel/osrelease", "6.8.0-1015-azure\n")
+    nvrm = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (root@x)\nGCC version:  gcc 12.3.0\n"
+    host.put("/proc/driver/nvidia/version", nvrm.format("570.86.15"))
+    host.put("/sys/class/infiniband/mlx5_0/fw_ver", "28.39.1002\n")
+    host.put("/etc/os-release", 'PRETTY_NAME="Ubuntu 24.04.1 LTS"\nIMAGE_ID=hpc\nIMAGE_VERSION="2026.11.3"\n')
+    runner = host.runner("software")
+
+    def told() -> dict[tuple[str, str | None], str]:
+        labels = [
+            json.loads(row["labels"])
+            for one in asked(runner)
+            for row in tables(one)["metrics"].to_dicts()
+            if row["metric"] == METRIC
+        ]
+        return {(one["name"], one.get("device")): one["version"] for one in labels}
+
+    assert told() == {
+        ("kernel", None): "6.8.0-1015-azure", ("nvidia_driver", None): "570.86.15", ("nic_firmware", "mlx5_0"): "28.39.1002",
+        ("os", None): "Ubuntu 24.04.1 LTS", ("image", None): "hpc 2026.11.3",
+    }  # fmt: skip
+    host.wait(61)
+    assert told() == {}
+    host.put("/proc/driver/nvidia/version", nvrm.format("575.12.03"))
+    host.wait(61)
+    assert told() == {("nvidia_driver", None): "575.12.03"}
