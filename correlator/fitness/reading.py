@@ -6,8 +6,9 @@ answers for a while (``web.fitness``).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -110,16 +111,32 @@ class _Situations:
         return proven
 
     def _read_lines(self, proven: set[str]) -> None:
-        for asked, kept in ((questions.grave_lines, "lines"), (questions.failed_validations, "validations")):
-            for row in self._store.ask(asked(self._since)):
+        failed = self._store.ask(questions.failed_validations(self._since))
+        passed = self._passed(failed)
+        for rows, kept in ((self._store.ask(questions.grave_lines(self._since)), "lines"), (failed, "validations")):
+            for row in rows:
                 believed = row["authority"] in NO_USERS or row["incident_id"] in proven
                 code = str(row["xid"] or "")
+                check = row.get("check")
                 line = GraveLine(
                     row["event"], row["message"] or "", row["since"], row["time"], row["device"], int(code) if code.isdecimal() else None,
-                    row["authority"], row["source"], believed,
+                    row["authority"], row["source"], believed, check, passed.get((row["host"], row["source"], check)) if check else None,
                 )  # fmt: skip
                 for one in self._at(row):
                     getattr(one, kept).append(line)
+
+    def _passed(self, failed: Sequence[Row]) -> dict[tuple[str, str, str], datetime]:
+        """When validators last said of checks that had failed that they pass: by host, validator and check."""
+        checks = {(row["host"], row["source"], row["check"]) for row in failed if row["check"]}
+        if not checks:
+            return {}
+        found: dict[tuple[str, str, str], datetime] = {}
+        reports = questions.later_reports(sorted({host for host, _, _ in checks}), min(row["time"] for row in failed))
+        for row in self._store.ask(reports):
+            said = next((m for pattern in _PASSED if (m := pattern.search(row["message"] or ""))), None)
+            if said and (key := (row["host"], row["source"], said["check"].lower())) in checks:
+                found[key] = row["time"]
+        return found
 
     def _read_repairs(self) -> None:
         for repair in repairs(self._store).repairs:
@@ -137,6 +154,15 @@ def _lasting(row: Row) -> Iterable[tuple[str, str]]:
         if host and kind not in _NO_FAULTS and text and text.endswith(STILL_SO):
             yield host, f"{text.removesuffix(STILL_SO)} in incident {row['incident_id']}, which has not ended"
 
+
+#: healthagent's reports: of a check that passes, and of a service that runs again (Azure CycleCloud healthagent, reporter.py and
+#: async_systemd.py).
+_PASSED = (
+    re.compile(
+        r"Updated health report for (?P<check>[\w. -]+?): \{.*?[\x22\x27]status[\x22\x27]: [\x22\x27](?:OK|Ok)[\x22\x27]"
+    ),
+    re.compile(r"(?:^|- )(?P<check>[\w@.-]+\.service) Service Recovered$"),
+)
 
 #: Bands of lines that came late, and of Slurm's states, which are known better.
 _NO_FAULTS = frozenset({"late", "down"})

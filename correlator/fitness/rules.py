@@ -47,6 +47,9 @@ class GraveLine:
     authority: str | None = None
     source: str | None = None
     proven: bool = True
+    #: The name of a validation, and when the same validator last reported that it passed.
+    check: str | None = None
+    passed: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +168,11 @@ def _gpu_text(line: GraveLine) -> str | None:
 
 
 def _of_validations(known: Situation) -> Iterator[Reason]:
-    """A check that failed. It does not say when it passes again; a boot and a person do."""
+    """A check that failed. Some validators say when it passes again; else a boot and a person do."""
     for line in known.validations:
-        if max(known.booted or line.last, known.undrained or line.last) > line.last:
+        if max(known.booted or line.last, known.undrained or line.last, line.passed or line.last) > line.last:
             continue
-        text = f"{line.source} reported a failed check"
+        text = f"{line.source} reported a failed check{f' ({line.check})' if line.check else ''}"
         if not line.proven:
             text += f"; {in_words(line.authority, known.host) or 'its writer is not known'}"
         yield Reason(Fitness.DOUBTFUL, text, line.message, line.since)

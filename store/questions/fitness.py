@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -9,15 +10,29 @@ import sqlalchemy as sa
 from sqlalchemy import func
 
 from parsers.node_states import pattern_of
-from store.functions import const, counted, in_order, json_number, json_text, json_texts, last_by, matches, one_of
-from store.tables import EVENTS, INCIDENTS, NODES, RUNS, SOURCES, STATES
+from parsers.writers import NO_USERS
+from store.functions import (
+    const,
+    contains,
+    counted,
+    in_order,
+    json_number,
+    json_text,
+    json_texts,
+    last_by,
+    listed,
+    matches,
+    one_of,
+)
+from store.questions.writers import authority
+from store.tables import EVENTS, INCIDENTS, LINES, NODES, RUNS, SOURCES, STATES
 
-E, N, S = EVENTS.c, INCIDENTS.c, STATES.c
+E, L, N, S = EVENTS.c, LINES.c, INCIDENTS.c, STATES.c
 
 #: Lines after which a GPU or the machine needs a person.
 GRAVE = ("gpu.xid", "gpu.fallen_off_bus", "gpu.lost")
 #: Programs that validate a node.
-VALIDATORS = ("healthagent", "nhc")
+VALIDATORS = ("healthagent", "nhc", "jetpack", "jetpackd")
 _FAILED = ("error", "err", "critical", "crit", "alert", "emerg")
 #: Sources whose lines are about other hosts than the one that writes them.
 _ABOUT_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "sacct_json", "squeue", "scontrol", "jobcomp", "sinfo")
@@ -31,13 +46,38 @@ def grave_lines(since: datetime) -> sa.Select[Any]:
 
 
 def failed_validations(since: datetime) -> sa.Select[Any]:
-    """Errors that ``VALIDATORS`` reported since a time, folded like ``grave_lines``; ``xid`` is null."""
+    """Errors that ``VALIDATORS`` reported since a time, folded like ``grave_lines``, per ``check``; ``xid`` is null."""
     nothing = sa.cast(sa.null(), sa.String).label("xid")
-    return _folded(nothing, one_of(E.source, VALIDATORS), one_of(E.severity, _FAILED), E.time >= since)
+    check = func.lower(func.coalesce(json_text(E.entities, "$.check"), json_text(E.entities, "$.service"))).label(
+        "check"
+    )
+    # healthagent writes its reports at level INFO, whatever they say.
+    failed = sa.or_(one_of(E.severity, _FAILED), E.event == const("slurm.node_error"))
+    return _folded(nothing, one_of(E.source, VALIDATORS), failed, E.time >= since, check=check)
 
 
-def _folded(xid: Any, *conditions: Any) -> sa.Select[Any]:
-    by = (E.cluster, E.host, E.source, E.event, E.device, xid, E.authority, E.incident_id)
+def later_reports(hosts: Collection[str], since: datetime) -> sa.Select[Any]:
+    """Lines that ``VALIDATORS`` wrote about a check since a time, oldest first, on some hosts, if no user can have written them."""
+    said = sa.or_(contains(L.message, "Updated health report for "), contains(L.message, " Service Recovered"))
+    written = one_of(authority(LINES), sorted(NO_USERS))
+    asked = sa.select(L.cluster, L.host, L.source, L.time, L.message)
+    return asked.where(listed(L.host, hosts), one_of(L.source, VALIDATORS), L.time >= since, said, written).order_by(
+        L.time
+    )
+
+
+def _folded(xid: Any, *conditions: Any, check: Any = None) -> sa.Select[Any]:
+    by = (
+        E.cluster,
+        E.host,
+        E.source,
+        E.event,
+        E.device,
+        xid,
+        E.authority,
+        E.incident_id,
+        *(() if check is None else (check,)),
+    )
     return in_order(
         sa.select(
             *by, func.max(E.time).label("time"), func.min(E.time).label("since"), last_by(E.message, E.time).label("message"),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collector.ingest import Ingest
+from correlator.engine import correlate
 from correlator.fitness.model import Fitness, NodeFitness
 from correlator.fitness.reading import answer, answers
 from correlator.fitness.rules import GraveLine, NodeIncident, Situation, judged
@@ -21,6 +24,7 @@ from correlator.repairs.model import Repair
 from parsers.record import frame
 from store import open_store
 from store.duckdb.store import DuckStore
+from tests.line_parser import line_parser
 
 NOW = datetime(2026, 5, 4, 12, 0)
 
@@ -221,6 +225,42 @@ def test_the_answers_come_from_lines_states_incidents_and_lemons(store: DuckStor
     assert found["n6"][0] == "unfit" and len(found["n6"][1]) == 2  # the incident proves the line
     assert found["n7"] == ("doubtful", ["healthagent reported a failed check"])
     assert answer(store, "n9", NOW) is None
+
+
+HEALTHAGENT = """\
+2026-05-04 10:00:00,000 - healthagent - INFO - Updated health report for {0}: {{'status': 'Error', 'description': 'ib1 is not up'}}
+2026-05-04 10:01:00,000 - healthagent - ERROR - munge.service Service unhealthy
+"""
+PASSES = """\
+2026-05-04 11:00:00,000 - healthagent - INFO - Updated health report for Network: {'status': 'OK', 'last_update': 'x'}
+2026-05-04 11:00:01,000 - healthagent - INFO - munge.service Service Recovered
+"""
+
+
+def test_what_healthagent_tests_is_a_doubt_until_it_says_that_it_passes(store: DuckStore, tmp_path: Path) -> None:
+    files = {
+        "n1": HEALTHAGENT.format("Network"),
+        "n2": HEALTHAGENT.format("Network") + PASSES,
+        "n3": HEALTHAGENT.format("GPU") + PASSES,
+    }
+    for host, text in files.items():
+        (tmp_path / "nodes" / host).mkdir(parents=True)
+        (tmp_path / "nodes" / host / "healthagent.log").write_text(text)
+    Ingest(store, parser=line_parser()).run([tmp_path])
+    correlate(store)
+    found = {
+        name: [text for text in said(one)[1] if "check" in text] for name, one in answers(store, NOW).nodes.items()
+    }
+    assert found["n1"] == [
+        "healthagent reported a failed check (munge.service)", "healthagent reported a failed check (network)",
+    ]  # fmt: skip
+    assert found["n2"] == []
+    assert found["n3"] == ["healthagent reported a failed check (gpu)"], "another check that passes says nothing of it"
+    forged = PASSES.replace("2026-05-04 11:00:00,000 - ", "May  4 11:30:00 n3 ").replace("Network", "GPU")
+    (tmp_path / "nodes/n3/syslog").write_text(forged.splitlines()[0] + "\n")
+    Ingest(store, parser=line_parser()).run([tmp_path])
+    correlate(store)
+    assert "healthagent reported a failed check (gpu)" in said(answer(store, "n3", NOW))[1], "any user can write that"
 
 
 def test_rows_of_another_cluster_say_nothing_of_a_node(store: DuckStore) -> None:
