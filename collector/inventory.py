@@ -45,6 +45,20 @@ class Alert:
     text: str
 
 
+@dataclass(frozen=True)
+class Gone:
+    """An agent that reports no more, and whose node is not up either: shut down, deleted, or cut off. ``batches`` and ``bytes`` waited
+    on its disk when it last reported (``since``): they are lost with it if it does not come back."""
+
+    host: str
+    since: datetime
+    state: str | None
+    batches: int
+    bytes: int
+    dropped_lines: int
+    text: str
+
+
 class Inventory:
     """Answers queries of the sources page. Times are naive UTC; ``since``: from when on the service has listened, so that
     its own absence is nobody's silence."""
@@ -94,6 +108,17 @@ class Inventory:
         text = f"{AGENT} of {node.host} silent for {words(now - node.status_at)}; {why}"
         return Alert(node.host, AGENT, "", node.status_at, text)
 
+    def gone(self, now: datetime) -> list[Gone]:
+        """Agents that went away with their nodes, those with something unshipped first."""
+        states = self._states(now)
+        found = [
+            _gone(node, now, states.get(node.host)) for node in self.ledger.nodes.values()
+            if node.status is not None and node.status_at is not None
+            and SILENT_AT_LEAST < now - max(node.status_at, self.since) <= FORGOTTEN and now - node.last_seen > UP_WITHIN
+            and not _is_up(states.get(node.host))
+        ]  # fmt: skip
+        return sorted(found, key=lambda one: (not one.batches, one.since, one.host))
+
     def _streams(self) -> dict[tuple[str, str], list[Source]]:
         """The sources of each host's files and streams: a line of one shows that the others of the same file are read."""
         found: dict[tuple[str, str], list[Source]] = {}
@@ -123,8 +148,32 @@ class Inventory:
 
     def _slurm_up(self, now: datetime) -> dict[str, str]:
         """Nodes that Slurm considered usable within the last hour."""
+        return {host: state for host, state in self._states(now).items() if _is_up(state)}
+
+    def _states(self, now: datetime) -> dict[str, str]:
+        """What Slurm said of each node within the last hour."""
         rows = self.store.ask(intake.states_lately(now - timedelta(hours=1)))
-        return {r["host"]: r["state"] for r in rows if r["state"] and node_state(r["state"]).is_up}
+        return {r["host"]: r["state"] for r in rows if r["state"]}
+
+
+def _is_up(state: str | None) -> bool:
+    return state is not None and node_state(state).is_up
+
+
+def _gone(node: Node, now: datetime, state: str | None) -> Gone:
+    assert node.status_at is not None
+    spool = json.loads(node.status or "{}").get("spool") or {}
+    batches, size, dropped = (_count(spool.get(name)) for name in ("batches", "bytes", "dropped_lines"))
+    what = f"up to {size:,} bytes in {batches:,} batches unshipped" if batches else "nothing unshipped"
+    lost = f", {dropped:,} lines dropped for want of room" if dropped else ""
+    slurm = f" (Slurm: {state})" if state else ""
+    text = f"{node.host} gone for {words(now - node.status_at)}{slurm}: {what}{lost} when its agent last reported"
+    return Gone(node.host, node.status_at, state, batches, size if batches else 0, dropped, text)
+
+
+def _count(value: object) -> int:
+    """A number of a report; reports are the agent's own words."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def blind(store: Asks, limit: int = 200) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ def _table(found: dict[str, Any]) -> None:
     if folded := sum(row.get("files", 0) for row in found["sources"]):
         print(f"job output: {folded:,} files, one row for those of a host; --outputs lists each")
     _print_some("silent", [alert["text"] for alert in found["alerts"]])
+    _print_some("gone", [one["text"] for one in found.get("gone", []) if one["batches"]])
     _print_some("not seen", [_blind(row) for row in found["blind"]])
     _print_some(
         "set aside", [f"{row['id']} ({row['kind']} from {row['peer']}): {row['reason']}" for row in found["quarantine"]]

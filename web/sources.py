@@ -137,7 +137,7 @@ def document(
     more = after + limit < len(rows)
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
-        "alerts": [], "blind": [], "quarantine": [], "agents": [], "intake": intake, "nodes": nodes, "looking_since": None,
+        "alerts": [], "gone": [], "blind": [], "quarantine": [], "agents": [], "intake": intake, "nodes": nodes, "looking_since": None,
         "job_outputs": job_outputs,
         "disputed": run_names.disputed(read), "senders": _senders(read), "extensions": extensions.problems(),
         "unfiltered": read.store.info().get("unfiltered"),
@@ -148,6 +148,7 @@ def document(
     if running:
         inventory: Inventory = receiving.inventory
         body["alerts"] = [vars(alert) for alert in inventory.alerts(utc_now())]
+        body["gone"] = [vars(one) for one in inventory.gone(utc_now())]
     return body
 
 

@@ -86,6 +86,31 @@ def reports(ledger: Ledger, host: str, ago: timedelta, **states: str) -> None:
     ledger.apply(step)
 
 
+def test_an_agent_that_went_with_its_node_says_what_it_left_behind(ledger: Ledger) -> None:
+    def left(host: str, ago: timedelta, **spool: Any) -> None:
+        step = Step(Position(1, 20))
+        ledger.met(step, host, None, NOW - ago, status=json.dumps({"sources": [], "spool": spool}))
+        ledger.apply(step)
+
+    left("cloud1", timedelta(minutes=30), bytes=1_204_331, batches=12, dropped_lines=0)
+    left("cloud2", timedelta(minutes=40), bytes=500, batches=0)
+    left("cloud3", timedelta(minutes=3), bytes=1, batches=1)  # it will report again
+    left("cloud4", timedelta(days=9), bytes=1, batches=1)  # forgotten
+    left("cloud5", timedelta(minutes=30), bytes="many", batches=True)
+    left("up", timedelta(minutes=30), bytes=1, batches=1)
+    seen(ledger, "up", "slurmd", timedelta(seconds=30))  # its node lives: that is a silent agent
+    inventory = Inventory(ledger.store, ledger)
+    found = {one.host: one for one in inventory.gone(NOW)}
+    assert list(found) == ["cloud1", "cloud2", "cloud5"]
+    assert (
+        found["cloud1"].text
+        == "cloud1 gone for 30 min: up to 1,204,331 bytes in 12 batches unshipped when its agent last reported"
+    )
+    assert (found["cloud2"].bytes, "nothing unshipped" in found["cloud2"].text) == (0, True)
+    assert (found["cloud5"].batches, found["cloud5"].bytes) == (0, 0)
+    assert [alert.host for alert in inventory.alerts(NOW)] == ["up"]
+
+
 @pytest.mark.parametrize(
     ("stream", "states", "ago", "alerted"),
     [
