@@ -36,7 +36,8 @@ LOGS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 #: What one source reports about one run of one job. Several rows describe the same run; the correlator merges them.
 #: ``source``: sacct, sacct_json, jobcomp, jobcomp_json, scontrol, squeue, hook, slurmrestd. ``tres``: what was allocated
-#: ("cpu=4,gres/gpu=4,mem=800M,node=2"). New columns come last: an older store has them there. ``exit_code``/``exit_signal`` as Slurm
+#: ("cpu=4,gres/gpu=4,mem=800M,node=2"). ``waits_for``: nodes that a pending job was seen waiting for at
+#: ``observed_at``. New columns come last: an older store has them there. ``exit_code``/``exit_signal`` as Slurm
 #: prints them ("1:0"). ``restarts`` is null if the source does not know it. ``db_index`` is slurmdbd's row.
 JOBS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "job_id": pl.Int64, "array_job_id": pl.Int64, "array_task_id": pl.Int64,
@@ -47,7 +48,7 @@ JOBS: dict[str, pl.DataType | type[pl.DataType]] = {
     "gpus": pl.Int64, "gpu_index": pl.String, "work_dir": pl.String, "std_out": pl.String, "std_err": pl.String,
     "submit_line": pl.String, "requeue": pl.Boolean, "failed_node": pl.String, "reservation": pl.String,
     "flags": pl.String, "observed_at": TIME, "host": pl.String, "source": pl.String, "file": pl.String,
-    "line": pl.Int64, "tres": pl.String,
+    "line": pl.Int64, "tres": pl.String, "waits_for": TEXTS,
 }  # fmt: skip
 
 #: Steps of a run: ``step_id`` as Slurm writes it ("batch", "extern", "0").

@@ -180,10 +180,11 @@ STATES = _table(None, "states_of_nodes", {
 })  # fmt: skip
 #: Periods in which nodes were out of service: ``state`` is drained, down, failed, invalid, maintenance or reboot; ``end``
 #: is null while it lasts, and then ``seconds`` counts up to the cluster's newest record. ``times``: how often the node was
-#: taken out of service in the 30 days up to ``begin``.
+#: taken out of service in the 30 days up to ``begin``. ``jobs_waiting``: pending jobs that were seen waiting for it
+#: meanwhile; null if none was.
 DRAINS = _table(None, "drains_of_nodes", {
     **dict.fromkeys(("cluster", "host", "state", "actor", "reason", "owner"), TEXT), "begin": TIME, "end": TIME,
-    "evidence": TEXT, "undone_by": TEXT, "seconds": REAL, "times": NUMBER,
+    "evidence": TEXT, "undone_by": TEXT, "seconds": REAL, "times": NUMBER, "jobs_waiting": NUMBER,
 })  # fmt: skip
 
 #: Stored tables, by schema and name. Views and derived tables are not included.

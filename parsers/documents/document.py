@@ -183,6 +183,5 @@ def of_lines(readers: Mapping[str, Callable[[Gathered, list[Line]], None]]) -> D
 def _framed(table: str, rows: list[Row]) -> pl.DataFrame:
     """Like ``frame``, but unknown node lists stay null: Polars turns a None among lists into an empty list."""
     made = frame(table, rows)
-    if "nodes" not in made.columns:
-        return made
-    return made.with_columns(nodes=pl.when(pl.col("nodes").list.len() > 0).then(pl.col("nodes")))
+    lists = [name for name in ("nodes", "waits_for") if name in made.columns]
+    return made.with_columns(pl.when(pl.col(name).list.len() > 0).then(pl.col(name)).alias(name) for name in lists)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from parsers.hostlist import expand
 from parsers.zones import UTC_ZONE, find, utc_of
 
 _EMPTY = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "invalid"})
@@ -17,6 +18,7 @@ _JOB_ID = re.compile(
     r"(?P<base>\d+)(?:_(?:(?P<task>\d+)|(?P<pending>\[[^\]]*\])))?(?:\+(?P<offset>\d+))?(?:\.(?P<step>[\w+]+))?"
 )
 _GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>\d+)")
+_UNAVAILABLE = re.compile(r"UnavailableNodes:([\w.,\[\]-]+)")
 _USER = re.compile(r"(?P<name>.*?)\((?P<uid>\d+)\)")
 
 
@@ -138,6 +140,14 @@ def tres(text: str | None) -> str | None:
     """Trackable resources in one order: sources write them in their own."""
     parts = sorted(part.strip() for part in (text or "").split(",") if "=" in part)
     return ",".join(parts) or None
+
+
+def waits_for(reason: str | None, required: str | None = None) -> list[str] | None:
+    """The nodes that a pending job waits for: those that Slurm calls unavailable in its reason ("ReqNodeNotAvail,
+    UnavailableNodes:gpu[01-02]", with a blank, or an underscore in its place), and those that it requires."""
+    named = _UNAVAILABLE.search(reason or "")
+    found = {*expand(named[1] if named else ""), *expand(present(required) or "")}
+    return sorted(found) or None
 
 
 def state(text: str | None) -> tuple[str | None, str | None]:

@@ -87,8 +87,14 @@ def _read_jobs(kind: str, data: bytes, origin: Origin) -> Parsed:
             gathered.keep(line, end or start or submit, number)
         gathered.add("jobs", _job(row) | {
             "job_id": number, "state": state, "submit": submit, "start": start, "end": end, "source": "scontrol",
+            **_waiting(state, row, origin),
         }, lines[0].number)  # fmt: skip
     return gathered.parsed()
+
+
+def _waiting(state: str | None, row: dict[str, str], origin: Origin) -> dict[str, object]:
+    nodes = fields.waits_for(row.get("Reason"), row.get("ReqNodeList")) if state == "PENDING" else None
+    return {"waits_for": nodes, "observed_at": origin.received or origin.reference} if nodes else {}
 
 
 def _job(row: dict[str, str]) -> dict[str, object]:

@@ -167,7 +167,10 @@ def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
     code, signal = _ended(job.get("exit_code"), state)
     hosts = expand(str(job.get("nodes") or ""))
     limit = number(job.get("time_limit"))
+    said = f"{job.get('state_reason') or ''} {job.get('state_description') or ''}"
+    waits_for = fields.waits_for(said, _text(job.get("required_nodes"))) if state == "PENDING" else None
     gathered.add("jobs", _array(job) | {
+        "waits_for": waits_for, "observed_at": (gathered.origin.received or gathered.origin.reference) if waits_for else None,
         "cluster": _text(job.get("cluster")), "job_id": number(job.get("job_id")),
         "restarts": number(job.get("restart_cnt")), "name": _text(job.get("name")),
         "user": _text(job.get("user_name")), "uid": number(job.get("user_id")), "account": _text(job.get("account")),

@@ -72,6 +72,8 @@ def _read_squeue(gathered: Gathered, lines: list[Line], seen: datetime | None) -
             "state": state if state in JOB_STATES else None,
             "node_list": where if hosts else None, "nodes": list(hosts) or None, "observed_at": seen,
             "reason": where.strip("()") if where.startswith("(") else fields.present(row.get("REASON")),
+            # Only of jobs that have no nodes is the reason in place of their list.
+            "waits_for": fields.waits_for(where if where.startswith("(") else row.get("REASON") if state == "PENDING" else None),
         }, line.number)  # fmt: skip
 
 

@@ -65,7 +65,7 @@ _TABLES = {
     "NodeCount long, Gpus long, Category, IncidentId, Confidence real",
     "NodeStates": "Time datetime, Cluster, Host, State, Reason, Actor",
     "Drains": "Cluster, Host, State, Actor, Owner, Reason, Begin datetime, End datetime, Evidence dynamic, UndoneBy, "
-    "Seconds real, Times long",
+    "Seconds real, Times long, JobsWaiting long",
     "Metrics": "Time datetime, Cluster, Host, Metric, Value real, Device, Labels dynamic",
     "Incidents": "IncidentId, Cluster, Start datetime, End datetime, Severity, Category, RootCause, RootHost, "
     "RootDevice, Hosts dynamic, Jobs dynamic, GpuHoursLost real",

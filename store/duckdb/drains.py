@@ -138,6 +138,15 @@ _PERIODS = f"""
            FILTER (repeated IS DISTINCT FROM struct_pack(said, reason, actor))[:{MOST_EVIDENCE}]) AS VARCHAR) AS evidence
   FROM parts GROUP BY cluster, host, number, part, reason_part"""
 
+#: Pending jobs that Slurm's tools showed waiting for a node, while it was out of service.
+_WAITING = """
+  SELECT f.cluster, f.host, f.begin, count(DISTINCT w.job_id) AS jobs
+  FROM followed f JOIN (SELECT cluster, job_id, observed_at, unnest(waits_for) AS host FROM raw.jobs
+                        WHERE waits_for IS NOT NULL AND observed_at IS NOT NULL) w
+  ON f.host = w.host AND (w.cluster IS NULL OR f.cluster IS NOT DISTINCT FROM w.cluster)
+     AND w.observed_at BETWEEN f.begin AND coalesce(f.other, f."end", TIMESTAMP '9999-01-01')
+  GROUP BY f.cluster, f.host, f.begin"""
+
 _NEWEST = """
   SELECT cluster, max(time) AS newest FROM (
     SELECT cluster, max(time) AS time FROM model.events GROUP BY cluster
@@ -166,14 +175,16 @@ WITH lines AS ({_LINES}
   ON e.cluster IS NOT DISTINCT FROM s.cluster AND e.host = s.host AND s.bad IS NULL AND s.actor IS NOT NULL
      AND s.event_id IS NOT NULL AND s.time BETWEEN e."end" - {SAME_PERIOD} AND e."end" + {SAME_PERIOD}
   GROUP BY e.cluster, e.host, e.number
+), waiting AS ({_WAITING}
 )
 SELECT p.cluster, p.host, p.state, p.actor, p.reason,
        CASE WHEN p.reason IS NULL THEN NULL {_OWNER.replace("regexp_matches(reason", "regexp_matches(p.reason")} ELSE 'admin' END AS owner,
        p.begin, coalesce(p.other, p."end") AS "end", p.evidence, CASE WHEN p.other IS NULL THEN r.actor END AS undone_by,
        (epoch_us(coalesce(p.other, p."end", greatest(n.newest, p.begin))) - epoch_us(p.begin)) / 1e6 AS seconds,
        CAST(sum(p.first) OVER (PARTITION BY p.cluster, p.host ORDER BY p.begin RANGE BETWEEN {REPEATED_WITHIN} PRECEDING AND CURRENT ROW)
-            AS BIGINT) AS times
+            AS BIGINT) AS times, w.jobs AS jobs_waiting
 FROM followed p
+LEFT JOIN waiting w ON p.cluster IS NOT DISTINCT FROM w.cluster AND p.host = w.host AND p.begin = w.begin
 LEFT JOIN returns r ON p.cluster IS NOT DISTINCT FROM r.cluster AND p.host = r.host AND p.number = r.number
 LEFT JOIN newest n ON p.cluster IS NOT DISTINCT FROM n.cluster
 )"""

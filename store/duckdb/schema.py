@@ -19,8 +19,10 @@ VERSION_FACT = "schema_version"
 
 #: For stores created before cables had a time: their cables have always existed.
 LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
-#: For stores created before what was allocated to a job was kept as text.
-JOBS_TRES = "ALTER TABLE raw.jobs ADD COLUMN IF NOT EXISTS tres VARCHAR"
+#: For stores created before what was allocated to a job, and what it waits for, was kept.
+JOBS_COLUMNS = tuple(
+    f"ALTER TABLE raw.jobs ADD COLUMN IF NOT EXISTS {column}" for column in ("tres VARCHAR", "waits_for VARCHAR[]")
+)
 #: For stores created before events had an authority: it is null until the next pass of the correlator.
 EVENTS_AUTHORITY = "ALTER TABLE model.events ADD COLUMN IF NOT EXISTS authority VARCHAR"
 #: For stores created before notifications of one fault formed a thread.
@@ -88,7 +90,7 @@ FROM {STATES}""",
     f"""CREATE OR REPLACE VIEW kql."Drains" AS SELECT
   coalesce(cluster, '') AS "Cluster", host AS "Host", state AS "State", coalesce(actor, '') AS "Actor", coalesce(owner, '') AS "Owner",
   coalesce(reason, '') AS "Reason", begin AS "Begin", "end" AS "End", evidence AS "Evidence", coalesce(undone_by, '') AS "UndoneBy",
-  seconds AS "Seconds", times AS "Times"
+  seconds AS "Seconds", times AS "Times", jobs_waiting AS "JobsWaiting"
 FROM {DRAINS}""",
     """CREATE OR REPLACE VIEW kql."Metrics" AS SELECT
   time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", coalesce(metric, '') AS "Metric",
@@ -134,8 +136,7 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
 
 
 def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the views are those of this version: older ones had no ``Authority``, or none of ``Drains`` and ``Facts``.
-    True if there is no store yet."""
+    """Whether the views are those of this version: older ones had no ``Authority``, ``Facts`` or ``JobsWaiting``. True if there is no store yet."""
     try:
         connection.execute('SELECT "Authority" FROM kql."Events" LIMIT 0')
     except duckdb.BinderException:
@@ -144,7 +145,8 @@ def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
         return True
     try:
         connection.execute('SELECT "Kind" FROM kql."Facts" LIMIT 0')
-    except duckdb.CatalogException:
+        connection.execute('SELECT "JobsWaiting" FROM kql."Drains" LIMIT 0')
+    except (duckdb.CatalogException, duckdb.BinderException):
         return False
     return True
 
@@ -163,7 +165,7 @@ def statements() -> list[str]:
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),
         LINKS_TIME,
-        JOBS_TRES,
+        *JOBS_COLUMNS,
         EVENTS_AUTHORITY,
         *NOTICES_THREADS,
         *segments.SCHEMA,

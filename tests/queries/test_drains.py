@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import drains_store
 import duckdb
+import polars as pl
 import pytest
 
+from parsers import documents
 from parsers.reasons import split_reason
+from parsers.record import Origin
 from queries import reports, saved
+from queries.kql import run
 from store import open_store
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
 from web.reading import Reader
 
+DAY = datetime(2026, 11, 21, 10)
 COLUMNS = "Host, State, Actor, Owner, Reason, Begin = format_datetime(Begin, 'HH:mm:ss.fff'), End = format_datetime(End, 'HH:mm:ss.fff'), UndoneBy, Seconds, Times"
 SCRATCH, TEAM, RMA = (
     "NHC: check_fs_mount: /scratch not mounted",
@@ -140,3 +146,39 @@ def test_sources_of_whole_seconds_do_not_cut_a_drain() -> None:
                     {"time": at(30), "state": "drained", "reason": "Node unexpectedly re", "source": "sinfo"},
                     {"time": at(50), "state": "idle~"}) == [("drained", 10, 50, "Node unexpectedly rebooted")]  # fmt: skip
         assert seen(one, {"time": at(10), "state": "idle*"}, {"time": at(20), "state": "down+powered_down"}) == []
+
+
+def test_jobs_that_waited_for_a_node_are_counted() -> None:
+    """As squeue, scontrol and slurmrestd show it. A job may be seen often, and waits for other nodes as well."""
+    squeue = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
+    squeue += "                 {}       gpu    train    alice PD       0:00      2 (ReqNodeNotAvail, UnavailableNodes:gpu[01-02])\n"
+    scontrol = "JobId=23 JobName=a\n   UserId=ann(1001) JobState=PENDING Reason=Resources ReqNodeList=gpu02 SubmitTime=2026-11-21T10:00:00\n"
+    rest = {"jobs": [
+        {"job_id": 24, "job_state": ["PENDING"], "state_reason": "ReqNodeNotAvail", "required_nodes": "",
+         "state_description": "ReqNodeNotAvail, UnavailableNodes:gpu02", "submit_time": {"set": True, "number": 1795255200}, "cluster": "mini"},
+        {"job_id": 25, "job_state": ["RUNNING"], "required_nodes": "gpu02", "nodes": "gpu02", "cluster": "mini"},
+    ]}  # fmt: skip
+    with open_store(None) as store:
+
+        def shown(kind: str, text: str, minutes: float) -> None:
+            store.add(
+                documents.read(
+                    kind, text.encode(), Origin(path=kind, cluster="mini", received=DAY + timedelta(minutes=minutes))
+                ).tables
+            )
+
+        states = [
+            {"time": DAY + timedelta(minutes=at), "cluster": "mini", "host": "gpu02", "state": state, "reason": "disk", "source": "scontrol"}
+            for at, state in ((0, "idle"), (10, "idle+drain"), (60, "idle"))
+        ]  # fmt: skip
+        store.replace_model({"node_states": pl.DataFrame(states)})
+        shown("squeue", squeue.format(21), 5)  # before it was drained
+        for at in (20, 30):
+            shown("squeue", squeue.format(22), at)
+        shown("scontrol_jobs", scontrol, 40)
+        shown("rest_jobs", json.dumps(rest), 50)
+        shown("squeue", squeue.format(26), 70)  # it was back
+        connection = store.cursor()
+        found = run(connection, "Drains | project Host, State, JobsWaiting").rows
+        connection.close()
+    assert found == [["gpu02", "drained", 3]]

@@ -11,7 +11,7 @@ CREATE TABLE raw.jobs (cluster VARCHAR, job_id BIGINT, array_job_id BIGINT, arra
   name VARCHAR, "user" VARCHAR, uid BIGINT, account VARCHAR, partition VARCHAR, qos VARCHAR, state VARCHAR, cancelled_by VARCHAR,
   reason VARCHAR, exit_code BIGINT, exit_signal BIGINT, derived_exit_code VARCHAR, submit TIMESTAMP, start TIMESTAMP, "end" TIMESTAMP,
   time_limit_s BIGINT, node_list VARCHAR, nodes VARCHAR[], gpus BIGINT, gpu_index VARCHAR, work_dir VARCHAR, submit_line VARCHAR,
-  failed_node VARCHAR, reservation VARCHAR, observed_at TIMESTAMP, host VARCHAR, source VARCHAR, file VARCHAR, line BIGINT, tres VARCHAR);
+  failed_node VARCHAR, reservation VARCHAR, observed_at TIMESTAMP, host VARCHAR, source VARCHAR, file VARCHAR, line BIGINT, tres VARCHAR, waits_for VARCHAR[]);
 CREATE TABLE raw.steps (cluster VARCHAR, job_id BIGINT, db_index BIGINT, submit TIMESTAMP, step_id VARCHAR, name VARCHAR, state VARCHAR,
   exit_code BIGINT, exit_signal BIGINT, start TIMESTAMP, "end" TIMESTAMP, node_list VARCHAR, nodes VARCHAR[], file VARCHAR, line BIGINT);
 CREATE TABLE raw.topology (cluster VARCHAR, switch VARCHAR, child VARCHAR, kind VARCHAR, file VARCHAR);

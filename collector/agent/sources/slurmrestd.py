@@ -30,8 +30,8 @@ _OFFERED = re.compile(rb'"/(slurm(?:db)?)/(v\d+\.\d+\.\d+)/(jobs|nodes)/?"')
 _JOB = (
     "account", "array", "array_job_id", "array_task_id", "cluster", "current_working_directory", "derived_exit_code",
     "end_time", "exit_code", "failed_node", "flags", "job_id", "job_state", "name", "nodes", "partition", "qos",
-    "requeue", "restart_cnt", "resv_name", "standard_error", "standard_output", "start_time", "state_reason",
-    "submit_time", "time_limit", "tres_alloc_str", "user_id", "user_name",
+    "requeue", "required_nodes", "restart_cnt", "resv_name", "standard_error", "standard_output", "start_time", "state_description",
+    "state_reason", "submit_time", "time_limit", "tres_alloc_str", "user_id", "user_name",
 )  # fmt: skip
 _NODE = (
     "boot_time", "cluster_name", "name", "reason", "reason_changed_at", "reason_set_by_user", "slurmd_start_time",
