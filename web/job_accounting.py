@@ -104,7 +104,8 @@ def _record(row: Mapping[str, Any]) -> dict[str, Any]:
         name: row.get(name)
         for name in ("source", "state", "start", "end", "derived_exit_code", "failed_node", "tres", "observed_at")
     }
-    return wire({**named, "exit_code": _code(row), "nodes": row.get("node_list")})
+    shown: dict[str, Any] = wire({**named, "exit_code": _code(row), "nodes": row.get("node_list")})
+    return shown
 
 
 def _step(row: Row) -> dict[str, Any]:
@@ -115,4 +116,5 @@ def _step(row: Row) -> dict[str, Any]:
         "start": row["start"],
         "end": row["end"],
     }
-    return wire({**named, "exit_code": _code(row), "nodes": row["node_list"]})
+    shown: dict[str, Any] = wire({**named, "exit_code": _code(row), "nodes": row["node_list"]})
+    return shown

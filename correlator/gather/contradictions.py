@@ -110,13 +110,14 @@ def _same_time(name: str, beside: str) -> Callable[[Row, Row], bool]:
     """Whether two times are the same, or moved by a zone as ``beside`` is."""
 
     def agree(one: Row, other: Row) -> bool:
-        apart = (one[name] - other[name]).total_seconds()
+        apart = float((one[name] - other[name]).total_seconds())
         if abs(apart) <= SAME_START_S:
             return True
         steps = round(apart / _ZONE_STEP_S)
         if not steps or abs(apart - steps * _ZONE_STEP_S) > SAME_START_S or beside not in one or beside not in other:
             return False
-        return abs((one[beside] - other[beside]).total_seconds() - apart) <= SAME_START_S
+        moved = float((one[beside] - other[beside]).total_seconds())
+        return abs(moved - apart) <= SAME_START_S
 
     return agree
 
