@@ -110,11 +110,11 @@ class Inventory:
 
     def gone(self, now: datetime) -> list[Gone]:
         """Agents that went away with their nodes, those with something unshipped first."""
-        states = self._states(now)
+        states, newest = self._states(now), self._newest()
         found = [
             _gone(node, now, states.get(node.host)) for node in self.ledger.nodes.values()
             if node.status is not None and node.status_at is not None
-            and SILENT_AT_LEAST < now - max(node.status_at, self.since) <= FORGOTTEN and now - node.last_seen > UP_WITHIN
+            and SILENT_AT_LEAST < now - max(node.status_at, self.since) <= FORGOTTEN and now - newest[node.host] > UP_WITHIN
             and not _is_up(states.get(node.host))
         ]  # fmt: skip
         return sorted(found, key=lambda one: (not one.batches, one.since, one.host))
