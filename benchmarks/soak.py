@@ -1,8 +1,10 @@
 """Does a service that ticks for a long time reach the same result, byte for byte, as a full pass at the end?
 
     python benchmarks/soak.py [SEED...] [--ticks 30]
+    python benchmarks/soak.py --hours 720 [--events 2,20] [--lines 5000] [--pictures DIR]
 
-Every seed is a simulated cluster (``simulators/scenario.py``) or, with ``--days``, a day of the speed benchmark's. Its
+With ``--hours``, days are compressed instead, and memory, ticks and the store's size are printed for each
+(``endurance.py``). Otherwise every seed is a simulated cluster (``simulators/scenario.py``) or, with ``--days``, a day of the speed benchmark's. Its
 rows are delivered in pieces: a fifth of the lines up to an hour late, some hosts silent for a while and then all at
 once, some lines twice, and the service is stopped and started in the middle. Then everything stored in ``model`` is
 compared with the result of concluding anew. Odd seeds compare every fifth tick, even ones at the end only.
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import polars as pl
 
-from benchmarks import correlation
+from benchmarks import correlation, endurance
 from benchmarks.simulators import scenario
 from collector.ingest import Ingest
 from correlator.engine import correlate
@@ -178,7 +180,15 @@ def main() -> int:
     options.add_argument("seeds", type=int, nargs="*", default=[1, 2, 3])
     options.add_argument("--ticks", type=int, default=30)
     options.add_argument("--days", action="store_true", help="days of 1,000 nodes instead of whole made clusters")
+    options.add_argument("--hours", type=int, help="compress this many hours, and print what grows")
+    options.add_argument("--lines", type=int, default=5_000, help="with --hours: lines an hour")
+    options.add_argument("--events", default="2,20", help="with --hours: percent of the lines that are events")
+    options.add_argument("--pictures", type=Path, help="with --hours: the folder for the pictures")
     given = options.parse_args()
+    if given.hours:
+        return endurance.report(
+            given.hours, given.lines, [float(e) / 100 for e in given.events.split(",")], given.pictures
+        )
     wrong = 0
     for seed in given.seeds:
         begun = time.process_time()

@@ -12,20 +12,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from correlator.edges.conditions.links import name_of
-from correlator.edges.conditions.registry import conditions
-from correlator.edges.scopes import OUTSIDE, scopes
-from correlator.edges.window_values import derived_values
+from correlator.edges.scopes import OUTSIDE
 from correlator.evidence.candidates import Candidates, Places
 from correlator.evidence.chains import Chain, Evidence, Rejection
+from correlator.evidence.edge_fit import EdgeFit, outside, sigma_of
 from correlator.evidence.exposure import Exposed
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World, run_of
-from correlator.model.attributes import INFERRED, TIMEOUT
-from correlator.model.attrs import attr
+from correlator.model.attributes import TIMEOUT
 from correlator.model.fact_index import by_kind
 from correlator.model.nouns import Edge, Fact, Hop
-from correlator.site import windows
 from correlator.site.first_seen import first_seen, hour_of
 
 #: A chain longer than this explains nothing any more.
@@ -37,9 +34,6 @@ PRIOR_EXPOSURE_S, PRIOR_EVENTS = 30 * 86400.0, 1.0
 
 #: One lucky coincidence must not outweigh everything: the likelihood ratio of a cause is capped here.
 MAX_RATIO = 30.0
-
-#: The largest everyday difference between the clocks of two hosts kept by NTP, seconds.
-CLOCK_S = 1.0
 
 #: How far outside its window (in units of sigma) a cause is still listed as a rejected rival; at least this many
 #: seconds.
@@ -117,13 +111,14 @@ class Weigher:
             causes = [kind for kind in edge.cause if kind in self.by_kind]
             for effect in edge.effect if causes else ():
                 (self.blocking if edge.blocks else self.by_effect)[effect].append((edge, causes))
-        self._scopes, self._conditions = scopes(), conditions()
+        self._fit = EdgeFit(world)
+        #: The window of an edge for an effect.
+        self.window = self._fit.window
         self._blocked: dict[int, Hop | None] = {}
         self._best: dict[int, list[Hop]] | None = None
         self._candidates = Candidates(world, self.by_kind, edges)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
-        self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
-        self.exposed = Exposed(world, edges, self.holds, self.window)
+        self.exposed = Exposed(world, edges, self._fit.holds, self._fit.window)
 
     def evidence(self, effect: Fact, without: Collection[int] = ()) -> Evidence:
         """All chains into an effect, as if the facts of which the id() is in ``without`` were not there."""
@@ -199,30 +194,11 @@ class Weigher:
                         rejections.append(result)
         return _best_per_cause(hops), rejections
 
-    def window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
-        """The window of an edge: the same for all effects without settings and a timeout of their own."""
-        own = effect.run if effect.run in self.world.site.job_settings else None
-        key = (edge.id, own, effect.attrs.get(TIMEOUT))
-        if key not in self._windows:
-            values = derived_values(self.world.site.values_for(effect.run), effect)
-            self._windows[key] = windows.window(edge.window, values)
-        return self._windows[key]
-
-    def holds(self, edge: Edge, cause: Fact, effect: Fact) -> bool:
-        """Would the edge explain the effect, by scope, window and requirements?"""
-        low, high, _ = self.window(edge, effect)
-        return (
-            self._scopes[edge.scope](self.world, cause, effect)
-            and _outside(edge, cause, effect, low, high)[0] <= 3 * _sigma(cause, effect)
-            and not self._too_late(edge, cause, effect, low)
-            and all(self._conditions[name](self.world, cause, effect) is None for name in edge.requires)
-        )
-
     def _in_scope(
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
     ) -> Hop | Rejection | None:
         """``_try``, if the scope holds. If it can tell why it does not, a cause that would fit otherwise is rejected."""
-        if self._scopes[edge.scope](self.world, cause, effect):
+        if self._fit.scopes[edge.scope](self.world, cause, effect):
             return self._try(edge, cause, effect, window, settled)
         why = OUTSIDE[edge.scope](self.world, cause, effect) if edge.scope in OUTSIDE else None
         if why is None or not isinstance(self._try(edge, cause, effect, window, settled), Hop):
@@ -233,11 +209,11 @@ class Weigher:
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
     ) -> Hop | Rejection | None:
         low, high = window
-        sigma = _sigma(cause, effect)
-        outside, lag_low, lag_high = _outside(edge, cause, effect, low, high)
+        sigma = sigma_of(cause, effect)
+        beyond, lag_low, lag_high = outside(edge, cause, effect, low, high)
         lag = min(max((low + high) / 2, lag_low), lag_high)
-        if outside > 3 * sigma:
-            if outside > NEAR_MISS_S + high or lag_high < -AFTER_S:
+        if beyond > 3 * sigma:
+            if beyond > NEAR_MISS_S + high or lag_high < -AFTER_S:
                 return None
             side = "after" if lag_high < low else "before"
             if lag_high < 0 and low >= -5:
@@ -247,12 +223,12 @@ class Weigher:
                 why = f"it came {lag:.1f} s {beside}, {low:.0f} to {high:.0f} s allowed"
             return Rejection(edge, cause, effect, why, by_time=True)
         for name in edge.requires:
-            reason = self._conditions[name](self.world, cause, effect)
+            reason = self._fit.conditions[name](self.world, cause, effect)
             if reason is not None:
                 return Rejection(edge, cause, effect, reason)
-        if late := self._too_late(edge, cause, effect, low):
+        if late := self._fit.too_late(edge, cause, effect, low):
             return Rejection(edge, cause, effect, late)
-        fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
+        fit = 1.0 if beyond <= 0 else math.exp(-0.5 * (beyond / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
         coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
         because = self.world.site.describe(_setting_names(edge), effect.run)
@@ -263,20 +239,6 @@ class Weigher:
         strength = prior * fit * (1.0 if settled else 0.9)
         return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6), others)
 
-    def _too_late(self, edge: Edge, cause: Fact, effect: Fact, low: float) -> str:
-        """Why a cause came too late for an effect in the run's output; empty if it did not.
-
-        Output without a timestamp was written before the run ended, however uncertain its time is. A cause that came
-        later, or too short before the end to show, did not cause it.
-        """
-        run = self.world.run.get(effect.run or "")
-        if run is None or run.end is None or effect.kind.startswith("run."):
-            return ""
-        left = run.end - _onset(edge, cause)[0]
-        if left >= low - 3 * math.hypot(cause.sigma, CLOCK_S) - WHOLE_S:
-            return ""
-        return f"it came {-left:.1f} s after the run had ended" if left < 0 else f"it came {left:.1f} s before the run ended, {low:.0f} s at least allowed"  # fmt: skip
-
 
 def listed_from(effect: Fact, high: float) -> float:
     """A cause that was over before this moment (epoch seconds) is not even a rejected rival.
@@ -285,9 +247,6 @@ def listed_from(effect: Fact, high: float) -> float:
     """
     return effect.start - 2 * high - 2 * NEAR_MISS_S
 
-
-#: Accounting has whole seconds.
-WHOLE_S = 1.0
 
 #: Under "early", delays decay with a quarter of the window; no delay counts more than four times an even spread or less
 #: than a quarter of it, because windows are estimates themselves.
@@ -308,31 +267,6 @@ def _setting_names(edge: Edge) -> list[str]:
     if "IbRetryBudget" in edge.because:
         names |= {"NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"}
     return sorted(names)
-
-
-def _sigma(cause: Fact, effect: Fact) -> float:
-    """How far two timestamps of one moment may differ, seconds."""
-    clock_sigma = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
-    return math.hypot(cause.sigma, effect.sigma, clock_sigma) + 0.001
-
-
-def _outside(edge: Edge, cause: Fact, effect: Fact, low: float, high: float) -> tuple[float, float, float]:
-    """How far the delay is outside the window, and its smallest and largest value.
-
-    A fact with an unknown onset may have begun anywhere in its interval.
-    """
-    earliest, latest = _onset(edge, cause)
-    lag_low, lag_high = effect.start - latest, effect.start - earliest
-    return max(low - lag_high, lag_low - high, 0.0), lag_low, lag_high
-
-
-def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
-    if edge.anchor != "start" and cause.attrs.get(attr(edge.anchor)) is not None:
-        moment = float(cause.attrs[attr(edge.anchor)])
-        return moment, moment
-    if cause.attrs.get(INFERRED) and cause.end is not None:
-        return cause.start, cause.end
-    return cause.start, cause.start
 
 
 def _doubt(hops: Sequence[Hop]) -> float:

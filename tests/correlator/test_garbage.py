@@ -9,6 +9,9 @@ import pytest
 
 from correlator import gc_pause
 from correlator.gc_pause import clear_away, paused, set_aside
+from correlator.live.ticker import Ticker
+from store import open_store
+from tests.correlator.rows import CAPTURES, rows_of, slices
 
 
 class Ring:
@@ -23,7 +26,10 @@ def _nothing_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_not_looked_through() -> None:
+def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_not_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gc_pause, "FEW_OBJECTS", 0)  # a burst of lines made more
     gc.collect()
     with paused():
         seen = weakref.ref(Ring())
@@ -36,6 +42,40 @@ def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_n
         assert kept() is not None  # frozen
         set_aside(everything=True)
         assert kept() is None
+
+
+def test_garbage_of_a_tick_with_few_lines_is_collected_at_once() -> None:
+    gc.collect()
+    with paused():
+        seen = weakref.ref(Ring())
+        set_aside(everything=False)
+        assert seen() is None
+
+
+def test_ticks_leave_no_cycles_but_those_of_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_pause, "FEW_OBJECTS", 0)
+    first, *parts = slices(rows_of(next(c for c in CAPTURES if c.name == "mgmt_flap_long")), 5)
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        store.add(first)
+        ticker.tick()
+        gc.unfreeze()
+        gc.collect()
+        worked = 0
+        with paused():
+            for part in parts:
+                store.add(part)
+                worked += ticker.tick().worked
+            gc.unfreeze()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                gc.collect()
+                left = {type(one).__module__ for one in gc.garbage}
+            finally:
+                gc.set_debug(0)
+                gc.garbage.clear()
+    assert worked == len(parts)
+    assert not [name for name in left if name.partition(".")[0] in ("collector", "correlator", "parsers", "store")]
 
 
 def test_a_cycle_set_aside_that_turned_garbage_is_found_when_everything_is_looked_through() -> None:
