@@ -75,16 +75,16 @@ _looked_through = time.monotonic()
 FEW_OBJECTS = 30_000
 
 
-def set_aside(everything: bool) -> None:
+def set_aside() -> None:
     """Freezes all objects in memory, so that the collector does not scan them.
 
     Conclusions stay alive, and scanning them would stop all threads for half a second now and then (10 million lines
     known). Reference counts still free whatever is replaced: conclusions and what makes them hold no cycles (a test holds
     them to it), only the statements of SQLAlchemy do. After a burst no collection follows, which would take 15 ms of 300.
-    A frozen cycle that is or becomes garbage waits for a due call with ``everything``, after a full pass: an hour or two.
+    A frozen cycle that is or becomes garbage waits for a call that is due: an hour.
     """
     global _looked_through
-    if everything and time.monotonic() - _looked_through > EVERYTHING_EVERY_S:
+    if time.monotonic() - _looked_through > EVERYTHING_EVERY_S:
         gc.unfreeze()
         gc.collect()
         _looked_through = time.monotonic()

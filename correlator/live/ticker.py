@@ -44,8 +44,10 @@ INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states
 #: Tables whose rows apply to all times: a new row there requires a full pass.
 TIMELESS = frozenset({"settings", "links", "topology"})
 
-#: A full pass runs at least this often, seconds.
+#: A full pass runs this often, seconds, unless that would cost more than ``FULL_SHARE`` of this thread's time: a pass over
+#: a long history takes minutes.
 FULL_EVERY_S = 3600.0
+FULL_SHARE = 0.02
 
 #: The number of attempts to get a consistent count of rows while rows keep arriving.
 LOOKS = 3
@@ -77,7 +79,8 @@ class Ticker:
     the rest.
 
     ``settings`` and ``edge_paths`` are as for ``correlate``. A new ``Ticker`` on an existing store begins with a full
-    pass. A full pass also runs every ``FULL_EVERY_S``, so that no conclusion rests on time windows alone for ever.
+    pass. A full pass also runs every ``FULL_EVERY_S`` or, if it takes long, less often, so that no conclusion rests on
+    time windows alone for ever.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Ticker:
         self._received: Received | None = None
         self._known: dict[str | None, LiveConclusions] = {}
         self._history: History | None = None
-        self._full_at = 0.0
+        self._full_at, self._full_took = 0.0, 0.0
         #: Former conclusions and their inputs, freed while the database commits.
         self._to_free: list[object] = []
 
@@ -103,7 +106,7 @@ class Ticker:
         with paused():
             report = self._tick(now, full)
             if report.worked:
-                set_aside(everything=report.full)
+                set_aside()
             return report
 
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
@@ -115,10 +118,10 @@ class Ticker:
                 found = list(before.values())
             else:
                 received_rows = self._inbox.take(self._received, received, new)
-                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(new, received_rows)
+                whole = full or self._is_due(begun) or not self._grew_only(new, received_rows)
                 found, partly = self._conclude(new, whole, storing, received_rows)
             if not partly:
-                self._full_at = begun
+                self._full_at, self._full_took = begun, time.perf_counter() - begun
             found = [
                 same_objects(
                     settled(
@@ -144,6 +147,10 @@ class Ticker:
         self._to_free = [before] if partly else []
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
+
+    def _is_due(self, now: float) -> bool:
+        """Is it time for a full pass?"""
+        return now - self._full_at > max(FULL_EVERY_S, self._full_took / FULL_SHARE)
 
     def _look(self) -> tuple[Changes, Received | None]:
         """What changed, and the count of rows received by then; None if rows kept arriving during the look."""

@@ -21,9 +21,14 @@ class Ring:
 
 @pytest.fixture(autouse=True)
 def _nothing_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(gc_pause, "_looked_through", -math.inf)
+    monkeypatch.setattr(gc_pause, "_looked_through", math.inf)
     yield
     gc.unfreeze()
+
+
+def set_aside_when_due() -> None:
+    gc_pause._looked_through = -math.inf
+    set_aside()
 
 
 def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_not_looked_through(
@@ -37,10 +42,10 @@ def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_n
         clear_away()
         assert seen() is None
         kept = weakref.ref(Ring())
-        set_aside(everything=False)
+        set_aside()
         gc.collect()
         assert kept() is not None  # frozen
-        set_aside(everything=True)
+        set_aside_when_due()
         assert kept() is None
 
 
@@ -48,7 +53,7 @@ def test_garbage_of_a_tick_with_few_lines_is_collected_at_once() -> None:
     gc.collect()
     with paused():
         seen = weakref.ref(Ring())
-        set_aside(everything=False)
+        set_aside()
         assert seen() is None
 
 
@@ -81,21 +86,21 @@ def test_ticks_leave_no_cycles_but_those_of_statements(monkeypatch: pytest.Monke
 def test_a_cycle_set_aside_that_turned_garbage_is_found_when_everything_is_looked_through() -> None:
     ring = Ring()
     seen = weakref.ref(ring)
-    set_aside(everything=False)
+    set_aside()
     del ring
     gc.collect()
     assert seen() is not None  # the collector does not scan frozen objects
-    set_aside(everything=True)
+    set_aside_when_due()
     assert seen() is None
 
 
 def test_everything_is_looked_through_once_in_a_while_only_because_all_threads_wait_for_it() -> None:
-    set_aside(everything=True)
+    set_aside_when_due()
     ring = Ring()
     seen = weakref.ref(ring)
-    set_aside(everything=False)
+    set_aside()
     del ring
-    set_aside(everything=True)
+    set_aside()
     assert seen() is not None
 
 

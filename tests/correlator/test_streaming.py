@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges, result
 from correlator.live import arrivals as new_rows
+from correlator.live import ticker as ticker_module
 from correlator.live.history import History, resolve
 from correlator.live.state import LiveConclusions, TickChange, Touched
 from correlator.live.ticker import Ticker
@@ -377,3 +378,26 @@ def test_versions_of_a_verdict_are_kept() -> None:
         assert [v["version"] for v in versions] == list(range(1, len(versions) + 1))
         assert versions[-1]["category"] == result(store)["verdicts"]["15"]["category"]
         assert json.loads(json.dumps(versions[-1]["confidence"])) == result(store)["verdicts"]["15"]["confidence"]
+
+
+def test_a_full_pass_runs_hourly_and_less_often_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slow = [1e6], [0.0]
+
+    def clock() -> float:
+        now[0] += slow[0]
+        return now[0]
+
+    monkeypatch.setattr(ticker_module.time, "perf_counter", clock)
+    full = []
+    with open_store(None) as store:
+        with_settings(store)
+        day = benchmark().Day(4)
+        day.fill(0, HOURS * 3600, 30, 200)
+        ticker = Ticker(store)
+        for number, later in enumerate((0.0, 10.0, 3601.0, 10.0, 3601.0, 12_000.0)):
+            day.say(30_000.0 + number, "gpu-0001", "kernel", "pcie.aer", "AER: Corrected error", severity="Corrected")
+            day.store(store)
+            now[0] += later
+            slow[0] = 100.0 if number == 2 else 0.0  # this one takes minutes
+            full.append(ticker.tick().full)
+    assert full == [True, False, True, False, False, True]
