@@ -171,8 +171,9 @@ class World:
             doubtful = [e for e in doubtful if e.id not in believed]
         open_to_users = [e for e in doubtful if e.host and self.doubted[e.id] not in uncounted.NEVER]
         if any(e.time - MARGIN_S < self.runs_since for e in open_to_users):
-            hosts = {e.host for e in open_to_users if e.host}
-            for run in self.earlier_runs:
+            hosts, earliest = {e.host for e in open_to_users if e.host}, min(e.time for e in open_to_users)
+            near = [r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest]  # few of very many
+            for run in near:
                 for host in hosts.intersection(run.nodes):
                     self._earlier_on[host].append(run)
         self.looks += uncounted.questions(open_to_users)

@@ -180,7 +180,14 @@ def _open_incidents(known: LiveConclusions) -> list[int]:
     names = known.memory.open_incidents | {
         known.verdicts[k]["incident_id"] for k in known.memory.open_verdicts if k in known.verdicts
     }
-    return [n for n, i in enumerate(known.incidents) if i["id"] in names] if names - {None} else []
+    found: list[int] = []
+    wanted = len(names - {None})
+    for place in range(len(known.incidents) - 1, -1, -1):  # they are among the last of very many
+        if len(found) == wanted:
+            break
+        if known.incidents[place]["id"] in names:
+            found.append(place)
+    return found[::-1]
 
 
 def _turned(

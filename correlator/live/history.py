@@ -106,12 +106,13 @@ class History:
     ) -> None:
         """Notes the incidents that are no longer concluded, and which incident continues each."""
         cluster = conclusions.cluster
-        incident = (
-            conclusions.change.touched.gone
-            if last and conclusions.change.touched
-            else [n for c, n in self._incidents if c == cluster]
-        )
-        alive = {i["id"] for i in conclusions.incidents} if incident else frozenset()
+        touched = conclusions.change.touched if last else None
+        if touched:  # what replaces a document is touched too: there may be very many others
+            incident: Collection[str] = touched.gone
+            alive = {conclusions.incidents[n]["id"] for n in touched.incidents}
+        else:
+            incident = [n for c, n in self._incidents if c == cluster]
+            alive = {i["id"] for i in conclusions.incidents} if incident else set()
         heirs = _Heirs(conclusions)
         for name in sorted(n for n in incident if n not in alive):
             row = self._incidents.get((cluster, name))
