@@ -94,7 +94,7 @@ def test_a_storm_is_tested_in_proportion_to_its_faults(monkeypatch: pytest.Monke
             asked[jobs] += 1
             return real(there, cause, effect)
 
-        monkeypatch.setattr("correlator.evidence.weigh.scopes", lambda counted=counted: {"run used the storage": counted})  # fmt: skip
+        monkeypatch.setattr("correlator.evidence.edge_fit.scopes", lambda counted=counted: {"run used the storage": counted})  # fmt: skip
         weigher = Weigher(world, [edge])
         found = [weigher.into(fact)[0] for fact in world.facts if fact.kind == "run.failed"]
         assert all(len(hops) == 1 and hops[0].cause.host == f"n{hops[0].effect.run}" for hops in found)
