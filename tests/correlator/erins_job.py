@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars as pl
 import pytest
 from _pytest.mark.structures import ParameterSet
 
@@ -20,7 +21,7 @@ from correlator.site.senders import SENDING_SETTING
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.correlator.attacked import _TREE, write
-from tests.correlator.rows import answer
+from tests.correlator.rows import answer, ingested
 from tests.line_parser import line_parser
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
@@ -140,6 +141,18 @@ def bring_in(
         ticked = look(store)
         correlate(store, settings=settings)
         assert ticked == look(store), "a tick says what a full pass says"
+
+
+def begun(store: DuckStore, tree: dict[str, str]) -> None:
+    """Stores the rows of the small cluster with the files of ``tree`` in place of its own. Each tree is ingested once."""
+    store.add(_rows(tuple(tree.items())))
+
+
+@cache
+def _rows(changed: tuple[tuple[str, str], ...]) -> dict[str, pl.DataFrame]:
+    with TemporaryDirectory() as folder:
+        write(Path(folder), {**_TREE, **dict(changed)})
+        return ingested(Path(folder))
 
 
 def in_both_ways(cases: Iterable[str], by_ticks: Collection[str]) -> list[ParameterSet]:
