@@ -46,14 +46,14 @@ EACH = [
 @cache
 def rows_of(folder: Path) -> dict[str, pl.DataFrame]:
     """All rows that ingesting a capture produces."""
-    return ingested(folder)
-
-
-def ingested(folder: Path) -> dict[str, pl.DataFrame]:
-    """The same of a folder whose content changes."""
     with open_store(None) as store:
         Ingest(store, parser=line_parser()).run([folder])
-        return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
+        return rows_in(store)
+
+
+def rows_in(store: DuckStore) -> dict[str, pl.DataFrame]:
+    """All rows of a store."""
+    return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
 
 
 def answer(store: DuckStore) -> str:
