@@ -41,6 +41,10 @@ _COMMANDS = r"^(?:type=)?(?:EXECVE argc=|PROCTITLE )| ; PWD=.* ; COMMAND=|^\(\S+
 _SOURCE_TEXT = r"^\s*raise [A-Za-z_.]+\(|^\+{1,3} [a-z]|^\s*echo [\"']|^\s*#(?: |!/)"
 
 
+#: Length of the beginnings by which literals are found.
+_BEGINNING = 3
+
+
 @dataclass(frozen=True)
 class Problem:
     """A problem in a catalogue file: the file, the entry, and the reason."""
@@ -81,12 +85,38 @@ class Catalogue:
     def match(self, message: str, source: str | None, of_job: bool = False) -> tuple[Pattern, dict[str, Any]] | None:
         """The first entry that matches ``message``, and its tidied entities. For one message; parsers/index.py is for
         many. ``of_job``: it is known job output."""
-        lower = message.lower()
-        candidates = (entry for entry in self.entries if any(literal in lower for literal in entry.literals))
         means = (
-            (entry, tidy(found)) for entry in candidates if (found := quoting.match(entry, message, source)) is not None
+            (entry, tidy(found))
+            for entry in self._with_literal_in(message)
+            if (found := quoting.match(entry, message, source)) is not None
         )
         return meaning(means, of_job)
+
+    @cached_property
+    def _by_beginning(self) -> dict[str, list[tuple[str, int]]]:
+        """Literals and the places of their entries, by the literal's first ``_BEGINNING`` letters."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for place, entry in enumerate(self.entries):
+            for literal in entry.literals:
+                found.setdefault(literal[:_BEGINNING], []).append((literal, place))
+        return found
+
+    @cached_property
+    def _shorter(self) -> set[str]:
+        """Literals that are shorter than a beginning."""
+        return {beginning for beginning in self._by_beginning if len(beginning) < _BEGINNING}
+
+    def _with_literal_in(self, message: str) -> list[Pattern]:
+        """The entries with a literal in ``message``, in order: a few, found without trying the literals of all."""
+        lower = message.lower()
+        beginnings = {lower[n : n + _BEGINNING] for n in range(len(lower))}  # the last ones are shorter
+        places = {
+            place
+            for beginning in (self._by_beginning.keys() & beginnings) | self._shorter
+            for literal, place in self._by_beginning[beginning]
+            if literal in lower
+        }
+        return [self.entries[place] for place in sorted(places)]
 
     def of_other_sources(self, message: str, source: str | None) -> list[Pattern]:
         """Entries that would match ``message`` if its source were not ``source``."""

@@ -3,13 +3,17 @@ change."""
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
+import polars as pl
 import pytest
 from _pytest.mark.structures import ParameterSet
 
@@ -18,9 +22,10 @@ from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from correlator.site.senders import SENDING_SETTING
 from store import open_store
+from store.door import FileEntry
 from store.duckdb.store import DuckStore
 from tests.correlator.attacked import _TREE, write
-from tests.correlator.rows import answer
+from tests.correlator.rows import answer, rows_in
 from tests.line_parser import line_parser
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
@@ -119,27 +124,69 @@ def bring_in(
 ) -> None:
     """Concludes about the small cluster in an empty store. ``live`` as for ``concluded``: what ``look`` finds must be the
     same after the last tick as after a full pass."""
-    with TemporaryDirectory() as folder:
-        root, known = Path(folder), {**_TREE, **tree}
-        write(root, {**known, **({} if live else {n: known.get(n, "") + t for n, t in files.items()})})
-        reader = Ingest(store, parser=line_parser())
-        reader.run([root])
-        if not live:
-            correlate(store, settings=settings)
-            return
-        ticker = Ticker(store, settings=settings)
-        ticker.tick()
+    root, known = _root(), {**_TREE, **tree}
+    rows, entries = _ingested(tuple(tree.items()))
+    write(root, known)
+    store.add(rows, entries)
+    reader = Ingest(store, parser=line_parser())
+    if not live:
         for name, text in files.items():
-            # The lines of the hour before, which show the habit, arrive in one piece.
-            for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                with (root / name).open("a", encoding="utf-8") as file:
-                    file.write(line)
-                reader.run([root])
-                ticker.tick()
-        ticked = look(store)
+            _append(root / name, text)
+        reader.run([root])
         correlate(store, settings=settings)
-        assert ticked == look(store), "a tick says what a full pass says"
+        return
+    ticker = Ticker(store, settings=settings)
+    ticker.tick()
+    for name, text in files.items():
+        # The lines of the hour before, which show the habit, arrive in one piece.
+        for line in filter(None, re.split(r"(?<=\n)(?!.* 09:)", text)):
+            _append(root / name, line)
+            reader.run([root])
+            ticker.tick()
+    ticked = look(store)
+    correlate(store, settings=settings)
+    assert ticked == look(store), "a tick says what a full pass says"
+
+
+def _append(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _root() -> Path:
+    """An empty folder, always at the same path: a store knows its files by their paths."""
+    root = _folder() / "site"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    return root
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(mkdtemp(prefix="faultline-erin-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def _ingested(changed: tuple[tuple[str, str], ...]) -> tuple[dict[str, pl.DataFrame], list[FileEntry]]:
+    """The rows of the small cluster, and how far each file was read. Each tree is ingested once."""
+    root = _root()
+    write(root, {**_TREE, **dict(changed)})
+    with open_store(None) as store:
+        Ingest(store, parser=line_parser()).run([root])
+        return rows_in(store), [_entry(row) for row in store.rows("SELECT * FROM raw.files")]
+
+
+def _entry(row: dict[str, Any]) -> FileEntry:
+    names = {field.name for field in fields(FileEntry)} - {"replaces_tail", "tail_line"}
+    return FileEntry(**{name: row[name] for name in names} | {"warnings": tuple(row["warnings"])})
+
+
+def begun(store: DuckStore, tree: dict[str, str]) -> None:
+    """Stores the rows of the small cluster with the files of ``tree`` in place of its own."""
+    store.add(_ingested(tuple(tree.items()))[0])
 
 
 def in_both_ways(cases: Iterable[str], by_ticks: Collection[str]) -> list[ParameterSet]:

@@ -48,7 +48,12 @@ def rows_of(folder: Path) -> dict[str, pl.DataFrame]:
     """All rows that ingesting a capture produces."""
     with open_store(None) as store:
         Ingest(store, parser=line_parser()).run([folder])
-        return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
+        return rows_in(store)
+
+
+def rows_in(store: DuckStore) -> dict[str, pl.DataFrame]:
+    """All rows of a store."""
+    return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
 
 
 def answer(store: DuckStore) -> str:

@@ -55,7 +55,10 @@ def test_every_scope_but_three_is_looked_up_by_place() -> None:
     assert set(SCOPES) - anywhere == TOUCHED_BY.keys() | scopes.HOSTS_OF.keys()
 
 
-@pytest.mark.parametrize("capture", CAPTURES[1::8], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "capture",
+    [pytest.param(c, id=c.name, marks=() if c.name == "disk_full" else pytest.mark.long) for c in CAPTURES[1::8]],
+)
 def test_looked_up_or_tested_one_by_one_the_conclusions_are_the_same(
     capture: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

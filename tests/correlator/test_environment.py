@@ -270,7 +270,7 @@ def at_random(seed: int) -> list[tuple[float, Job]]:
 @pytest.mark.parametrize(
     ("jobs", "every"),
     [
-        pytest.param(failing_for_hours(), 4, id="hours, a tick for four jobs"),
+        pytest.param(failing_for_hours(), 8, id="hours, a tick for eight jobs"),
         pytest.param(failing_for_hours(), 1, id="hours", marks=pytest.mark.long),
         *(pytest.param(at_random(seed), 1, id=str(seed), marks=pytest.mark.long) for seed in range(3)),
     ],

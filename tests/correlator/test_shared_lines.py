@@ -38,6 +38,7 @@ from tests.correlator.erins_job import (
     SHARED,
     SYSLOG,
     XID,
+    begun,
     bobs_job,
     bring_in,
     bsd,
@@ -200,7 +201,7 @@ def test_a_packet_that_a_user_can_send_blames_nothing(
 ) -> None:
     settings = {RELAYS_SETTING: [RELAY], SENDING_SETTING: not closed}
     with open_store(None) as store:
-        bring_in(store, {}, False, tree, answer)
+        begun(store, tree)
         ticker = Ticker(store, settings=settings)
         if live:
             ticker.tick()
@@ -232,7 +233,7 @@ def test_a_packet_that_a_user_can_send_blames_nothing(
 def test_what_counts_for_nothing_supports_no_other_line(clock: str, live: bool) -> None:
     """bob sends a packet in the name of the kernel of gx02, and writes the same with ``logger`` beside erin's job."""
     with open_store(None) as store:
-        bring_in(store, {}, False, SHARED, answer)
+        begun(store, SHARED)
         ticker = Ticker(store)
         ticker.tick()
         sent(store, UNKNOWN, PACKET)
@@ -250,7 +251,7 @@ def test_what_counts_for_nothing_supports_no_other_line(clock: str, live: bool) 
 
 def test_a_ring_that_a_shipper_sent_without_a_file_blames_nothing() -> None:
     with open_store(None) as store:
-        bring_in(store, {}, False, HERS, answer)
+        begun(store, HERS)
         shipped(store, f"[Sat Feb 28 10:19:55 2026] {XID}")
         correlate(store)
         verdict = of_erin(result(store))
@@ -361,7 +362,7 @@ def test_where_users_cannot_write_to_syslog_its_lines_count(live: bool) -> None:
     """But a packet of an unknown address still counts for nothing."""
     settings = {USERS_SETTING: False}
     with open_store(None) as store:
-        bring_in(store, {}, False, SHARED, answer)
+        begun(store, SHARED)
         ticker = Ticker(store, settings=settings)
         ticker.tick()
         sent(store, UNKNOWN, PACKET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from parsers.engine import LineParser
 from parsers.lines import split
-from parsers.patterns import load
+from parsers.patterns import Catalogue, load
 from parsers.record import LOGS, Origin
 from tests.examples import examples
 
@@ -33,6 +34,17 @@ def parse(*lines: bytes, **changes: object) -> pl.DataFrame:
 
 def test_catalogue_is_sound() -> None:
     assert [str(problem) for problem in load().check()] == []
+
+
+def test_entries_are_found_by_how_their_literals_begin() -> None:
+    shipped = load().entries
+    catalogue = Catalogue(
+        (replace(shipped[0], literals=("ok", "x")), *shipped, replace(shipped[1], literals=("t", "longer")))
+    )
+    texts = [example.text for entry in shipped for example in entry.examples][::20]
+    for text in (*texts, "", "x", "it is ok", "o", "LONGER"):
+        wanted = [entry for entry in catalogue.entries if any(literal in text.lower() for literal in entry.literals)]
+        assert catalogue._with_literal_in(text) == wanted
 
 
 def test_a_broken_site_entry_is_named(tmp_path: Path) -> None:
