@@ -186,6 +186,15 @@ def _end_word(term: np.uint64, size: int, at: int, tables: _Tables, counts: Arra
 
 
 @part
+def _end_pair(first: np.uint64, second: np.uint64, as_first: np.uint64, as_second: np.uint64, tables: _Tables,
+              counts: Array) -> None:  # fmt: skip
+    """Enters a pair of words, in lower case and as they are written."""
+    _note(hashed(first, second, _PAIR_SALT), tables, counts)
+    if as_first != first or as_second != second:
+        _note(hashed(as_first, as_second, _PAIR_SALT), tables, counts)
+
+
+@part
 def _end_token(window: np.uint64, head: np.uint64, start: np.uint64, size: int, tables: _Tables, counts: Array) -> None:
     """Enters a token with digits; ``head``: its first eight bytes."""
     first = window >> (_WIDTH - _BYTE * np.uint64(size)) if size < 8 else head
@@ -240,14 +249,11 @@ def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, 
                     _end_word(term, letters, at, tables, counts)
                 pairs = word_kinds & NOT_HEX != 0
                 if pairs:
-                    term = term if letters <= LONGEST_WORD else _LONG_WORD
-                    exact = term
-                    if word_kinds & CAPITAL and letters <= LONGEST_WORD:
-                        exact = _of_word(written, as_written, letters)
+                    exact = _of_word(written, as_written, letters) if word_kinds & CAPITAL else term
+                    if letters > LONGEST_WORD:
+                        term = exact = _LONG_WORD
                     if follows and letters == size:
-                        _note(hashed(before, term, _PAIR_SALT), tables, counts)
-                        if exact != term or before_as_written != before:
-                            _note(hashed(before_as_written, exact, _PAIR_SALT), tables, counts)
+                        _end_pair(before, term, before_as_written, exact, tables, counts)
                     before, before_as_written = term, exact
                 follows = pairs and not kind
                 letters = word_kinds = 0

@@ -107,6 +107,22 @@ def test_lines_lie_by_hour_host_and_time_with_events_before_others(
     assert found.rows(named=True) == expected and found.schema == given.schema
 
 
+@pytest.mark.parametrize("segment_rows", [BLOCK_ROWS, 4 * BLOCK_ROWS])
+def test_the_events_of_a_segment_lie_by_kind(segment_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for one of them reads a few places, not one in each host's lines. Lines that are none come last."""
+    monkeypatch.setattr(line_order, "SEGMENT_ROWS", segment_rows)
+    kinds = ["zfs.error", "gpu.xid", None, "other", "pcie.aer", "nic.link_down"]
+    made = lines(3 * BLOCK_ROWS).with_columns(event=pl.Series(kinds * (BLOCK_ROWS // 2), dtype=pl.String))
+    for stored in (made, coded(made)):
+        found = line_order.in_order(stored).with_columns(pl.col("event", "host").cast(pl.String))
+        for at in range(0, len(found), segment_rows):
+            rows = found.slice(at, segment_rows).select("event", "host", "time").rows()
+            kept = [row for row in rows if row[0] not in (None, "other")]
+            assert rows[: len(kept)] == kept and [row[0] for row in kept] == sorted(row[0] for row in kept)
+            keys = [(row[0], (row[2] or START).replace(minute=0, second=0), row[1] or "") for row in kept]
+            assert keys == sorted(keys) and 0 < len(kept) < len(rows)
+
+
 @pytest.mark.parametrize("others", [0, 50])
 def test_dictionaries_go_to_the_store_as_the_texts_that_they_are(others: int) -> None:
     coded(pl.DataFrame({"unit": [f"other{n}" for n in range(others)]}, schema={"unit": pl.String}))
