@@ -2,7 +2,8 @@
 
 Lines of benchmarks/simulators/log_lines.py, of which a given share are events, are sent over syslog TCP to a fresh
 service. A few are planted: ten lines in a million with a phrase that no other line has, and links that go down, some of
-them followed by slurmd's error on the same host. Beside it, plain DuckDB answers the same questions in SQL over a table of
+them followed by slurmd's error on the same host. ``--generator storm`` sends lines of benchmarks/simulators/storm_lines.py
+instead, with the same rare phrase planted. Beside it, plain DuckDB answers the same questions in SQL over a table of
 the same lines in order of arrival (time, host, program, message): of those stored so far while lines arrive, of all
 after that. Both run on the same machine at the same time, each question on one and then on the other. A ratio is the
 median wall time of the service through ``POST /api/v1/query`` divided by that of the plain scan: below 1, the service
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,6 +33,7 @@ import duckdb
 import polars as pl
 
 from benchmarks.ingest import BATCH, POLL_S, Service, Watched, send_tcp, warm_up
+from benchmarks.simulators import storm_lines
 from benchmarks.simulators.log_lines import HOSTS, Cluster
 from parsers.engine import LineParser
 from parsers.patterns import load
@@ -55,9 +58,6 @@ STORM = (
     "kernel: EDAC MC{d}: 1 CE memory read error on CPU_SrcID#0_MC#{d}_Chan#0_DIMM#0 (channel:0 slot:0 page:0x{m} offset:0x0)",
     "kernel: mce: [Hardware Error]: Machine check events logged, bank {n}",
 )
-_HOST = "gpu-0123"
-_KQL_SPAN = "datetime(2026-06-01 00:05) .. 10m"
-_SQL_SPAN = "time BETWEEN TIMESTAMP '2026-06-01 00:05:00' AND TIMESTAMP '2026-06-01 00:15:00'"
 _DOWN_TEXT, _ERROR_TEXT = "Link down", "unable to contact slurm controller"
 
 
@@ -71,59 +71,56 @@ class Asked:
     goal: float
 
 
-QUESTIONS = [
-    Asked(
-        "rare phrase",
-        'Logs | where Message has "maroon capacitor vented" | project Time, Host, Message',
-        "SELECT time, host, message FROM plain WHERE contains(lower(message), 'maroon capacitor vented')",
-        0.12,
-    ),
-    Asked(
-        "same, not word-aligned",
-        'Logs | where Message contains "aroon capacitor vente" | project Time, Host, Message',
-        "SELECT time, host, message FROM plain WHERE contains(lower(message), 'aroon capacitor vente')",
-        0.15,
-    ),
-    Asked(
+@dataclass(frozen=True)
+class Input:
+    """Lines of a generator, and what is asked about them: a host and a span of its time (KQL, SQL)."""
+
+    lines: Callable[[int, float], Iterator[bytes]]
+    host: str
+    span: tuple[str, str]
+    error: str = _ERROR_TEXT
+    counts: tuple[str, str] = ("", "d.host, d.time, e.time")  # of the join: its end in KQL, its columns in SQL
+
+
+def asked_of(made: Input) -> list[Asked]:
+    """The questions, the last two of the typed events: plain lines do not have those, and they have no goal."""
+    end, columns = made.counts
+    error, window = made.error, "where Failed between (Down .. 60s)" + end
+    xid = Asked(
         "Xid by host",
         r'Logs | where Message matches regex @"NVRM: Xid \([^)]*\): \d+" | extend Xid = extract(@"Xid \([^)]*\): (\d+)", 1, Message)'
         " | summarize count() by Host, Xid",
         r"SELECT host, regexp_extract(message, 'Xid \([^)]*\): (\d+)', 1) AS xid, count(*) FROM plain"
         r" WHERE regexp_matches(message, 'NVRM: Xid \([^)]*\): \d+') GROUP BY ALL",
         0.17,
-    ),
-    Asked(
+    )
+    join = Asked(
         "link down, slurmd error in 60 s",
         f'Logs | where Message has_cs "{_DOWN_TEXT}" | project Host, Down = Time | join kind=inner (Logs'
-        f' | where Message has_cs "{_ERROR_TEXT}" | project Host, Failed = Time) on Host | where Failed between (Down .. 60s)',
-        "SELECT d.host, d.time, e.time FROM plain AS d JOIN plain AS e ON d.host = e.host"
+        f' | where Message has_cs "{error}" | project Host, Failed = Time) on Host | {window}',
+        f"SELECT {columns} FROM plain AS d JOIN plain AS e ON d.host = e.host"
         " AND e.time BETWEEN d.time AND d.time + INTERVAL 60 SECOND"
-        f" WHERE contains(d.message, '{_DOWN_TEXT}') AND contains(e.message, '{_ERROR_TEXT}')",
+        f" WHERE contains(d.message, '{_DOWN_TEXT}') AND contains(e.message, '{error}')",
         0.06,
-    ),
-    Asked(
-        "one host, 10 min",
-        f'Logs | where Host == "{_HOST}" and Time between ({_KQL_SPAN}) | project Time, Unit, Message',
-        f"SELECT time, unit, message FROM plain WHERE host = '{_HOST}' AND {_SQL_SPAN}",
-        0.8,
-    ),
-    Asked(
-        "minute chart",
-        "Logs | summarize count() by bin(Time, 1m)",
-        "SELECT date_trunc('minute', time) AS m, count(*) FROM plain GROUP BY m",
-        1.1,
-    ),
-    Asked("count by host", "Logs | summarize count() by Host", "SELECT host, count(*) FROM plain GROUP BY host", 1.3),
-]
-#: The same questions of the typed events, which plain lines do not have; no goal.
-TYPED = [
-    Asked("Xid by host, typed", 'Logs | where Event == "gpu.xid" | extend Xid = extract(@"Xid \\([^)]*\\): (\\d+)", 1, Message)'
-          " | summarize count() by Host, Xid", QUESTIONS[2].sql, 0.0),
-    Asked("link down (typed), slurmd error",
-          'Logs | where Event == "nic.link_down" | project Host, Down = Time | join kind=inner (Logs'
-          f' | where Message has_cs "{_ERROR_TEXT}" | project Host, Failed = Time) on Host | where Failed between (Down .. 60s)',
-          QUESTIONS[3].sql, 0.0),
-]  # fmt: skip
+    )
+    return [
+        Asked("rare phrase", 'Logs | where Message has "maroon capacitor vented" | project Time, Host, Message',
+              "SELECT time, host, message FROM plain WHERE contains(lower(message), 'maroon capacitor vented')", 0.12),
+        Asked("same, not word-aligned", 'Logs | where Message contains "aroon capacitor vente" | project Time, Host, Message',
+              "SELECT time, host, message FROM plain WHERE contains(lower(message), 'aroon capacitor vente')", 0.15),
+        xid,
+        join,
+        Asked("one host, a short time", f'Logs | where Host == "{made.host}" and Time between ({made.span[0]}) | project Time, Unit, Message',
+              f"SELECT time, unit, message FROM plain WHERE host = '{made.host}' AND time BETWEEN {made.span[1]}", 0.8),
+        Asked("minute chart", "Logs | summarize count() by bin(Time, 1m)",
+              "SELECT date_trunc('minute', time) AS m, count(*) FROM plain GROUP BY m", 1.1),
+        Asked("count by host", "Logs | summarize count() by Host", "SELECT host, count(*) FROM plain GROUP BY host", 1.3),
+        Asked("Xid by host, typed", 'Logs | where Event == "gpu.xid" | extend Xid = extract(@"Xid \\([^)]*\\): (\\d+)", 1, Message)'
+              " | summarize count() by Host, Xid", xid.sql, 0.0),
+        Asked("link down (typed), slurmd error",
+              'Logs | where Event == "nic.link_down" | project Host, Down = Time | join kind=inner (Logs'
+              f' | where Message has_cs "{error}" | project Host, Failed = Time) on Host | {window}', join.sql, 0.0),
+    ]  # fmt: skip
 
 
 def made_lines(count: int, events: float) -> Iterator[bytes]:
@@ -143,6 +140,28 @@ def made_lines(count: int, events: float) -> Iterator[bytes]:
             text = STORM[number % len(STORM)]
             line = cluster.stamped(host, text.format(d=number % 8, n=number % 997, m=number * 7919 % 9_999_991))
         yield line
+
+
+def storm(count: int, events: float) -> Iterator[bytes]:
+    """Lines of the other generator, with the rare phrase among them."""
+    for number, line in enumerate(storm_lines.lines(count, events=100 * events)):
+        if number % RARE_EVERY == RARE_EVERY // 2:
+            at = storm_lines.START + timedelta(seconds=number / storm_lines.RATE)
+            line = f"<4>{at:%b} {at.day:2d} {at:%H:%M:%S} node00123 {RARE.format(n=number % 8)}"
+        yield line.encode()
+
+
+#: By the name of the generator.
+INPUTS = {
+    "log": Input(
+        made_lines, "gpu-0123", ("datetime(2026-06-01 00:05) .. 10m", "TIMESTAMP '2026-06-01 00:05:00' AND TIMESTAMP '2026-06-01 00:15:00'")
+    ),
+    # Its lines come so fast that two million are 100 seconds, and have many links that go down.
+    "storm": Input(
+        storm, "node00123", ("datetime(2026-02-27 10:00:20) .. 10s", "TIMESTAMP '2026-02-27 10:00:20' AND TIMESTAMP '2026-02-27 10:00:30'"),
+        "Unable to contact slurm controller", (" | count", "count(*)"),
+    ),
+}  # fmt: skip
 
 
 class Plain:
@@ -198,9 +217,11 @@ def _ask_service(service: Service, kql: str) -> list[Any]:
     return rows
 
 
-def _round(service: Service, plain: Plain, times: dict[str, Times], until: Callable[[], bool]) -> None:
+def _round(
+    service: Service, plain: Plain, asked: list[Asked], times: dict[str, Times], until: Callable[[], bool]
+) -> None:
     """Every question once, on one and on the other; ends early when ``until`` is true."""
-    for question in [*QUESTIONS, *TYPED]:
+    for question in asked:
         if until():
             return
         ours, rows = _timed(partial(_ask_service, service, question.kql))
@@ -211,13 +232,13 @@ def _round(service: Service, plain: Plain, times: dict[str, Times], until: Calla
         found.rows = rows, also
 
 
-def _report(when: str, times: dict[str, Times], unfiltered: list[tuple[int, int]]) -> None:
+def _report(when: str, asked: list[Asked], times: dict[str, Times], unfiltered: list[tuple[int, int]]) -> None:
     shares = ", ".join(f"{100 * without / max(1, stored):.1f} % of {stored:,}" for without, stored in unfiltered[:6])
     print(f"\n{when}: lines without a text filter {shares}")
     print(
         f"  {'question':33}{'rows':>9}{'plain':>9}{'times':>7}{'ms':>10}{'worst':>10}{'plain ms':>10}{'ratio':>8}{'goal':>7}"
     )
-    for question in [*QUESTIONS, *TYPED]:
+    for question in asked:
         found = times[question.name]
         if not found.ours:
             print(f"  {question.name:33} the load ended before it was asked")
@@ -240,7 +261,7 @@ def run(rows: int, events: float, whens: list[str], options: argparse.Namespace)
     """One load, and its tables."""
     folder = Path(tempfile.mkdtemp(prefix="queries-", dir=options.folder))
     plain = Plain(folder / "plain.duckdb")
-    made, data = made_lines(rows, events), []
+    made, data = INPUTS[options.generator].lines(rows, events), []
     while part := list(islice(made, BATCH)):
         data.append(b"\n".join(part) + b"\n")
         plain.add(data[-1])
@@ -271,7 +292,7 @@ def _load_and_ask(
     if "during" in whens:
         while service.stored() < FROM_SHARE * rows:
             time.sleep(POLL_S)
-        _ask_at("during", service, plain, lambda: service.stored() > rows, options.runs)
+        _ask_at("during", service, plain, lambda: service.stored() > rows, options)
     while service.stored() <= rows:
         time.sleep(POLL_S)
     ended = time.perf_counter()
@@ -289,20 +310,21 @@ def _load_and_ask(
             continue
         if when == "later":
             time.sleep(max(0.0, ended + LATER_S - time.perf_counter()))
-        _ask_at(when, service, plain, lambda: False, options.runs)
+        _ask_at(when, service, plain, lambda: False, options)
     print(
         f"\nuntil now {rows / (sum(watched.cpu().values()) - before):,.0f} lines per CPU-second, peak RSS {watched.peak / 1e6:,.0f} MB"
     )
 
 
-def _ask_at(when: str, service: Service, plain: Plain, until: Callable[[], bool], runs: int) -> None:
-    times = {question.name: Times([], []) for question in [*QUESTIONS, *TYPED]}
+def _ask_at(when: str, service: Service, plain: Plain, until: Callable[[], bool], options: argparse.Namespace) -> None:
+    asked = asked_of(INPUTS[options.generator])
+    times = {question.name: Times([], []) for question in asked}
     uncovered = []
-    for _ in range(runs):
+    for _ in range(options.runs):
         if until():
             break
         uncovered.append(_uncovered(service))
         if when == "during":
             plain.upto(uncovered[-1][1])
-        _round(service, plain, times, until)
-    _report(when, times, uncovered)
+        _round(service, plain, asked, times, until)
+    _report(when, asked, times, uncovered)

@@ -2,6 +2,7 @@
 
     python benchmarks/queries.py [--rows 10000000] [--data FOLDER] [--runs 5]
     python benchmarks/queries.py --when during,after,later [--rows 10000000] [--events 2,20,100] [--rate 0]
+        [--generator storm]
 
 Eight queries of an operator are each sent to ``POST /api/v1/query`` of a server in this process, over a connection that
 stays open, and timed until the answer's JSON is read. Each is compared with the same query in SQL over a table of the
@@ -237,6 +238,7 @@ def main() -> int:
     arguments.add_argument(
         "--events", default="2", help="with --when: per cent of the lines that are events, such as 2,20,100"
     )
+    arguments.add_argument("--generator", choices=["log", "storm"], default="log", help="with --when: whose lines")
     arguments.add_argument("--rate", type=float, default=0.0, help="with --when: at most so many lines a second")
     arguments.add_argument("--workers", type=int, default=1, help="with --when: parser processes")
     arguments.add_argument("--folder", default=tempfile.gettempdir(), help="with --when: where the stores are made")

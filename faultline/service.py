@@ -72,6 +72,10 @@ PATIENCE_S = 10.0
 #: When nothing has been stored for this many seconds, a log of the store with at least so many bytes is written into
 #: its file: nobody waits, and it takes twice the space until then.
 QUIET_STORE_S, QUIET_LOG_BYTES = 60.0, 4 * 1024 * 1024
+#: When nothing has been stored for this many seconds, lines that fill no segment are put into a smaller one if there are at
+#: least so many: every text search reads those that are in none. A number so small that searching them takes milliseconds
+#: stays, so that segments do not become many.
+QUIET_LINES_S, QUIET_LINES = 10.0, SEGMENT_ROWS // 8
 #: How often the same failure of a round is logged.
 LOG_AGAIN_S = 60.0
 
@@ -314,7 +318,7 @@ class Service(Collector):
         """Closes segments when enough lines wait; the lines were acknowledged long before, so after a failure they only
         wait longer."""
         try:
-            sealed = self.store.seal(least=SEGMENT_ROWS)
+            sealed = self.store.seal(least=QUIET_LINES if self._quiet_s() >= QUIET_LINES_S else SEGMENT_ROWS)
             if not self._is_behind():
                 self.store.add_filters()
             self._write_log_when_quiet()
@@ -324,12 +328,16 @@ class Service(Collector):
         if sealed.lines:
             log.info("segments closed", lines=sealed.lines, segments=sealed.segments)
 
-    def _write_log_when_quiet(self) -> None:
+    def _quiet_s(self) -> float:
+        """Seconds for which no line was stored, or since the log was written into the store."""
         lines, now = self._stored_lines(), time.monotonic()
         if lines != self._unchanged[0]:
             self._unchanged = lines, now
-        elif now - self._unchanged[1] >= QUIET_STORE_S:
-            self._unchanged = lines, now
+        return now - self._unchanged[1]
+
+    def _write_log_when_quiet(self) -> None:
+        if self._quiet_s() >= QUIET_STORE_S:
+            self._unchanged = self._unchanged[0], time.monotonic()
             self.store.checkpoint(QUIET_LOG_BYTES)
 
     def _silent_sources(self) -> list[tuple[str, str]]:

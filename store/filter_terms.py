@@ -20,11 +20,14 @@ Array = npt.NDArray[Any]
 
 #: Shorter terms are in nearly every block: neither stored nor looked up.
 SHORTEST = 3
-#: A longer word is not stored as text; a block that has one is a candidate for every half of a word.
+#: A longer word is not stored as text; a block that has one is a candidate for every half of a word. In pairs of words
+#: all longer ones are the same.
 LONGEST_WORD = 40
 LONG_WORD = 0x5EED_0F_10_44_00
 #: Characters of the start of a token with digits.
 START = 4
+#: Distinguishes pairs of words from single ones.
+PAIR_SALT = 1 << 21
 #: Bits of a term's number that are zero: they hold the block's number while duplicates are sought.
 BLOCK_BITS = 10
 START_SALT = 1 << 20
@@ -36,8 +39,8 @@ _TERM = np.uint64(2**64 - (1 << BLOCK_BITS))
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _LONG_WORD, _ZERO, _ONE = np.uint64(LONG_WORD), np.uint64(0), np.uint64(1)
 _BYTE, _TOP, _WIDTH = np.uint64(8), np.uint64(56), np.uint64(64)
-_START_BITS, _START_SALT = np.uint64(64 - 8 * START), np.uint64(START_SALT + START)
-LETTER, DIGIT, NOT_HEX = 1, 2, 4
+_START_BITS, _START_SALT, _PAIR_SALT = np.uint64(64 - 8 * START), np.uint64(START_SALT + START), np.uint64(PAIR_SALT)
+LETTER, DIGIT, NOT_HEX, CAPITAL = 1, 2, 4, 8
 _HEX = "abcdefx"  # with the x of 0x
 #: Bytes to lower case and their class; 0: a separator.
 LOWER = np.zeros(256, np.uint8)
@@ -46,6 +49,7 @@ for _char in map(chr, range(128)):
     if _char.isalnum():
         LOWER[ord(_char)] = ord(_char.lower())
         CLASS[ord(_char)] = DIGIT if _char.isdigit() else LETTER | (0 if _char.lower() in _HEX else NOT_HEX)
+        CLASS[ord(_char)] |= CAPITAL if _char.isupper() else 0
 #: The characters outside ASCII that fold to ASCII letters, as bytes: the first, and the one or two after it.
 _FOLDS = np.array([[0xC4, 0xB0, 0], [0xC5, 0xBF, 0], [0xE2, 0x84, 0xAA]], np.uint8)
 #: The least of their first bytes.
@@ -154,10 +158,15 @@ def _note(term: np.uint64, tables: _Tables, counts: Array) -> bool:
 
 
 @part
-def _end_word(window: np.uint64, head: np.uint64, size: int, at: int, tables: _Tables, counts: Array) -> None:
-    """Enters the word of ``size`` letters that ends before ``at``; ``head``: its first eight."""
+def _of_word(window: np.uint64, head: np.uint64, size: int) -> np.uint64:
+    """The number of the word of ``size`` letters that was read last; ``head``: its first eight."""
     first = window >> (_WIDTH - _BYTE * np.uint64(size)) if size < 8 else head
-    term = hashed(first, window if size > 8 else _ZERO, np.uint64(size))
+    return hashed(first, window if size > 8 else _ZERO, np.uint64(size))
+
+
+@part
+def _end_word(term: np.uint64, size: int, at: int, tables: _Tables, counts: Array) -> None:
+    """Enters the word of ``size`` letters that ends before ``at``."""
     if not _note(term, tables, counts):
         return
     if size > LONGEST_WORD:
@@ -174,6 +183,15 @@ def _end_word(window: np.uint64, head: np.uint64, size: int, at: int, tables: _T
     known = counts[_KNOWN]
     tables.words[known, 0], tables.words[known, 1] = at - size, at
     counts[_KNOWN] += 1
+
+
+@part
+def _end_pair(first: np.uint64, second: np.uint64, as_first: np.uint64, as_second: np.uint64, tables: _Tables,
+              counts: Array) -> None:  # fmt: skip
+    """Enters a pair of words, in lower case and as they are written."""
+    _note(hashed(first, second, _PAIR_SALT), tables, counts)
+    if as_first != first or as_second != second:
+        _note(hashed(as_first, as_second, _PAIR_SALT), tables, counts)
 
 
 @part
@@ -218,16 +236,29 @@ def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, 
             counts[_CURRENT], counts[_USED] = owners[text], 0
         if not _has_room(end - at, tables, counts):
             break
-        window = token = word = start = _ZERO
+        window = token = word = start = written = as_written = _ZERO
+        before = before_as_written = _ZERO
         size = letters = kinds = word_kinds = 0
+        follows = False  # the present token follows a word that ended the one before it
         while at <= end:
             kind = int(classes[data[at]]) if at < end else 0
             if letters and not kind & LETTER:
+                term = _of_word(window, word, letters)
                 # Letters of hexadecimal numbers only, beside digits, are no word.
                 if letters >= SHORTEST and (word_kinds & NOT_HEX or (letters == size and not kind)):
-                    _end_word(window, word, letters, at, tables, counts)
+                    _end_word(term, letters, at, tables, counts)
+                pairs = word_kinds & NOT_HEX != 0
+                if pairs:
+                    exact = _of_word(written, as_written, letters) if word_kinds & CAPITAL else term
+                    if letters > LONGEST_WORD:
+                        term = exact = _LONG_WORD
+                    if follows and letters == size:
+                        _end_pair(before, term, before_as_written, exact, tables, counts)
+                    before, before_as_written = term, exact
+                follows = pairs and not kind
                 letters = word_kinds = 0
             if kind:
+                written = (written >> _BYTE) | (np.uint64(data[at]) << _TOP)
                 window = (window >> _BYTE) | (np.uint64(lower[data[at]]) << _TOP)
                 size += 1
                 kinds |= kind
@@ -239,7 +270,9 @@ def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, 
                     letters += 1
                     word_kinds |= kind
                     if letters == 8:
-                        word = window
+                        word, as_written = window, written
+                else:
+                    follows = False
             else:
                 if size >= SHORTEST and kinds & DIGIT:
                     _end_token(window, token, start, size, tables, counts)

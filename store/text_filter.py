@@ -9,7 +9,10 @@ The terms of every line, after ASCII lower-casing (every byte outside a-z and 0-
 - *words*: maximal runs of letters inside tokens. The distinct ones are also stored as text (the vocabulary), so that
   half a word in a query (``contains "allen off"``) can be completed to the words it may be part of. Runs of only a-f
   and x inside a token with digits are omitted: they come from hexadecimal numbers and have no end;
-- *starts* of tokens with digits (four characters), for ``contains "JobId=4280"``.
+- *starts* of tokens with digits (four characters), for ``contains "JobId=4280"``;
+- *pairs* of adjacent words with only separators between them, once in lower case and, if they have capitals, once as they
+  are written. Two words that are each in most blocks are rarely adjacent in all of them: "NVRM: Xid" beside "no XID errors",
+  "Link down" beside "link down-projection". Words of only a-f and x are in no pair.
 
 The filter never excludes a block that contains the phrase. Three characters outside ASCII fold to ASCII letters when
 case is ignored (İ, K as the Kelvin sign, ſ); a block with one of them is always a candidate.
@@ -17,8 +20,9 @@ case is ignored (İ, K as the Kelvin sign, ſ); a block with one of them is alwa
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +30,10 @@ import numpy.typing as npt
 
 from store.filter_terms import (
     BLOCK_BITS,
+    LONG_WORD,
+    LONGEST_WORD,
     MULTIPLIERS,
+    PAIR_SALT,
     SHORTEST,
     START,
     START_SALT,
@@ -51,6 +58,7 @@ Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 _HEX = "abcdefx"  # with the x of 0x
+_TOO_LONG = "z" * (LONGEST_WORD + 1)
 _ALL_64 = 2**64 - 1
 _SPREAD = np.array(MULTIPLIERS, np.uint64)
 
@@ -84,10 +92,16 @@ def _hash(first: int, last: int, salt: int) -> int:
 
 
 def term(text: str) -> int:
-    """The hash of a whole token or word, as stored in the filter. ``text`` is lower-case ASCII."""
+    """The hash of a whole token or word, as stored in the filter. ``text`` is ASCII, in lower case except in pairs."""
     data = text.encode("ascii")
     last = int.from_bytes(data[-8:], "little") if len(data) > 8 else 0
     return _hash(int.from_bytes(data[:8], "little"), last, len(data))
+
+
+def pair_term(first: str, second: str) -> int:
+    """The hash of two adjacent words: both in lower case, or both as they are written."""
+    one, other = (LONG_WORD if len(word) > LONGEST_WORD else term(word) for word in (first, second))
+    return _hash(one, other, PAIR_SALT)
 
 
 def start_term(text: str, length: int) -> int:
@@ -135,15 +149,18 @@ class FilterBuilder:
 
 _PIECE = re.compile(r"[a-z0-9]+")
 _WORD = re.compile(r"[a-z]+")
+_LAST_WORD = re.compile(r"[a-z]+\Z")
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A text that a line must contain, ignoring ASCII case. A whole side means that no letter or digit is adjacent."""
+    """A text that a line must contain, ignoring ASCII case unless ``exact``. A whole side means that no letter or digit is
+    adjacent."""
 
     text: str
     whole_left: bool = False
     whole_right: bool = False
+    exact: bool = False
 
     def tests(self) -> Iterator[Test]:
         """The tests that a filter can run; all must pass. No tests mean that every block is a candidate."""
@@ -154,6 +171,51 @@ class Phrase:
             left = piece.start() > 0 or self.whole_left
             right = piece.end() < len(text) or self.whole_right
             yield from _piece_tests(piece[0], left, right)
+
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs of words that every line with the phrase has. Filters of earlier versions have no pairs."""
+        text = ascii_lower(self.text)
+        if any(c in FOLDS_TO_ASCII for c in text):
+            return
+        pieces = list(_PIECE.finditer(text))
+        for left, right in itertools.pairwise(pieces):
+            first, second = _LAST_WORD.search(left[0]), _WORD.match(right[0])
+            if first is None or second is None or any(set(word[0]) <= set(_HEX) for word in (first, second)):
+                continue
+            begins = self.whole_left or left.start() + first.start() > 0
+            ends = self.whole_right or right.start() + second.end() < len(text)
+            words = [
+                self.text[piece.start() :][slice(*word.span())] for piece, word in ((left, first), (right, second))
+            ]
+            yield Pair(words[0], words[1], begins, ends, self.exact)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two adjacent words as the phrase has them. Without ``begins`` the first is perhaps only the end of a word, without
+    ``ends`` the second only the beginning of one. ``exact``: in the line they are written in the same way."""
+
+    first: str
+    second: str
+    begins: bool = True
+    ends: bool = True
+    exact: bool = False
+
+    def terms(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[tuple[int, ...]]:
+        """Terms of which a block must have all of one tuple, given the words (in lower case) that either word of the pair may
+        be part of. A part of a word may be one of a word that is too long to be known."""
+        low = ascii_lower(self.first), ascii_lower(self.second)
+        found: list[tuple[int, ...]] = []
+        for first, second in itertools.product(firsts, seconds):
+            as_written = (self.first, self.second) if self.exact and (first, second) == low else (first, second)
+            found.append(tuple({pair_term(first, second), pair_term(*as_written)}))
+        if not self.begins:
+            found += [(LONG_WORD, pair_term(_TOO_LONG, second)) for second in seconds]
+        if not self.ends:
+            found += [(LONG_WORD, pair_term(first, _TOO_LONG)) for first in firsts]
+        if not self.begins and not self.ends:
+            found.append((LONG_WORD, pair_term(_TOO_LONG, _TOO_LONG)))
+        return found
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ from sqlalchemy.types import NullType
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.dialect import Sql
+from queries.kql.parsed import parsed
 from queries.kql.stages import Env, Stage
 from queries.kql.textneeds import All, Need, Period, need_of, period_of, walked
-from store.filter_terms import LONG_WORD
-from store.text_filter import MOST_WORDS, Mask, Phrase, Test, TextFilter, term
+from store.filter_terms import LONG_WORD, SHORTEST
+from store.text_filter import MOST_WORDS, Mask, Pair, Phrase, Test, TextFilter, ascii_lower, term
 
 #: The column of each table whose text is in the filters: the raw line, or the message in it.
 TEXT_COLUMN = {"Logs": "Message", "Syslog": "SyslogMessage"} | {
@@ -44,6 +45,14 @@ WORTH_IT = 0.5
 CACHE_BYTES = 256 * 2**20
 #: The filters of this many segments are read from the store with one statement.
 READ_AT_ONCE = 64
+
+
+#: The segments; an error if the lines of this database have no blocks. That asks for the narrow view of the lines: to plan
+#: the whole one takes longer than the rest.
+_SEGMENTS = (
+    "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time, lines, {pairs}, filter_rows = 1"
+    ' FROM raw.log_segments WHERE NOT EXISTS (SELECT "$block" FROM kql."LogLines" WHERE false) ORDER BY first_block'
+)
 
 
 class _Cache:
@@ -105,25 +114,34 @@ class Pruned:
         return f"{self.table}: {share}{rest}"
 
 
+#: Tuples of terms; all those of one are needed.
+_Choice = list[tuple[int, ...]]
+
+
 @dataclass(frozen=True)
 class _Questions:
-    """A need in terms of the filters: terms that a block must have, and for each partial word one of its completions."""
+    """A need in terms of the filters: terms that a block must have, and for each partial word the terms of one of its
+    completions; the same of pairs of words."""
 
     every: bool
     terms: tuple[int, ...] = ()
-    halves: tuple[list[int], ...] = ()
+    halves: tuple[_Choice, ...] = ()
+    pairs: tuple[int, ...] = ()
+    half_pairs: tuple[_Choice, ...] = ()
     parts: tuple[_Questions, ...] = ()
 
-    def ask(self, made: TextFilter, words_known: bool) -> Mask:
+    def ask(self, made: TextFilter, words_known: bool, has_pairs: bool) -> Mask:
         """The blocks of one segment that may satisfy the need."""
         if self.parts:
-            masks = [part.ask(made, words_known) for part in self.parts]
+            masks = [part.ask(made, words_known, has_pairs) for part in self.parts]
             joined: Mask = np.logical_and.reduce(masks) if self.every else np.logical_or.reduce(masks)
             return joined
-        mask: Mask = made.having(*self.terms) if self.terms else np.ones(made.blocks, bool)
-        for terms in self.halves if words_known else ():
+        sure = self.terms + self.pairs if has_pairs else self.terms
+        halves = self.halves + self.half_pairs if has_pairs else self.halves
+        mask: Mask = made.having(*sure) if sure else np.ones(made.blocks, bool)
+        for terms in halves if words_known else ():
             if mask.any():
-                mask &= np.logical_or.reduce([made.having(one) for one in terms])
+                mask &= np.logical_or.reduce([made.having(*one) for one in terms])
         return mask | made.always
 
 
@@ -138,7 +156,7 @@ class Pruner:
     report: list[Pruned] = field(default_factory=list)
     asked: bool = False  # what was compiled depends on the present content of the store
     _began: bool = False
-    _halves: dict[tuple[str, bool, bool], list[int] | None] = field(default_factory=dict)
+    _halves: dict[tuple[str, bool, bool], list[str] | None] = field(default_factory=dict)
     _segments: list[tuple[Any, ...]] | None = None
     _loose: int | None = None
     _is_store: bool = False
@@ -164,12 +182,12 @@ class Pruner:
         segments = [segment for segment in self._segments if period is None or _may_lie(segment, period)]
         left: list[int] = []
         segments_left = 0
-        for (_, first, _, words_known, *_), made in zip(segments, self._filters(segments), strict=True):
-            found = np.flatnonzero(questions.ask(made, bool(words_known)))
+        for (_, first, _, words_known, *_, has_pairs, _), made in zip(segments, self._filters(segments), strict=True):
+            found = np.flatnonzero(questions.ask(made, bool(words_known), bool(has_pairs)))
             segments_left += len(found) > 0
             left += (found + first).tolist()
         used = len(left) <= total * WORTH_IT
-        unfiltered = sum(lines for *_, lines, is_open in self._segments if is_open)
+        unfiltered = sum(lines for *_, lines, _, is_open in self._segments if is_open)
         self.report.append(
             Pruned(table, len(self._segments), segments_left, total, len(left), used, unfiltered, self.loose_lines())
         )
@@ -181,16 +199,18 @@ class Pruner:
             self._began = True
         elif not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'log_segments'").fetchall():
             return []  # an error would end the caller's transaction
-        try:
-            found = self.con.execute(
-                "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time, lines, filter_rows = 1 FROM raw.log_segments"
-                ' WHERE NOT EXISTS (SELECT "$block" FROM kql."Logs" WHERE false) ORDER BY first_block'
-            ).fetchall()
-            self._is_store = True
-            return found
-        except duckdb.Error:
-            self.finish()
-            return []  # not a store, or one from before there were filters
+        for pairs in ("pairs", "NULL"):
+            try:
+                found = self.con.execute(parsed(self.con, _SEGMENTS.format(pairs=pairs))).fetchall()
+                self._is_store = True
+                return found
+            except duckdb.Error:  # not a store, or one of an earlier version that is only read
+                if not self._began:
+                    return []
+                self.con.execute("ROLLBACK")
+                self.con.execute("BEGIN TRANSACTION")
+        self.finish()
+        return []
 
     def loose_lines(self) -> int:
         """How many lines are not in a closed segment; a zone map answers that."""
@@ -226,18 +246,47 @@ class Pruner:
         tests = tuple(need.tests())
         sure = tuple(test.term for test in tests if test.term is not None)
         halves = tuple(terms for test in tests if test.term is None and (terms := self._completed(test)) is not None)
-        return _Questions(True, sure, halves)
+        pairs = tuple(need.pairs())
+        sure_pairs = tuple(
+            one for pair in pairs if pair.begins and pair.ends for terms in pair.terms(*_low(pair)) for one in terms
+        )
+        half_pairs = tuple(
+            terms
+            for pair in pairs
+            if not (pair.begins and pair.ends) and (terms := self._completed_pair(pair)) is not None
+        )
+        return _Questions(True, sure, halves, sure_pairs, half_pairs)
 
-    def _completed(self, test: Test) -> list[int] | None:
+    def _completed(self, test: Test) -> _Choice | None:
         """The terms that a partial word may be part of; None if there are too many."""
-        key = (test.half, test.left, test.right)
+        words = self._words(test.half, test.left, test.right)
+        return None if words is None else [(LONG_WORD,), *((term(word),) for word in words)]
+
+    def _completed_pair(self, pair: Pair) -> _Choice | None:
+        """The terms of the pairs that a pair with a partial word may be part of; None if there are too many."""
+        (first,), (second,) = _low(pair)
+        if any(len(word) < SHORTEST for word, whole in ((first, pair.begins), (second, pair.ends)) if not whole):
+            return None  # shorter words are not in the vocabulary
+        firsts = [first] if pair.begins else self._words(first, False, True)
+        seconds = [second] if pair.ends else self._words(second, True, False)
+        if firsts is None or seconds is None or len(firsts) * len(seconds) > MOST_WORDS:
+            return None
+        return pair.terms(firsts, seconds)
+
+    def _words(self, half: str, left: bool, right: bool) -> list[str] | None:
+        """The words of the store that a partial one may be part of; None if there are too many."""
+        key = (half, left, right)
         if key not in self._halves:
-            function = "starts_with" if test.left else "ends_with" if test.right else "contains"
+            function = "starts_with" if left else "ends_with" if right else "contains"
             words = self.con.execute(
-                f"SELECT word FROM raw.log_words WHERE {function}(word, ?) LIMIT {MOST_WORDS + 1}", [test.half]
+                f"SELECT word FROM raw.log_words WHERE {function}(word, ?) LIMIT {MOST_WORDS + 1}", [half]
             ).fetchall()
-            self._halves[key] = None if len(words) > MOST_WORDS else [LONG_WORD, *(term(w) for (w,) in words)]
+            self._halves[key] = None if len(words) > MOST_WORDS else [word for (word,) in words]
         return self._halves[key]
+
+
+def _low(pair: Pair) -> tuple[list[str], list[str]]:
+    return [ascii_lower(pair.first)], [ascii_lower(pair.second)]
 
 
 def _may_lie(segment: tuple[Any, ...], period: Period) -> bool:

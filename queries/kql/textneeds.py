@@ -7,6 +7,7 @@ store's text filters for them.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
@@ -93,10 +94,10 @@ def _condition(c: Binder, node: ast.Node, env: Env, column: str) -> Need | None:
         if node.op == "matches regex":
             return regex_need(text)
         sides = _WHOLE.get(node.op.removesuffix("_cs"))
-        return None if sides is None else Phrase(text, *sides)
+        return None if sides is None else Phrase(text, *sides, exact=node.op == "==" or node.op.endswith("_cs"))
     if isinstance(node, ast.InList) and isinstance(node.operand, ast.Name) and node.operand.name == column:
         texts = _texts(c, node.items, env)
-        phrases = tuple(Phrase(text, True, True) for text in texts or ())
+        phrases = tuple(Phrase(text, True, True, exact=node.op == "in") for text in texts or ())
         if phrases and node.op in ("has_any", "in", "in~"):
             return Some(phrases)
         if phrases and node.op == "has_all":
@@ -219,16 +220,20 @@ def regex_need(pattern: str) -> Need | None:
         tree = parser.parse(pattern)
     except Exception:  # whatever it is, the engine will check the pattern
         return None
-    return _sequence(tree)
+    return _sequence(tree, exact=not _FLAG_I.search(pattern))
 
 
-def _sequence(tree: Any) -> Need | None:
+#: A flag that may ignore case, for all of a pattern or a part of it.
+_FLAG_I = re.compile(r"\(\?[A-Za-z-]*i")
+
+
+def _sequence(tree: Any, exact: bool) -> Need | None:
     found: list[Need] = []
     run: list[str] = []
 
     def flush() -> None:
         if run:
-            found.append(Phrase("".join(run)))
+            found.append(Phrase("".join(run), exact=exact))
             run.clear()
 
     for op, argument in tree:
@@ -239,13 +244,13 @@ def _sequence(tree: Any) -> Need | None:
         flush()
         inner: Need | None = None
         if word == "SUBPATTERN":
-            inner = _sequence(argument[3])
+            inner = _sequence(argument[3], exact)
         elif word == "BRANCH":
-            parts = [_sequence(branch) for branch in argument[1]]
+            parts = [_sequence(branch, exact) for branch in argument[1]]
             known = tuple(part for part in parts if part is not None)
             inner = Some(known) if len(known) == len(parts) else None
         elif word in ("MAX_REPEAT", "MIN_REPEAT") and argument[0] > 0:
-            inner = _sequence(argument[2])
+            inner = _sequence(argument[2], exact)
         if inner is not None:
             found.append(inner)
     flush()

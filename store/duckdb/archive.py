@@ -184,7 +184,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written
     complete = segments.learn(connection, written.words)
     for one in written.segments:
         connection.execute(
-            "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?, true)",
             [one.first, one.last, one.lines, one.first_time, one.last_time, one.filter_rows, one.filter, one.always, complete],
         )  # fmt: skip
 

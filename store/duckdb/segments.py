@@ -54,6 +54,8 @@ SCHEMA = [
   segment UUID, first_block INTEGER, last_block INTEGER, lines BIGINT, first_time TIMESTAMP, last_time TIMESTAMP,
   filter_rows INTEGER, filter BLOB, always BLOB, words_known BOOLEAN
 )""",
+    # For filters made before there were pairs of words in them: null.
+    "ALTER TABLE raw.log_segments ADD COLUMN IF NOT EXISTS pairs BOOLEAN",
     "CREATE TABLE IF NOT EXISTS raw.log_words (word VARCHAR)",
 ]
 
@@ -142,7 +144,7 @@ def insert_sealed(
     for part, one in zip(_parts(ordered), made, strict=True):
         low, high = part["block"][0], part["block"][-1]
         connection.execute(
-            "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?, true)",
             [low, high, part.height, part["time"].min(), part["time"].max(), *_stored(connection, one)],
         )
     return len(made)
@@ -162,7 +164,8 @@ def add_filters(store: OpenStore, most: int = 1) -> int:
         with store.transaction() as connection:
             # Under a new name: readers cache filters by the names of their segments.
             connection.execute(
-                "UPDATE raw.log_segments SET segment = uuid(), filter_rows = ?, filter = ?, always = ?, words_known = ? WHERE first_block = ?",
+                "UPDATE raw.log_segments SET segment = uuid(), filter_rows = ?, filter = ?, always = ?, words_known = ?, pairs = true"
+                " WHERE first_block = ?",
                 [*_stored(connection, made), first],
             )  # fmt: skip
     return len(waiting)

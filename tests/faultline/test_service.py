@@ -24,6 +24,7 @@ from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
 from faultline.service import Service, build_app
 from faultline.serving import _Parts
+from parsers.record import frame
 from store import open_store
 from store.duckdb import commit_mark as mark
 from store.duckdb.open_store import DATABASE
@@ -214,3 +215,21 @@ def test_a_quiet_service_writes_the_log_into_the_store(tmp_path: Path, monkeypat
         made._seal()
         assert not wal.exists() or not wal.stat().st_size
         assert store.fact("some") == "fact"
+
+
+def test_a_quiet_service_puts_lines_that_fill_no_segment_into_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every text search reads what is in no segment; a few lines are not worth one."""
+    monkeypatch.setattr(service, "QUIET_LINES", 20)
+    with open_store(tmp_path / "data") as store:
+        made = Service(validate({"data": str(tmp_path / "data")}, "test"), store)
+        store.add({"logs": frame("logs", [{"raw": "a line"}] * 30)})
+        made._seal()
+        assert store.info()["unfiltered"] == 30
+        monkeypatch.setattr(service, "QUIET_LINES_S", 0.0)
+        made._seal()
+        assert store.info()["unfiltered"] == 0
+        store.add({"logs": frame("logs", [{"raw": "a line"}] * 19)})
+        made._seal()
+        assert store.info()["unfiltered"] == 19

@@ -110,6 +110,13 @@ CONDITIONS = [
     ('let Source = "slain"; Logs | where Message has Source', 0),
     ('Logs | where Message has "never there"', 0),
     ('Logs | where Message has ""', 3301),
+    ('Logs | where Message has "link down"', 1),
+    ('Logs | where Message has_cs "Link down"', 1),
+    ('Logs | where Message has_cs "link down"', 0),
+    ('Logs | where Message contains_cs "ink dow"', 1),
+    ('Logs | where Message contains "9 Slain B"', None),
+    (r'Logs | where Message matches regex @"ink d\w+n$"', 1),
+    (r'Logs | where Message matches regex @"(?i)LINK DOW"', 1),
 ]  # fmt: skip
 
 
@@ -126,6 +133,47 @@ def test_the_answer_is_that_of_the_scan(
 def test_few_blocks_are_read_for_a_rare_text(query: str, count: int, store: DuckStore) -> None:
     found = run(store.cursor(), query).pruned
     assert found and found[0].used and found[0].blocks_left <= 5 and found[0].blocks == 13
+
+
+def test_adjacent_words_are_told_from_words_that_are_only_both_there() -> None:
+    """Every block has the words, with and without capitals; in one of them they follow each other, written so."""
+    texts = [f"LINK is up: down 3 Link {n}, XID errors of the NVRM: none; link down-projection" for n in range(2000)]
+    texts[700] = "eth0: Link down"
+    texts[1500] = "NVRM: Xid (PCI:0000:53:00): 79"
+    with open_store(None) as made:
+        made.add({"logs": frame("logs", lines(texts))})
+        segments.seal(made, least=1)
+        for condition in (
+            'has_cs "Link down"', 'contains_cs ": Link down"', 'endswith_cs ": Link down"', 'in ("eth0: Link down")', 'has "nvrm xid"',
+            'contains "vrm: Xid"', 'has_all ("nvrm: xid", "PCI")', r'matches regex @"NVRM: Xid \([^)]*\): \d+"', 'startswith "NVRM: Xid"',
+        ):  # fmt: skip
+            found = run(made.cursor(), f"Logs | where Message {condition} | project Line")
+            wanted = 0 if condition == 'has "nvrm xid"' else 1
+            assert len(found.rows) == wanted, condition
+            assert found.pruned[0].blocks == 8 and found.pruned[0].blocks_left == 1, condition
+        found = run(made.cursor(), 'Logs | where Message has "link down" | count')
+        assert found.rows == [[2000 - 1]] and found.pruned[0].blocks_left == 8
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE raw.log_segments SET pairs = NULL", "ALTER TABLE raw.log_segments DROP COLUMN pairs"]
+)
+def test_filters_of_earlier_versions_are_not_asked_for_pairs_of_words(change: str) -> None:
+    """A filter over the same words, of which no two are adjacent, is one without pairs."""
+    texts = [f"noise {n}" for n in range(1000)] + ["NVRM: Xid 79"]
+    with open_store(None) as made:
+        for apart in (False, True):
+            shown = [text.replace(" ", " 0 ") if apart else text for text in texts]
+            made.add(
+                {"logs": frame("logs", [{"raw": text, "message": text, "line": n} for n, text in enumerate(shown)])}
+            )
+            segments.seal(made, least=1)
+        with made.transaction() as connection:
+            connection.execute("""UPDATE raw.log_segments SET filter = o.filter, filter_rows = o.filter_rows, always = o.always
+                FROM raw.log_segments o WHERE o.first_block > 1 AND log_segments.first_block = 1""")
+            connection.execute(change)
+        found = run(made.cursor(), 'Logs | where Message has_cs "NVRM: Xid" | count')
+        assert found.pruned[0].blocks_left < found.pruned[0].blocks and found.rows == [[1]]
 
 
 KEPT_WHOLE = [
@@ -174,16 +222,27 @@ def test_a_query_inside_a_transaction_sees_its_lines(store: DuckStore) -> None:
 @pytest.mark.parametrize(
     ("pattern", "need"),
     [
-        ("abc", All((Phrase("abc"),))),
-        ("abc?d", All((Phrase("ab"), Phrase("d")))),
-        ("a(bc|de)f", All((Phrase("a"), All((Some((All((Phrase("bc"),)), All((Phrase("de"),)))),)), Phrase("f")))),
+        ("abc", All((Phrase("abc", exact=True),))),
+        ("abc?d", All((Phrase("ab", exact=True), Phrase("d", exact=True)))),
+        (
+            "a(bc|de)f",
+            All(
+                (
+                    Phrase("a", exact=True),
+                    All((Some((All((Phrase("bc", exact=True),)), All((Phrase("de", exact=True),)))),)),
+                    Phrase("f", exact=True),
+                )
+            ),
+        ),
         ("a|", None),
         (r"\d+", None),
-        ("(ab){2}", All((All((All((Phrase("ab"),)),)),))),
+        ("(ab){2}", All((All((All((Phrase("ab", exact=True),)),)),))),
         ("(ab)*", None),
         ("[[:alpha:]]foo", None),
         (r"\pLfoo", None),
         ("(", None),
+        ("(?i)abc", All((Phrase("abc"),))),
+        ("a(?s-i:bc)", All((Phrase("a"), All((Phrase("bc"),))))),
     ],
 )
 def test_what_every_match_of_a_regex_holds(pattern: str, need: object) -> None:
