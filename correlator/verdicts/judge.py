@@ -24,7 +24,7 @@ from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact
 from correlator.verdicts import coverage, never_started, stated_ends
 from correlator.verdicts.chain_weights import candidates, is_same_cause, unblocked, with_words
-from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root
+from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root, undecided
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
@@ -200,6 +200,9 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         # Any user can print such lines: they clear nobody, and accuse no machine.
         verdict.reason = f"the program reports that {reported}; no line of a node confirms it"
         verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
+        return verdict
+    if open_question := undecided(world, end, best, verdict.rejections):
+        verdict.reason, verdict.confidence, verdict.others, verdict.left_open = open_question, 0.5, chains, True
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not is_same_cause(c.root, best.root)]
     verdict.category, verdict.explained = cause_of(best.root).category, True
