@@ -31,6 +31,7 @@ from correlator.clocks.accounting_zones import (
     node_failures,
 )
 from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
+from correlator.clocks.arrivals import arrived_early
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.clocks.pairs import signs
@@ -272,6 +273,7 @@ __all__ = [
     "Zones",
     "accounting_time_in",
     "ahead",
+    "arrived_early",
     "compared",
     "compared_further",
     "correct",

@@ -47,7 +47,7 @@ def unproven(world: World, run: Run, fault: Fact, *, used: bool) -> str:
     """
     if world.gpu_owner(fault.host or "", fault.device or "", fault.start) is not None or run.row.get("gpu_index"):
         return ""
-    configured = any(row["scope"] == "cluster" for row in world.inventory.settings) if world.inventory else False
+    configured = world.inventory is None or any(row["scope"] == "cluster" for row in world.inventory.settings)
     if not run.gpus and not used and (run.submit is None or not (configured or world.gpus_are_counted(fault.start))):
         return f"nothing tells whether job {run.key} had a GPU"
     named, host = _named(world, run), fault.host or ""

@@ -99,7 +99,18 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
         words = end.attrs[WORDS]
         if why := unproven(world, run, root, used=bool(words["gpu"] or words["peers"])):
             return f"{name_of(root)} failed, and {why}"
+    if not end.events and (early := _controller_ahead(world, end.start)):
+        return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
     return _undecided_loss(world, rejections, root)
+
+
+#: A clock that was off is asked about a run that ended this long before or after (a tick looks 900 s back).
+OFF_WITHIN_S = 900.0
+
+
+def _controller_ahead(world: World, time: float) -> float:
+    """By how much slurmctld's clock was ahead at about a moment, by one line alone, which corrects no clock; 0 if it was not."""
+    return max((early for at, early in world.written_early if abs(at - time) <= OFF_WITHIN_S), default=0.0)
 
 
 def _undecided_loss(world: World, rejections: Sequence[Rejection], root: Fact) -> str:

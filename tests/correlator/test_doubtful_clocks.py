@@ -65,3 +65,12 @@ def test_accounting_has_the_controllers_clock_unless_it_shows_that_the_log_is_of
     node, zone = Offset("n1", 0.0, 9.0, 41.0, 3.0, ""), Offset("ctl", 0.0, 9.0, 3600.0, 0.0, "", zone=True)
     assert shared_with_accounting([node, clock, zone], {"ctl"}) == [clock]
     assert not shared_with_accounting([log], {"ctl"}) and not shared_with_accounting([clock], {"ctl", "backup"})
+
+
+@pytest.mark.parametrize(("early", "category"), [(0.0, "infra.network"), (600.0, "unknown")])
+def test_a_controller_whose_line_arrived_before_it_was_written_dates_no_run(early: float, category: str) -> None:
+    """Only accounting tells of the run's end."""
+    line = event("slurm.node_up", 900, "ctl", "Node n2 now responding", source="slurmctld", received=900 - early)
+    job = run(1, ["n1"], -900, 350, "NODE_FAIL")
+    found = judged(world([*down(0, "n1", "eth0", 900), line], [job]))["1"]
+    assert said(found)[0] == category and ("before it was written" in found.reason) == bool(early)
