@@ -35,7 +35,17 @@ from correlator.clocks.arrivals import arrived_early
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.clocks.pairs import signs
-from correlator.clocks.signs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, ZONE_S, Known, Sign
+from correlator.clocks.signs import (
+    AGREE_S,
+    ENDS_S,
+    HOLDS_S,
+    NOTHING,
+    NOTICEABLE_S,
+    PAIR_ACCOUNTING,
+    ZONE_S,
+    Known,
+    Sign,
+)
 from correlator.clocks.zone_votes import hours_off
 from correlator.model.nouns import Event
 
@@ -262,6 +272,7 @@ __all__ = [
     "NOTHING",
     "NO_BOOKS",
     "NO_ZONES",
+    "PAIR_ACCOUNTING",
     "SAME_S",
     "TRUE_ACCOUNTING_TIME",
     "ZONE_S",

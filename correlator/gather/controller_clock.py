@@ -14,8 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from correlator.clocks.clocks import ACCOUNTING_SOURCES, SAME_S, Offset
-from correlator.clocks.signs import PAIR_ACCOUNTING
+from correlator.clocks.clocks import ACCOUNTING_SOURCES, PAIR_ACCOUNTING, SAME_S, Offset
 from correlator.model.nouns import Event
 
 #: Of the answers, those that slurmctld stamps; hooks run by the clock of a node.
