@@ -140,7 +140,7 @@ def conclude_cluster(
     corrected = clock_offsets.corrected(events)
     events, strays = list(without(corrected, dropped)), forgeries.strays(corrected, dropped)
     witnesses = Witnesses(senders, bool(nodes))
-    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty, witnesses, moved=bool(clock_offsets.offsets))  # fmt: skip
+    runs = run_rows.gather(store, cluster, events, clock_offsets.zones.accounting_time, "steps" not in empty, witnesses, moved=run_rows.moved_by(clock_offsets, believed))  # fmt: skip
     kernel_clocks, limits = kernel_lines.Asked(store, cluster), of_timeouts.ChangedLimits(store, cluster)
     world = gather_world(
         store, cluster, settings, events, runs, [] if "node_states" in empty else node_states(store, cluster), clock_offsets,

@@ -37,6 +37,16 @@ def of_arrivals(events: Sequence[Event]) -> Iterable[HostSign]:
         yield from _all_late(events)
 
 
+def arrived_early(event: Event) -> float:
+    """By how many seconds at least its writer's clock was ahead, as far as nothing was corrected: it arrived before it was
+    written. 0 if it did not, or if a zone or a user may have made it so."""
+    if event.received is None or event.clock_offset or event.time_quality not in ("line", "inferred"):
+        return 0.0
+    early, zoned = event.time - event.received, event.time_quality == "line"
+    shown = early >= NOTICEABLE_S + event.sigma and (zoned or (early < ZONE_S and event.authority not in USERS))
+    return early if shown and not is_dated_by_anybody(event) else 0.0
+
+
 def is_dated_by_anybody(event: Event) -> bool:
     """Did its writer choose the time, who need not be on that host?"""
     return event.authority in (JOB, NETWORK, UNVERIFIED) or "sender" in event.entities

@@ -31,10 +31,21 @@ from correlator.clocks.accounting_zones import (
     node_failures,
 )
 from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
+from correlator.clocks.arrivals import arrived_early
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.clocks.pairs import signs
-from correlator.clocks.signs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, ZONE_S, Known, Sign
+from correlator.clocks.signs import (
+    AGREE_S,
+    ENDS_S,
+    HOLDS_S,
+    NOTHING,
+    NOTICEABLE_S,
+    PAIR_ACCOUNTING,
+    ZONE_S,
+    Known,
+    Sign,
+)
 from correlator.clocks.zone_votes import hours_off
 from correlator.model.nouns import Event
 
@@ -261,6 +272,7 @@ __all__ = [
     "NOTHING",
     "NO_BOOKS",
     "NO_ZONES",
+    "PAIR_ACCOUNTING",
     "SAME_S",
     "TRUE_ACCOUNTING_TIME",
     "ZONE_S",
@@ -272,6 +284,7 @@ __all__ = [
     "Zones",
     "accounting_time_in",
     "ahead",
+    "arrived_early",
     "compared",
     "compared_further",
     "correct",

@@ -39,6 +39,24 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
     return f"job {run.key} had the GPUs {held} of {host}, and this is {min(numbers)}"
 
 
+def unproven(world: World, run: Run, fault: Fact, *, used: bool) -> str:
+    """Why the source is absent that would tell whether a run held the GPU that failed; empty if none is.
+
+    ``used``: the run's output tells that it used GPUs. Accounting shows who had some, and Slurm's configuration whether it
+    shows that.
+    """
+    if world.gpu_owner(fault.host or "", fault.device or "", fault.start) is not None or run.row.get("gpu_index"):
+        return ""
+    configured = world.inventory is None or any(row["scope"] == "cluster" for row in world.inventory.settings)
+    if not run.gpus and not used and (run.submit is None or not (configured or world.gpus_are_counted(fault.start))):
+        return f"nothing tells whether job {run.key} had a GPU"
+    named, host = _named(world, run), fault.host or ""
+    known = _numbers_of(world, host, fault.device or "", fault.start) or host in world.gpus_of_nodes
+    if len(named) == 1 and len(run.nodes) == 1 and not known:
+        return f"the error of job {run.key} is about /dev/nvidia{min(named)}, and nothing tells which GPUs {host} has"
+    return ""
+
+
 #: The device file of a GPU in an error of a program.
 _DEVICE_FILE = re.compile(r"/dev/nvidia(\d{1,3})\b")
 
@@ -48,8 +66,7 @@ def _named_another(world: World, run: Run, fault: Fact) -> str | None:
 
     Its user's words count here, since they blame no machine.
     """
-    lines = (e.message for e in world.by_job.get(run.job_id, ()) if e.source in OUTPUT)
-    named = {int(number) for line in lines for number in _DEVICE_FILE.findall(line)}
+    named = _named(world, run)
     if len(named) != 1 or len(run.nodes) != 1:
         return None
     (number,) = named
@@ -62,6 +79,12 @@ def _named_another(world: World, run: Run, fault: Fact) -> str | None:
     if count is not None and number >= count:
         return f"the error of job {run.key} is about /dev/nvidia{number}, and {fault.host} has {count} GPUs"
     return None
+
+
+def _named(world: World, run: Run) -> set[int]:
+    """The numbers of the device files in a run's output."""
+    lines = (e.message for e in world.by_job.get(run.job_id, ()) if e.source in OUTPUT)
+    return {int(number) for line in lines for number in _DEVICE_FILE.findall(line)}
 
 
 def had_none(world: World, run: Run, time: float) -> bool:

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
-from correlator.clocks.clocks import AccountingTime, Offset
+from correlator.clocks.clocks import AccountingTime, Offset, arrived_early
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
@@ -215,6 +215,12 @@ class World:
     def gpus_of_nodes(self) -> Mapping[str, int]:
         """How many GPUs slurm.conf gives each node."""
         return gpus_of_nodes(self.inventory.settings) if self.inventory else {}
+
+    @cached_property
+    def written_early(self) -> list[tuple[float, float]]:
+        """Lines of slurmctld that arrived before they were written, and are not corrected: (time, by how many seconds)."""
+        own = (e for host in self.controllers for e in self.by_host.get(host, ()) if e.source == "slurmctld")
+        return [(e.time, early) for e in own if (early := arrived_early(e))]
 
     @cached_property
     def confirmed(self) -> Confirmed:

@@ -8,13 +8,13 @@ to move with them: otherwise a run ends a minute after the link that it was lost
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import polars as pl
 
-from correlator.clocks.clocks import ACCOUNTING_SOURCES, SAME_S
+from correlator.clocks.clocks import ACCOUNTING_SOURCES, PAIR_ACCOUNTING, SAME_S, Offset
 from correlator.model.nouns import Event
 
 #: Of the answers, those that slurmctld stamps; hooks run by the clock of a node.
@@ -22,21 +22,36 @@ _BY_SLURMCTLD = (*ACCOUNTING_SOURCES, "sacct_json", "slurmrestd")
 _TIMES = ("submit", "start", "end")
 
 
+def shared_with_accounting(offsets: Iterable[Offset], hosts: Collection[str]) -> list[Offset]:
+    """By how much slurmctld's clock was off that also gave accounting its times. ``hosts``: the controllers.
+
+    None if accounting shows that the log is off, or if one of several controllers may have answered.
+    """
+    own = [o for o in offsets if o.host in hosts and not o.zone] if len(hosts) == 1 else []
+    return [] if any(PAIR_ACCOUNTING in o.why for o in own) else own
+
+
 def in_true_time(
-    table: pl.DataFrame, steps: list[dict[str, Any]], events: Iterable[Event]
+    table: pl.DataFrame, steps: list[dict[str, Any]], events: Iterable[Event], shared: Sequence[Offset] = ()
 ) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Rows about jobs and their steps, moved where slurmctld's line about the same start was. ``events`` are in true time.
 
-    Rows that show another start than the log are by another clock, and stay.
+    Rows that show another start than the log are by another clock, and stay. Rows about jobs whose start the log does not
+    show move as its lines of that time (``shared_with_accounting``).
     """
     shown: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    logged: set[int | None] = set()
     for event in events:
-        if event.clock_offset and event.kind == "slurm.job_start" and event.source == "slurmctld" and event.job_id:
-            shown[event.job_id].append((event.time + event.clock_offset, event.clock_offset))
-    if not shown or not table.height:
+        if event.kind == "slurm.job_start" and event.source == "slurmctld" and event.job_id:
+            logged.add(event.job_id)
+            if event.clock_offset:
+                shown[event.job_id].append((event.time + event.clock_offset, event.clock_offset))
+    if not (shown or shared) or not table.height:
         return table, steps
     offsets = [
-        _offset(start, shown.get(job, ())) if source in _BY_SLURMCTLD else 0.0
+        (_offset(start, shown.get(job, ())) if job in logged else _offset_then(start, shared))
+        if source in _BY_SLURMCTLD
+        else 0.0
         for job, source, start in table.select("job_id", "source", pl.col("start").dt.epoch("us") / 1e6).iter_rows()
     ]
     by = pl.lit(pl.Series([timedelta(seconds=off) for off in offsets], dtype=pl.Duration("us")))
@@ -53,3 +68,10 @@ def _offset(start: float | None, shown: Iterable[tuple[float, float]]) -> float:
     if start is None:
         return 0.0
     return next((off for at, off in shown if abs(start - int(at)) <= SAME_S), 0.0)
+
+
+def _offset_then(start: float | None, shared: Iterable[Offset]) -> float:
+    """By how much the clock was off that showed this start, of which no log tells."""
+    if start is None:
+        return 0.0
+    return next((o.seconds for o in shared if o.start <= start <= o.end), 0.0)

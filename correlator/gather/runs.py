@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime
+from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime, Clocks, Offset
 from correlator.gather.contradictions import contradictions
-from correlator.gather.controller_clock import in_true_time
+from correlator.gather.controller_clock import in_true_time, shared_with_accounting
 from correlator.gather.grouping import RANK, grouped, order
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.ownership import dispute
@@ -29,6 +29,7 @@ from correlator.gather.run_endings import (
     with_last_words,
 )
 from correlator.gather.runs_fast import ACCOUNTING, EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, stated_rows
+from correlator.gather.standing import Controllers
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Run
 from parsers.hostlist import expand, fold
@@ -42,23 +43,33 @@ if TYPE_CHECKING:
     from store.changes import Changes
     from store.door import Asks, Door
 
+#: By how much slurmctld's clock was off that gives accounting its times; none if only other clocks were.
+Moved = Sequence[Offset]
+
 #: Without rows about jobs, and without relays.
 ALL_WITNESSES = Witnesses()
 
 
+def moved_by(off: Clocks, believed: Controllers) -> Moved | None:
+    """What ``gather`` takes; None if no clock was off."""
+    if not off.offsets:
+        return None
+    return shared_with_accounting(off.offsets, believed.hosts if len(believed.hosts) == 1 else believed.files)
+
+
 def gather(
     store: Asks, cluster: str | None, events: list[Event], known: AccountingTime = TRUE_ACCOUNTING_TIME,
-    stepped: bool = True, witnesses: Witnesses = ALL_WITNESSES, *, moved: bool = False,
+    stepped: bool = True, witnesses: Witnesses = ALL_WITNESSES, *, moved: Moved | None = None,
 ) -> list[Run]:  # fmt: skip
     """All runs of a cluster, ordered by job id and attempt.
 
-    ``known``: the zones of accounting. ``stepped``: the store may have rows about steps. ``moved``: clocks were off.
+    ``known``: the zones of accounting. ``stepped``: the store may have rows about steps. ``moved``: given if clocks were off.
     """
     steps = store.ask(job_rows.steps(cluster)) if stepped else []
     table = store.ask_frame(job_rows.job_rows(cluster))
     table, steps = known.corrected(table), known.corrected_steps(steps, table)
-    if moved:
-        table, steps = in_true_time(table, steps, events)
+    if moved is not None:
+        table, steps = in_true_time(table, steps, events, moved)
     return of_table(table, steps, events, witnesses=witnesses)
 
 
@@ -98,13 +109,14 @@ def rows_of(
 
 def gather_some(
     rows: Rows, events: Iterable[Event], prepared: Mapping[int, Run], witnesses: Witnesses = ALL_WITNESSES, *,
-    moved: bool = False,
+    moved: Moved | None = None,
 ) -> list[Run]:  # fmt: skip
-    """The runs of some jobs. ``prepared``: runs made ahead from new rows (``prepared_runs``). ``moved``: clocks were off."""
+    """The runs of some jobs. ``prepared``: runs made ahead from new rows (``prepared_runs``). ``moved``: given if clocks
+    were off."""
     events = [e for e in events if e.job_id in rows.jobs]
-    if not moved:
+    if moved is None:
         return of_table(rows.table, rows.steps, events, prepared, witnesses)
-    return of_table(*in_true_time(rows.table, rows.steps, events), events, EMPTY, witnesses)
+    return of_table(*in_true_time(rows.table, rows.steps, events, moved), events, EMPTY, witnesses)
 
 
 def of_table(

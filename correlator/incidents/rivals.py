@@ -42,7 +42,8 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
         for chain in verdict.others:
             if root is None or chain.root is not root:
                 key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
-                even = verdict.chain is not None and chain.weight >= AS_WELL * verdict.chain.weight
+                best = verdict.others[0] if verdict.left_open else verdict.chain
+                even = best is not None and chain.weight >= AS_WELL * best.weight
                 against = others_say(h for h in chain.hops if h.others and h.others.survivors)
                 why = (
                     "not rejected: it may have ended the run as well"

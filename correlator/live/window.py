@@ -192,7 +192,7 @@ class Window:
             return None
         events = self._joined_events(new, carried)
         strangers = before.disowned | disowned(doubtful, believed)
-        runs = self._runs(former, rows, events, moved=bool(off.offsets))
+        runs = self._runs(former, rows, events, run_rows.moved_by(off, believed))
         if log_hosts.run_jobs(before, self.change, runs, self._nodes):
             return None
         return _Gathered(events, runs, others, former, jobs, states, measured, off, strays, proof, strangers)
@@ -448,9 +448,10 @@ class Window:
             self.store, self.before.cluster, new_jobs, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
         )  # fmt: skip
 
-    def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event], *, moved: bool) -> list[Run]:
-        """The runs of the window; those without new rows are unchanged. ``former``: the runs as known before; ``moved``:
-        clocks were off."""
+    def _runs(
+        self, former: list[Run], rows: run_rows.Rows, events: list[Event], moved: run_rows.Moved | None
+    ) -> list[Run]:
+        """The runs of the window; those without new rows are unchanged. ``former``: as known before; ``moved``: see gather."""
         prepared: Mapping[int, Run] = self.change.prepared_runs
         if self.accounting_time:
             rows = rows._replace(

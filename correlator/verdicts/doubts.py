@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
+from correlator.edges.conditions.links import may_be_back_too_late, name_of
+from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import describe_cause
-from correlator.facts.jobs.kinds import COMM_ERROR, RUN_TIMEOUT
+from correlator.facts.gpu_holders import unproven
+from correlator.facts.gpus import XID
+from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, is_unreported
@@ -25,6 +30,7 @@ from correlator.model.attributes import (
     TREE_ONLY,
     UNRESUMED,
     UNSAID,
+    WORDS,
 )
 from correlator.model.nouns import Fact
 from correlator.site.interfaces import UNKNOWN
@@ -86,6 +92,55 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         )
 
 
+def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejection]) -> str:
+    """Why the best explanation of a run's end is left open, because a source that would decide is absent; empty if not."""
+    run, root = world.run[end.run or ""], best.root
+    if root.kind == XID.name and end.kind == RUN_FAILED.name and len(best.hops) == 1:
+        words = end.attrs[WORDS]
+        if why := unproven(world, run, root, used=bool(words["gpu"] or words["peers"])):
+            return f"{name_of(root)} failed, and {why}"
+    if not end.events and (early := _controller_ahead(world, end.start)):
+        return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
+    return _undecided_loss(world, rejections, root)
+
+
+#: A clock that was off is asked about a run that ended this long before or after (a tick looks 900 s back).
+OFF_WITHIN_S = 900.0
+
+
+def _controller_ahead(world: World, time: float) -> float:
+    """By how much slurmctld's clock was ahead at about a moment, by one line alone, which corrects no clock; 0 if it was not."""
+    return max((early for at, early in world.written_early if abs(at - time) <= OFF_WITHIN_S), default=0.0)
+
+
+def _undecided_loss(world: World, rejections: Sequence[Rejection], root: Fact) -> str:
+    """Why a node that was lost for no known reason may have been lost for something else than a fault of its own, if so.
+
+    What would be the reason at another time may be it, if a clock is off that nothing was compared with; a link that came
+    back before may have come back too late, by a SlurmdTimeout that is not known.
+    """
+    if root.kind != NODE_DOWN.name or root.host is None or root.attrs.get(UNRESUMED):
+        return ""
+    own = cause_of(root).category
+    here = [r for r in rejections if r.effect is root and cause_of(r.cause).category != own]
+    if too_late := [
+        r.cause for r in here if r.cause.kind == LINK_OUTAGE.name and may_be_back_too_late(world, r.cause, root)
+    ]:
+        return f"{root.host} stopped answering; {describe_cause(world, _nearest(too_late, root))} is the cause if that was longer than Slurm waits, and no SlurmdTimeout was collected"
+    if beside := [r.cause for r in here if r.by_time and r.cause.host == root.host]:
+        return f"{root.host} stopped answering; {_unfitting(world, _nearest(beside, root), root)}"
+    return ""
+
+
+def _nearest(some: Sequence[Fact], root: Fact) -> Fact:
+    return min(some, key=lambda cause: (abs(cause.start - root.start), cause.key))
+
+
+def _unfitting(world: World, cause: Fact, root: Fact) -> str:
+    apart = cause.start - root.start
+    return f"{describe_cause(world, cause)} was {abs(apart):.1f} s {'after' if apart > 0 else 'before'} the loss, which does not fit: if a clock is off, it may be the cause"
+
+
 def _doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:
     """Limits the confidence that a node was lost for no reason, if something on the same node would be the reason at another
     time: a clock may be off that nothing was compared with."""
@@ -94,12 +149,8 @@ def _doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:
     beside = [r.cause for r in verdict.rejections if r.by_time and r.effect is root and r.cause.host == root.host]
     if not beside:
         return
-    nearest = min(beside, key=lambda cause: (abs(cause.start - root.start), cause.key))
-    apart = nearest.start - root.start
     verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
-    verdict.doubts.append(
-        f"{describe_cause(world, nearest)} was {abs(apart):.1f} s {'after' if apart > 0 else 'before'} the loss, which does not fit: if a clock is off, it may be the cause"
-    )
+    verdict.doubts.append(_unfitting(world, _nearest(beside, root), root))
 
 
 def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:

@@ -7,7 +7,7 @@ program's fault, and if its output reports only "the network" nothing is blamed:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from correlator.evidence.calibration import SUREST, calibrated, covered
@@ -24,11 +24,11 @@ from correlator.model.attrs import draft_of
 from correlator.model.nouns import Event, Fact
 from correlator.verdicts import coverage, never_started, stated_ends
 from correlator.verdicts.chain_weights import candidates, is_same_cause, unblocked, with_words
-from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root
+from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root, undecided
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
-from correlator.verdicts.own_explanation import own_explanation
+from correlator.verdicts.own_explanation import Own, own_explanation
 from correlator.verdicts.verdict import Verdict, quoted
 from parsers.hostlist import fold
 
@@ -153,6 +153,27 @@ def _stands(rest: Verdict, verdict: Verdict, claims: Claims, left_out: Collectio
     return rest.explained or (verdict.chain is None and rest.category == verdict.category)
 
 
+def _by_itself(
+    world: World, weigher: Weigher, verdict: Verdict, own: Own, causes: Sequence[tuple[Fact, float]]
+) -> None:
+    """The run's own explanation, beside which no chain weighs enough."""
+    run, end = verdict.run, verdict.end
+    verdict.category, verdict.reason, verdict.own = own.category, own.reason, own.events
+    verdict.explained = own.explains
+    verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
+    if end.kind == RUN_NODE_FAIL.name and not end.events:
+        verdict.at_most = UNLOGGED_SURE  # it may have been set DOWN
+    if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
+        verdict.confidence *= UNSEEN_SURE
+        verdict.doubts.append("It ended before the first line that was collected of anything: only its state is known")
+    mute = world.mute(run)
+    if mute and own.category in ("app.error", "unknown"):
+        # A node whose log is missing may hide the cause.
+        verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
+        verdict.unlogged = 2 * len(mute) > len(run.nodes)
+        verdict.doubts.append(f"No kernel or system log of {fold(mute)} was collected: a cause there would not show")
+
+
 def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found: Evidence) -> Verdict:
     """The verdict on one end by the evidence ``found``, regardless of who could have written its lines."""
     run = world.run[end.run or ""]
@@ -168,24 +189,8 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
     causes = candidates(chains, own.leak)
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
-        verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
-        verdict.explained = own.explains
-        verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
-        if end.kind == RUN_NODE_FAIL.name and not end.events:
-            verdict.at_most = UNLOGGED_SURE  # it may have been set DOWN
-        if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
-            verdict.confidence *= UNSEEN_SURE
-            verdict.doubts.append(
-                "It ended before the first line that was collected of anything: only its state is known"
-            )
-        mute = world.mute(run)
-        if mute and own.category in ("app.error", "unknown"):
-            # A node whose log is missing may hide the cause.
-            verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
-            verdict.unlogged = 2 * len(mute) > len(run.nodes)
-            verdict.doubts.append(
-                f"No kernel or system log of {fold(mute)} was collected: a cause there would not show"
-            )
+        verdict.others = chains
+        _by_itself(world, weigher, verdict, own, causes)
         return verdict
     same_root = sum(share for root, share in causes if is_same_cause(root, best.root))
     same_category = sum(share for root, share in causes if cause_of(root).category == cause_of(best.root).category)
@@ -200,6 +205,9 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         # Any user can print such lines: they clear nobody, and accuse no machine.
         verdict.reason = f"the program reports that {reported}; no line of a node confirms it"
         verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
+        return verdict
+    if open_question := undecided(world, end, best, verdict.rejections):
+        verdict.reason, verdict.confidence, verdict.others, verdict.left_open = open_question, 0.5, chains, True
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not is_same_cause(c.root, best.root)]
     verdict.category, verdict.explained = cause_of(best.root).category, True

@@ -62,6 +62,12 @@ _OWN_IMAGE = re.compile(
 )
 #: srun's own line about a node; the program may print one as well.
 _NODE_FAILURE = re.compile(r"^srun: error: Node failure on \S+")
+#: A node did not write a file that sbcast or srun --bcast sent. slurmd's log has the error; up to Slurm 22.05 they print
+#: "Unspecified error" for each (slurm src/slurmd/slurmd/req.c _rpc_file_bcast). These errors are of the path alone.
+_UNWRITTEN = re.compile(
+    r"REQUEST_FILE_BCAST\([^)\s]+\): (?!.*(?:permission denied|no such file|not a directory|file exists|quota))",
+    re.IGNORECASE,
+)
 
 
 def _as_reported(end: Fact, how: str) -> tuple[str, str, list[Event], float] | None:
@@ -76,6 +82,9 @@ def _as_reported(end: Fact, how: str) -> tuple[str, str, list[Event], float] | N
         if image is not None:
             return "app.error", reason, container[:5], IMAGE_SURE
         return "unknown", f"{reason}; whether by its image or by its node, nothing tells", container[:5], REPORTED_SURE
+    if copies := [e for e in output if e.kind == "job.launch_error" and _UNWRITTEN.search(e.message)]:
+        reason = f"it ended with {how}, and its file could not be copied to a node, by its path or by the node's disk, nothing tells: {quoted(copies[0])}"
+        return "unknown", reason, copies[:5], REPORTED_SURE
     if launch := [e for e in output if e.kind == "job.launch_error"]:
         return "app.error", f"it ended with {how}, and its output says: {quoted(launch[0])}", launch[:5], RETURNED_SURE
     return None

@@ -77,6 +77,7 @@ class Verdict:
     run's nodes. ``explained``: more is known than how the run ended (an exit code, a time limit). ``denied``: lines in
     the name of one of its nodes that do not count.
     ``missing``: the witnesses of its chain that were not collected. ``against``: what denies its root.
+    ``left_open``: the first of ``others`` would be the cause, but for a source that is absent.
     ``unlogged``: the explanation is the run's own, and no log of most of its nodes could contradict it.
     ``unstarted``: what kept its program from starting; empty if it started. ``headline`` and ``advice`` replace the
     category's.
@@ -97,6 +98,7 @@ class Verdict:
     denied: list[Denied] = field(default_factory=list)
     missing: tuple[Missing, ...] = ()
     against: str = ""
+    left_open: bool = False
     unlogged: bool = False
     unstarted: str = ""
     headline: str = ""

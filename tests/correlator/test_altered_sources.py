@@ -194,6 +194,19 @@ FOUND = [
     _by_clock("further/slurmd_killed_then_flap.tar.xz", -37.0, "gpu02"),
     # slurmd tells that slurmctld no longer waited, and not why.
     ("endings/slurmd_deaf_at_launch", "without slurmctld's log", LOST["slurmctld's log"]),
+    # Accounting has its times by slurmctld's clock, also of jobs that are older than the log.
+    _by_clock("munge_dies", 41.0, "ctl"),
+    # The machine's clock is off; a link of which it logged nothing went when it did.
+    _by_clock("further/batch_host_power_lost.tar.xz", -300.0, "gpu01"),
+    # A switch would be the cause by another clock.
+    _by_clock("switch_down", -37.0, "ctl"),
+    # The link was back when the node was given up, which is too late by the timeout that was lost.
+    ("further/flap_at_the_edge.tar.xz", "without configuration", LOST["configuration"]),
+    # Accounting showed no GPU of the job, and slurm.conf that it counts them.
+    ("endings/gpu_lost_by_neighbour_only", "without accounting", LOST["accounting"]),
+    ("endings/gpu_lost_by_neighbour_only", "without configuration", LOST["configuration"]),
+    # slurm.conf showed that the node has no such GPU as the program asked for.
+    ("second/gpu_lost_beside_wrong_number.tar.xz", "without configuration", LOST["configuration"]),
     # Only slurmds name the parts of a heterogeneous job.
     ("entangled/het_link_lost.tar.xz", "without slurmctld's log", LOST["slurmctld's log"]),
 ]

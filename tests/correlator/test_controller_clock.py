@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from correlator.clocks.offset import Offset
 from correlator.gather.controller_clock import in_true_time
 from correlator.model.moments import moment_of
 from parsers.record import TABLES
@@ -59,3 +60,24 @@ def test_each_run_of_a_job_moves_as_its_own_line_did() -> None:
     table = pl.DataFrame(rows, schema={name: TABLES["jobs"][name] for name in rows[0]})
     moved, _ = in_true_time(table, [], [allocated(7, 100.2), allocated(7, 900.2, 0.0)])
     assert [at.timestamp() for at in moved["start"].dt.replace_time_zone("UTC").to_list()] == [T0 + 59.0, T0 + 900.0]
+
+
+@pytest.mark.parametrize(
+    ("source", "start", "by"),
+    [("sacct", 100.0, AHEAD_S), ("sacct", 5000.0, 0.0), ("hook", 100.0, 0.0), ("sacct", None, 0.0)],
+)
+def test_a_row_older_than_the_log_moves_as_its_lines_of_that_time(source: str, start: float | None, by: float) -> None:
+    """The log begins after job 8; its clock was set right at 1000 s."""
+    shared = [Offset("ctl", T0 - 900.0, T0 + 1000.0, AHEAD_S, 3.0, "times of arrival agree on it")]
+    one = row(8, source, start)
+    table = pl.DataFrame([one], schema={name: TABLES["jobs"][name] for name in one})
+    moved, _ = in_true_time(table, [], [allocated(7, 100.2)], shared)
+    assert moved["end"][0] == one["end"] - timedelta(seconds=by)
+
+
+def test_a_row_that_contradicts_the_log_stays_where_others_move() -> None:
+    one = row(7, "sacct", 59.0)
+    table = pl.DataFrame([one], schema={name: TABLES["jobs"][name] for name in one})
+    shared = [Offset("ctl", T0 - 900.0, T0 + 1000.0, AHEAD_S, 3.0, "times of arrival agree on it")]
+    moved, _ = in_true_time(table, [], [allocated(7, 100.2)], shared)
+    assert moved["end"][0] == one["end"]

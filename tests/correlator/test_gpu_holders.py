@@ -109,6 +109,18 @@ def test_whose_gpu_it_was(name: str) -> None:
     assert incident["severity"] == "benign" and not incident["jobs"], "the GPU failed, and hurt no job"
 
 
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        ({**counted(), CONF: ""}, "nothing tells whether job 45 had a GPU"),
+        ({**counted(COUNTED, erin=1), **device(7)}, "is about /dev/nvidia7, and nothing tells which GPUs gx02 has"),
+    ],
+)
+def test_without_the_source_that_would_tell_nothing_is_blamed(tree: dict[str, str], why: str) -> None:
+    verdict = of_erin(concluded(FELL_OFF, tree=tree))
+    assert verdict["category"] == "unknown" and why in verdict["summary"]
+
+
 def test_the_programs_own_xid_needs_its_gpu_too() -> None:
     """Xid 31 is the program's fault: only that of a program with a GPU."""
     line = {RING: ring("10:19:55", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS")}

@@ -63,16 +63,16 @@ def test_a_flap_of_the_fabric_sets_no_node_down() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "lag", "root"), [
-    (15, 40.7, "link.outage"), (15, 44, "node.down"), (24, 38.6, "link.outage"), (24, 55, "node.down"), (300, 505, "link.outage"), (300, 515, "node.down"),
+    (15, 40.7, "link.outage"), (15, 44, None), (24, 38.6, "link.outage"), (24, 55, None), (300, 505, "link.outage"), (300, 515, None),
 ])  # fmt: skip
-def test_ping_rounds_that_wait_for_each_other(timeout: int, lag: float, root: str) -> None:
+def test_ping_rounds_that_wait_for_each_other(timeout: int, lag: float, root: str | None) -> None:
     """With a short SlurmdTimeout the rounds last as long as MessageTimeout.
 
     Observed on a cluster of ours: DOWN after 40.7 s at 15 s.
     """
     lines = [*down(0, "n1", "eth0", lag + 60), *set_down(lag, "n1"), *node_fail(lag)]
     found = verdict(lines, one(lag, "NODE_FAIL"), settings={"SlurmdTimeout": timeout, "MessageTimeout": 10})
-    assert found.root.kind == root
+    assert (found.root and found.root.kind) == root
 
 
 def test_an_xid_on_a_gpu_of_another_job() -> None:

@@ -160,6 +160,15 @@ def still_down(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{name_of(cause)} was back {back:.1f} s before"
 
 
+def may_be_back_too_late(world: World, cause: Fact, effect: Fact) -> bool:
+    """Would ``still_down`` hold with another SlurmdTimeout, which is not known? The usual one is no proof."""
+    timeout = world.site.settings["SlurmdTimeout"]
+    if timeout.known or cause.end is None:
+        return False
+    away, back = cause.end - cause.start, effect.start - cause.end - cause.sigma
+    return max(timeout.low, 3 * back) <= min(timeout.high, 3 * away / 2)
+
+
 def still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
     """A silence of N seconds needs an outage of about N seconds, or the retries would have got through."""
     timeout = effect.attrs.get(TIMEOUT) or 0.0

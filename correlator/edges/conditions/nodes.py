@@ -14,6 +14,8 @@ from correlator.model.attributes import (
     ASKED,
     BOOT,
     COMPONENT,
+    FAR_END_ONLY,
+    INFERRED,
     LAST_RESPONSE,
     MAINTENANCE,
     NOTICED,
@@ -76,11 +78,13 @@ def away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
         return None
     has_log = bool(world.spoke_at(cause.host or ""))  # for a host whose log is missing, silence proves nothing
     until = cause.start if effect.end is None else effect.end + (POST_S if has_log else 0.0)
-    if not effect.start <= cause.start <= until:
-        return f"{name_of(effect)} was back before {cause.host} went down"
     # If only its own moment is known of a boot, the machine may have gone any time after its last line.
     logged = cause.attrs.get(BOOT)
     boot = float(logged or cause.start)
+    # Where it logged nothing of the loss, it may have gone in that moment.
+    went = effect.start if cause.attrs.get(INFERRED) and effect.attrs.get(FAR_END_ONLY) and has_log else cause.start
+    if not effect.start <= min(max(went, cause.start), boot) <= until:
+        return f"{name_of(effect)} was back before {cause.host} went down"
     word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, max(boot, cause.start))
     return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
 
