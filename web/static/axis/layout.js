@@ -38,7 +38,7 @@ function ofJob(lane, job, ends, nodes) {
 
 /** The stacking order where several lanes share a row: faults above normal states, a labelled band above others of its
  * kind. */
-const RANK = { idle: 0, busy: 0, job: 1, down: 3 };
+const RANK = { unknown: 0, idle: 0, up: 0, off: 0, busy: 0, job: 1, down: 3 };
 const above = (a, b) => (RANK[a.kind] ?? 2) - (RANK[b.kind] ?? 2) || b.quiet - a.quiet;
 
 /** One lane for several: all their marks and all their bands, of which only the last of a kind has a label. */
