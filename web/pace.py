@@ -74,7 +74,7 @@ def lanes(read: Reader, runs: Iterable[Row], start: datetime, end: datetime) -> 
         points: list[Point] = [(_time(t), low, high) for _, t, low, high in together.iter_rows()]
         count = frame["name"].n_unique()
         found.append({
-            "host": str(run["run_key"]), "layer": "job", "name": "step time", "unit": "s", "devices": count, "noun": "ranks",
+            "host": str(run["run_key"]), "layer": "job", "name": "step time", "unit": "s", "devices": count, "noun": "ranks", "zero": True,
             "pieces": without_gaps(points),
         })  # fmt: skip
     return [one for one in found if one["pieces"]]

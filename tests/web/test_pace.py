@@ -85,6 +85,7 @@ def test_the_axis_has_a_lane_of_what_a_hurt_job_printed(store: fixture.FakeStore
     (series,) = [one for one in axis["series"] if one["name"] == "step time"]
     (lane,) = [one for one in axis["lanes"] if one["id"] == series["lane"]]
     assert (lane["label"], lane["layer"], lane["sub"]) == ("15  step time", "job", "s")
+    assert series["zero"] is True, "a tenth more must not look like a rise from nothing"
     drawn = {(low, high) for piece in series["pieces"] for _, low, high in piece}
     assert drawn <= {(0.4, 0.4), (0.4, 1.25), (1.25, 1.25)} and (0.4, 0.4) in drawn and (1.25, 1.25) in drawn
 
