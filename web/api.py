@@ -19,7 +19,7 @@ from queries import kql
 from queries.kql import format as printing
 from queries.kql.cells import dumps
 from web import axis as axes
-from web import job_accounting, job_environment, job_software, triage
+from web import job_accounting, job_environment, job_software, pace, triage
 from web.access import read_audit
 from web.access.gate import asking
 from web.access.own import OwnReader
@@ -122,6 +122,8 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
     told = [str(event["id"]) for event in document.get("events") or [] if event.get("id")]
     # Who sees only their own jobs gets no measurements: other users' jobs show in them.
     measured = [] if read.own else measures(read, hops_of(document), row["cluster"], start, end)
+    hurt = set(incident_jobs(document, 0))
+    measured += pace.lanes(read, [run for run in runs if run["run_key"] in hurt], start, end)
     return axes.build(
         row, events=read.events_around(start, end, hosts, of=row, told=told), states=read.node_states(hosts, start, end, of=row),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
@@ -163,6 +165,15 @@ def job(request: Request, read: Read, key: str) -> dict[str, Any]:
         "accounting": job_accounting.document(read, row), "software": job_software.document(read, row, verdict),
     }  # fmt: skip
     return {**wire(row), **shown}
+
+
+@router.get("/jobs/{key}/pace", tags=["jobs"])
+def job_pace(read: Read, key: str) -> dict[str, Any]:
+    """Seconds per step that the run's output reported: of all ranks together and of each, the slowest against the median first. The
+    job's own word. `all` is null if it reported none."""
+    row = read.run(key)
+    found = pace.of_run(read, row, read.attempts(row)) or {"all": None, "ranks": [], "ranks_total": 0}
+    return {name: wire(value) for name, value in found.items()}
 
 
 @router.get("/jobs/{key}/verdict", tags=["jobs"])

@@ -214,10 +214,11 @@ def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
     out = []
     for one in measured:
         count = one["devices"]
-        sub = f"{one['unit']}, {count} devices" if count > 1 else one["unit"]
+        sub = f"{one['unit']}, {count} {one.get('noun', 'devices')}" if count > 1 else one["unit"]
         lane = builder.lane(one["layer"], one["host"], one["name"], sub.strip(", "))
         pieces = [[[builder.at(at), low, high] for at, low, high in piece] for piece in one["pieces"]]
-        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces})
+        zero = {"zero": True} if one.get("zero") else {}
+        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces, **zero})
     return out
 
 

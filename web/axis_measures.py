@@ -70,6 +70,11 @@ def pieces(rows: Iterable[Row], gauge: Gauge) -> list[list[Point]]:
         (_EPOCH + timedelta(seconds=max(t)), min(low), max(high))
         for t, low, high in (zip(*bins[n], strict=True) for n in sorted(bins))
     ]
+    return without_gaps(points)
+
+
+def without_gaps(points: list[Point]) -> list[list[Point]]:
+    """Points in time order, split where some are missing; none of a single one."""
     if len(points) < 2:
         return []
     usual = median((b[0] - a[0]).total_seconds() for a, b in pairwise(points))

@@ -50,10 +50,7 @@ def output(
     start and before the next run's are this run's. ``attempts``: all runs of its number (``Reader.attempts``). Files in
     ``prefer`` are shown first.
     """
-    following = [other["start"] for other in attempts if _behind(other, run)]
-    until = min((start for start in following if start), default=None)
-    begin = run["start"] if any(_behind(run, other) for other in attempts) else None
-    which = (run["job_id"], run["cluster"], run["attempt"] or 0, begin, until)
+    which = whose_output(run, attempts)
     found = read.ask(job_files.output_files(*which))
     found.sort(key=lambda row: row["file"] not in prefer)
     shown = found[:files]
@@ -61,6 +58,15 @@ def output(
         tail = read.ask(job_files.output_tail(*which, row["file"], lines))
         row |= {"lines": tail[::-1], "evidence": row["file"] in prefer}
     return shown, len(found) - len(shown)
+
+
+def whose_output(run: Row, attempts: Sequence[Row]) -> tuple[int, str | None, int, datetime | None, datetime | None]:
+    """What questions about the output of one run ask for: job, cluster, restarts, and from when to when lines of a shared file are
+    this run's."""
+    following = [other["start"] for other in attempts if _behind(other, run)]
+    until = min((start for start in following if start), default=None)
+    begin = run["start"] if any(_behind(run, other) for other in attempts) else None
+    return run["job_id"], run["cluster"], int(run["attempt"] or 0), begin, until
 
 
 def _behind(one: Row, other: Row) -> bool:

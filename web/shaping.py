@@ -239,15 +239,23 @@ def open_rival(item: Mapping[str, Any]) -> bool:
 
 
 def state_kind(state: str) -> str:
-    """How a node state is drawn and coloured; being out of service takes precedence over a missing answer."""
+    """What a node's state, as Slurm writes it, is drawn as: down, silent, drain, off, busy, idle, up or unknown; being out of
+    service takes precedence. A state that Slurm itself does not know is neither idle nor busy."""
     known = node_state(state)
     if known.is_broken:
         return "down"
     if known.is_silent:
         return "silent"
-    if known.is_draining or known.is_in_maintenance:
+    if known.is_draining or known.is_in_maintenance or known.is_rebooting:
         return "drain"
-    return "idle" if known.base == "IDLE" else "busy"
+    if not known.is_powered:
+        return "off"
+    if known.is_busy:
+        return "busy"
+    if known.base == "IDLE":
+        return "idle"
+    # Slurm's log says only that a node is back, and sinfo shows a reservation in place of the state.
+    return "up" if state.strip().upper() == "UP" or known.is_reserved else "unknown"
 
 
 def document(text: object) -> dict[str, Any]:

@@ -60,7 +60,7 @@ _FAILED = Cause(
     "gpu.xid", "infra.gpu", "GPU {device} of {host} reported Xid {code}", "a GPU failed",
     (("Drain {host}, reset or reboot it, and run the GPU's diagnostics.",
       "scontrol update nodename={host} state=drain reason='Xid {code}'"),),
-    short="Xid {code} on {host}", unharmed="benign", words="gpu", family="gpu", began="the GPU failed",
+    short="Xid {code} on {host}", unharmed="degraded", words="gpu", family="gpu", began="the GPU failed",
     trivial=lambda world, fact: fact.attrs.get(FAMILY) in ("application", "consequence"),
     disproof="An error of the program printed before the Xid, or the same Xid following the run to other GPUs.",
 )  # fmt: skip
@@ -68,7 +68,8 @@ _FAILED = Cause(
 
 def _with_nvidias_advice(fact: Fact) -> Cause | None:
     code = fact.attrs.get(CODE)
-    return None if code is None else _of_xid(code)
+    cause = (None if code is None else _of_xid(code)) or _FAILED
+    return replace(cause, unharmed="benign") if fact.attrs.get(FAMILY) == "benign" else cause
 
 
 @cache
@@ -77,9 +78,11 @@ def _of_xid(code: int) -> Cause | None:
     if known is None or not known.advice:
         return None
     first: Advice = (literal(f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}."), None)
-    # To drain the node would contradict it.
+    # To drain the node would contradict it. A GPU that has to be reset, mended or looked at is not well, though no job was on it.
     goes_on = known.action in ("IGNORE", "RESTART_APP")
-    return replace(_FAILED, advice=(first,) if goes_on else (first, *_FAILED.advice))
+    if goes_on:
+        return replace(_FAILED, advice=(first,), unharmed="benign")
+    return replace(_FAILED, advice=(first, *_FAILED.advice))
 
 
 #: A device that failed keeps logging errors until it is reset: those within this are the same fault.

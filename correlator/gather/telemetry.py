@@ -61,7 +61,8 @@ STEP_TIME = (
     Pace(rf"(?i){_NUMBER}\s*(?:it|iter|steps?|batch(?:es)?)/s(?:ec)?\b", 1.0, True),
 )  # fmt: skip
 
-_STEP_WORD = r"(?i)(?:iter|step|batch|it/s|s/it)"
+#: Lines without one of these words are not searched for a pace.
+STEP_WORD = r"(?i)(?:iter|step|batch|it/s|s/it)"
 
 
 def progress(
@@ -69,9 +70,9 @@ def progress(
 ) -> dict[tuple[int, int], list[tuple[float, float]]]:
     """(job, restart count) -> [(epoch seconds, seconds per step)] from stamped lines of the run's output."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    if not store.ask(job_output.any_pace(cluster, STEP_TIME, _STEP_WORD, source)):
+    if not store.ask(job_output.any_pace(cluster, STEP_TIME, STEP_WORD, source)):
         return found
-    rows = store.ask(job_output.progress(cluster, STEP_TIME, _STEP_WORD, source))
+    rows = store.ask(job_output.progress(cluster, STEP_TIME, STEP_WORD, source))
     for row in rows:
         found.setdefault((row["job_id"], row["restarts"]), []).append((row["t"], row["seconds"]))
     return found

@@ -9,10 +9,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
-from store.functions import const, counted, listed, one_of, same
+from store.functions import const, counted, epoch, group_of, listed, matches, one_of, same
 from store.questions.conditions import of_cluster
+from store.questions.job_output import Pace, seconds_a_step
 from store.questions.lines import OUTPUT, SHOWN
-from store.tables import ARTIFACTS, ENVIRONMENTS, LINES, RUNS, SETTINGS
+from store.tables import ARTIFACTS, ENVIRONMENTS, LINES, REAL, RUNS, SETTINGS
 
 A, E, L, R, S = ARTIFACTS.c, ENVIRONMENTS.c, LINES.c, RUNS.c, SETTINGS.c
 
@@ -110,3 +111,34 @@ def output_times(jobs: Sequence[int], start: datetime, end: datetime, cluster: s
         of_cluster(L.cluster, cluster),
     )  # fmt: skip
     return asked.order_by(L.time).limit(20000)
+
+
+#: Who of a job wrote a line, in front of it: "3: " of srun --label, "[rank3]:" of torchrun; "[default3]:" counts within a node.
+_TASK = r"^\s{0,6}(\d{1,6}): "
+_RANK = r"^\s{0,6}(?:\[\d+\] )?\[rank(\d{1,6})\]"
+_LOCAL = r"^\s{0,6}(?:\[\d+\] )?\[(?:default|trainer|worker)(\d{1,6})\]"
+
+
+def paces(
+    job: int, cluster: str | None, restarts: int, begin: datetime | None, until: datetime | None, *,
+    start: datetime | None, end: datetime | None, bin_s: float, forms: Sequence[Pace], words: str,
+) -> sa.Select[Any]:  # fmt: skip
+    """Seconds per step of one run by its output, by writer and bin of ``bin_s`` seconds: ``rank`` and ``local`` rank as text (null where a
+    line does not say), ``file``, ``bin``, ``t`` (epoch seconds, the bin's last report), the ``low``, ``middle`` and ``high`` value, and how
+    many ``reports``. The other parameters are those of ``output_files`` and ``job_output.progress``."""
+    pace = func.coalesce(*(seconds_a_step(L.message, form) for form in forms))
+    rank = func.coalesce(func.nullif(group_of(L.raw, _TASK), const("")), func.nullif(group_of(L.raw, _RANK), const("")))
+    within = ([L.time >= start] if start else []) + ([L.time <= end] if end else [])
+    told = sa.select(
+        rank.label("rank"), func.nullif(group_of(L.raw, _LOCAL), const("")).label("local"), L.file, epoch(L.time).label("t"),
+        func.floor(epoch(L.time) / sa.cast(const(float(bin_s)), REAL)).label("bin"), pace.label("seconds"),
+    ).where(
+        *_output(job, cluster, restarts, begin, until), L.time.is_not(None), *within,
+        func.coalesce(L.event, const("other")) == const("other"), matches(L.message, words),
+    ).subquery("told").c  # fmt: skip
+    place = (told.rank, told.local, told.file, told.bin)
+    shown = (
+        func.max(told.t).label("t"), func.min(told.seconds).label("low"), func.median(told.seconds).label("middle"),
+        func.max(told.seconds).label("high"), counted().label("reports"),
+    )  # fmt: skip
+    return sa.select(*place, *shown).where(told.seconds > const(0)).group_by(*place).order_by(*place)

@@ -82,7 +82,7 @@ def progress(cluster: str | None, forms: Sequence[Pace], words: str, source: Sou
 
 def _progress(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
     lines = rows.lines
-    pace = func.min(func.coalesce(*(_seconds_a_step(lines.c.message, form) for form in forms)), type_=Double())
+    pace = func.min(func.coalesce(*(seconds_a_step(lines.c.message, form) for form in forms)), type_=Double())
     files = select(ARTIFACTS.c.file, ARTIFACTS.c.restarts).distinct().subquery("files")
     restarts, moment = func.coalesce(files.c.restarts, const(0)), epoch(lines.c.time)
     return (
@@ -95,7 +95,8 @@ def _progress(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
     )
 
 
-def _seconds_a_step(message: ColumnElement[Any], form: Pace) -> ColumnElement[Any]:
+def seconds_a_step(message: ColumnElement[Any], form: Pace) -> ColumnElement[Any]:
+    """Seconds per step by one form; null where a line does not have it."""
     number: ColumnElement[float] = try_cast(func.nullif(group_of(message, form.pattern), const("")), Double())
     factor: ColumnElement[float] = literal_column(repr(form.factor), Double())
     return factor / func.nullif(number, const(0), type_=Double()) if form.inverse else number * factor

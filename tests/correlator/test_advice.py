@@ -64,3 +64,20 @@ def test_no_xid_drains_a_node_where_nvidia_recommends_to_go_on(code: int) -> Non
     (fact,) = facts(world(lines), "gpu.xid")
     commands = [command for _, command in cause_of(fact).advice if command]
     assert bool(commands) == (xids()[code].action not in ("IGNORE", "RESTART_APP"))
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "severity"),
+    [
+        pytest.param(79, "GPU has fallen off the bus.", "degraded", id="fallen off the bus"),
+        pytest.param(48, "double-bit ECC error", "degraded", id="memory to be reset"),
+        pytest.param(9999, "", "degraded", id="a code that NVIDIA does not list"),
+        pytest.param(63, "row remapping", "benign", id="a spare row was taken"),
+        pytest.param(79, "nonfatal", "benign", id="the driver calls it not fatal"),
+    ],
+)
+def test_a_gpu_that_needs_a_repair_is_not_well_though_no_job_was_on_it(code: int, more: str, severity: str) -> None:
+    lines = [event("gpu.xid", 0, "n1", f"NVRM: Xid (PCI:0000:3a:00): {code}, {more}", xid=code, pci="0000:3a:00")]
+    (fact,) = facts(world(lines), "gpu.xid")
+    cause = cause_of(fact)
+    assert cause is not None and cause.unharmed == severity

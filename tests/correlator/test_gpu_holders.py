@@ -106,7 +106,7 @@ def test_whose_gpu_it_was(name: str) -> None:
     (rival,) = (r for r in verdict["rivals"] if r["host"] == "gx02")
     assert case.why in rival["rejected"] and rival["cause"].startswith("gpu.xid (0000:3b:00")
     (incident,) = (i for i in found["incidents"] if i["root_cause"]["host"] == "gx02")
-    assert incident["severity"] == "benign" and not incident["jobs"], "the GPU failed, and hurt no job"
+    assert incident["severity"] == "degraded" and not incident["jobs"], "the GPU failed, and hurt no job"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def test_a_page_shows_what_scontrol_lists_as_what_sinfo_prints(listed: str, shor
 
 @pytest.mark.parametrize(("text", "kind"), [
     ("down*", "down"), ("DOWN", "down"), ("error", "down"), ("idle*", "silent"), ("drained*", "silent"), ("mixed", "busy"),
-    ("idle", "idle"), ("IDLE+CLOUD+POWERED_DOWN", "idle"), ("draining", "drain"), ("maint", "drain"), ("", "busy"), ("UP", "busy"),
+    ("idle", "idle"), ("IDLE+CLOUD+POWERED_DOWN", "off"), ("draining", "drain"), ("maint", "drain"), ("", "unknown"), ("UP", "up"),
+    ("UNKNOWN", "unknown"), ("unk", "unknown"), ("FUTURE", "unknown"), ("ALLOCATED", "busy"), ("reboot^", "drain"),
 ])  # fmt: skip
 def test_how_a_page_draws_a_state(text: str, kind: str) -> None:
     assert state_kind(text) == kind

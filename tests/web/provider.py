@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import secrets
 import socket
 import threading
@@ -14,18 +15,20 @@ from urllib.parse import parse_qsl
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 
 class SmallProvider:
-    """``claims`` is who signs in next; ``denied`` an error to answer instead; ``audience`` that of its tokens."""
+    """``claims`` is who signs in next; ``denied`` an error to answer instead; ``audience`` that of its tokens; ``asks``: does it
+    show a page first, as those do where nobody is signed in yet?"""
 
     def __init__(self, address: str, client_id: str, secret: str) -> None:
         self.address, self.client_id, self.secret = address, client_id, secret
         self.claims: dict[str, Any] = {}
         self.denied = ""
+        self.asks = False
         self.audience = client_id
         self.key = RSAKey.generate_key(2048, {"kid": "k1", "use": "sig", "alg": "RS256"})
         #: The signing key; a forged one is not among the published keys.
@@ -47,8 +50,11 @@ class SmallProvider:
             return {"keys": [self.key.as_dict(private=False)]}
 
         @app.get("/authorize")
-        def authorize(request: Request) -> RedirectResponse:
+        def authorize(request: Request) -> Response:
             asked = dict(request.query_params)
+            if self.asks and "sure" not in asked:
+                go = html.escape(f"{self.address}/authorize?{request.url.query}&sure=1")
+                return HTMLResponse(f'<link rel="icon" href="data:,"><h1>Who are you?</h1><a href="{go}">Continue</a>')
             back, state = asked["redirect_uri"], asked["state"]
             if self.denied:
                 return RedirectResponse(f"{back}?error={self.denied}&state={state}", 303)

@@ -17,11 +17,12 @@ from store import open_store
 from store.duckdb.store import DuckStore
 from web.app import create_app
 from web.fleet import places
-from web.fleet.measures import MEASURES, state_class
+from web.fleet.measures import MEASURES
 from web.fleet.model import fleet
 from web.fleet.nodes import Nodes
 from web.fleet.picture import PITCH, SIDE, arrange, picture
 from web.reading import Reader
+from web.shaping import state_kind
 
 DAY = datetime(2026, 11, 20)
 #: Moments at which nothing, something and everything is known.
@@ -122,7 +123,7 @@ def test_states_are_those_of_the_store_at_that_moment_and_every_square_is_a_node
     for host, row in last.items():
         if row["until"] is None or row["until"] > moment:
             text = f"{row['state']}, {row['reason']}" if row["reason"] else row["state"]
-            expected[host] = (state_class(row["state"]), text)
+            expected[host] = (state_kind(row["state"]), text)
     assert drawn(client, at=f"{moment.isoformat()}Z") == expected
 
 
@@ -133,7 +134,7 @@ def test_states_are_those_of_the_store_at_that_moment_and_every_square_is_a_node
        ("maint", "drain"), ("resv", "up"), ("comp", "busy"), ("mix-", "busy"), ("IDLE+REBOOT_REQUESTED", "drain"), ("up", "up")],
 )  # fmt: skip
 def test_what_slurm_does_not_know_is_never_idle(text: str, word: str) -> None:
-    assert state_class(text) == word
+    assert state_kind(text) == word
 
 
 def test_other_measures_say_unknown_of_nodes_that_nobody_had_heard_of(client: TestClient) -> None:

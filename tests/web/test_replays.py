@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -162,6 +163,10 @@ def test_the_form_works_without_javascript(store: DuckStore, timed: TestClient) 
     part = page[page.index('id="what-if"') :].partition("</section>")[0]
     assert 'name="slurmd_timeout"' in part and 'value="91"' in part
     assert "Lives" in part and "From SlurmdTimeout=91 on" in part
+    assert re.search(r'data-seconds="91"[^>]* data-given-up="\[60\.\d*, 16\d', part), (
+        "what the axis draws is what is answered"
+    )
+    assert 'data-host="gpu02" data-lost="20' in part
     assert 'name="theme" value="dark"' in part
 
 
@@ -209,6 +214,18 @@ def test_dragging_asks_again(look: Any, store: DuckStore) -> None:
     page.keyboard.press("Home")
     page.wait_for_selector("#what-if .chip.warn")
     page.wait_for_url("**slurmd_timeout=5")
+    handle = "document.getElementById('axis').axis.hits.timeouts[0]"
+    place = f"(() => {{ const a = document.getElementById('axis').axis, h = {handle}, x = s => a.scale.x(h.t + s); return [h.x + h.w / 2, h.y + h.h / 2, x(15)]; }})()"
+    page.evaluate("scrollTo(0, 0)")
+    at, y, to = page.evaluate(place)
+    box = page.locator("#axis canvas").bounding_box()
+    page.mouse.move(box["x"] + at, box["y"] + y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + to, box["y"] + y, steps=4)
+    page.wait_for_url("**slurmd_timeout=15")
+    page.mouse.up()
+    drawn = page.evaluate("document.getElementById('axis').axis.other")
+    assert (drawn["seconds"], drawn["givenUp"][0]) == (15, 10) and page.input_value("#wi-s") == "15"
     served.close()
 
 

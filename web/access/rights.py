@@ -14,7 +14,8 @@ from web.problems import ProblemError
 FOR_OWN = frozenset({
     "/", "/incidents", "/incidents/{incident_id}", "/jobs", "/jobs/{key}", "/api/v1/incidents/{incident_id}",
     "/api/v1/incidents/{incident_id}/replay", "/api/v1/incidents/{incident_id}/what-if",
-    "/api/v1/axis/{incident_id}", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result",
+    "/api/v1/axis/{incident_id}", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/jobs/{key}/pace",
+    "/api/v1/result",
 })  # fmt: skip
 #: Requests with a body that only read.
 ASKED_WITH_BODY = frozenset({"/api/v1/query", "/api/v1/query/overview"})

@@ -18,12 +18,12 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.incidents import lemons
 from correlator.model.gauges import GAUGES
 from parsers.moments import later
-from parsers.node_states import node_state
 from store.errors import NoSuchTable
 from store.questions import fleet as questions
 from store.questions import runs
 from web.fleet.nodes import Nodes
 from web.reading import Reader
+from web.shaping import state_kind
 
 UNKNOWN = "unknown"
 #: Prometheus takes a sample for the present value for five minutes as well (``query.lookback-delta``).
@@ -74,25 +74,6 @@ NOT_KNOWN = Class(UNKNOWN, "not known", "unknown")
 # -- states ------------------------------------------------------------------------------------------------------------
 
 
-def state_class(text: str) -> str:
-    """The class of a state as Slurm writes it; being out of service takes precedence."""
-    state = node_state(text)
-    if state.is_broken:
-        return "down"
-    if state.is_silent:
-        return "silent"
-    if state.is_draining or state.is_in_maintenance or state.is_rebooting:
-        return "drain"
-    if not state.is_powered:
-        return "off"
-    if state.is_busy:
-        return "busy"
-    if state.base == "IDLE":
-        return "idle"
-    # Slurm's log says only that a node is back, and sinfo shows a reservation in place of the state.
-    return "up" if text.strip().upper() == "UP" or state.is_reserved else UNKNOWN
-
-
 def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
     """The last state of each node; one that its source says is over holds no more, and what followed is not known."""
     rows = nodes.bring(read.ask_frame(questions.states(nodes.at)))
@@ -101,7 +82,7 @@ def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
         "name", keep="last"
     )
     held = last.filter(pl.col("until").is_null() | (pl.col("until") > nodes.at)).drop_nulls("state")
-    classes = {text: state_class(text) for text in held["state"].unique().to_list()}
+    classes = {text: state_kind(text) for text in held["state"].unique().to_list()}
     reason = pl.col("reason").fill_null("").str.strip_chars()
     says = (
         pl.when(reason.str.to_lowercase().is_in(["", "none"]))

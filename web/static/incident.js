@@ -149,6 +149,7 @@ async function start() {
     const data = await read();
     const axis = new Axis(host, data, { job: host.dataset.job ?? null });
     host.axis = axis;
+    document.dispatchEvent(new CustomEvent('axis', { detail: axis }));
     if (!host.dataset.job) fromAddress(axis);
     follow(axis);
     if (!host.dataset.job) range(axis);

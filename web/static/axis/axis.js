@@ -1,5 +1,6 @@
 /* The time axis: one canvas, one cursor. Holds the state, draws a frame when something changed, and notifies others by
-   events: "cursor" (where the reader looks), "pick" (an event was chosen), "range" (what is shown). */
+   events: "cursor" (where the reader looks), "pick" (an event was chosen), "range" (what is shown), "timeout" (another
+   SlurmdTimeout was dragged to). */
 
 import { visible } from '../visible.js';
 import { Scale, clock } from './scale.js';
@@ -9,6 +10,7 @@ import { arrows } from './arrows.js';
 import { grid, header, frame, labels, marks, minimap, cursor } from './draw.js';
 import { bands } from './bands.js';
 import { series } from './series.js';
+import { timeout } from './timeout.js';
 import { attach } from './input.js';
 
 /** The maximum number of lanes of a fold that are named when the pointer rests on it. */
@@ -34,7 +36,9 @@ export class Axis extends EventTarget {
     };
     this.show = { causes: true, blind: true, all: false };
     this.open = new Set();
-    this.hits = { marks: [], bands: [], pills: [] };
+    this.hits = { marks: [], bands: [], pills: [], timeouts: [] };
+    /** Another SlurmdTimeout, if the page offers one. */
+    this.other = null;
     this.build();
     attach(this);
     new ResizeObserver(() => this.resize()).observe(host);
@@ -175,6 +179,7 @@ export class Axis extends EventTarget {
     if (this.show.causes) this.hits.pills = arrows(g, p, view, scale, this.data, this.byId, this.state);
     else this.hits.pills = [];
     this.hits.marks = marks(g, p, view, scale, this.state.selected);
+    this.hits.timeouts = this.other ? timeout(g, p, view, scale, this.other, at => this.since(at)) : [];
     g.restore();
     labels(g, p, view);
     // Minimap and ruler stay in sight while the lanes of a tall axis scroll.

@@ -8,11 +8,14 @@ const FILL = {
   disabled: 'soft',
   late: 'hatch',
   blind: 'hatch',
+  unknown: 'hatch',
   down: 'down',
   silent: 'warn',
   drain: 'warn',
   busy: 'band',
   idle: 'idle',
+  up: 'idle',
+  off: 'idle',
   job: 'job',
 };
 

@@ -4,6 +4,7 @@ import { visible } from '../visible.js';
 import { allowed } from './arrows.js';
 import { lag } from './scale.js';
 import { at as valueAt } from './series.js';
+import { secondsAt } from './timeout.js';
 
 const SLACK = 4;
 
@@ -86,6 +87,8 @@ const onMap = (axis, y) => y >= axis.offset && y < axis.offset + axis.view.map;
 
 /** The action of a drag that starts here: handles and frame of the minimap, a new brush, or panning the lanes. */
 function begin(axis, { x, y }) {
+  const handle = axis.hits.timeouts.find(hit => inside(hit, { x, y }));
+  if (handle && !onMap(axis, y)) return { mode: 'timeout', handle };
   if (!onMap(axis, y)) return { mode: 'pan' };
   const a = mapX(axis, axis.scale.lo);
   const b = mapX(axis, axis.scale.hi);
@@ -99,6 +102,11 @@ function move(axis, drag, place, pointers) {
   const perMap = (scale.end - scale.start) / (scale.right - scale.left);
   const dx = place.x - drag.start.x;
   axis.host.classList.add('drag');
+  if (drag.mode === 'timeout') {
+    const seconds = secondsAt(drag.handle, scale.t(place.x), axis.other);
+    axis.dispatchEvent(new CustomEvent('timeout', { detail: seconds }));
+    return;
+  }
   if (drag.mode === 'pinch') {
     const factor = drag.gap / gap(pointers);
     const middle = (drag.lo + drag.hi) / 2;
@@ -170,6 +178,14 @@ function hover(axis, place) {
     axis.tip.hidden = true;
     return;
   }
+  if (axis.hits.timeouts.some(hit => inside(hit, place))) {
+    axis.canvas.style.cursor = 'ew-resize';
+    const what = part('b', `SlurmdTimeout=${axis.other.seconds}`);
+    axis.tip.replaceChildren(what, part('div', 'Drag it: which jobs would have lived?'));
+    axis.tip.hidden = false;
+    put(axis, place);
+    return;
+  }
   const found = place.x > axis.view.gutter ? under(axis, place) : null;
   axis.canvas.style.cursor = found && !['band', 'series'].includes(found.kind) ? 'pointer' : 'crosshair';
   if (place.x > axis.view.gutter) {
@@ -184,6 +200,11 @@ function tooltip(axis, place, found) {
   axis.tip.hidden = !found;
   if (!found) return;
   axis.tip.replaceChildren(...describe(axis, found));
+  put(axis, place);
+}
+
+/** The text beside the pointer, inside the picture. */
+function put(axis, place) {
   const room = axis.tip.offsetWidth;
   const tall = axis.tip.offsetHeight;
   axis.tip.style.left = `${Math.max(4, Math.min(place.x + 14, axis.view.width - room - 6))}px`;

@@ -17,7 +17,9 @@ export function index(data) {
   for (const one of data.series ?? []) {
     const points = one.pieces.flat();
     const range = [Math.min(...points.map(point => point[1])), Math.max(...points.map(point => point[2]))];
-    lanes.get(one.lane)?.series.push({ ...one, range });
+    // What is told against 0 is drawn from there: a tenth more must not look like a rise from nothing.
+    const drawn = one.zero ? [Math.min(0, range[0]), range[1]] : range;
+    lanes.get(one.lane)?.series.push({ ...one, range, drawn });
   }
   for (const lane of lanes.values()) {
     lane.told = lane.marks.some(mark => mark.role !== 'context');
@@ -38,7 +40,7 @@ function ofJob(lane, job, ends, nodes) {
 
 /** The stacking order where several lanes share a row: faults above normal states, a labelled band above others of its
  * kind. */
-const RANK = { idle: 0, busy: 0, job: 1, down: 3 };
+const RANK = { unknown: 0, idle: 0, up: 0, off: 0, busy: 0, job: 1, down: 3 };
 const above = (a, b) => (RANK[a.kind] ?? 2) - (RANK[b.kind] ?? 2) || b.quiet - a.quiet;
 
 /** One lane for several: all their marks and all their bands, of which only the last of a kind has a label. */

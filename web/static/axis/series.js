@@ -11,7 +11,7 @@ export function series(g, p, view, scale) {
 }
 
 function draw(g, p, view, scale, row, one) {
-  const [low, high] = one.range;
+  const [low, high] = one.drawn;
   const height = row.bar - 2 * MARGIN;
   const y = value => row.top + MARGIN + (high > low ? (1 - (value - low) / (high - low)) * height : height / 2);
   const colour = p.layer(row.item.layer);
@@ -31,7 +31,7 @@ function draw(g, p, view, scale, row, one) {
     g.fill();
     g.globalAlpha = 1;
   }
-  const words = `${number(low)}–${number(high)} ${one.unit}`.trim();
+  const words = `${one.range.map(number).join('–')} ${one.unit}`.trim();
   const style = { size: 10, colour: 'ink3', align: 'right', halo: true };
   text(g, p, words, view.width - 6, row.top + row.bar / 2 + 4, style);
 }
@@ -47,4 +47,7 @@ export function at(one, t) {
   return `${one.name}: not measured`;
 }
 
-const number = value => (Math.abs(value) >= 100 ? value.toFixed(0) : String(Number(value.toFixed(1))));
+const number = value => {
+  const size = Math.abs(value);
+  return String(Number(value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)));
+};
