@@ -16,7 +16,9 @@ from store.duckdb import archive
 from store.duckdb import store as whole_store
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.schema import VERSION, statements
+from store.duckdb.store import DuckStore
 from store.errors import StoreError
+from tests import copied_schema
 
 
 def told(folder: Path, value: str) -> None:
@@ -69,6 +71,7 @@ def test_a_process_killed_while_it_makes_a_store_leaves_one_that_opens(
 
     make_views = archive.make_views
     with monkeypatch.context() as patched:
+        patched.setattr(DuckStore, "migrate", copied_schema.create)
         patched.setattr(whole_store, "statements", in_steps)
         patched.setattr(archive, "make_views", with_views)
         with open_store(made):
