@@ -40,21 +40,23 @@ class JobState:
     may_run_again: bool = False
     #: The base state with the same kind of end, if it is not its own.
     ends_as: str | None = None
+    #: The exit code is that of the job's own programs: Slurm did not end them.
+    own_code: bool = False
 
 
 _BASE = (
     JobState("PENDING", "PD", Phase.WAITING),
     JobState("RUNNING", "R", Phase.RUNNING),
     JobState("SUSPENDED", "S", Phase.RUNNING),
-    JobState("COMPLETED", "CD", Phase.SUCCEEDED),
+    JobState("COMPLETED", "CD", Phase.SUCCEEDED, own_code=True),
     JobState("CANCELLED", "CA", Phase.STOPPED),
-    JobState("FAILED", "F", Phase.FAILED),
+    JobState("FAILED", "F", Phase.FAILED, own_code=True),
     JobState("TIMEOUT", "TO", Phase.FAILED),
     JobState("NODE_FAIL", "NF", Phase.FAILED, may_run_again=True),
     JobState("PREEMPTED", "PR", Phase.STOPPED, may_run_again=True),
     JobState("BOOT_FAIL", "BF", Phase.FAILED, may_run_again=True, ends_as="NODE_FAIL"),
     JobState("DEADLINE", "DL", Phase.FAILED, ends_as="TIMEOUT"),
-    JobState("OUT_OF_MEMORY", "OOM", Phase.FAILED),
+    JobState("OUT_OF_MEMORY", "OOM", Phase.FAILED, own_code=True),
 )
 _FLAGS = (
     JobState("COMPLETING", "CG", Phase.CLOSING, is_flag=True),
@@ -96,6 +98,8 @@ NOT_STARTED = in_phase(Phase.WAITING, Phase.REQUEUED)
 NOT_ENDED = NOT_STARTED | in_phase(Phase.RUNNING)
 #: Another run of the same job may follow a run that ended so.
 MAY_RUN_AGAIN = frozenset(name for name, state in JOB_STATES.items() if state.may_run_again)
+#: Runs whose exit code is that of their own programs.
+OWN_CODE = frozenset(name for name, state in JOB_STATES.items() if state.own_code)
 
 
 def base_state(names: list[str]) -> str | None:

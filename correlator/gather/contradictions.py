@@ -20,13 +20,10 @@ from typing import Any
 
 from correlator.gather.run_endings import SAME_START_S
 from parsers.hostlist import fold
-from parsers.job_states import MAY_RUN_AGAIN, OPEN, Phase, phase_of, same_end
+from parsers.job_states import MAY_RUN_AGAIN, OPEN, OWN_CODE, Phase, phase_of, same_end
 
 #: Sources that record a run as a whole. Hooks see it from one node, and lines are no records.
 RECORDS = frozenset({"sacct", "sacct_json", "slurmrestd", "jobcomp", "jobcomp_json", "scontrol", "squeue"})
-
-#: States of runs that ended by themselves: only their exit codes are their own.
-_BY_ITSELF = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})
 
 #: Zones differ by whole multiples of this, seconds.
 _ZONE_STEP_S = 900.0
@@ -106,7 +103,7 @@ def _same_state(one: Row, other: Row) -> bool:
 
 def _code(row: Row) -> tuple[int, int] | None:
     code = row.get("exit_code")
-    return None if code is None or row.get("state") not in _BY_ITSELF else (int(code), int(row.get("exit_signal") or 0))
+    return None if code is None or row.get("state") not in OWN_CODE else (int(code), int(row.get("exit_signal") or 0))
 
 
 def _same_code(one: Row, other: Row) -> bool:

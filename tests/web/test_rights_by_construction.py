@@ -38,7 +38,8 @@ CLASSED: dict[tuple[str, str], Role | None] = {
     **dict.fromkeys([("POST", p) for p in ("/login", "/logout", "/first")], OPEN),
     **dict.fromkeys([("GET", p) for p in (
         "/", "/incidents", "/incidents/{incident_id}", "/jobs", "/jobs/{key}", "/api/v1/incidents/{incident_id}", "/api/v1/axis/{incident_id}",
-        "/api/v1/incidents/{incident_id}/replay", "/api/v1/incidents/{incident_id}/what-if", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result")], OWN),
+        "/api/v1/incidents/{incident_id}/replay", "/api/v1/incidents/{incident_id}/what-if", "/api/v1/jobs", "/api/v1/jobs/{key}",
+        "/api/v1/jobs/{key}/pace", "/api/v1/jobs/{key}/verdict", "/api/v1/result")], OWN),
     **dict.fromkeys([("GET", p) for p in (
         "/metrics", "/nodes", "/nodes/{name}", "/reports", "/explore", "/search", "/sources", "/repairs", "/fleet", "/dashboards", "/dashboards/{name}", "/api/v1/openapi.json", "/api/v1/incidents",
         "/api/v1/nodes", "/api/v1/nodes/{name}", "/api/v1/nodes/{name}/risk", "/api/v1/nodes/{name}/fitness", "/api/v1/lines", "/api/v1/reports", "/api/v1/reports/{name}",
