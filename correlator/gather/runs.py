@@ -165,7 +165,7 @@ def assemble(
 
 
 #: What only several rows about a run show together.
-_OF_MANY = frozenset({"disputed", "contradicted"})
+_OF_MANY = frozenset({"disputed", "contradicted", "exit_code_in_sacct"})
 
 
 def _runs_of_job(
@@ -228,7 +228,7 @@ def _restore_high_bit(merged: dict[str, Any], group: Iterable[Mapping[str, Any]]
     if merged.get("state") == "FAILED" and code and code < _HIGH_BIT and not merged.get("exit_signal"):
         whole = code + _HIGH_BIT
         if any(row.get("exit_code") == whole and row.get("source") in ACCOUNTING for row in group):
-            merged["exit_code"] = whole
+            merged |= {"exit_code": whole, "exit_code_in_sacct": code}
 
 
 def _number(runs: list[Run], submits: Sequence[float]) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from correlator.facts.jobs.deaths import exit_code_of
 from correlator.gather.contradictions import contradictions
 from correlator.gather.runs import assemble
+from correlator.model.nouns import Fact
 
 BEGAN = datetime(2026, 3, 1, 10)
 
@@ -64,6 +66,8 @@ def test_a_run_gets_what_each_source_alone_knows() -> None:
     ], [], [])  # fmt: skip
     assert (run.state, run.row["failed_node"], run.row["gpus"], run.row["user"]) == ("FAILED", "n2", 8, "ann")
     assert run.row["exit_code"] == 139, "slurmdbd loses the high bit"
+    end = Fact("run.failed", run.end or 0.0, run.end, 1.0, run=run.key)
+    assert exit_code_of(run, end) == "exit code 139 (11 in sacct)"
     assert run.row["contradicted"] == ["state: jobcomp and sacct: FAILED; slurmrestd: TIMEOUT"]
     (quiet,) = assemble([row("sacct"), row("jobcomp")], [], [])
     assert "contradicted" not in quiet.row and quiet.row["exit_code"] == 1

@@ -118,6 +118,8 @@ def tasks_on(host: str, end: Fact) -> int:
 
 def exit_code_of(run: Run, end: Fact) -> str:
     """The run's exit code in words; slurmctld's own line has the whole of it."""
+    if lost := run.row.get("exit_code_in_sacct"):
+        return f"exit code {run.row.get('exit_code')} ({lost} in sacct)"
     code = integer(run.row.get("exit_code"))
     whole = [n for e in end.events if e.source == "slurmctld" and (n := integer(e.entities.get("exit_code")))]
     if whole and whole[-1] != code:
