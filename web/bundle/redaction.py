@@ -37,7 +37,8 @@ _NAMED = re.compile(
       | \buid=\d{1,10}\( | /(?:home|users)/ ) ([a-z_][\w.-]{0,31})"""
 )
 _WORD = re.compile(r"[A-Za-z_][\w.-]*")
-_PART = re.compile(r"[^._-]+")
+#: A letter or digit outside of ASCII may belong to a name, or stand beside one ("A\u00b9carol").
+_PART, _ASCII_PART = re.compile(r"[^._-]+"), re.compile(r"[A-Za-z0-9]+")
 
 
 class Redactor:
@@ -117,7 +118,16 @@ class Redactor:
         name = word.rstrip(".-")
         if name.lower() in self._known:
             return self._user(name.lower()) + word[len(name) :]
-        return _PART.sub(lambda part: self._user(part[0].lower()) if part[0].lower() in self._known else part[0], word)
+        return _PART.sub(lambda part: self._part(part[0]), word)
+
+    def _part(self, part: str) -> str:
+        if part.lower() in self._known:
+            return self._user(part.lower())
+        if part.isascii():
+            return part
+        return _ASCII_PART.sub(
+            lambda one: self._user(one[0].lower()) if one[0].lower() in self._known else one[0], part
+        )
 
     def _user(self, name: str) -> str:
         self.counts["users"] += 1
