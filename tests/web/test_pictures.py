@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
+from correlator.gather.telemetry import STEP_TIME
 from correlator.model.gauges import GAUGES
 from correlator.repairs.repairs import repairs
 from correlator.site.senders import configured_nodes
@@ -85,17 +87,37 @@ def mispainted(store: DuckStore, axis: dict[str, Any]) -> list[str]:
     return wrong + [f"{point} is no row" for point in unmeasured(store, axis, t0)]
 
 
+def printed(store: DuckStore, run: str) -> list[dict[str, Any]]:
+    """When a run's output reported a pace, and the seconds per step, as Python reads them from the lines."""
+    lines = store.rows(
+        "SELECT epoch(time) AS t, message FROM raw.log_view WHERE source IN ('job_stdout', 'job_stderr') AND job_id ="
+        " (SELECT job_id FROM model.runs WHERE run_key = ?)",
+        [run],
+    )
+    found = []
+    for line in lines:
+        for form in STEP_TIME:
+            if match := re.search(form.pattern, line["message"] or ""):
+                number = float(match[1])
+                found.append({"t": line["t"], "value": form.factor / number if form.inverse else form.factor * number})
+                break
+    return found
+
+
 def unmeasured(store: DuckStore, axis: dict[str, Any], t0: datetime) -> list[Any]:
     """Points of gauges that are not among the measured values of their host at their time."""
     lanes, wrong = {lane["id"]: lane for lane in axis["lanes"]}, []
     for one in axis["series"]:
-        gauge = next(gauge for gauge in GAUGES.values() if gauge.name == one["name"])
-        if gauge.counter:
-            continue
-        rows = store.rows(
-            "SELECT epoch(time) AS t, value FROM raw.metrics WHERE host = ? AND list_contains(?, metric)",
-            [lanes[one["lane"]]["host"], list(gauge.metrics)],
-        )
+        if one["name"] == "step time":
+            rows = printed(store, lanes[one["lane"]]["host"])
+        else:
+            gauge = next(gauge for gauge in GAUGES.values() if gauge.name == one["name"])
+            if gauge.counter:
+                continue
+            rows = store.rows(
+                "SELECT epoch(time) AS t, value FROM raw.metrics WHERE host = ? AND list_contains(?, metric)",
+                [lanes[one["lane"]]["host"], list(gauge.metrics)],
+            )
         times, values = {round(row["t"], 3) for row in rows}, {row["value"] for row in rows}
         began = (t0 - datetime(1970, 1, 1)).total_seconds()
         for t, low, high in (point for piece in one["pieces"] for point in piece):
