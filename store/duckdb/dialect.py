@@ -18,7 +18,7 @@ from sqlalchemy.util import LRUCache
 from store.duckdb.derived import DERIVED
 
 #: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/measurements.md).
-LONG_TEXTS = {"raw": ("raw", "message", "entities", "content")}
+LONG_TEXTS = {"raw": ("raw", "message", "entities", "content"), "model": ("document",)}
 #: Number of compiled statement shapes to cache.
 KEPT = 1_000
 
