@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,8 @@ class Conclusions:
     cluster: str | None
     events: Sequence[Event] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    incidents: list[dict[str, Any]] = field(default_factory=list)
-    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    incidents: list[Mapping[str, Any]] = field(default_factory=list)
+    verdicts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     lemons: list[str] = field(default_factory=list)
     node_states: list[dict[str, Any]] = field(default_factory=list)
     #: The incidents behind the documents, for the next ticks; not stored.

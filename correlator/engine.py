@@ -156,7 +156,7 @@ def conclude_cluster(
     found.any_kernel_clock, found.any_new_limit = kernel_clocks.any_clock, limits.any_change
     _find_forgeries(found, world, strays, inventory, nodes)
     found.lines = lines  # their rows can be stored as they were read
-    found.roots = Roots().but([], found.incidents)
+    found.roots = Roots.of(found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     found.unstamped, found.accounted = unstamped, witnesses.accounted
     return found
@@ -308,8 +308,8 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
     """From facts to documents: verdicts and incidents."""
     weighed = Weighed(world, edges, rates)
     found = weighed.concluded()
-    found.incidents = weighed.incident_documents(weighed.stories)
-    found.verdicts = weighed.verdict_documents(weighed.verdicts)
+    found.incidents = [*weighed.incident_documents(weighed.stories)]
+    found.verdicts = {**weighed.verdict_documents(weighed.verdicts)}
     found.horizons = weighed.horizons(weighed.verdicts)
     return found
 
@@ -338,10 +338,10 @@ def write(
 ) -> None:  # fmt: skip
     """Replaces ``model`` by these conclusions. ``detected``: when each incident was first published, if known. ``also``
     stores more in the same transaction."""
-    date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
+    first = detections(store) if detected is None else detected
     tables = {
         EVENTS: pl.concat([rows for c in found for rows in _event_tables(c)]) if found else stored_events.table([], {}, None),
-        RUNS: run_table(found), INCIDENTS: incident_table(found),
+        RUNS: run_table(found), INCIDENTS: incident_table(found, first),
         CONCLUDED_FACTS: fact_table.table({i: row for c in found for i, row in fact_table.rows(c.facts, c.cluster).items()}),
         MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
@@ -372,11 +372,9 @@ def disowned_fact(found: Iterable[Conclusions]) -> str:
     )
 
 
-def date(incidents: Iterable[dict[str, Any]], detected: Mapping[str, datetime]) -> None:
-    """Sets when the running service first published each incident; null if it did not."""
-    for incident in incidents:
-        moment = detected.get(incident["id"])
-        incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
+def _dated(incident: Mapping[str, Any], moment: datetime | None) -> Mapping[str, Any]:
+    """The incident with when the running service first published it; null if it did not."""
+    return {**incident, "detected_at": moment.isoformat(timespec="microseconds") + "Z"} if moment else incident
 
 
 def homes(incidents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -401,11 +399,12 @@ def forged_table(conclusions: Conclusions, forged: Iterable[forgeries.Forgery]) 
     return stored_events.table([one.event for one in forged], {}, conclusions.cluster)
 
 
-def incident_table(found: Sequence[Conclusions]) -> pl.DataFrame:
+def incident_table(found: Sequence[Conclusions], detected: Mapping[str, datetime]) -> pl.DataFrame:
+    """The incidents as rows. ``detected``: when the running service first published each."""
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
-         "root_device": i["root_cause"]["device"], "document": sorted_json(i)}
+         "root_device": i["root_cause"]["device"], "document": sorted_json(_dated(i, detected.get(i["id"])))}
         for c in found for i in c.incidents
     ]  # fmt: skip
     texts = ("incident_id", "cluster", "severity", "category", "root_event", "root_host", "root_device", "document")

@@ -17,7 +17,7 @@ from correlator.incidents.incidents import survivors
 from correlator.incidents.rivals import denials, rival_rows
 from correlator.incidents.rows import event_row, folded, run_summary, spans
 from correlator.incidents.steps import chain_rows, mind_changed_by
-from correlator.model.attributes import CODE, HOSTS, INFERRED
+from correlator.model.attributes import CODE, INFERRED
 from correlator.model.nouns import Event, Fact, Run
 from correlator.model.time_texts import stamp
 from correlator.verdicts.cancellations import not_by_its_user
@@ -64,9 +64,7 @@ def times_of(incidents: Iterable[Incident]) -> Times:
 def incident_document(world: World, weigher: Weigher, incident: Incident, times: Times = _ONCE) -> dict[str, Any]:
     """The incident as JSON. ``times`` is of all incidents: other candidates are roots of those."""
     root = incident.root
-    hosts = sorted(
-        {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get(HOSTS, ()))}
-    )
+    hosts = incident.hosts
     code = root.attrs.get(CODE) if root.kind == XID.name else None
     over = incident.end
     untouched = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from correlator.model.attributes import HOSTS
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Unproven, Verdict
 
@@ -43,6 +44,12 @@ class Incident:
     def end(self) -> float:
         ends = [f.end if f.end is not None else f.start for f in [self.root, *self.members, *self.flaps]]
         return max([*ends, *(v.end.start for v in self.verdicts)])
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of its facts, the root's included, by name."""
+        of_facts = [self.root, *self.members]
+        return sorted({h for f in of_facts for h in ([f.host] if f.host else []) + list(f.attrs.get(HOSTS, ()))})
 
 
 #: A run that was still active this long after an incident was not ended by it.

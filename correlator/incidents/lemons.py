@@ -45,12 +45,14 @@ def tail(count: int, others: int, nodes: int) -> float:
 
 def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
     """(node, family) -> incidents rooted there that ended runs, those of one job once."""
-    return {
-        place: len(incidents_there) for place, incidents_there in sorted(Roots().but([], incidents).stories.items())
-    }
+    return {place: len(incidents_there) for place, incidents_there in sorted(Roots.of(incidents).stories.items())}
 
 
-def _rooted(incident: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
+#: (node, family) of an incident that ended runs and the first of its jobs; None if its root is not in a node.
+Rooted = tuple[tuple[str, str] | None, str]
+
+
+def rooted(incident: Mapping[str, Any]) -> Rooted:
     """Where an incident that ended runs is rooted, and the first of its jobs; None if the root is not in a node."""
     root = incident["root_cause"]
     family = families().get(root["event"])  # only causes about the node itself, not about people, switches or storage
@@ -92,13 +94,16 @@ class Roots:
 
     stories: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
-    def but(self, gone: Iterable[Mapping[str, Any]], more: Iterable[Mapping[str, Any]]) -> Roots:
-        """A copy without some incidents and with others."""
+    @classmethod
+    def of(cls, incidents: Iterable[Mapping[str, Any]]) -> Roots:
+        return cls().but([], map(rooted, incidents))
+
+    def but(self, gone: Iterable[Rooted], more: Iterable[Rooted]) -> Roots:
+        """A copy without some incidents and with others, given by where they are ``rooted``."""
         stories = dict(self.stories)
         changed: dict[tuple[str, str], dict[str, int]] = {}
         for incidents, step in ((gone, -1), (more, 1)):
-            for incident in incidents:
-                place, story = _rooted(incident)
+            for place, story in incidents:
                 if place is not None:
                     incidents_there = changed.setdefault(place, dict(stories.get(place, ())))
                     incidents_there[story] = incidents_there.get(story, 0) + step
@@ -119,7 +124,7 @@ class Roots:
 
 
 def suspects(incidents: Iterable[Mapping[str, Any]], nodes: int) -> list[str]:
-    return Roots().but([], incidents).suspects(nodes)
+    return Roots.of(incidents).suspects(nodes)
 
 
 #: The fact that holds the lemons of all clusters.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.facts.registry import kind_of
 from correlator.gather.telemetry import last_spoke
+from correlator.live.frozen import whole
 from correlator.model.attributes import HOSTS, UNRESUMED, UNSAID
 from correlator.model.nouns import Fact
 from parsers.hostlist import fold
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from correlator.incidents.incident import Incident
     from store.door import Asks
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 
 #: Maps each host to the moment (epoch seconds) since which a line is awaited; returns the hosts that logged before but
 #: not since.
@@ -89,6 +90,7 @@ def held(document: Document, hosts: tuple[str, ...]) -> Document:
     plain = _released(document)
     if not hosts or plain["confidence"] <= HELD_SURE:
         return plain
+    plain = whole(plain)
     they = "it has" if len(hosts) == 1 else "they have"
     doubt = f"Waiting for the next lines of {fold(hosts)}: {they} said nothing since, and may tell of another cause"
     found = {

@@ -6,12 +6,14 @@ published and stored already and is not compared again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from correlator.live.frozen import Frozen
 from correlator.live.state import LiveConclusions, Touched
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 
 
 def everything(found: LiveConclusions) -> Touched:
@@ -32,18 +34,20 @@ def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> Live
     for place in touched.incidents:
         document = found.incidents[place]
         old, _ = touched.gone.get(document["id"], (None, None))
-        found.incidents[place] = _same(document, old)
-        if found.incidents[place] is old:
+        found.incidents[place], same = _same(document, old)
+        if same:
             del touched.gone[document["id"]]
         else:
             again.append(place)
-    verdicts = {}
+    keys = set()
     for key in touched.verdicts:
         now, then = found.verdicts.get(key), before.verdicts.get(key)
-        if now is not None and now is not then:
-            verdicts[key] = _same(now, then)
-    found.verdicts.update(verdicts)
-    keys = {k for k in touched.verdicts if found.verdicts.get(k) is not before.verdicts.get(k)}
+        if now is not None and then is not None:
+            found.verdicts[key], same = _same(now, then)
+        else:
+            same = now is then
+        if not same:
+            keys.add(key)
     found.change = replace(found.change, touched=Touched(again, touched.gone, keys))
     return found
 
@@ -54,12 +58,13 @@ def _compared(found: LiveConclusions, before: LiveConclusions) -> Touched:
     return Touched(list(range(len(found.incidents))), gone, {*found.verdicts, *before.verdicts})
 
 
-def _same(document: Document, old: Document | None) -> Document:
+def _same(document: Document, old: Document | None) -> tuple[Document, bool]:
+    """The document to keep, and whether it says what the one before said."""
     if old is None or document is old:
-        return document
-    if "detected_at" in old:
-        document = {**document, "detected_at": old["detected_at"]}
-    return old if document == old else document
+        return document, old is not None
+    if isinstance(old, Frozen):  # which is of no use for storing
+        return document, old.same_as(document)
+    return (old, True) if document == old else (document, False)
 
 
 __all__ = ["Touched", "everything", "same_objects"]

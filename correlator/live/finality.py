@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from correlator.live.awaited import LAST_WORDS_S, Silent, held, waiting, with_jobs_of
+from correlator.live.frozen import whole
 from correlator.live.state import LiveConclusions, Memory, Touched, Wait
 from correlator.model.time_texts import stamp
 from correlator.verdicts.horizon import Horizon
 from parsers.hostlist import fold
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 
 #: A verdict stays provisional for lines that are this late, seconds.
 LATENESS_S = 600.0
@@ -55,7 +56,9 @@ def settled(
     for key in keys:
         document, wait = before[key], waits.get(key)
         if wait is None or document["final"] or memory.shown.get(key) != wait:
-            shown = _final(document) if wait is None else _open(document, wait, _horizon(horizons, key, document))
+            shown = (
+                _final(document) if wait is None else _open(whole(document), wait, _horizon(horizons, key, document))
+            )
             shown = held(shown, () if wait is None else silences.get(document["incident_id"], ()))
             if shown is not document:
                 turned[key] = shown
@@ -63,14 +66,14 @@ def settled(
     open_incidents, again = set(), {}
     for place in places:
         incident = known.incidents[place]
-        end, jobs = incident["end"], incident["jobs"]
-        over = (end is None or end <= border) and not any(j["job_id"] in waits for j in jobs)
+        end, jobs = incident["end"], [v.run.key for v in known.stories[place].verdicts]
+        over = (end is None or end <= border) and not any(job in waits for job in jobs)
         if not over:
             open_incidents.add(incident["id"])
         if over:
             reported = _final(incident)
-        elif incident["status"] == "final" or any(j["job_id"] in turned for j in jobs):
-            reported = _open_incident(incident, verdicts, longest, border)
+        elif incident["status"] == "final" or any(job in turned for job in jobs):
+            reported = _open_incident(whole(incident), verdicts, longest, border)
         else:
             reported = incident
         reported = held(reported, silences.get(incident["id"], ()))

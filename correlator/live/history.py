@@ -6,7 +6,6 @@ root. The id changes then, and the former one stays as an alias, so that a link 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from correlator.detections import detections
+from correlator.facts.registry import root_event
+from correlator.incidents.incident import Incident
 from correlator.live.changes import everything
-from correlator.model.json_text import sorted_json
+from correlator.live.frozen import thawed
+from correlator.model.json_text import digest, sorted_json
 from store.errors import NoSuchTable
 from store.questions import kept
 from store.tables import ALIASES, DETECTIONS, VERSIONS
@@ -141,6 +143,13 @@ class History:
         if back:  # concluded again under its own id
             writer.change(kept.drop_aliases(back))
 
+    def digest(self, kind: str, cluster: str | None, name: str) -> str | None:
+        """The digest of the last published version of a document ("verdict", "incident"); None if it is gone."""
+        if kind == "verdict":
+            return self._verdicts.get((cluster, name), (0, None))[1]
+        row = self._incidents.get((cluster, name))
+        return row["digest"] if row else None
+
     def remember(self, update: HistoryUpdate) -> None:
         for row in update.versions:
             place = (row["cluster"], row["name"])
@@ -154,8 +163,8 @@ class History:
 
 
 def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], text: str, version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
-    digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
-    if digest_before == digest:
+    said = digest(text)
+    if digest_before == said:
         return None
     jobs = [j["job_id"] for j in document.get("jobs", ())]
     root = document.get("root_cause") or {}
@@ -165,7 +174,7 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
         "incident_id": document.get("incident_id"), "confidence": document.get("confidence"),
         "summary": document.get("summary") or sorted_json({"title": document.get("title"), "jobs": jobs, "hosts": document.get("hosts"),
                                                           "event": root.get("event"), "host": root.get("host"), "device": root.get("device")}),
-        "digest": digest,
+        "digest": said,
     }  # fmt: skip
 
 
@@ -178,27 +187,28 @@ def _report_again(conclusions: LiveConclusions, name: str) -> None:
         if incident["id"] == name:
             touched.incidents.append(place)
             touched.gone[name] = (incident, conclusions.stories[place])
+            conclusions.incidents[place] = thawed([incident]).get(name, incident)
 
 
 class _Heirs:
     """Finds which incident continues one that is no longer concluded."""
 
     def __init__(self, conclusions: LiveConclusions) -> None:
-        self._incidents = conclusions.incidents
-        self._near: defaultdict[tuple[str, str], list[dict[str, Any]]] | None = None
+        self._incidents = conclusions.stories
+        self._near: defaultdict[tuple[str, str], list[Incident]] | None = None
 
-    def _candidates(self, story: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    def _candidates(self, story: Mapping[str, Any]) -> Iterable[Incident]:
         """Incidents that share a run or the host with it, each once."""
         if self._near is None:
             self._near = defaultdict(list)
             for incident in self._incidents:
                 for place in {
-                    *(("job", j["job_id"]) for j in incident["jobs"]),
-                    *(("host", h) for h in incident["hosts"]),
+                    *(("job", v.run.key) for v in incident.verdicts),
+                    *(("host", h) for h in incident.hosts),
                 }:
                     self._near[place].append(incident)
         places = [*(("job", str(j)) for j in story.get("jobs") or ()), ("host", str(story.get("host")))]
-        return {i["id"]: i for place in places for i in self._near.get(place, ())}.values()
+        return {i.id: i for place in places for i in self._near.get(place, ())}.values()
 
     def of(self, gone: Mapping[str, Any]) -> str | None:
         """The incident with most runs in common, else on the same device or host; None if there is none."""
@@ -208,14 +218,14 @@ class _Heirs:
             return None
         shared: dict[str, int] = {}
         for incident in self._candidates(story):
-            common = {j["job_id"] for j in incident["jobs"]} & set(story.get("jobs") or ())
-            same_place = story.get("host") in incident["hosts"]
-            same_device = same_place and incident["root_cause"]["device"] == story.get("device")
+            common = {v.run.key for v in incident.verdicts} & set(story.get("jobs") or ())
+            same_place = story.get("host") in incident.hosts
+            same_device = same_place and incident.root.device == story.get("device")
             score = 10 * len(common) + 2 * same_device + same_place
             if score >= 2 or (
-                score == 1 and not story.get("jobs") and incident["root_cause"]["event"] == "switch.failure"
+                score == 1 and not story.get("jobs") and root_event(incident.root, incident.times) == "switch.failure"
             ):
-                shared[incident["id"]] = score
+                shared[incident.id] = score
         return min(shared, key=lambda i: (-shared[i], i)) if shared else None
 
 

@@ -20,6 +20,7 @@ from correlator.gather import events as event_rows
 from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
+from correlator.live.frozen import roots_of
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs, with_strays
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
@@ -177,7 +178,7 @@ class Merge:
             merged.incidents[place] = document
         merged.verdicts.update(weighed.verdict_documents(verdicts))
         merged.horizons = weighed.horizons(verdicts)
-        merged.roots = self.before.roots.but((d for d, _ in touched.gone.values()), fresh)
+        merged.roots = self.before.roots.but(roots_of(d for d, _ in touched.gone.values()), roots_of(fresh))
         merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
         open_incidents = self.before.memory.open_incidents.union(d["id"] for d in fresh)
         merged.memory = replace(merged.memory, open_incidents=open_incidents)

@@ -19,6 +19,7 @@ from correlator.evidence.forgeries import QUARTER_S, Forgery
 from correlator.incidents import lemons
 from correlator.incidents.incident import events_by_id
 from correlator.live.changes import everything
+from correlator.live.frozen import Frozen, frozen_texts
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model import fact_table
 from correlator.model.moments import moment_of
@@ -118,8 +119,7 @@ def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> 
 def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows:
     touched = after.change.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
-    engine.date(fresh, detected)
-    return Rows(list(touched.gone), engine.incident_table([replace(after, incidents=fresh)]))
+    return Rows(list(touched.gone), engine.incident_table([replace(after, incidents=fresh)], detected))
 
 
 def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, str]) -> Rows:
@@ -131,6 +131,9 @@ def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, s
         old |= {r.key: r for r in before.runs if r.key in far}
     same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
     fresh = [run for key, run in new.items() if key not in same]
+    verdicts = [after.verdicts.get(run.key) for run in fresh]
+    read = frozen_texts(verdicts)
+    texts = {**texts, **{id(v): read[v.name] for v in verdicts if isinstance(v, Frozen)}} if read else texts
     return Rows([key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts))
 
 

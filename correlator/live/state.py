@@ -12,7 +12,7 @@ from correlator.live.lookup import Index
 from correlator.model.nouns import Fact, Run
 from correlator.verdicts.horizon import Horizon
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

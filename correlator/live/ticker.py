@@ -22,8 +22,9 @@ from correlator.engine import clusters_of, conclude_cluster, load_edges, write
 from correlator.gc_pause import clear_away, paused, set_aside
 from correlator.live.arrivals import Arrivals
 from correlator.live.awaited import silent_in
-from correlator.live.changes import same_objects
+from correlator.live.changes import everything, same_objects
 from correlator.live.finality import settled
+from correlator.live.frozen import freeze, thaw
 from correlator.live.history import History, HistoryUpdate
 from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
@@ -123,14 +124,13 @@ class Ticker:
             if not partly:
                 self._full_at, self._full_took = begun, time.perf_counter() - begun
             found = [
-                same_objects(
-                    settled(
-                        c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c), before.get(c.cluster)
-                    ),
-                    before.get(c.cluster),
+                settled(
+                    c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c), before.get(c.cluster)
                 )
                 for c in found
             ]
+            concluded = [c.change.touched for c in found]
+            found = [same_objects(c, before.get(c.cluster)) for c in found]
             if new.nothing and all(c is before.get(c.cluster) for c in found):
                 self._seen = new.until
                 return TickReport(seconds=time.perf_counter() - begun)
@@ -140,7 +140,10 @@ class Ticker:
         self._inbox.senders = {c.cluster: c.believed.senders for c in found}
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
-        for conclusions in found:
+        assert self._history is not None
+        for conclusions, touched in zip(found, concluded, strict=True):
+            if not partly or conclusions is not before.get(conclusions.cluster):
+                freeze(self.store, conclusions, touched or everything(conclusions), self._history.digest)
             index_of(conclusions)  # after a full pass, so that no tick that is waited for has to
             conclusions.change, conclusions.lines = stored(), None
             conclusions.to_free.clear()
@@ -207,6 +210,8 @@ class Ticker:
         with self.store.others_tidy():
             if whole:
                 storing.give_up()
+                for conclusions in found:
+                    thaw(conclusions)
                 update = history.note(changed, moment, before, offline)
                 detected = ChainMap(update.detected, history.detected)
                 write(self.store, found, detected, lambda writer: history.write(writer, update, moment))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Select, select
 
+from store.functions import listed, same
 from store.tables import FACTS, INCIDENTS, RUNS
 
 
@@ -23,6 +25,20 @@ def incident_ids() -> Select[Any]:
 def verdict_documents() -> Select[Any]:
     """``cluster``, ``run_key`` (its name in its cluster) and ``document`` of each run with a verdict."""
     return select(RUNS.c.cluster, RUNS.c.run_key, RUNS.c.document).where(RUNS.c.document.is_not(None))
+
+
+def documents_of_runs(cluster: str | None, keys: Collection[str]) -> Select[Any]:
+    """``name`` (its key in its cluster) and ``document`` of these runs of a cluster, if they have a verdict."""
+    one = RUNS.c
+    asked = select(one.run_key.label("name"), one.document).where(same(one.cluster, cluster), listed(one.run_key, keys))
+    return asked.where(one.document.is_not(None))
+
+
+def documents_of_incidents(cluster: str | None, ids: Collection[str]) -> Select[Any]:
+    """``name`` (the id) and ``document`` of these incidents of a cluster."""
+    one = INCIDENTS.c
+    asked = select(one.incident_id.label("name"), one.document)
+    return asked.where(same(one.cluster, cluster), listed(one.incident_id, ids))
 
 
 def fact(name: str) -> Select[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.incidents.lemons import Roots, counts
+from correlator.incidents.lemons import Roots, counts, rooted
 from correlator.live.lookup import Spans
 from correlator.live.merge import _by_start
 from correlator.live.patch import _event
@@ -30,8 +30,8 @@ INCIDENTS = st.lists(
 def test_roots_without_some_incidents_and_with_others(before: list[dict[str, Any]], more: list[dict[str, Any]], data: st.DataObject) -> None:  # fmt: skip
     gone = data.draw(st.sets(st.integers(0, max(0, len(before) - 1)))) if before else set()
     stays = [i for n, i in enumerate(before) if n not in gone]
-    known = Roots().but([], before)
-    reported = known.but((before[n] for n in gone), more)
+    known = Roots.of(before)
+    reported = known.but((rooted(before[n]) for n in gone), map(rooted, more))
     assert {p: len(jobs) for p, jobs in reported.stories.items() if jobs} == counts([*stays, *more])
     assert {p: len(jobs) for p, jobs in known.stories.items()} == counts(before), "the former ones are as they were"
 
