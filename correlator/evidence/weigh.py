@@ -21,7 +21,7 @@ from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import TIMEOUT
-from correlator.model.fact_index import by_kind
+from correlator.model.fact_index import FactsByKind, by_kind
 from correlator.model.nouns import Edge, Fact, Hop
 from correlator.site.first_seen import first_seen, hour_of
 
@@ -55,7 +55,7 @@ class BaseRates:
 
     def __init__(
         self,
-        facts: Mapping[str, Sequence[Fact]],
+        facts: Mapping[str, Sequence[Fact]] | FactsByKind,
         seen: Iterable[float],
         first: float,
         innocent: Mapping[str, float] | None = None,
@@ -80,7 +80,9 @@ class BaseRates:
         until = hour_of(time)
         hosts = max(1, bisect_left(self.seen, until))
         if kind not in self._starts:
-            self._starts[kind] = sorted(f.start for f in self._facts.get(kind, ()))
+            facts = self._facts
+            starts = facts.starts(kind) if isinstance(facts, FactsByKind) else sorted(f.start for f in facts.get(kind, ()))  # fmt: skip
+            self._starts[kind] = starts
         return bisect_left(self._starts[kind], until), hosts * max(0.0, until - self.first)
 
 

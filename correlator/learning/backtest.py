@@ -25,8 +25,8 @@ class Difference:
 
     verdicts: dict[str, tuple[StatedCause, StatedCause]] = field(default_factory=dict)
     surer: dict[str, tuple[float, float]] = field(default_factory=dict)
-    appeared: list[dict[str, Any]] = field(default_factory=list)
-    vanished: list[dict[str, Any]] = field(default_factory=list)
+    appeared: list[Mapping[str, Any]] = field(default_factory=list)
+    vanished: list[Mapping[str, Any]] = field(default_factory=list)
     same: int = 0
 
     def __bool__(self) -> bool:

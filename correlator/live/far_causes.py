@@ -20,7 +20,7 @@ from correlator.edges.scopes import OUTSIDE, scopes
 from correlator.edges.window_values import derived_values
 from correlator.evidence.weigh import listed_from
 from correlator.facts.world import World
-from correlator.live.lookup import Choice, Times
+from correlator.live.lookup import Times, chosen
 from correlator.model.attributes import TIMEOUT
 from correlator.model.nouns import Edge, Fact
 from correlator.site import windows
@@ -58,7 +58,7 @@ def far_causes(
         return []
     earliest = min(one.early for one in asked)
     over = times.last < since
-    past = _some(known, over & (times.last >= earliest))
+    past = chosen(known, over & (times.last >= earliest))
     kinds: dict[str, list[Fact]] = {kind: [] for one in asked for kind in one.edge.cause}
     for fact in past:
         if fact.kind in kinds:
@@ -78,7 +78,7 @@ def far_causes(
     for start, end in _together(causes.values()):
         meanwhile |= (times.start <= end) & (times.last >= start)
     of_no_run = times.until > -np.inf
-    around = [f for f in _some(known, over & meanwhile & of_no_run) if f.host in about or f.device in about]
+    around = [f for f in chosen(known, over & meanwhile & of_no_run) if f.host in about or f.device in about]
     beside = [f for f in around if _beside(f, about)]
     read = {fact.key for kind in {f.kind for f in beside} for fact in world.facts_of(kind)}
     return [*causes.values(), *(f for f in beside if f.key not in causes and f.key not in read)]
@@ -123,10 +123,6 @@ def _may_link(world: World, one: Asked, cause: Fact) -> bool:
     outside = OUTSIDE.get(edge.scope)
     within = scopes()[edge.scope](world, cause, effect)
     return within or (outside is not None and outside(world, cause, effect) is not None)
-
-
-def _some(facts: Sequence[Fact], which: Choice) -> list[Fact]:
-    return [facts[place] for place in np.flatnonzero(which).tolist()]
 
 
 def _together(facts: Iterable[Fact]) -> list[tuple[float, float]]:

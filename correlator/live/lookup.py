@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import chain, compress
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,10 @@ from correlator.gather.events import COALESCE_S
 from correlator.incidents.incident import AFTERMATH_S, Incident, facts_of
 from correlator.incidents.incidents import repeats_s
 from correlator.model.attributes import HOSTS
+from correlator.model.fact_index import number_of
 from correlator.model.nouns import Event, Fact, Run
+
+T = TypeVar("T")
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Moments = np.ndarray[Any, np.dtype[np.float64]]
@@ -94,7 +97,9 @@ class Spans:
         return np.maximum(self.over, self.lasting + reach)
 
     def among(self, some: Collection[str]) -> Choice:
-        return np.fromiter((n in some for n in self.names), np.bool_, len(self.names))
+        if not some:
+            return np.zeros(len(self.names), np.bool_)
+        return np.fromiter(map(some.__contains__, self.names), np.bool_, len(self.names))
 
     def within(self, stretches: Sequence[tuple[float, float]]) -> Choice:
         """Which incidents have, or may have, lines in one of the given time ranges."""
@@ -109,9 +114,9 @@ class Spans:
     def only(self, which: Choice) -> Spans:
         if which.all():
             return self
-        names = set(self.names[which])
+        gone = set(self.names[~which])
         hosts, jobs, downs = (
-            {k: v for k, v in members.items() if k in names} for members in (self.hosts, self.jobs, self.downs)
+            {k: v for k, v in members.items() if k not in gone} for members in (self.hosts, self.jobs, self.downs)
         )
         return self._rows(which, hosts, jobs, downs)  # type: ignore[arg-type]
 
@@ -135,13 +140,14 @@ class Spans:
 class Times:
     """The extent in time of facts, as parallel arrays (epoch seconds).
 
-    ``last`` is how long each went on: infinity if it still lasts, its start if it belongs to a run and has no known
+    ``kind`` is the number of its kind (``number_of``); ``last`` is how long each went on: infinity if it still lasts, its start if it belongs to a run and has no known
     end. ``until`` is its end: infinity if none is known, minus infinity if it belongs to a run.
     """
 
     start: Moments
     last: Moments
     until: Moments
+    kind: Numbers
 
     @staticmethod
     def of(facts: Sequence[Fact]) -> Times:
@@ -149,12 +155,14 @@ class Times:
             (f.start, inf if f.run is None else f.start, inf if f.run is None else -inf) if f.end is None
             else (f.start, max(f.start, f.end), f.end if f.run is None else -inf) for f in facts
         ]  # fmt: skip
-        return Times(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
+        kinds = np.fromiter((number_of(f.kind) for f in facts), np.int64, len(facts))
+        start, last, until = np.array(rows, np.float64).reshape(len(rows), 3).T.copy()
+        return Times(start, last, until, kinds)
 
     def but(self, which: Choice, more: Times, choice: Choice) -> Times:
         """The chosen facts of this one followed by the chosen facts of ``more``."""
         return Times(*(
-            np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until")
+            np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until", "kind")
         ))  # fmt: skip
 
 
@@ -200,15 +208,41 @@ class Repeated:
 
 
 @dataclass(frozen=True)
+class EventJobs:
+    """The jobs of those events that have one, with their places in the list of all events, as parallel arrays."""
+
+    places: Numbers
+    jobs: Numbers
+
+    @staticmethod
+    def of(events: Sequence[Event], first: int = 0) -> EventJobs:
+        """``first``: the place of the first of these events."""
+        pairs = [(place, e.job_id) for place, e in enumerate(events, first) if e.job_id is not None]
+        return EventJobs(*np.array(pairs, np.int64).reshape(len(pairs), 2).T.copy())
+
+    def but(self, cut: int, more: Sequence[Event]) -> EventJobs:
+        """The first ``cut`` events, then ``more``."""
+        fresh, stays = EventJobs.of(more, cut), int(np.searchsorted(self.places, cut))
+        return EventJobs(*(np.concatenate([old[:stays], new]) for old, new in ((self.places, fresh.places), (self.jobs, fresh.jobs))))  # fmt: skip
+
+    def of_jobs(self, jobs: Collection[int], first: int = 0) -> list[int]:
+        """The places of events of these jobs, from the place ``first`` on."""
+        begin = int(np.searchsorted(self.places, first))
+        wanted = np.isin(self.jobs[begin:], np.fromiter(jobs, np.int64, len(jobs)))
+        found: list[int] = self.places[begin:][wanted].tolist()
+        return found
+
+
+@dataclass(frozen=True)
 class Index:
     """Lookups over a cluster's conclusions, in the order of their lists.
 
-    ``event_jobs`` is the job of each event (-1: none) and ``repeated`` covers the events with more than one line.
+    ``event_jobs`` has the jobs of events and ``repeated`` covers the events with more than one line.
     ``run_jobs`` and ``run_ends`` are the job and the end of each run (infinity: no end known). ``spans`` and ``facts``
     hold the extent in time of incidents and facts.
     """
 
-    event_jobs: Numbers
+    event_jobs: EventJobs
     repeated: Repeated
     run_jobs: Numbers
     run_ends: Moments
@@ -222,7 +256,7 @@ class Index:
     ) -> Index:  # fmt: skip
         """``strays``: events that count for nothing, whose lines must be read together nevertheless."""
         repeated = Repeated.of(with_strays(events, strays))
-        return Index(jobs_of(events), repeated, *of_runs(runs), Spans.of(stories), Times.of(facts))
+        return Index(EventJobs.of(events), repeated, *of_runs(runs), Spans.of(stories), Times.of(facts))
 
     def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
         """The last known run of each of these jobs. ``runs`` are the runs that this index was built from."""
@@ -252,16 +286,24 @@ class Index:
     def without(self, runs: list[Run], jobs: Collection[int]) -> tuple[list[Run], list[Run]]:
         """The runs of all other jobs, and the runs of these jobs."""
         gone = np.isin(self.run_jobs, np.fromiter(jobs, np.int64, len(jobs)))
-        return (list(compress(runs, ~gone)), list(compress(runs, gone))) if gone.any() else (runs, [])
+        return (kept(runs, ~gone), chosen(runs, gone)) if gone.any() else (runs, [])
+
+
+def kept(items: list[T], which: Choice) -> list[T]:
+    """The chosen ones of a long list of which few at its end are not."""
+    others = np.flatnonzero(~which)
+    first = int(others[0]) if len(others) else len(items)
+    return items[:first] + list(compress(items[first:], which[first:].tolist()))
+
+
+def chosen(items: Sequence[T], which: Choice) -> list[T]:
+    """The chosen ones of a long list, if they are few."""
+    return [items[n] for n in np.flatnonzero(which).tolist()]
 
 
 def with_strays(events: Iterable[Event], strays: Sequence[Event]) -> Iterable[Event]:
     """Both, by time."""
     return merge(events, strays, key=attrgetter("time")) if strays else events
-
-
-def jobs_of(events: Sequence[Event]) -> Numbers:
-    return np.array([-1 if e.job_id is None else e.job_id for e in events], np.int64)
 
 
 def of_runs(runs: list[Run]) -> tuple[Numbers, Moments]:

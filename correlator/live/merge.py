@@ -21,16 +21,17 @@ from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.frozen import roots_of
-from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs, with_strays
+from correlator.live.lookup import EventJobs, Index, Repeated, Spans, Times, chosen, kept, of_runs, with_strays
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attributes import TIMEOUT
+from correlator.model.fact_index import FactsByKind
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
 
-def longest_logged_timeout(facts: Mapping[str, Sequence[Fact]]) -> float:
+def longest_logged_timeout(facts: Mapping[str, Sequence[Fact]] | FactsByKind) -> float:
     """The longest timeout that a program logged when it gave up, seconds. ``facts``: by kind."""
     logged = [f.attrs.get(TIMEOUT) for f in facts.get(COMM_ERROR.name, ())]
     return max((float(timeout or 0.0) for timeout in logged), default=0.0)
@@ -97,8 +98,9 @@ class Merge:
         old, new = then.last < self.border, now.last >= self.border
         pieces, continued = self._told_twice(world, then, now, old)
         old[continued], new[pieces] = False, False
-        self.changed_facts = [*compress(self.before.facts, ~old)], [*compress(world.facts, new)]
-        return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
+        fresh = chosen(world.facts, new)
+        self.changed_facts = chosen(self.before.facts, ~old), fresh
+        return [*kept(self.before.facts, old), *fresh], then.but(old, now, new)
 
     def _told_twice(self, world: World, then: Times, now: Times, old: Any) -> tuple[list[int], list[int]]:
         """Facts that were over before the border and are also in the window: of which of the window's only a piece is
@@ -126,7 +128,7 @@ class Merge:
         found: Conclusions,
         lately: Spans,
         facts: list[Fact],
-        kinds: Mapping[str, Sequence[Fact]],
+        kinds: FactsByKind,
         times: Times,
         others: list[Run],
         former: list[Run],
@@ -143,17 +145,17 @@ class Merge:
         again = self.restated(lately)
         stays = ~index.spans.among(self.live.union(lately.names[again]))
         spans = index.spans.only(stays) + lately.only(again)
-        stories = [*compress(before.stories, stays), *compress(found.stories, again)]
-        kept = int(stays.sum())
-        documents = [*compress(before.incidents, stays), *({} for _ in range(kept, len(stories)))]
-        order = _by_start(spans, kept)
+        stories = [*kept(before.stories, stays), *chosen(found.stories, again)]
+        count = int(stays.sum())
+        documents = [*kept(before.incidents, stays), *({} for _ in range(count, len(stories)))]
+        order = _by_start(spans, count)
         if order is not None:
             spans, stories, documents = (
                 spans.in_order(order),
                 [stories[n] for n in order],
                 [documents[n] for n in order],
             )
-        places = [*range(kept, len(stories))] if order is None else np.flatnonzero(order >= kept).tolist()
+        places = [*range(count, len(stories))] if order is None else np.flatnonzero(order >= count).tolist()
         gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
         restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
         verdicts, wanted, judged = self._verdicts(found, former, restated)
@@ -201,7 +203,7 @@ class Merge:
 
     def _all_events(
         self, found: Sequence[Event], strays: Sequence[Event]
-    ) -> tuple[AppendOnlyList[Event], Any, Repeated]:
+    ) -> tuple[AppendOnlyList[Event], EventJobs, Repeated]:
         """All events and their part of the index."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
@@ -209,7 +211,7 @@ class Merge:
         events = (known if isinstance(known, AppendOnlyList) else AppendOnlyList(known)).but(cut, fresh)
         behind = strays[bisect_left(strays, border, key=attrgetter("time")) :]
         repeated = index.repeated.but(border, Repeated.of(with_strays(fresh, behind)))
-        return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
+        return events, index.event_jobs.but(cut, fresh), repeated
 
 
 def _by_start(spans: Spans, kept: int) -> Any:
@@ -223,9 +225,17 @@ def _by_start(spans: Spans, kept: int) -> Any:
 
 
 def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
-    """All runs by job and their part of the index."""
-    if former or (others and again and again[0].job_id <= others[-1].job_id):
-        runs = sorted([*others, *again], key=attrgetter("job_id"))
-        return runs, of_runs(runs)
-    jobs, ends = of_runs(again)
-    return [*others, *again], (np.concatenate([index.run_jobs, jobs]), np.concatenate([index.run_ends, ends]))
+    """All runs by job and their part of the index. ``others`` and ``again`` are sorted by job, and so is the result."""
+    jobs, ends = index.run_jobs, index.run_ends
+    if former:
+        stays = ~np.isin(jobs, [r.job_id for r in former])
+        jobs, ends = jobs[stays], ends[stays]
+    new_jobs, new_ends = of_runs(again)
+    if not again:
+        return others, (jobs, ends)
+    first = int(np.searchsorted(jobs, new_jobs[0]))
+    all_jobs, all_ends = np.concatenate([jobs, new_jobs]), np.concatenate([ends, new_ends])
+    order = np.argsort(all_jobs[first:], kind="stable")
+    rest = [*others[first:], *again]
+    all_jobs[first:], all_ends[first:] = all_jobs[first:][order], all_ends[first:][order]
+    return [*others[:first], *(rest[n] for n in order.tolist())], (all_jobs, all_ends)

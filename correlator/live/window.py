@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, compress, groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,11 +47,11 @@ from correlator.incidents.incident import events_of
 from correlator.live import log_hosts
 from correlator.live.arrivals import Change
 from correlator.live.far_causes import far_causes
-from correlator.live.lookup import Spans
+from correlator.live.lookup import Spans, chosen
 from correlator.live.merge import Merge
 from correlator.live.reach import MARGIN_S, longest_window, untouched_until
 from correlator.live.state import LiveConclusions, index_of
-from correlator.model.fact_index import by_kind
+from correlator.model.fact_index import FactsByKind, number_of
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
@@ -238,7 +238,7 @@ class Window:
         conclude(world)
         merge = Merge(before, self.change, self.border, self.reach, self.live)
         facts, times = merge.facts(world)
-        kinds = by_kind(facts)
+        kinds = FactsByKind(facts, times.kind, times.start)
         narrow_slurmd_timeout(world.site, kinds.get(LINK_OUTAGE.name, []), kinds.get(NODE_DOWN.name, []))
         if before.site is None or not _same_site(world, before):
             return None
@@ -281,14 +281,14 @@ class Window:
 
     def _elsewhere(self, since: float, jobs: Collection[int]) -> list[Run]:
         """The known runs of other jobs that ended after ``since``."""
-        return [r for r in compress(self.before.runs, self.index.run_ends >= since) if r.job_id not in jobs]
+        return [r for r in chosen(self.before.runs, self.index.run_ends >= since) if r.job_id not in jobs]
 
     def _past(self, low: float) -> tuple[list[Run], list[Fact]]:
         """The runs that ended from ``low`` to the beginning of the window, and the facts about their failures."""
         ends, starts = self.index.run_ends, self.index.facts.start
-        runs = list(compress(self.before.runs, (ends >= low) & (ends < self.since)))
+        runs = chosen(self.before.runs, (ends >= low) & (ends < self.since))
         around = (starts >= low - ENDS_WITH_S) & (starts < self.since + ENDS_WITH_S)
-        return runs, [f for f in compress(self.before.facts, around) if f.kind == RUN_FAILED.name]
+        return runs, chosen(self.before.facts, around & (self.index.facts.kind == number_of(RUN_FAILED.name)))
 
     def _joined_events(self, new: Sequence[Event], carried: list[Event]) -> list[Event]:
         """New and carried events in order, each once.
@@ -409,21 +409,18 @@ class Window:
         """Events before the window that it needs: those of facts that still last, and the runs' own lines."""
         wanted = set(jobs)
         times = self.index.facts
-        lasting = compress(self.before.facts, (times.start < self.since) & (times.until >= self.since))
+        lasting = chosen(self.before.facts, (times.start < self.since) & (times.until >= self.since))
         found = {e.id: e for f in lasting for e in f.events}
-        for story in self.before.stories:
-            if story.id in self.live:
-                found.update((e.id, e) for e in events_of(story))
-        for place in np.flatnonzero(
-            np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))
-        ).tolist():
+        for story in chosen(self.before.stories, self.index.spans.among(self.live)):
+            found.update((e.id, e) for e in events_of(story))
+        for place in self.index.event_jobs.of_jobs(wanted):
             event = self.before.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
         behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
-        unstamped = np.fromiter(self.before.unstamped - wanted, np.int64)  # also for jobs without a known run
-        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], unstamped)).tolist():
-            event = self.before.events[behind + place]
+        unstamped = self.before.unstamped - wanted  # also for jobs without a known run
+        for place in self.index.event_jobs.of_jobs(unstamped, behind) if unstamped else ():
+            event = self.before.events[place]
             if self._placed(event):
                 found[event.id] = event
         untold = self.change.jobs

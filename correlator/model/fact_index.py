@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from correlator.model.attrs import attr
 from correlator.model.nouns import Fact
@@ -18,6 +20,32 @@ def by_kind(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
     for fact in facts:
         found[fact.kind].append(fact)
     return dict(found)
+
+
+#: A number for each kind that occurred in this process.
+_NUMBERS: dict[str, int] = {}
+
+
+def number_of(kind: str) -> int:
+    """The number of a kind in ``FactsByKind``."""
+    return _NUMBERS.setdefault(kind, len(_NUMBERS))
+
+
+class FactsByKind:
+    """The same for very many facts of which few kinds are asked for: those of a kind are picked when they are."""
+
+    def __init__(self, facts: Sequence[Fact], numbers: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> None:
+        """``numbers`` are those of the facts' kinds (``number_of``), ``starts`` when each began."""
+        self._facts, self._numbers, self._starts = facts, numbers, starts
+
+    def get(self, kind: str, default: Sequence[Fact] = ()) -> Sequence[Fact]:
+        """The facts of a kind in the order given; ``default`` if there are none."""
+        return [self._facts[n] for n in np.flatnonzero(self._numbers == number_of(kind)).tolist()] or default
+
+    def starts(self, kind: str) -> list[float]:
+        """When the facts of a kind began, in order."""
+        found: list[float] = np.sort(self._starts[self._numbers == number_of(kind)]).tolist()
+        return found
 
 
 class FactsInTime:
