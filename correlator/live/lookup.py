@@ -301,6 +301,13 @@ def chosen(items: Sequence[T], which: Choice) -> list[T]:
     return [items[n] for n in np.flatnonzero(which).tolist()]
 
 
+def in_order(items: list[T], order: Numbers) -> list[T]:
+    """A long list whose beginning stays as it is."""
+    moved = np.flatnonzero(order != np.arange(len(order)))
+    first = int(moved[0]) if len(moved) else len(order)
+    return [*items[:first], *(items[n] for n in order[first:].tolist())]
+
+
 def with_strays(events: Iterable[Event], strays: Sequence[Event]) -> Iterable[Event]:
     """Both, by time."""
     return merge(events, strays, key=attrgetter("time")) if strays else events

@@ -21,7 +21,18 @@ from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.frozen import roots_of
-from correlator.live.lookup import EventJobs, Index, Repeated, Spans, Times, chosen, kept, of_runs, with_strays
+from correlator.live.lookup import (
+    EventJobs,
+    Index,
+    Repeated,
+    Spans,
+    Times,
+    chosen,
+    in_order,
+    kept,
+    of_runs,
+    with_strays,
+)
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attributes import TIMEOUT
@@ -150,17 +161,15 @@ class Merge:
         documents = [*kept(before.incidents, stays), *({} for _ in range(count, len(stories)))]
         order = _by_start(spans, count)
         if order is not None:
-            spans, stories, documents = (
-                spans.in_order(order),
-                [stories[n] for n in order],
-                [documents[n] for n in order],
-            )
+            spans, stories, documents = spans.in_order(order), in_order(stories, order), in_order(documents, order)
         places = [*range(count, len(stories))] if order is None else np.flatnonzero(order >= count).tolist()
         gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
         restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
         verdicts, wanted, judged = self._verdicts(found, former, restated)
         events, event_jobs, repeated = self._all_events(found.events, found.strays)
-        logged_timeout = longest_logged_timeout(kinds)
+        logged_timeout = before.logged_timeout
+        if any(fact.kind == COMM_ERROR.name for facts_there in self.changed_facts for fact in facts_there):
+            logged_timeout = longest_logged_timeout(kinds)
         merged = LiveConclusions.of(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
             looks=[*between(before.looks, -np.inf, border), *between(found.looks, border, np.inf)],
@@ -219,9 +228,9 @@ def _by_start(spans: Spans, kept: int) -> Any:
     start, names = spans.start, spans.names
     if kept in (0, len(start)) or start[kept] > start[kept - 1]:
         return None
-    first = int(np.searchsorted(start[:kept], start[kept]))
+    first = int(np.searchsorted(start[:kept], start[kept]))  # what comes before stays
     rest = list(zip(start[first:].tolist(), names[first:].tolist(), strict=True))
-    return np.array([*range(first), *(first + n for n in sorted(range(len(rest)), key=rest.__getitem__))])
+    return np.concatenate([np.arange(first), first + np.array(sorted(range(len(rest)), key=rest.__getitem__))])
 
 
 def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
@@ -236,6 +245,5 @@ def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[R
     first = int(np.searchsorted(jobs, new_jobs[0]))
     all_jobs, all_ends = np.concatenate([jobs, new_jobs]), np.concatenate([ends, new_ends])
     order = np.argsort(all_jobs[first:], kind="stable")
-    rest = [*others[first:], *again]
     all_jobs[first:], all_ends[first:] = all_jobs[first:][order], all_ends[first:][order]
-    return [*others[:first], *(rest[n] for n in order.tolist())], (all_jobs, all_ends)
+    return [*others[:first], *in_order([*others[first:], *again], order)], (all_jobs, all_ends)

@@ -239,7 +239,8 @@ class Window:
         merge = Merge(before, self.change, self.border, self.reach, self.live)
         facts, times = merge.facts(world)
         kinds = FactsByKind(facts, times.kind, times.start)
-        narrow_slurmd_timeout(world.site, kinds.get(LINK_OUTAGE.name, []), kinds.get(NODE_DOWN.name, []))
+        if not world.site.settings["SlurmdTimeout"].known:
+            narrow_slurmd_timeout(world.site, kinds.get(LINK_OUTAGE.name), kinds.get(NODE_DOWN.name))
         if before.site is None or not _same_site(world, before):
             return None
         world.recall(far_causes(world, before.facts, self.index.facts, self.rules.edges, self.since, self.reach))
