@@ -336,6 +336,34 @@ class AdminComment(_Section):
     hours: float = Field(default=6, gt=0, le=168)
 
 
+class DrainAdvisor(_Section):
+    """Whether the repair list's advice to drain is carried out, and what must hold for it; docs/drain-advisor.md.
+
+    ``floor``: the share of a partition's nodes that must stay able to run jobs, ``floors`` that of single partitions.
+    ``check``: a program and its arguments, to which the node's name is added; exit 0 is a passed check. ``bridge``: one that
+    is told each drain and resume, as JSON on its standard input.
+    """
+
+    acting: bool = False
+    scontrol: str = "scontrol"
+    nodes_per_hour: int = Field(default=2, ge=0)
+    share_per_hour: float = Field(default=0.02, ge=0, le=1)
+    floor: float = Field(default=0.9, ge=0, le=1)
+    floors: dict[str, float] = Field(default_factory=dict)
+    fresh_minutes: float = Field(default=30, gt=0, le=1440)
+    respect_hours: float = Field(default=24, ge=0)
+    resume: bool = False
+    check: tuple[str, ...] = ()
+    check_timeout_s: float = Field(default=120, gt=0, le=900)
+    bridge: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _resumes_only_what_was_checked(self) -> DrainAdvisor:
+        if self.resume and not self.check:
+            raise ValueError("resume needs check, the program that says whether a node is well again")
+        return self
+
+
 class Interfaces(_Section):
     fabric: tuple[str, ...] = ()
     management: tuple[str, ...] = ()
@@ -366,6 +394,7 @@ class Config(_Section):
     store: Store = Store()
     gate: Gate = Gate()
     admin_comment: AdminComment = AdminComment()
+    drain_advisor: DrainAdvisor = DrainAdvisor()
     #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
     syslog: tuple[SyslogListener, ...] | None = None
     #: Addresses and small networks that forward syslog lines of other hosts, a controller's included.

@@ -38,6 +38,9 @@ from faultline.cluster_doubts import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.controller_addresses import ControllerAddresses
 from faultline.disputes import Disputes
+from faultline.drains import acting
+from faultline.drains.acting import DrainAdvising
+from faultline.drains.slurm_nodes import Scontrol
 from faultline.fitness_metrics import FitnessMetrics
 from faultline.node_gate import GRANTS_FILE, Grants, NodeGate
 from faultline.notify_targets import dispatcher_of
@@ -123,6 +126,8 @@ class Service(Collector):
             config.cluster,
             Slurm(config.admin_comment.sacct, config.admin_comment.sacctmgr),
         )
+        advisor = config.drain_advisor
+        self.drains = DrainAdvising(store, advisor, config.cluster, Scontrol(advisor.scontrol))
 
     def start(self) -> None:
         """Starts accepting and answering; the first ``tick`` correlates stored data in parallel."""
@@ -158,6 +163,9 @@ class Service(Collector):
         if self.config.admin_comment.enabled:
             self.scheduler.add_job(self.comments.round, "interval", seconds=admin_comments.EVERY_S, max_instances=1, coalesce=True,
                                    id="writing AdminComments")  # fmt: skip
+        if self.config.drain_advisor.acting:
+            self.scheduler.add_job(self.drains.round, "interval", seconds=acting.EVERY_S, max_instances=1, coalesce=True,
+                                   id="draining nodes")  # fmt: skip
         for number, report in enumerate(self.config.reports, 1):
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report],
                                    id=f"report {number}, {report.name}")  # fmt: skip
@@ -248,6 +256,7 @@ class Service(Collector):
             *self.store.lost,
             self.spool.trouble,
             self.comments.trouble,
+            self.drains.trouble,
             *list(self._faults.values()),
         ]
         return [text for text in found if text]
@@ -272,6 +281,7 @@ class Service(Collector):
         ):  # fmt: skip
             yield GaugeMetricFamily(f"faultline_{name}", text, value)
         yield from self.comments.collect()
+        yield from self.drains.collect()
 
     def _deliver_output(self) -> None:
         """Delivers job output fetched by hooks, and reports of their losses, the way all lines arrive."""

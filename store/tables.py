@@ -141,6 +141,12 @@ TRIAGE = _table("kept", "triage", {
     **dict.fromkeys(("cluster", "incident_id", "state", "assignee", "comment", "author"), TEXT), "signed": FLAG, "at": TIME,
     "events": TEXTS, "jobs": TEXTS,
 })  # fmt: skip
+#: What the drain advisor decided about nodes, one row a step (faultline.drain_acting). ``decision`` names the drain that a
+#: step belongs to; ``reason`` is what Slurm was given, ``stamp`` who set it and when, as Slurm said afterwards.
+DRAIN_DECISIONS = _table("kept", "drain_decisions", {
+    **dict.fromkeys(("decision", "cluster", "host", "device", "incident_id", "step", "guard", "detail", "reason", "stamp", "evidence"), TEXT),
+    "at": TIME,
+})  # fmt: skip
 
 # -- intake: the way in ----------------------------------------------------------------------------------------------
 

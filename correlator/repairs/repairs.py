@@ -58,10 +58,12 @@ _SERIOUS = frozenset({"warning", "error", "err", "critical", "crit", "alert", "e
 #: parsers/catalogue/xid.csv).
 _CORRECTED_XIDS = frozenset({63, 92})
 _GPU = ("gpu.ecc", "gpu.xid", "pcie.aer")
-_KINDS = sorted({*_STATES, *_NAMES, *_SIGNS, *_GPU, "kernel.boot"})
+#: What a device or the other end of its cable says about the device.
+DEVICE_KINDS = frozenset({*_STATES, *_NAMES, *_SIGNS, *_GPU})
+_KINDS = sorted({*DEVICE_KINDS, "kernel.boot"})
 
 #: Root causes that are the link's own; an outage in an incident with another root cause is explained by that.
-_OWN_ROOTS = frozenset(
+OWN_ROOTS = frozenset(
     event
     for kind in (LINK_OUTAGE, LINK_ERRORS)
     if kind.cause
@@ -195,7 +197,7 @@ def noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, Noted]
     found = {}
     for row in store.ask(repair_list.incidents(cluster, sorted(names))) if names else []:
         found[row["incident_id"]] = Noted(
-            row["root_event"] in _OWN_ROOTS,
+            row["root_event"] in OWN_ROOTS,
             tuple(row["jobs"] or ()),
             tuple(row["slowed"] or ()),
             str(row["root_event"]),
@@ -418,4 +420,4 @@ def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
         repair.slowed = sorted(names.get(key, key) for key in repair.slowed)
 
 
-__all__ = ["DAYS", "Repair", "RepairList", "advise", "repairs"]
+__all__ = ["DAYS", "DEVICE_KINDS", "OWN_ROOTS", "Repair", "RepairList", "advise", "repairs"]

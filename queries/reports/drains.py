@@ -1,7 +1,9 @@
-"""Drains: what the repair list would have drained and what became of those nodes, and the ledger of drains."""
+"""Drains: what the repair list would have drained and what became of those nodes, what the advisor did, and the ledger."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
 from correlator.repairs.drain_advice import HORIZON, Advice, Shadow, shadow
@@ -10,7 +12,8 @@ from queries.reports.model import Column, Figure, Section
 from queries.reports.reader import Reader
 from queries.reports.report import Report
 from queries.reports.wording import stretch
-from store.questions import out_of_service
+from store.errors import NoSuchTable
+from store.questions import drain_decisions, out_of_service
 
 HOURS = HORIZON.total_seconds() / 3600
 
@@ -23,6 +26,11 @@ _LEDGER = (
     Column("host", "Node", "name"), Column("state", "State", "name"), Column("begin", "From", "time"), Column("end", "Until", "time"),
     Column("seconds", "Lasted", "seconds", bar=True), Column("reason", "Reason"), Column("owner", "Reason of", "name"),
     Column("actor", "Set by", "name"), Column("undone_by", "Undone by", "name"), Column("times", "Times in 30 days", "count"),
+)  # fmt: skip
+_DECISIONS = (
+    Column("at", "At", "time"), Column("host", "Node", "name"), Column("device", "Device", "name"), Column("step", "Decision", "name"),
+    Column("guard", "Refused by", "name"), Column("detail", "Why"), Column("incident_id", "Incident", "name"), Column("reason", "Reason in Slurm"),
+    Column("evidence", "Told by"),
 )  # fmt: skip
 _REPEATED = (
     Column("host", "Node", "name"), Column("times", "Times in 30 days", "count", bar=True), Column("out_s", "Out of service", "seconds"),
@@ -37,7 +45,7 @@ def advice(reader: Reader) -> Section:
         "advice", "Advice to drain, in shadow", _lead(found), figures=_figures(found),
         tables=(reader.table("", _ADVICE, [_row(one) for one in found.advice], empty="The repair list would have drained no node."),),
         notes=(
-            "Nothing was done to any node. The repair list was made again as it was then, "
+            "This section only counts. The repair list was made again as it was then, "
             f"in steps of at least {found.step_min} min, from the {DAYS:g} days before. A node that was out of service already is no advice.",
             f"By: people, if the reason is in a person's words; the program that the reason names; unknown, if there is neither a reason nor a user. "
             f"A drain for another reason counts as well. Killed first: runs that an incident of the device ended before that, or within {HOURS:g} h. What was learned later counts "
@@ -78,6 +86,33 @@ def _row(one: Advice) -> dict[str, Any]:
             "by": one.by, "reason": one.reason, "killed": list(one.killed), "action": one.action}  # fmt: skip
 
 
+def decisions(reader: Reader) -> Section:
+    """Every step of the acting mode: drains, resumes, and refusals with the guard."""
+    try:
+        rows = reader.rows(drain_decisions.in_period(reader.period))
+    except NoSuchTable:  # a store of an older version, opened for reading
+        rows = []
+    shown = [
+        row | {"host": reader.called(row["host"], row["cluster"]), "evidence": _told_by(row["evidence"])}
+        for row in rows
+    ]
+    steps = Counter(row["step"] for row in rows)
+    return Section(
+        "decisions", "What the drain advisor did", "Each drain and resume by the acting mode, what became of it, and each node that a guard kept "
+        "it from draining. It is off unless [drain_advisor] says acting = true.",
+        figures=tuple(Figure(step, steps[step]) for step in ("drained", "resumed", "undone", "taken over", "refused")),
+        tables=(reader.table("", _DECISIONS, shown, empty="It decided nothing."),),
+    )  # fmt: skip
+
+
+def _told_by(evidence: str | None) -> list[str]:
+    """Each witness in words, with its last line."""
+    return [
+        f"{one['authority']} of {one['host']}, {one['lines']} lines until {one['time']}: {one['message']}"
+        for one in json.loads(evidence or "[]")
+    ]
+
+
 def ledger(reader: Reader) -> Section:
     """Every period out of service, and the nodes with several."""
     rows = reader.rows(out_of_service.ledger(reader.period))
@@ -99,6 +134,6 @@ def ledger(reader: Reader) -> Section:
 
 REPORT = Report(
     "drain-advice", "Drains and advice",
-    f"What the repair list would have drained and whether people did within {HOURS:g} h; the ledger of drains; the last {DAYS:g} days unless told otherwise.",
-    lambda reader: [advice(reader), ledger(reader)],
+    f"What the repair list would have drained and whether people did within {HOURS:g} h; what the advisor did; the ledger of drains; the last {DAYS:g} days unless told otherwise.",
+    lambda reader: [advice(reader), decisions(reader), ledger(reader)],
 )  # fmt: skip

@@ -210,7 +210,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.node_states", "raw.links",
          "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts", "model.concluded_facts",
-         "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
+         "kept.detections", "kept.versions", "kept.notices", "kept.drain_decisions", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,
     ),
     **dict.fromkeys(

@@ -14,7 +14,7 @@ from store.tables import FACTS, FILES, JOBS, LOGS, METADATA, SOURCES
 #: Rows other than lines that name a cluster, and operators' statements about them.
 RENAMED = (
     *(METADATA.tables[f"raw.{name}"] for name in TABLES if name != "logs"), FILES,
-    *(METADATA.tables[f"kept.{name}"] for name in ("detections", "versions", "aliases", "notices", "feedback", "triage")),
+    *(METADATA.tables[f"kept.{name}"] for name in ("detections", "versions", "aliases", "notices", "feedback", "triage", "drain_decisions")),
 )  # fmt: skip
 #: Tables that would name a second cluster before its first job: states, settings, job files.
 WITNESSES = tuple(
