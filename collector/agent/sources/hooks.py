@@ -13,19 +13,20 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from collector.agent import environment, exported, hook_failures, hook_memory, wire
-from collector.agent.artifacts import Artifact, Places, collect
+from collector.agent.artifacts import Artifact, Places, collect, fetch, job_owner
 from collector.agent.failure import Denied, Missing
 from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host, first_host
 from collector.agent.slurm.host import Host
 from collector.agent.source import Context, Reading, SourceKind
+from collector.agent.step_files import StepFiles
 from collector.agent.strangers import quoted
 
 _MAGIC = b"faultline-hook/1\n"
@@ -39,6 +40,8 @@ _MOST_ENDED = 64
 _MOST_STEPS = 32
 #: Events after which the job's own files are complete, or after which they will be removed.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
+#: How often running steps are looked at, and how soon again after one began, in seconds.
+STEPS_EVERY_S, STEPS_SOON_S = 10.0, 1.0
 #: Hooks of which only the number is known.
 _ANY = "*"
 #: Between two looks at whether hooks could write, and at what task prologs left among users' files.
@@ -64,6 +67,9 @@ class Hooks:
     #: Their restart counts, and the steps whose environment was reported.
     _restarts: dict[str, int] = field(default_factory=dict)
     _told_steps: dict[str, set[str]] = field(default_factory=dict)
+    #: What steps of the jobs write to, and when it was looked for last (monotonic seconds).
+    _step_files: StepFiles = field(default_factory=StepFiles)
+    _steps_at: float = float("-inf")
     #: Those whose epilog ran, oldest first.
     _ended: dict[str, None] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
@@ -81,6 +87,7 @@ class Hooks:
 
     def open(self, positions: Mapping[str, Any]) -> None:
         self._host = Host(self.context.root)
+        self._step_files.proc = self.context.path("proc")
         self._make_room()
         if not any(self.context.path(folder).is_dir() for folder in hook_memory.read(self.folders)):
             unwritable = hook_failures.unwritable(self._host, self.folders)
@@ -131,6 +138,7 @@ class Hooks:
             self._inodes = {path: inode for path, inode in self._inodes.items() if path in self._taken}
 
     def poll(self) -> Iterator[Reading]:
+        self._look_at_steps(STEPS_EVERY_S)
         troubles, read = [], 0
         for name in hook_memory.read(self.folders):
             folder = self.context.path(name)
@@ -216,6 +224,7 @@ class Hooks:
         if owner is not None and owner != word.uid:
             raise Odd(f"uid {word.uid} speaks of job {job}, which root's prolog gave to uid {owner}")
         if owner is not None:
+            self._look_at_steps(STEPS_SOON_S)  # a step began
             self.context.jobs.named(str(job), env.get("SLURM_JOB_NAME", ""))
         document = {"job_id": job, "owner_uid": word.uid, "read_at": f"{now:.6f}", "confirmed": owner is not None}
         claim = wire.document("task_hook", json.dumps(document), "hooks", now, timezone="UTC")
@@ -282,9 +291,40 @@ class Hooks:
         if event == "epilog":
             self._begun.pop(run, None)
             self.context.jobs.ended(env.get("SLURM_JOB_ID", ""))
-        if event not in _FETCHED or elsewhere:
+        if event not in _FETCHED:
             return b""
-        return b"".join(self._file(found, env, now) for found in collect(env, self.places))
+        found = [] if elsewhere else collect(env, self.places)
+        if event == "epilog":
+            found += self._of_steps(env, {one.path for one in found})
+        return b"".join(self._file(one, env, now) for one in found)
+
+    def _look_at_steps(self, every_s: float) -> None:
+        """Learns what steps of running jobs write to, at most once in so many seconds."""
+        now = self.context.monotonic()
+        if now - self._steps_at >= every_s:
+            self._steps_at = now
+            running = {job: uid for job, uid in self._owners.items() if job not in self._ended}
+            self._step_files.look(running)
+
+    def _of_steps(self, env: Mapping[str, str], known: Collection[str]) -> Iterator[Artifact]:
+        """Head and tail of what steps wrote on this node. After one that does not answer no other is opened: they are on the
+        same file system, most often, and each would take its whole time limit."""
+        job, owner, hung = env.get("SLURM_JOB_ID", ""), job_owner(env), False
+        for file in self._step_files.of(job, known):
+            if owner is None:
+                break
+            if file.hidden or hung:
+                why = (
+                    "it was in the step's own mount namespace"
+                    if file.hidden
+                    else "another file of the job did not answer"
+                )
+                yield Artifact(file.kind, file.path, reason=why)
+                continue
+            one = fetch(file.kind, file.path, owner)
+            hung = bool(one.reason and one.reason.startswith("no answer"))
+            yield one
+        self._step_files.forget(job)
 
     def _owned(self, event: str, env: Mapping[str, str]) -> None:
         """Remembers a job's owner from root's prolog to its epilog, and a little longer: the files of a short job's task
@@ -404,8 +444,8 @@ SOURCE = SourceKind(
     {"folders": ["/var/spool/faultline/hooks", "/var/spool/faultline/task-hooks"], "state_save": "/var/spool/slurmctld",
      "slurmd_spool": "/var/spool/slurmd", "every_s": 2.0},
     reads="the spools of Slurm's hooks, on disk and in memory; for an epilog also the job's script and the head and tail of its output, "
-    "opened as the job's user, where its batch script ran and on the controller",
-    costs="one directory listing per folder every 2 s; for a job's end a child process and at most 320 KiB per file",
+    "opened as the job's user, where its batch script ran and on the controller, and what its steps had open (srun --output) on each node",
+    costs="one directory listing per folder every 2 s, and while a job runs one pass over /proc every 10 s; for a job's end a child process and at most 320 KiB per file",
     blind_to="the output of a job of several nodes without a prolog or a hook of slurmctld; the name %x if Slurm does not "
-    "provide it; files in the agent's own /tmp (PrivateTmp)",
+    "provide it; files in the agent's own /tmp (PrivateTmp); output of steps that ended within a second or two",
 )  # fmt: skip

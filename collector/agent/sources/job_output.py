@@ -244,5 +244,5 @@ SOURCE = SourceKind(
     reads="lines that look like a failure in the output of jobs that run, on the node of their batch script, opened as the job's "
     "user; the whole comes with the epilog",
     costs="for each file that grows a child process and one read a second, for others one in 30 s; at most 256 KiB/s in all",
-    blind_to="jobs without a prolog of ours; the name %x before the first task; files of steps (srun --output); what is written faster",
+    blind_to="jobs without a prolog of ours; the name %x before the first task; files of steps (srun --output), which come with the epilog; what is written faster",
 )  # fmt: skip

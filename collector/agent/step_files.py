@@ -1,0 +1,143 @@
+"""The files that steps of jobs write their output to (``srun --output``), known by the descriptors that are open meanwhile.
+
+No hook is told of them, and ``scontrol`` must not be asked. But while a step runs, its tasks have their file as descriptor 1
+or 2 if slurmstepd opened it for them (patterns with %t, %n, %N), or the step's srun holds it. Which job a process belongs to is
+told by slurmstepd, a process of root that names its step in its title, and whose child it is: nothing that a user wrote.
+
+Only links, descriptors' flags and status files of /proc are read here, none of which waits for a file system. A path is a
+user's word: whoever reads the file opens it as that user (``collector.agent.artifacts``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: Most files remembered of one job, descriptors looked at of one process, and processes of one look.
+MOST_FILES, MOST_DESCRIPTORS, MOST_PROCESSES = 16, 64, 20_000
+#: ``slurmstepd: [17.0]``; of a het job's component ``[17+1.0]``; the batch script is a step, too.
+_TITLE = re.compile(rb"slurmstepd: \[(?P<job>\d{1,18})(?:\+\d+)?\.(?P<step>\w+)(?:\+\d+)?\]")
+_STATUS = re.compile(rb"^(Name|PPid|Uid):\s+(\S+)", re.MULTILINE)
+#: How far a process may be from its slurmstepd: batch script, shells, launchers, srun.
+_DEEPEST = 32
+#: A file's name here ends so after it was removed.
+_REMOVED = " (deleted)"
+_NO_FILES = ("/dev/", "/proc/", "/sys/")
+
+
+@dataclass(frozen=True)
+class StepFile:
+    """A file that was open for writing. ``kind``: stdout or stderr; which of both srun writes to it cannot be seen.
+    ``hidden``: it is in a mount namespace that is not the agent's, where the same path may be another file."""
+
+    kind: str
+    path: str
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class _Process:
+    name: bytes
+    parent: int
+    uid: int
+
+
+@dataclass
+class StepFiles:
+    """What was seen of each job that runs on this node. ``proc``: /proc."""
+
+    proc: Path = Path("/proc")
+    _found: dict[str, dict[str, StepFile]] = field(default_factory=dict)
+
+    def look(self, owners: Mapping[str, int]) -> None:
+        """Adds what the processes of jobs have open. ``owners``: the uid of each job, by root's prolog."""
+        if not owners:
+            return
+        processes = self._processes()
+        stepds = {pid: title for pid, one in processes.items() if one.uid == 0 and (title := self._title(pid, one))}
+        for pid, one in processes.items():
+            above = _stepd_of(pid, processes, stepds)
+            if above is None or one.uid == 0:
+                continue
+            job, depth = stepds[above], 1 if one.parent == above else 2
+            if owners.get(job) != one.uid or (depth > 1 and one.name != b"srun"):
+                continue
+            for file in self._open_files(pid, None if one.name == b"srun" else (1, 2)):
+                known = self._found.setdefault(job, {})
+                if len(known) < MOST_FILES:
+                    known.setdefault(file.path, file)
+
+    def of(self, job: str, but: Collection[str] = ()) -> list[StepFile]:
+        """The files of a job, in the order in which they were seen, without those at some paths."""
+        return [file for path, file in self._found.get(job, {}).items() if path not in but]
+
+    def forget(self, job: str) -> None:
+        self._found.pop(job, None)
+
+    def _processes(self) -> dict[int, _Process]:
+        found: dict[int, _Process] = {}
+        try:
+            names = [name for name in os.listdir(self.proc) if name.isdigit()]  # noqa: PTH208  (many; no objects needed)
+        except OSError:
+            return {}
+        for name in names[:MOST_PROCESSES]:
+            with suppress(OSError, ValueError, KeyError):  # it ended meanwhile
+                said = dict(_STATUS.findall((self.proc / name / "status").read_bytes()))
+                found[int(name)] = _Process(said[b"Name"], int(said[b"PPid"]), int(said[b"Uid"]))
+        return found
+
+    def _title(self, pid: int, process: _Process) -> str:
+        """The job of a slurmstepd; "" of another process."""
+        if process.name != b"slurmstepd":
+            return ""
+        with suppress(OSError):
+            said = _TITLE.match((self.proc / str(pid) / "cmdline").read_bytes())
+            return said["job"].decode() if said else ""
+        return ""
+
+    def _open_files(self, pid: int, wanted: Collection[int] | None) -> Iterator[StepFile]:
+        """The files that a process may write to, of some descriptors or of all (None)."""
+        place = self.proc / str(pid)
+        with suppress(OSError):
+            numbers = sorted(int(name) for name in os.listdir(place / "fd") if name.isdigit())  # noqa: PTH208
+            hidden = (place / "ns/mnt").readlink() != (self.proc / "self/ns/mnt").readlink()
+            for number in numbers[:MOST_DESCRIPTORS]:
+                if wanted is None or number in wanted:
+                    path = _path_of(place, number)
+                    if path:
+                        yield StepFile("stderr" if number == 2 else "stdout", path, hidden)
+
+
+def _path_of(place: Path, number: int) -> str:
+    """The file of a process's descriptor, if it may write to it; "" of pipes, devices and removed files."""
+    with suppress(OSError):
+        path = str((place / "fd" / str(number)).readlink())
+        is_file = path.startswith("/") and not path.startswith(_NO_FILES) and not path.endswith(_REMOVED)
+        if is_file and _is_writable((place / "fdinfo" / str(number)).read_bytes()):
+            return path
+    return ""
+
+
+def _stepd_of(pid: int, processes: Mapping[int, _Process], stepds: Mapping[int, str]) -> int | None:
+    """The slurmstepd whose descendant a process is."""
+    for _ in range(_DEEPEST):
+        one = processes.get(pid)
+        if one is None:
+            return None
+        pid = one.parent
+        if pid in stepds:
+            return pid
+    return None
+
+
+def _is_writable(info: bytes) -> bool:
+    """By ``flags:`` of /proc/PID/fdinfo, which are octal."""
+    flags = re.search(rb"^flags:\s+([0-7]+)", info, re.MULTILINE)
+    return flags is not None and int(flags[1], 8) & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
+
+
+__all__ = ["StepFile", "StepFiles"]

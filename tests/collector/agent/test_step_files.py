@@ -1,0 +1,142 @@
+"""The output files of steps, by what is open while they run: found by root's word alone, and read as the job's user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from made_host import Host, asked, tables
+from test_agent_hooks import EPILOG, OUTPUT, hook, output
+
+from collector.agent.artifacts import Artifact, Owner
+from collector.agent.sources import hooks as source
+from collector.agent.step_files import MOST_FILES, StepFiles
+
+UID = int(EPILOG["SLURM_JOB_UID"])
+WRITE, READ, APPEND = "0100001", "0100000", "0102002"
+
+
+class Proc:
+    """A /proc with a slurmd and the processes of job 15, whose batch script is step "batch"."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.add(1, "systemd", 0, 0)
+        self.add(9, "agent", 1, 0)
+        (folder / "self").symlink_to("9")
+        self.add(100, "slurmstepd", 1, 0, title="slurmstepd: [15.batch]")
+        self.add(101, "slurm_script", 100, UID)
+        self.add(200, "slurmstepd", 1, 0, title="slurmstepd: [15.0]")
+
+    def add(self, pid: int, name: str, parent: int, uid: int, *, title: str = "", mounts: str = "mnt:[1]", files: dict[int, tuple[str, str]] | None = None) -> None:  # fmt: skip
+        place = self.folder / str(pid)
+        for made in ("fd", "fdinfo", "ns"):
+            (place / made).mkdir(parents=True)
+        (place / "status").write_text(
+            f"Name:\t{name}\nUmask:\t0022\nPPid:\t{parent}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+        )
+        (place / "cmdline").write_text(title + "\0")
+        (place / "ns/mnt").symlink_to(mounts)
+        for number, (path, flags) in (files or {}).items():
+            (place / "fd" / str(number)).symlink_to(path)
+            (place / "fdinfo" / str(number)).write_text(f"pos:\t0\nflags:\t{flags}\nmnt_id:\t29\n")
+
+    def found(self, owners: dict[str, int] | None = None) -> list[tuple[str, str]]:
+        made = StepFiles(self.folder)
+        made.look({"15": UID} if owners is None else owners)
+        return [(file.kind, file.path) for file in made.of("15")]
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path / "proc")
+
+
+def test_tasks_and_their_srun_show_what_they_write_to(proc: Proc) -> None:
+    proc.add(201, "python", 200, UID, files={0: ("/dev/null", READ), 1: ("/home/a/out.0", WRITE), 2: ("/home/a/err.0", APPEND), 7: ("/home/a/data", WRITE)})  # fmt: skip
+    proc.add(202, "python", 200, UID, files={1: ("pipe:[77]", WRITE), 2: ("/home/a/gone (deleted)", WRITE)})
+    proc.add(102, "srun", 101, UID, files={1: ("/home/a/slurm-15.out", WRITE), 4: ("/home/a/step.out", WRITE), 5: ("/home/a/input", READ)})  # fmt: skip
+    assert sorted(proc.found()) == [
+        ("stderr", "/home/a/err.0"), ("stdout", "/home/a/out.0"), ("stdout", "/home/a/slurm-15.out"), ("stdout", "/home/a/step.out"),
+    ]  # fmt: skip
+
+
+def test_nobody_speaks_for_another_job(proc: Proc) -> None:
+    other = {1: ("/home/b/secret", WRITE)}
+    proc.add(300, "slurmstepd", 1, UID + 1, title="slurmstepd: [15.0]")  # a user's process with slurmstepd's title
+    proc.add(301, "python", 300, UID + 1, files=other)
+    proc.add(302, "python", 200, UID + 1, files=other)  # below the step, and not the job's user
+    proc.add(303, "srun", 1, UID, files=other)  # the job's user, outside of any job
+    proc.add(304, "bash", 101, UID, files=other)  # no task, no srun: what a script redirects is not the step's output
+    proc.add(305, "systemd-logger", 200, 0, files=other)
+    assert proc.found() == [] and proc.found({"16": UID}) == [] and proc.found({}) == []
+
+
+def test_it_is_bounded_and_forgets(proc: Proc) -> None:
+    for number in range(MOST_FILES + 5):
+        proc.add(400 + number, "python", 200, UID, files={1: (f"/home/a/out.{number}", WRITE)})
+    found = StepFiles(proc.folder)
+    found.look({"15": UID})
+    assert len(found.of("15")) == MOST_FILES
+    found.forget("15")
+    assert found.of("15") == []
+
+
+def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None:
+    where = output(host)
+    step = Path(where["SLURM_JOB_WORK_DIR"]) / "step.0.out"
+    step.write_text("step 1\nRuntimeError: of the step\n")
+    os.chown(step, UID, UID)
+    shadow = host.put("/etc/shadow", "root:x")
+    fifo = step.with_name("fifo")
+    os.mkfifo(fifo)
+    os.chown(fifo, UID, UID)
+    link = step.with_name("link")
+    link.symlink_to(shadow)
+    made = Proc(host.root / "proc")
+    for pid, path in enumerate((step, shadow, fifo, link), 500):
+        made.add(pid, "python", 200, UID, files={1: (str(path), WRITE)})
+    made.add(600, "python", 200, UID, mounts="mnt:[2]", files={1: ("/tmp/private", WRITE)})
+    runner = host.runner("hooks")
+    hook(host, "prolog", "15.prolog.gpu01.7.1", SLURM_NODELIST="gpu[01-02]", **where)
+    asked(runner)
+    host.wait(source.STEPS_EVERY_S)
+    asked(runner)
+    host.wait(2.0)
+    hook(host, "epilog", "15.epilog.gpu01.8.2", SLURM_NODELIST="gpu01", **where)
+    bodies = asked(runner)
+    made_of = [tables(body) for body in bodies if "document" in body]
+    brought = [row for found in made_of if "artifacts" in found for row in found["artifacts"].to_dicts()]
+    assert [(row["kind"], row["path"]) for row in brought] == [
+        ("stdout", f"{step.parent}/ring-15.out"),
+        ("stdout", str(step)),
+    ]
+    assert [row["content"] for row in brought] == [OUTPUT, "step 1\nRuntimeError: of the step\n"]
+    said = " ".join(str(body) for body in bodies if "document" not in body)
+    for why in ("not a regular file", "mount namespace"):
+        assert why in said
+    assert "root:x" not in str(brought)
+
+
+def test_a_file_system_that_hangs_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = output(host)
+    made = Proc(host.root / "proc")
+    for pid in (500, 501, 502):
+        made.add(pid, "python", 200, UID, files={1: (f"/hung/{pid}", WRITE)})
+    runner = host.runner("hooks")
+    hook(host, "prolog", "15.prolog.gpu01.7.1", SLURM_NODELIST="gpu[01-02]", **where)
+    asked(runner)
+    host.wait(source.STEPS_EVERY_S)
+    asked(runner)
+    host.wait(2.0)
+    opened = []
+
+    def fetch(kind: str, path: str, owner: Owner) -> Artifact:
+        opened.append(path)
+        return Artifact(kind, path, reason="no answer from the file system in 10 s")
+
+    monkeypatch.setattr(source, "fetch", fetch)
+    hook(host, "epilog", "15.epilog.gpu01.8.2", SLURM_NODELIST="gpu01", **where)
+    bodies = asked(runner)
+    assert len(opened) == 1 and sum("another file of the job did not answer" in str(body) for body in bodies) == 2
