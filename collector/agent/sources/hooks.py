@@ -42,6 +42,8 @@ _MOST_STEPS = 32
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
 #: How often running steps are looked at, and how soon again after one began, in seconds.
 STEPS_EVERY_S, STEPS_SOON_S = 10.0, 1.0
+#: Looks take at most this share of a core.
+STEPS_SHARE = 0.01
 #: Hooks of which only the number is known.
 _ANY = "*"
 #: Between two looks at whether hooks could write, and at what task prologs left among users' files.
@@ -70,6 +72,8 @@ class Hooks:
     #: What steps of the jobs write to, and when it was looked for last (monotonic seconds).
     _step_files: StepFiles = field(default_factory=StepFiles)
     _steps_at: float = float("-inf")
+    #: CPU seconds that the last look took: a node may have tens of thousands of processes.
+    _steps_cost_s: float = 0.0
     #: Those whose epilog ran, oldest first.
     _ended: dict[str, None] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
@@ -301,10 +305,10 @@ class Hooks:
     def _look_at_steps(self, every_s: float) -> None:
         """Learns what steps of running jobs write to, at most once in so many seconds."""
         now = self.context.monotonic()
-        if now - self._steps_at >= every_s:
-            self._steps_at = now
-            running = {job: uid for job, uid in self._owners.items() if job not in self._ended}
-            self._step_files.look(running)
+        if now - self._steps_at >= max(every_s, self._steps_cost_s / STEPS_SHARE):
+            begun = time.thread_time()
+            self._step_files.look({job: uid for job, uid in self._owners.items() if job not in self._ended})
+            self._steps_at, self._steps_cost_s = now, time.thread_time() - begun
 
     def _of_steps(self, env: Mapping[str, str], known: Collection[str]) -> Iterator[Artifact]:
         """Head and tail of what steps wrote on this node. After one that does not answer no other is opened: they are on the
@@ -347,6 +351,7 @@ class Hooks:
     def _forget(self, job: str) -> None:
         for known in (self._owners, self._restarts, self._told_steps, self._ended):
             known.pop(job, None)
+        self._step_files.forget(job)
 
     def _file(self, found: Artifact, env: Mapping[str, str], now: float) -> bytes:
         job, restarts = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_RESTART_COUNT"))
