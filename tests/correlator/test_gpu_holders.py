@@ -94,6 +94,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", CASES)
 def test_whose_gpu_it_was(name: str) -> None:
     case = CASES[name]

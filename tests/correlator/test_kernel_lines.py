@@ -112,6 +112,7 @@ AGAIN = {
 BY_TICKS = {"the ring of that time was collected"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("name", "live"),
     [
@@ -143,6 +144,7 @@ OTHERS, ALONE = "jobs of several users were on gx02", "a user's job was on gx02"
 WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "sure", "why"),
@@ -197,6 +199,7 @@ def test_where_users_could_have_written_a_line_it_does_not_count(
     assert [i["confidence"] for i in incidents] == [sure]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("text", "open_"),
     [
@@ -233,6 +236,7 @@ LOST_MEMORY = (
 )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "changed"),
