@@ -145,6 +145,7 @@ def _large(patterns: tuple[Path, ...]) -> Callable[[object], bytes]:
     return lambda request: bytes(4 << 20)
 
 
+@pytest.mark.long
 def test_requests_go_out_while_answers_wait() -> None:
     """Both larger than a pipe's buffer: neither side may wait for the other to read first."""
     worker = Worker(_large)

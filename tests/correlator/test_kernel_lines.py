@@ -294,6 +294,7 @@ def test_how_a_run_ended_is_no_better_explanation() -> None:
     assert (after["category"], after["confidence"]) == ("infra.gpu", 0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "late",
     [
@@ -329,6 +330,7 @@ def test_who_was_there_becomes_known_hours_later(late: str) -> None:
         assert ticked == answer(store)
 
 
+@pytest.mark.long
 def test_the_first_line_with_an_uptime_arrives_after_ticks_that_knew_of_none() -> None:
     """Ticks remember that no line shows the kernel's clock, and ask no more; a line that shows it counts at once."""
     tree = {name: re.sub(r"kernel: \[[0-9.]+\] ", "kernel: ", text) for name, text in {**_TREE, **CONFIRMED}.items()}
