@@ -63,12 +63,10 @@ def refused_as(service: Running, name: str, stated: str, peer: str = "127.0.0.1"
     return str(line["address"])
 
 
-@pytest.mark.long
 def test_nobody_says_another_address_for_themselves(plain: Running) -> None:
     assert refused_as(plain, "eve", "203.0.113.9") == "127.0.0.1"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("said", "address"),
     [("203.0.113.9", "203.0.113.9"), ("198.51.100.1, 203.0.113.9", "203.0.113.9"),
@@ -80,7 +78,6 @@ def test_a_named_proxy_says_it_and_the_rightmost_that_is_no_proxy_counts(
     assert refused_as(plain, f"eve by {said}", said, PROXY) == address
 
 
-@pytest.mark.long
 def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running) -> None:
     """HTTPS at the proxy: cookies are for HTTPS. A client that claims it without a proxy gains nothing."""
     body = urlencode({"name": "x", "password": "wrong"}).encode()
@@ -119,7 +116,6 @@ def test_what_is_no_address_is_no_proxy(given: str) -> None:
         validate({"user_header": "X-User", "access": {"proxies": [given], "read": ["*"]}}, "test")
 
 
-@pytest.mark.long
 def test_all_that_a_service_keeps_is_shut_to_others(plain: Running) -> None:
     """Every file and folder, and the process, after lines were stored, a batch set aside and a login refused."""
     line = b'{"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}\n'
