@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -108,14 +109,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile 
     return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def mark_every(items: list[pytest.Item]) -> None:
+    """Of a test marked ``every(n)``, the first case and each n-th after it stay in ``make test``; the others are long."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("every")
+        if mark is None or item.get_closest_marker("long") is not None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        if seen[test] % mark.args[0]:
+            item.add_marker(pytest.mark.long)
+        seen[test] += 1
+
+
 #: Files that take long and come late in the alphabet. They run first: a long one at the end would leave the other
 #: processes without work.
 LONGEST = ("test_web_contrast.py", "test_rights_by_construction.py", "test_broken_extensions.py")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_every(items)
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
+
+#: New objects between two collections. Tests make many and keep few: with Python's 700, a twentieth of the CPU went into them.
+GARBAGE = 20_000
 
 atexit.register(gc.unfreeze)  # extension modules report objects left at exit as a leak
 
@@ -131,6 +150,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
         gc.freeze()
         session.config.stash[_FROZEN] = gc.get_freeze_count()
         gc.enable()
+        gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

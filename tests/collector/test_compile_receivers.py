@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from parsers import engine
 
 _SIGNATURES = """
@@ -45,6 +47,7 @@ print(len(before), sorted(more))
 """
 
 
+@pytest.mark.long
 def test_batches_need_nothing_that_the_set_up_has_not_compiled() -> None:
     """Otherwise the first batch of each worker on a new machine waits for the compiler, more than a second."""
     done = subprocess.run(

@@ -249,6 +249,7 @@ def test_redaction(text: bytes, kept: bytes) -> None:
     assert redact(text) == (kept, int(text != kept))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "word",
     [

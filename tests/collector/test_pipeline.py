@@ -152,6 +152,7 @@ def test_the_lines_of_a_stream_are_numbered_on(store: DuckStore, spool: Spool, b
     assert (source["host"], source["lines"]) == ("gpu01", 3)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("fault", ["kills", "gives_out", "trips", "undecodable", "unknown"])
 def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str, store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
     for number in range(9):
@@ -180,6 +181,7 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
     assert running.ledger.quarantined == 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "record",
     [

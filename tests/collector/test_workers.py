@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from collector.workers import ParserPool, ParsingFailed, Piece, Worker, WorkerDi
 from parsers.engine import LineParser
 from parsers.lines import split
 from parsers.record import Origin
+from tests.collector.small_work import in_parts, large
 
 ORIGIN = Origin(path="a.log", host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1))
 DATA = b"".join(
@@ -123,12 +124,8 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _in_parts(patterns: tuple[Path, ...]) -> Callable[[int], Iterator[float]]:
-    return lambda request: (1 / (3 - part) for part in range(request))
-
-
 def test_an_answer_in_parts_ends_with_its_error() -> None:
-    worker = Worker(_in_parts)
+    worker = Worker(in_parts)
     try:
         worker.give(2)
         worker.give(4)
@@ -141,13 +138,9 @@ def test_an_answer_in_parts_ends_with_its_error() -> None:
         worker.stop()
 
 
-def _large(patterns: tuple[Path, ...]) -> Callable[[object], bytes]:
-    return lambda request: bytes(4 << 20)
-
-
 def test_requests_go_out_while_answers_wait() -> None:
     """Both larger than a pipe's buffer: neither side may wait for the other to read first."""
-    worker = Worker(_large)
+    worker = Worker(large)
     given = threading.Event()
 
     def give() -> None:

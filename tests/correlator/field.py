@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -168,6 +168,28 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
         one = found[situations.cluster_of(n)]
         out[s.name] = (one, [one.verdicts.get(str(7000 + 10 * n + i)) for i in range(len(s.jobs))])
     return out
+
+
+class InParts(Mapping[str, tuple[Conclusions, list[Any]]]):
+    """The conclusions about situations by name, in two stores: one for those that ``make test`` runs, which are the first and
+    each ``every``-th after it (the mark of that name), and one for the others."""
+
+    def __init__(self, reported: Iterable[Situation], every: int) -> None:
+        names = list(reported)
+        self._parts = names[::every], [s for n, s in enumerate(names) if n % every]
+        self._found: dict[str, tuple[Conclusions, list[Any]]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Conclusions, list[Any]]:
+        if name not in self._found:
+            (part,) = (part for part in self._parts if any(s.name == name for s in part))
+            self._found |= concluded(part)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (s.name for part in self._parts for s in part)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
 
 
 def wrong(reported: Situation, found: Conclusions, verdicts: list[Any]) -> list[str]:

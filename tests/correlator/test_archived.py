@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+import pytest
+
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
@@ -15,6 +17,7 @@ from tests.line_parser import line_parser
 CAPTURE = Path(__file__).resolve().parents[2] / "faultline" / "capture"
 
 
+@pytest.mark.long
 def test_archiving_changes_no_verdict(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         Ingest(store, parser=line_parser()).run([CAPTURE])

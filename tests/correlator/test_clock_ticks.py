@@ -149,6 +149,7 @@ def controllers_clock(day: Any) -> None:
             row[name] += seconds(seconds=AHEAD_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "break_it", [*(pytest.param(way, marks=pytest.mark.long) for way in (wrong_clock, set_right)), controllers_clock]
 )

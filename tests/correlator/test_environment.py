@@ -267,6 +267,7 @@ def at_random(seed: int) -> list[tuple[float, Job]]:
     return jobs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("jobs", "every"),
     [

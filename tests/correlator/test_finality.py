@@ -62,6 +62,7 @@ RESULTS: dict[str, tuple[tuple[str, ...], dict[str, Any], tuple[float, float], s
 AGAIN = ("preempted", "cancelled", "GPU")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n in AGAIN else ()) for n in RESULTS])
 def test_a_verdict_waits_for_what_can_still_change_it(name: str) -> None:
     lines, job, (low, high), words = RESULTS[name]
@@ -167,6 +168,7 @@ def test_no_kind_is_told_later_than_a_tick_looks_back() -> None:
 _EACH = [pytest.param(c, id=c.name, marks=() if c.name == "mgmt_flap_requeue" else pytest.mark.long) for c in CAPTURES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", _EACH)
 def test_no_final_verdict_of_a_capture_changes(folder: Path, measured: Measured) -> None:
     found = replay(rows_of(folder), LATENESS_S, 120.0)

@@ -98,6 +98,7 @@ CASES = {
 BY_TICKS = {"without an uptime, as no other line of this kernel", "a copy with a user's facility"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_becomes_an_event(name: str, live: bool) -> None:
     case = CASES[name]
@@ -210,6 +211,7 @@ GX02S = "<4>Feb 28 10:18:00 gx02 kernel: mlx5_core 0000:c4:00.0 eth1: Link down\
 CTLS = "<30>Feb 28 10:18:00 ctl slurmctld[77]: error: Nodes gx04 not responding, setting DOWN\n"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("packets", "blamed"),

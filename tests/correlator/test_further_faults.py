@@ -28,6 +28,7 @@ def told(tmp_path: Path, **files: str) -> dict[str, Any]:
     return conclude(tmp_path)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("stamp", "word", "category"),
     [
@@ -188,6 +189,7 @@ def test_a_slurmd_that_cannot_start_again_is_away_from_its_stop_on(tmp_path: Pat
     assert (incident["root_cause"]["event"], incident["root_cause"]["host"]) == ("slurm.slurmd_crash", "gpu03")
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("asked", "ended", "code", "category"),
     [

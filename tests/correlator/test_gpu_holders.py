@@ -94,6 +94,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", CASES)
 def test_whose_gpu_it_was(name: str) -> None:
     case = CASES[name]
@@ -139,6 +140,7 @@ def test_what_befalls_the_whole_node_hurts_runs_without_gpus() -> None:
     assert verdict["category"].startswith("infra.") and verdict["root_cause"]["host"] == "gx02", verdict
 
 
+@pytest.mark.long
 def test_accounting_that_counts_gpus_becomes_known_later() -> None:
     """Ticks judge erin's job while nobody's GPUs are known, and again when accounting gives bob's."""
     tree = {**counted(), **FELL_OFF}

@@ -180,6 +180,7 @@ def test_the_prior_before_all_answers_is_kept_beside_the_new_one() -> None:
     assert again.prior == once.prior and Learned(replace(edge, prior=once.prior), 4, 9).prior != once.prior
 
 
+@pytest.mark.long
 def test_ticks_with_base_rates_of_a_file_say_what_a_full_pass_says(tmp_path: Path) -> None:
     path = tmp_path / "rates.toml"
     path.write_text(

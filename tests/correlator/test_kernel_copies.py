@@ -119,6 +119,7 @@ CASES = {
 BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
     """No user can send to the log host: otherwise what only that has counts for nothing."""
@@ -151,6 +152,7 @@ IDLE = {SACCT: re.sub(r"(?m)^.*\|gx02\|.*\n", "", _TREE[SACCT]),
         "controller/slurmctld.log": re.sub(r"(?m)^.*(?:gx02|JobId=4[25]).*\n", "", _TREE["controller/slurmctld.log"])}  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("tree", "own", "sending", "counts"),

@@ -112,6 +112,7 @@ AGAIN = {
 BY_TICKS = {"the ring of that time was collected"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("name", "live"),
     [
@@ -143,6 +144,7 @@ OTHERS, ALONE = "jobs of several users were on gx02", "a user's job was on gx02"
 WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "sure", "why"),
@@ -197,6 +199,7 @@ def test_where_users_could_have_written_a_line_it_does_not_count(
     assert [i["confidence"] for i in incidents] == [sure]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("text", "open_"),
     [
@@ -233,6 +236,7 @@ LOST_MEMORY = (
 )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "changed"),
@@ -290,6 +294,7 @@ def test_how_a_run_ended_is_no_better_explanation() -> None:
     assert (after["category"], after["confidence"]) == ("infra.gpu", 0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "late",
     [
@@ -325,6 +330,7 @@ def test_who_was_there_becomes_known_hours_later(late: str) -> None:
         assert ticked == answer(store)
 
 
+@pytest.mark.long
 def test_the_first_line_with_an_uptime_arrives_after_ticks_that_knew_of_none() -> None:
     """Ticks remember that no line shows the kernel's clock, and ask no more; a line that shows it counts at once."""
     tree = {name: re.sub(r"kernel: \[[0-9.]+\] ", "kernel: ", text) for name, text in {**_TREE, **CONFIRMED}.items()}

@@ -345,6 +345,7 @@ def test_a_wrong_path_names_the_broken_mount_as_its_rival() -> None:
     assert any("missing on gpu01" in doubt for doubt in verdicts[0]["doubts"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "late", [True, pytest.param(False, marks=pytest.mark.long)], ids=["accounting last", "accounting first"]
 )

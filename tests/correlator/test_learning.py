@@ -79,6 +79,7 @@ def test_the_file_is_a_sites_edges_and_changes_nothing_but_priors(tmp_path: Path
         assert replace(now, prior=before.prior, reference=before.reference, file=before.file) == before
 
 
+@pytest.mark.long
 def test_the_command_proposes_and_the_back_test_shows_what_that_would_change(store: DuckStore, tmp_path: Path) -> None:
     path, before = tmp_path / "priors.toml", answer(store)
     for hour in range(300):  # hundreds of incidents of the past with another cause

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
 import pytest
 
 from tests.correlator.field import (
@@ -25,8 +22,8 @@ from tests.correlator.field import (
     UNKNOWN,
     WATCHDOG,
     XID48,
+    InParts,
     Situation,
-    concluded,
     down,
     ended,
     heard,
@@ -364,11 +361,10 @@ SITUATIONS = [
 ]
 
 
-@cache
-def all_of_them() -> dict[str, Any]:
-    return concluded(SITUATIONS)
+ALL = InParts(SITUATIONS, 3)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
-    assert wrong(situation, *all_of_them()[situation.name]) == []
+    assert wrong(situation, *ALL[situation.name]) == []

@@ -80,6 +80,7 @@ CASES = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
@@ -103,6 +104,7 @@ def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
     assert "the daemon's own log" in doubts.lower()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "start", ["10:01:00", pytest.param("10:22:00", marks=pytest.mark.long)], ids=["there at that time", "there later"]
 )
@@ -176,6 +178,7 @@ UNKNOWN, OWN, RELAY = "10.9.9.9", "10.0.0.2", "10.0.0.200"
 PACKET = f"<2>Feb 28 10:19:55 gx02 kernel: {XID}\n"
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("address", "tree", "closed", "category", "why"),
@@ -221,6 +224,7 @@ def test_a_packet_that_a_user_can_send_blames_nothing(
     assert verdict["confidence"] > 0.5 and "does not count" not in stated
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("clock", "live"),
     [
@@ -267,6 +271,7 @@ LOST_TOO = "".join(
 )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("packet", "job", "live"),
     [
@@ -309,6 +314,7 @@ LIES = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "live"), in_both_ways(LIES, {"a credential, as slurmd"}))
 def test_logger_beside_another_users_job_changes_nothing(name: str, live: bool) -> None:
     host, clock, words = LIES[name]
@@ -330,6 +336,7 @@ CLOCKS = {
 _SOME = {("as slurmd, of a file", "nodes/gx03/syslog", True), ("as the time daemon", "udp", False)}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("words", "place", "live"),
     [

@@ -96,6 +96,7 @@ TOGETHER = {
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("places", TOGETHER.values(), ids=TOGETHER)
 def test_no_text_of_the_catalogue_touches_another(places: list[str]) -> None:
     lies: dict[str, list[str]] = {}
@@ -130,6 +131,7 @@ def test_one_line_of_a_job_rewrote_the_verdict_on_another() -> None:
     assert len(channels) == len(names) and not harm(channels, (xid,))
 
 
+@pytest.mark.long
 def test_a_copy_under_another_name_makes_no_line_the_kernels() -> None:
     """The kernel of gx01 writes uptimes, so the first line is not its own; the second shows the same text as a program's."""
     port = "8: m-gx02@if2: <NO-CARRIER,BROADCAST,UP> mtu 1500 master sw0 state DOWN group default"

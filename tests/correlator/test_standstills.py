@@ -4,7 +4,6 @@ several users; and what only looks like that. Each truth was written before the 
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import polars as pl
@@ -16,7 +15,7 @@ from correlator.gather.of_timeouts import outputs
 from correlator.model.measurements import NewLimit
 from parsers.record import frame
 from store import open_store
-from tests.correlator.field import ANY, APP, TIMELIMIT, UNKNOWN, Situation, at, concluded, ended, heard, wrong
+from tests.correlator.field import ANY, APP, TIMELIMIT, UNKNOWN, InParts, Situation, at, concluded, ended, heard, wrong
 from tests.correlator.making import T0, run, world
 
 TIMEOUT = ("app.timeout", None, None)
@@ -190,18 +189,17 @@ SITUATIONS += [
 ]  # fmt: skip
 
 
-@cache
-def all_of_them() -> dict[str, Any]:
-    return concluded(SITUATIONS)
+ALL = InParts(SITUATIONS, 3)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
-    assert wrong(situation, *all_of_them()[situation.name]) == []
+    assert wrong(situation, *ALL[situation.name]) == []
 
 
 def test_the_words_say_what_is_known() -> None:
-    found = all_of_them()
+    found = ALL
 
     def summary(name: str) -> str:
         return str(found[name][1][0]["summary"])

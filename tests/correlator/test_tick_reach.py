@@ -130,6 +130,7 @@ def shared_rail(day: Any) -> None:
             day.jobs[-1]["late"] = 5_000.0
 
 
+@pytest.mark.long
 def test_what_becomes_known_of_others_later_changes_what_was_stated() -> None:
     reported: list[tuple[float, int | None]] = []
     with open_store(None) as store:

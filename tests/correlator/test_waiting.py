@@ -36,6 +36,7 @@ def verdict_of(store: Any) -> dict[str, Any]:
     return dict(verdict)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("lines", "is_held"),
     [

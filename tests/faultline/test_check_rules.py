@@ -371,6 +371,7 @@ def test_a_shut_site_is_reported_nothing(site: Site, capsys: pytest.CaptureFixtu
     assert "all is well" in reported and "OPEN" not in reported and "WRONG" not in reported
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("begin", SITES)
 def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].shown(site)
@@ -378,6 +379,7 @@ def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) 
     assert _said(begin, reported), reported
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("begin", SITES)
 def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].not_shown(site)

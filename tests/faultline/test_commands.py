@@ -199,6 +199,7 @@ def _answered(address: str) -> Any:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> None:
     spool = tmp_path / "hooks"
     spool.mkdir()

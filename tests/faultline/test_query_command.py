@@ -52,6 +52,7 @@ def test_a_query_comes_through_a_pipe(data: Path) -> None:
     assert piped.stdout == b"a\n1\n"
 
 
+@pytest.mark.long
 def test_a_query_in_a_process_of_its_own_leaves_nothing_on_stderr(data: Path) -> None:
     """The forking process ends after the command: its stderr is the command's."""
     command = [sys.executable, "-m", "faultline.entry", "query", "--data", str(data), "--format", "csv"]

@@ -111,6 +111,7 @@ def test_every_format_is_asked_about_what_it_accepts() -> None:
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("form", BUILT_IN, ids=lambda form: form.why)
 @given(texts=st.lists(st.builds(lambda rest, at, letter: rest[:at] + letter + rest[at + 1 :], st.sampled_from(RESTS), st.integers(0, 40), st.text(max_size=3)), min_size=1, max_size=10))  # fmt: skip
 @settings(max_examples=examples(10), deadline=None)

@@ -61,6 +61,7 @@ def test_thousands_hundreds_and_single_lines_are_read_alike() -> None:
         assert mine == theirs, lines[mine["line"] - 1]
 
 
+@pytest.mark.long
 def test_a_message_that_comes_again_keeps_what_stands_around_it() -> None:
     """Equal messages are parsed once a batch; host, program, step and uptime are each line's own."""
     rng = random.Random(11)

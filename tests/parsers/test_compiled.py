@@ -33,6 +33,7 @@ for made in FUNCTIONS:
 """
 
 
+@pytest.mark.long
 def test_the_samples_need_every_function_and_no_other_line_needs_more() -> None:
     """Otherwise a process would compile when it is to parse: seconds, for the work of a fraction of a line."""
     done = subprocess.run(

@@ -164,6 +164,7 @@ def every_part() -> list[bytes]:
     return [(head.format(stamp) + tail).encode() for head, stamp, tail in product(HEADS, STAMPS, TAILS)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
 def test_every_part_with_every_other(origin: Origin) -> None:
     few = every_part()[ORIGINS.index(origin) :: len(ORIGINS)]  # others with each origin: all of them with one
@@ -172,6 +173,7 @@ def test_every_part_with_every_other(origin: Origin) -> None:
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
 def test_what_programs_print(origin: Origin) -> None:
     lines = ["".join(parts).encode() for parts in product(BEFORE, WRITTEN, BETWEEN, PRINTED)]
@@ -193,6 +195,7 @@ def with_escapes() -> list[bytes]:
     ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("origin", ORIGINS, ids=ORIGIN_IDS)
 def test_escapes_of_a_terminal_anywhere(origin: Origin) -> None:
     """A colour reset after a line once hid its event: the fast parser kept it as part of the text."""

@@ -77,6 +77,7 @@ def lines(draw: Any, which: Header) -> str:
     return line + draw(st.sampled_from(BEHIND))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", HEADERS)
 @settings(max_examples=examples(3), deadline=None)
 @given(data=st.data())

@@ -73,6 +73,7 @@ def texts() -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_no_text_of_the_catalogue_is_logged_out_of_a_quotation(measured: Measured) -> None:
     parser, received = LineParser(), []
     tried: Counter[str] = Counter()

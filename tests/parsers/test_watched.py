@@ -47,6 +47,7 @@ def test_files_that_come_change_and_go_are_followed(
         assert not watched.refresh(), "nothing has changed since"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("text", "why"),
     [

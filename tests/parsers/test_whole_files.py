@@ -16,6 +16,7 @@ RECOGNISED = (
 )  # fmt: skip
 
 
+@pytest.mark.every(3)
 @here
 @pytest.mark.parametrize("name", RECOGNISED)
 def test_no_line_is_lost_and_nearly_all_are_understood(name: str) -> None:

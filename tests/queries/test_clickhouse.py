@@ -62,6 +62,7 @@ def test_the_list_of_gaps_names_cases() -> None:
     assert len(REASONS) <= 0.08 * len(CASES)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "folder",
     # The store's own engine answers all of them in test_cases.py; on this one a twelfth is quick.

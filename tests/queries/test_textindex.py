@@ -120,6 +120,7 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("query", "count"), CONDITIONS)
 def test_the_answer_is_that_of_the_scan(
     query: str, count: int | None, store: DuckStore, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +290,7 @@ def test_random_lines_and_random_conditions(
         assert sorted(map(str, pruned.rows)) == sorted(map(str, scanned.rows))
 
 
+@pytest.mark.long
 def test_no_line_is_missed_or_reported_twice_while_segments_close() -> None:
     """A query sees lines before or after they were moved into a segment, whatever runs concurrently."""
     with open_store(None) as made:

@@ -126,6 +126,7 @@ def answers(store: DuckStore) -> int:
     return len(lines)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "when", "stored"),
     [

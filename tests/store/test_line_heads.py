@@ -75,6 +75,7 @@ TOLD = [
 ]  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("row", "expected"), TOLD, ids=[r["raw"][:28] for r, _ in TOLD])
 def test_what_columns_show_is_not_kept(row: dict[str, Any], expected: str) -> None:
     ((form, back),) = through([row])

@@ -38,6 +38,7 @@ class NoMemory:
         return getattr(self._connection, name)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("statement", ["INSERT INTO raw.logs", "COMMIT"])
 @pytest.mark.parametrize("then", ["another transaction", "the next look", "a checkpoint", "closing"])
 def test_the_store_is_opened_anew_before_anything_else_is_written(tmp_path: Path, statement: str, then: str) -> None:

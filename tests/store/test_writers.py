@@ -327,6 +327,7 @@ def test_copies_are_as_hard_to_forge_as_the_hardest(tmp_path: Path) -> None:
     assert [row["Authority"] for row in alone] == [LOCAL] and [row["Authority"] for row in both] == [KERNEL]
 
 
+@pytest.mark.long
 def test_ticks_give_events_the_same_values(tmp_path: Path) -> None:
     others = ("network, a switch's name", "syslog file, a system program", "agent, a job's output", "agent, slurmd")
     with open_store(None) as store:

@@ -276,6 +276,7 @@ def offered(text: str) -> set[str]:
 OF_HERS = {"/jobs/15", "/incidents/I-6fca6f7277", "/api/v1/axis/I-6fca6f7277"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "everything", [False, pytest.param(True, marks=pytest.mark.long)], ids=["one of each form", "everything"]
 )

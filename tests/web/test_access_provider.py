@@ -69,6 +69,7 @@ def test_a_name_from_elsewhere_is_no_group(client: TestClient, small: SmallProvi
     assert enter(client).status_code == 303 and client.get("/api/v1/nodes").status_code == 403
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -90,6 +90,7 @@ def test_an_incident_is_answered_for_all_its_runs_or_for_one(store: DuckStore) -
     assert post(client, path + "/feedback", answer="confirmed", run="99").status_code == 422
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("path", "headers", "fields", "status", "words"),
     [

@@ -30,6 +30,7 @@ NAMED = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 IMPORTED = re.compile(r"\bfrom '(\.[^']+)'")
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_what_a_page_names_is_kept_for_good_and_there(client: TestClient, path: str) -> None:
     named = NAMED.findall(client.get(path).text)

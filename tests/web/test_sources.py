@@ -133,6 +133,7 @@ def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None
     assert client.post("/api/v1/quarantine/x/replay").status_code == 404
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("only", "hosts"), [("late", ["gpu005"]), ("silent", ["gpu007"]), ("unparsed", []), ("ahead", ["gpu009"])]
 )

@@ -92,6 +92,7 @@ def test_who_did_not_see_the_last_change_is_told_what_stands(store: DuckStore) -
     assert of(client, name)["changes"] == 1
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("asked", "status", "words"),
     [

@@ -45,6 +45,7 @@ def to_pages(links: list[str]) -> list[str]:
     return [link for link, part in zip(links, parts, strict=True) if part.path and not part.path.startswith("/api/")]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_every_link_and_form_of_a_page_keeps_range_and_theme(client: TestClient, path: str) -> None:
     found = ways(client, path, **KEPT)
@@ -82,6 +83,7 @@ def test_a_range_that_cannot_be_read_is_not_carried_on(client: TestClient) -> No
     assert any("theme=light" in link for link in found.links)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_shows_the_range_where_it_obeys_it(client: TestClient, path: str) -> None:
     obeys = path.split("?")[0] in {

@@ -18,6 +18,7 @@ PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15
 HTML = {"accept": "text/html"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_lets_a_line_become_markup(client: TestClient, path: str) -> None:
     answer = client.get(path, headers=HTML)
@@ -248,6 +249,7 @@ def test_times_that_are_all_inferred_are_stated_to_be_so_once(
     assert text.count("all times inferred") == in_head and text.count(">time inferred<") == in_lines
 
 
+@pytest.mark.long
 def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
     store = fixture.build()
     assert "1 answer<" not in page_of(store, "/incidents/I1")

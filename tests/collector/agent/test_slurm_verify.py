@@ -109,6 +109,7 @@ WAYS: dict[str, tuple[Callable[[MadeSlurm], object], str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_break_it_is_named(way: str, sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     break_it, code, hook, says = WAYS[way]
