@@ -269,6 +269,7 @@ def _between(times: list[float], low: float, high: float) -> bool:
 
 __all__ = [
     "ACCOUNTING_SOURCES",
+    "ENDS_S",
     "NOTHING",
     "NO_BOOKS",
     "NO_ZONES",

@@ -9,13 +9,17 @@ from correlator.model.nouns import Edge, Fact, Hop
 
 @dataclass(frozen=True)
 class Rejection:
-    """A fact that might have been the cause, and why it was not. ``by_time``: it happened too early or too late."""
+    """A fact that might have been the cause, and why it was not.
+
+    ``by_time``: it happened too early or too late, by ``beyond`` seconds.
+    """
 
     edge: Edge
     cause: Fact
     effect: Fact
     reason: str
     by_time: bool = False
+    beyond: float = 0.0
 
 
 @dataclass

@@ -223,7 +223,7 @@ class Weigher:
             else:
                 beside = "before the effect" if side == "before" else "before it"
                 why = f"it came {lag:.1f} s {beside}, {low:.0f} to {high:.0f} s allowed"
-            return Rejection(edge, cause, effect, why, by_time=True)
+            return Rejection(edge, cause, effect, why, by_time=True, beyond=beyond)
         for name in edge.requires:
             reason = self._fit.conditions[name](self.world, cause, effect)
             if reason is not None:
@@ -232,7 +232,7 @@ class Weigher:
             return Rejection(edge, cause, effect, late)
         fit = 1.0 if beyond <= 0 else math.exp(-0.5 * (beyond / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
-        coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
+        coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / density(edge, lag, low, high))
         because = self.world.site.describe(_setting_names(edge), effect.run)
         if "PrintedTimeout" in edge.because and effect.attrs.get(TIMEOUT):
             because = ", ".join(x for x in (f"the program's own timeout of {effect.attrs[TIMEOUT]:g} s", because) if x)
@@ -255,7 +255,7 @@ def listed_from(effect: Fact, high: float) -> float:
 EARLY_SHARE, DENSITY_BOUND = 0.25, 4.0
 
 
-def _density(edge: Edge, lag: float, low: float, high: float) -> float:
+def density(edge: Edge, lag: float, low: float, high: float) -> float:
     """How much more probable this lag is than under an even spread over the window."""
     if edge.density == "even" or high <= low:
         return 1.0

@@ -2,6 +2,7 @@
 
 * *Telemetry* saw an Xid appear on the same GPU.
 * *slurmctld* gave the node up within ``FOLLOWS_S``, or no longer got an answer from it.
+* *slurmctld* got an answer from it again within ``ANSWERS_S``: for lines that tell that a link is back.
 * *The switch* at the other end saw the link go, or *slurmd's own file* tells of a lost connection: for lines about links.
 
 These show that something happened to the node, the GPU or the link at that time. They do not show the words of the line:
@@ -24,9 +25,16 @@ SEEN_S = 60.0
 FOLLOWS_S = 850.0
 #: The two ends of a link lose it within this (seconds); clocks differ.
 BOTH_ENDS_S = 10.0
+#: slurmctld pings nodes three times in SlurmdTimeout, 300 s by default (slurm.conf(5)): the next ping reaches a node whose
+#: link is back.
+ANSWERS_S = 120.0
 _GIVEN_UP = ("slurm.node_not_responding", "slurm.node_down")
 _LOST_CONTACT = "slurm.comm_error"
-_OF_INTEREST = frozenset({*_GIVEN_UP, _LOST_CONTACT})
+_ANSWERS = "slurm.node_up"
+#: Its words for a node that was lost and answers; a person's RESUME is no answer (slurm src/slurmctld/ping_nodes.c, node_mgr.c).
+_BY_ITSELF = "now responding"
+_LINK_BACK = "nic.link_up"
+_OF_INTEREST = frozenset({*_GIVEN_UP, _LOST_CONTACT, _ANSWERS})
 
 
 class Confirmed:
@@ -42,12 +50,17 @@ class Confirmed:
     ) -> None:
         self._given_up: dict[str, list[float]] = defaultdict(list)
         self._lost_contact: dict[str, list[float]] = defaultdict(list)
+        self._answered: dict[str, list[float]] = defaultdict(list)
         self._ports: dict[tuple[str, str], list[float]] = defaultdict(list)
         # Few of very many events are of interest.
         for event in [e for e in events if e.kind in _OF_INTEREST or e.layer == "link"]:
             if event.kind in _GIVEN_UP and event.source == "slurmctld":
                 for host in hosts_of(event):
                     self._given_up[host].append(event.time)
+            elif event.kind == _ANSWERS:
+                if event.source == "slurmctld" and _BY_ITSELF in event.message:
+                    for host in hosts_of(event):
+                        self._answered[host].append(event.time)
             elif event.authority in USERS or event.host is None:
                 continue
             elif event.kind == _LOST_CONTACT and event.source == "slurmd":
@@ -57,11 +70,16 @@ class Confirmed:
         self._xids: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for seen in xids:
             self._xids[seen.host, bus_of(seen.gpu)].append((seen.before - SEEN_S, seen.seen + SEEN_S))
-        for times in (*self._given_up.values(), *self._lost_contact.values(), *self._ports.values()):
+        for times in (
+            *self._given_up.values(),
+            *self._answered.values(),
+            *self._lost_contact.values(),
+            *self._ports.values(),
+        ):
             times.sort()
         of_devices = {host for host, _ in (*self._ports, *self._xids)}
         #: Nothing is confirmed of other hosts.
-        self.hosts = of_devices.union(self._given_up, self._lost_contact)
+        self.hosts = of_devices.union(self._given_up, self._lost_contact, self._answered)
 
     def measured(self, event: Event) -> bool:
         """Did telemetry see an Xid appear on the GPU of an event at about that time?"""
@@ -75,6 +93,8 @@ class Confirmed:
             return True
         if event.layer != "link":
             return False
+        if event.kind == _LINK_BACK and _any_between(self._answered.get(host), event.time, event.time + ANSWERS_S):
+            return True
         at_port = self._ports.get((host, event.device or ""))
         return _any_between(at_port, event.time - BOTH_ENDS_S, event.time + BOTH_ENDS_S) or _any_between(
             self._lost_contact.get(host), event.time, event.time + FOLLOWS_S

@@ -67,10 +67,16 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
     hosts = incident.hosts
     code = root.attrs.get(CODE) if root.kind == XID.name else None
     over = incident.end
+    undecided = {v.run.key for v in incident.left_open}
     untouched = (
         survivors(world, incident)
         if incident.verdicts
-        else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start) if r not in incident.slowed)
+        else _on_hosts(
+            r
+            for h in hosts
+            for r in world.runs_at(h, root.start)
+            if r not in incident.slowed and r.key not in undecided
+        )
     )
     return {
         "id": incident.id, "start": stamp(incident.start), "end": stamp(over), "detected_at": None,

@@ -5,20 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.model.attributes import HOSTS
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.verdict import Unproven, Verdict
 
+#: What is certain about an incident that ended no run; and about the loss of a node, if it is open what lost it.
+UNSUFFERED_SURE, OPEN_LOSS_SURE = 0.9, 0.5
+
 
 @dataclass
 class Incident:
-    """``members`` are the facts of the incident, ``hops`` the causal steps between them, the root first."""
+    """``members`` are the facts of the incident, ``hops`` the causal steps between them, the root first.
+
+    ``left_open``: verdicts on runs of which it is open whether this root ended them.
+    """
 
     id: str
     root: Fact
     severity: str
     category: str
     verdicts: list[Verdict] = field(default_factory=list)
+    left_open: list[Verdict] = field(default_factory=list)
     members: list[Fact] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     flaps: list[Fact] = field(default_factory=list)
@@ -29,7 +37,8 @@ class Incident:
     @property
     def confidence(self) -> float:
         at_most = self.unproven.at_most if self.unproven else 1.0
-        return min(at_most, max((v.confidence for v in self.verdicts), default=0.9))
+        unsuffered = OPEN_LOSS_SURE if self.left_open and self.root.kind == NODE_DOWN.name else UNSUFFERED_SURE
+        return min(at_most, max((v.confidence for v in self.verdicts), default=unsuffered))
 
     @property
     def times(self) -> int:

@@ -53,6 +53,7 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
         _join_repeats(complaints, incident, taken)
     incidents += _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
     _slowed(world, weigher, incidents)
+    _leave_open(incidents, verdicts)
     limits = Limits(world)
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
@@ -60,6 +61,14 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
         incident.unproven = limits.of_cause(incident.root, incident.hops)
     incidents.sort(key=lambda i: (i.start, i.id))
     return incidents
+
+
+def _leave_open(incidents: list[Incident], verdicts: list[Verdict]) -> None:
+    """Adds the runs of which it is open whether an incident ended them: they are not unhurt."""
+    home = {id(f): i for i in incidents for f in [i.root, *i.members]}
+    for verdict in verdicts:
+        if verdict.left_open and (incident := home.get(id(verdict.others[0].root))) is not None:
+            incident.left_open.append(verdict)
 
 
 def incident_id(cluster: str | None, root: Fact) -> str:
@@ -322,7 +331,7 @@ def survivors(world: World, incident: Incident) -> Survivors:
 
 
 def _survivors(world: World, incident: Incident) -> Survivors:
-    hit = {v.run.job_id for v in incident.verdicts}
+    hit = {v.run.job_id for v in [*incident.verdicts, *incident.left_open]}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
     over = end + AFTERMATH_S
     hurt = {

@@ -18,10 +18,8 @@ from correlator.model.attributes import FAILED_NODES, PROMOTED
 from correlator.model.kinds import Trace
 from correlator.model.nouns import Event, Fact
 from correlator.model.time_texts import clock
+from correlator.verdicts.doubts import AS_WELL
 from correlator.verdicts.verdict import Verdict
-
-#: A rival that has this share of the best explanation's weight is its equal.
-AS_WELL = 0.8
 
 
 def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fact | None) -> list[dict[str, Any]]:

@@ -54,6 +54,8 @@ def _effect(incident: Incident) -> str:
         return f"{len(incident.verdicts)} jobs {states[0] if len(states) == 1 else 'ended'}"
     if incident.slowed:
         return f"{len(incident.slowed)} job{'s' if len(incident.slowed) > 1 else ''} slowed"
+    if incident.left_open:
+        return f"{_jobs(incident.left_open)} undecided"
     downs = {f.host for f in incident.members if f.kind == NODE_DOWN.name}
     return f"{len(downs)} node{'s' if len(downs) > 1 else ''} DOWN" if downs else "no job hurt"
 
@@ -94,7 +96,7 @@ def title(world: World, incident: Incident) -> str:
         if run.key not in hurt:
             parts.append(f"Job {run.key} became {paces.get(run.key, 1.0):.1f} times slower")
     if not incident.verdicts:
-        parts += _ended_beside(world, downs) or ["No job was hurt" if not incident.slowed else "No job failed"]
+        parts += _without_victims(world, incident, downs)
     else:
         untouched = survivors(world, incident)
         if untouched.count:
@@ -107,6 +109,13 @@ def title(world: World, incident: Incident) -> str:
 
 #: A run that ended within this of its node being set DOWN ended by it, or by the same on another of its nodes.
 BESIDE_S = 5.0
+
+
+def _without_victims(world: World, incident: Incident, downs: list[Fact]) -> list[str]:
+    """What became of the runs, if no verdict names the incident."""
+    if incident.left_open:
+        return [f"Whether it ended {_jobs(incident.left_open)} is open"]
+    return _ended_beside(world, downs) or ["No job was hurt" if not incident.slowed else "No job failed"]
 
 
 def _ended_beside(world: World, downs: list[Fact]) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
+from correlator.clocks.clocks import ENDS_S
 from correlator.edges.conditions.links import may_be_back_too_late, name_of
 from correlator.evidence.chains import Chain, Rejection
-from correlator.evidence.weigh import describe_cause
-from correlator.facts.gpu_holders import unproven
+from correlator.evidence.weigh import density, describe_cause
+from correlator.facts.gpu_holders import may_hold_as_well, unproven
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
@@ -32,8 +33,9 @@ from correlator.model.attributes import (
     UNSAID,
     WORDS,
 )
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Fact, Hop, Run
 from correlator.site.interfaces import UNKNOWN
+from correlator.verdicts.own_explanation import peers_first
 from correlator.verdicts.verdict import Verdict
 from correlator.verdicts.waits import doubt_wait
 from parsers.hostlist import fold
@@ -53,6 +55,13 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     ):
         doubt_wait(world, verdict, verdict.chain.hops[-1].cause)
     _doubt_clocks(world, verdict, root)
+    if root.kind == XID.name and verdict.chain and len(verdict.chain.hops) == 1:
+        share, other = _share_of_gpu(world, verdict.run, verdict.end, verdict.chain.hops[0])
+        if other:
+            verdict.at_most = min(verdict.at_most, share)
+            verdict.doubts.append(
+                f"Job {other} had GPUs of {root.host} as well and failed within a minute: nothing tells which of the two held the one that failed"
+            )
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
@@ -99,10 +108,43 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
         words = end.attrs[WORDS]
         if why := unproven(world, run, root, used=bool(words["gpu"] or words["peers"])):
             return f"{name_of(root)} failed, and {why}"
+        share, other = _share_of_gpu(world, run, end, best.hops[0])
+        if other and share < 1.0 / (1.0 + AS_WELL):
+            return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host} and failed within a minute"
     if not end.events and (early := _controller_ahead(world, end.start)):
         return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
     return _undecided_loss(world, rejections, root)
 
+
+def _share_of_gpu(world: World, run: Run, end: Fact, hop: Hop) -> tuple[float, str]:
+    """How probable it is that this run held the GPU that failed, of those that may have and failed as well; the most
+    probable other one, empty if there is none.
+
+    By the delays that the edge expects. What a run's own output tells of its end counts for that run: no user's output tells
+    which GPU another one had.
+    """
+    if end.kind != RUN_FAILED.name or end.attrs[WORDS]["gpu"]:
+        return 1.0, ""
+    others = {other.key for other in may_hold_as_well(world, run, hop.cause)}
+    low, high = hop.window
+    weights = {
+        fact.run or "": density(hop.edge, fact.start - hop.cause.start, low, high)
+        for fact in (world.facts_of(RUN_FAILED.name) if others else ())
+        if fact.run in others and low <= fact.start - hop.cause.start <= high and not _tells_another_reason(fact)
+    }
+    if not weights:
+        return 1.0, ""
+    own = density(hop.edge, hop.lag, low, high)
+    return own / (own + sum(weights.values())), max(weights, key=lambda key: (weights[key], key))
+
+
+def _tells_another_reason(end: Fact) -> bool:
+    words = end.attrs[WORDS]
+    return bool(words["own"]) and not peers_first(words)
+
+
+#: A rival that has this share of the best explanation's weight is its equal.
+AS_WELL = 0.8
 
 #: A clock that was off is asked about a run that ended this long before or after (a tick looks 900 s back).
 OFF_WITHIN_S = 900.0
@@ -121,15 +163,29 @@ def _undecided_loss(world: World, rejections: Sequence[Rejection], root: Fact) -
     """
     if root.kind != NODE_DOWN.name or root.host is None or root.attrs.get(UNRESUMED):
         return ""
+    if is_unreported(root):
+        return f"{root.host} was lost to Slurm, and no line of slurmctld tells how: it may have fallen silent, or somebody set it DOWN or took it out of slurm.conf"
     own = cause_of(root).category
     here = [r for r in rejections if r.effect is root and cause_of(r.cause).category != own]
     if too_late := [
         r.cause for r in here if r.cause.kind == LINK_OUTAGE.name and may_be_back_too_late(world, r.cause, root)
     ]:
         return f"{root.host} stopped answering; {describe_cause(world, _nearest(too_late, root))} is the cause if that was longer than Slurm waits, and no SlurmdTimeout was collected"
-    if beside := [r.cause for r in here if r.by_time and r.cause.host == root.host]:
+    if beside := [r.cause for r in here if _by_another_clock(r, root)]:
         return f"{root.host} stopped answering; {_unfitting(world, _nearest(beside, root), root)}"
     return ""
+
+
+def _by_another_clock(rejection: Rejection, root: Fact) -> bool:
+    """Would something on the node that was lost be the reason by a clock that may be off?
+
+    While a node answers, its clock is within what munge allows (``ENDS_S``); a switch's may be off by more.
+    """
+    cause = rejection.cause
+    if not rejection.by_time or rejection.effect is not root or cause.host != root.host:
+        return False
+    own = all(e.host == root.host for e in cause.events)
+    return not own or rejection.beyond <= ENDS_S + cause.sigma
 
 
 def _nearest(some: Sequence[Fact], root: Fact) -> Fact:
@@ -146,7 +202,7 @@ def _doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:
     time: a clock may be off that nothing was compared with."""
     if root.kind != NODE_DOWN.name or root.host is None:
         return
-    beside = [r.cause for r in verdict.rejections if r.by_time and r.effect is root and r.cause.host == root.host]
+    beside = [r.cause for r in verdict.rejections if _by_another_clock(r, root)]
     if not beside:
         return
     verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)

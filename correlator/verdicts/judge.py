@@ -174,6 +174,13 @@ def _by_itself(
         verdict.doubts.append(f"No kernel or system log of {fold(mute)} was collected: a cause there would not show")
 
 
+#: Headline and advice, if it is open why Slurm took a node from a run: it was not for what the program did (NODE_FAIL).
+_LOST_ITS_NODE = (
+    "Slurm took a node away from your job, and what was collected does not tell why.",
+    "Slurm ended it with its node, not for anything that the program did. Submit it again, if Slurm has not requeued it, and show this page to the operators.",
+)
+
+
 def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found: Evidence) -> Verdict:
     """The verdict on one end by the evidence ``found``, regardless of who could have written its lines."""
     run = world.run[end.run or ""]
@@ -208,6 +215,8 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         return verdict
     if open_question := undecided(world, end, best, verdict.rejections):
         verdict.reason, verdict.confidence, verdict.others, verdict.left_open = open_question, 0.5, chains, True
+        if end.kind == RUN_NODE_FAIL.name:
+            verdict.headline, verdict.advice = _LOST_ITS_NODE
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not is_same_cause(c.root, best.root)]
     verdict.category, verdict.explained = cause_of(best.root).category, True

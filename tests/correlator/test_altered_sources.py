@@ -207,6 +207,11 @@ FOUND = [
     ("endings/gpu_lost_by_neighbour_only", "without configuration", LOST["configuration"]),
     # slurm.conf showed that the node has no such GPU as the program asked for.
     ("second/gpu_lost_beside_wrong_number.tar.xz", "without configuration", LOST["configuration"]),
+    # Only the output of one of two jobs with a GPU each named another GPU than the one that failed.
+    ("second/gpu_lost_beside_wrong_number.tar.xz", "without job output", LOST["job output"]),
+    # Only slurmctld tells that the partition, or the node, was taken out of slurm.conf.
+    ("endings/partition_removed", "without slurmctld's log", LOST["slurmctld's log"]),
+    ("endings/node_removed_from_config", "without slurmctld's log", LOST["slurmctld's log"]),
     # Only slurmds name the parts of a heterogeneous job.
     ("entangled/het_link_lost.tar.xz", "without slurmctld's log", LOST["slurmctld's log"]),
 ]

@@ -13,7 +13,7 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_REBOOT
 from correlator.gather.controller_clock import shared_with_accounting
 from tests.correlator.making import T0, event, run, world
-from tests.correlator.situations import down, judged, node_fail, said, set_down
+from tests.correlator.situations import LINKS, down, judged, node_fail, said, set_down
 
 
 def lost_node(lines: list[Any], at: float = 350.0, **more: Any) -> Any:
@@ -39,6 +39,21 @@ def test_no_timeout_makes_a_short_flap_long_before_the_cause(away: float) -> Non
 
 def test_a_link_that_would_be_the_cause_by_another_clock_leaves_the_node_open() -> None:
     found = lost_node(down(360, "n1", "eth0", 900), settings={"SlurmdTimeout": 300})
+    assert said(found)[0] == "unknown" and "if a clock is off" in found.reason
+
+
+def test_a_nodes_own_clock_is_not_off_by_more_than_munge_allows() -> None:
+    found = lost_node(down(-700, "n1", "eth0", 200), settings={"SlurmdTimeout": 300})
+    assert said(found) == ("infra.node", "node.down", "n1")
+    assert not any("if a clock is off" in doubt for doubt in found.doubts)
+
+
+def test_a_switchs_clock_may_be_off_by_more_than_munge_allows() -> None:
+    lines = [
+        event("switch.port_down", at, "tor", "Ethernet1: down", source="switch", port="Ethernet1") for at in (-700,)
+    ]
+    lines += [event("switch.port_up", 200, "tor", "Ethernet1: up", source="switch", port="Ethernet1")]
+    found = lost_node(lines, settings={"SlurmdTimeout": 300}, links=LINKS)
     assert said(found)[0] == "unknown" and "if a clock is off" in found.reason
 
 

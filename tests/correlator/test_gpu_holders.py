@@ -122,6 +122,36 @@ def test_without_the_source_that_would_tell_nothing_is_blamed(tree: dict[str, st
     assert verdict["category"] == "unknown" and why in verdict["summary"]
 
 
+#: bob's job 42 fails on gx02 as erin's does; its own output tells why, tells nothing, or was not collected.
+ONE_EACH, MUTE = counted(COUNTED, erin=1, bob=1), {"jobs/42/stderr": ""}
+
+
+def test_of_two_jobs_that_may_have_held_the_gpu_none_is_said_to_have() -> None:
+    verdicts = concluded(FELL_OFF, tree={**ONE_EACH, **MUTE})["verdicts"]
+    assert [verdicts[job]["category"] for job in ("42", "45")] == ["unknown", "unknown"]
+    assert "nothing tells whether job 45 held it or job 42" in verdicts["45"]["summary"]
+
+
+def test_of_two_jobs_that_may_have_held_the_gpu_the_one_that_failed_first_probably_did() -> None:
+    later = bobs_job("10:00:00", "10:20:35")
+    verdict = of_erin(concluded(FELL_OFF, tree={**later, **counted({**COUNTED, **later}, erin=1, bob=1), **MUTE}))
+    assert verdict["category"] == "infra.gpu" and 0.5 < verdict["confidence"] < 0.95
+    assert any(doubt.startswith("Job 42 had GPUs of gx02 as well") for doubt in verdict["doubts"])
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param(ONE_EACH, id="the other failed by its own error"),
+        pytest.param({**counted(COUNTED, erin=1), **MUTE}, id="the other had none"),
+        pytest.param({**ONE_EACH, **MUTE, "jobs/45/stderr": "2026-02-28 10:19:58,000 - ERROR - CUDA error: uncorrectable ECC error encountered\n"}, id="its own error is about a GPU"),
+    ],
+)  # fmt: skip
+def test_a_job_that_did_not_hold_the_gpu_leaves_no_doubt(tree: dict[str, str]) -> None:
+    verdict = of_erin(concluded(FELL_OFF, tree=tree))
+    assert verdict["category"] == "infra.gpu" and not any("Job 42" in doubt for doubt in verdict["doubts"])
+
+
 def test_the_programs_own_xid_needs_its_gpu_too() -> None:
     """Xid 31 is the program's fault: only that of a program with a GPU."""
     line = {RING: ring("10:19:55", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python, MMU Fault: ENGINE GRAPHICS")}

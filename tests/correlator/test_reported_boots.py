@@ -48,7 +48,7 @@ def test_a_boot_that_is_polled_later_is_taken_in() -> None:
         )
         ticker = Ticker(store)
         ticker.tick(NOW)
-        assert root(result(store)) == "node.unresponsive"
+        assert root(result(store)) is None, "somebody may have set it DOWN"
         store.add(poll(-30, -30.7))
         assert ticker.tick(NOW + timedelta(minutes=1)).worked
         reported = result(store)
@@ -72,4 +72,4 @@ def test_a_state_that_was_set_long_before_says_nothing_of_a_later_end() -> None:
             }
         )
         correlate(store)
-        assert root(result(store)) == "node.unresponsive"
+        assert root(result(store)) is None, "somebody may have set it DOWN"

@@ -405,7 +405,7 @@ SITUATIONS = [
         "srun names no other node",
         (*down("-250s", "gpu03", "eth0"), "-1s {0} stderr: srun: error: Node failure on gpu01"),
         (ended("NODE_FAIL", nodes="gpu01"), ended("NODE_FAIL", nodes="gpu03")),
-        (("infra.node", "node.unresponsive", "gpu01"), ("infra.network", "nic.link_down", "gpu03")),
+        (("unknown", None, None), ("infra.network", "nic.link_down", "gpu03")),
     ),
     Situation(
         "a part of a heterogeneous job fails by a GPU",
