@@ -323,10 +323,14 @@ def test_statements_are_kept_while_the_segments_are_the_same() -> None:
     query = 'Logs | where Message has "kept" | project Message'
     with open_store(None) as made:
         for count in range(1, 4):
-            made.add({"logs": frame("logs", lines([f"{n} is kept" for n in range(count * 10)])[-10:])})
+            texts = [
+                f"{n} is kept" if n in (0, 7, 14) else f"{n} is not" for n in range(1400)
+            ]  # of one host: in one block
+            made.add({"logs": frame("logs", lines(texts))})
             if count != 2:  # the second ones are in no segment until the third are closed
                 segments.seal(made, least=1)
             for _ in range(2):
                 found = run(made.cursor(), query)
-                assert len(found.rows) == 10 * count
-                assert [one.loose for one in found.pruned] == [10 if count == 2 else 0]
+                assert len(found.rows) == 3 * count
+                assert [one.loose for one in found.pruned] == [1400 if count == 2 else 0]
+                assert all(one.used for one in found.pruned)
