@@ -6,13 +6,13 @@ import re
 from datetime import timedelta
 
 from queries.kql.conversion import to_type
+from queries.kql.edges import POSSIBLE_EDGE, SURE_EDGE, TERM_EDGE, UNDECIDED, ascii_first
 from queries.kql.errors import NOWHERE, KqlBindError, Span
+from queries.kql.failures import REFUSED
 from queries.kql.hints import FOREIGN_COMPARISONS
 from queries.kql.regex import complaint
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql, text_of, widest
 
-# R3: a term ends where letters and digits end.
-TERM_EDGE = r"[^\p{L}\p{N}]"
 _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -208,11 +208,13 @@ def check_regex(pattern: Value, span: Span) -> None:
 def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
     """R3: `has`, `hasprefix` and `hassuffix` match whole terms. A cheap substring test runs before the regular expression."""
     flag = "" if sensitive else "(?i)"
+    rest: tuple[Value, ...] = ()
     if right.is_constant:
-        needle = right.constant
-        before = f"(?:^|{TERM_EDGE})" if base != "hassuffix" and needle[:1].isalnum() else ""
-        after = f"(?:$|{TERM_EDGE})" if base != "hasprefix" and needle[-1:].isalnum() else ""
-        pattern = constant(flag + before + re2_escape(needle) + after, "string")
+        whole, sure, possible = (
+            constant(flag + _between(base, right.constant, edge), "string")
+            for edge in (TERM_EDGE, SURE_EDGE, POSSIBLE_EDGE)
+        )
+        rest = (sure, possible) if whole.constant != sure.constant and ascii_first() else (whole,)
     else:
         before = (
             ""
@@ -225,13 +227,26 @@ def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
             else f"CASE WHEN regexp_matches({{0}}, '[\\p{{L}}\\p{{N}}]$') THEN '(?:$|{TERM_EDGE})' ELSE '' END"
         )
         parts = [f"'{flag}'", before or "''", "regexp_escape({0})", after or "''"]
-        pattern = sql("(" + " || ".join(parts) + ")", "string", right)
+        rest = (sql("(" + " || ".join(parts) + ")", "string", right),)
     prefilter = "contains({0}, {1})" if sensitive else "contains(lower({0}), lower({1}))"
     if not sensitive and (letters := _any_case(right)) is not None:
         prefilter, right = _FOUND, letters
-    return sql(f"({prefilter} AND regexp_matches({{0}}, {{2}}))", "bool", left, right, pattern)
+    return sql(f"({prefilter} AND {_DECIDED if len(rest) > 1 else _MATCHED})", "bool", left, right, *rest)
 
 
+def _between(base: str, needle: str, edge: str) -> str:
+    """The pattern of a term between edges, where letters or digits begin and end it."""
+    before = f"(?:^|{edge})" if base != "hassuffix" and needle[:1].isalnum() else ""
+    after = f"(?:$|{edge})" if base != "hasprefix" and needle[-1:].isalnum() else ""
+    return before + re2_escape(needle) + after
+
+
+_MATCHED = "regexp_matches({0}, {2})"
+#: True with sure edges, false without possible ones; else the statement stops (``edges``).
+_DECIDED = (
+    "CASE WHEN regexp_matches({0}, {2}) THEN true WHEN regexp_matches({0}, {3}) "
+    f"THEN error('{REFUSED}{UNDECIDED}') WHEN {{0}} IS NULL THEN NULL ELSE false END"
+)
 _FOUND = "regexp_matches({0}, {1})"
 #: The characters beyond ASCII that ``lower`` makes an ASCII letter of.
 FOLDED = {"i": "\u0130", "k": "\u212a"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import warnings
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from queries.kql.cells import Document, cells, document, dumps, dynamic, in_cale
 from queries.kql.chart import Chart
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
+from queries.kql.edges import UNDECIDED, AsciiFirst, undecided
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
@@ -129,14 +131,33 @@ class _Probe:
 
     def __call__(self, one: Compiled) -> list[tuple[Any, ...]]:
         self.asked = True
+        _refuse_swallowed([one])
         harden(self.con)
         found = _execute(self.con, _later(one, timedelta()), self.text, self.limits.for_a_probe()).table
         return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
 
 
-#: Compiled texts that depend only on themselves, their parameters and the moment, at which they were compiled:
-#: dashboards and rules repeat.
-_KEPT: Kept[tuple[list[Compiled], datetime]] = Kept()
+@dataclass(frozen=True)
+class _Made:
+    """Statements as they were compiled at a moment. ``ascii_first``: terms are told in the shorter form (``edges``);
+    ``segments``: of the store whose blocks they name, and what was said of them."""
+
+    statements: list[Compiled]
+    when: datetime
+    ascii_first: bool
+    segments: tuple[str, ...] | None
+    report: tuple[Pruned, ...]
+
+    def fits(self, pruner: Pruner, edges: AsciiFirst) -> bool:
+        """May they run now?"""
+        return (not self.ascii_first or edges.use()) and (self.segments is None or self.segments == pruner.segments())
+
+
+#: Compiled texts that depend only on themselves, their parameters, the moment and the segments of the store: dashboards
+#: and rules repeat.
+_KEPT: Kept[_Made] = Kept()
+#: Statements that name more blocks are not kept.
+MOST_KEPT_BLOCKS = 1_000
 
 
 def _later(one: Compiled, by: timedelta) -> Compiled:
@@ -151,10 +172,10 @@ def _later(one: Compiled, by: timedelta) -> Compiled:
     return replace(one, parameters=[at(value, by) for value in one.parameters], cut=cut)
 
 
-def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
+def _key(text: str, parameters: Mapping[str, Any] | None, ascii_first: bool) -> str | None:
     """None if the parameters are not plain JSON."""
     try:
-        return json.dumps([text, parameters or {}], sort_keys=True)
+        return json.dumps([text, parameters or {}, ascii_first], sort_keys=True)
     except (TypeError, ValueError):
         return None
 
@@ -178,20 +199,57 @@ def run(
     ``con`` cancels it. ``within`` limits every stored table to a range, in addition to what the text says.
     """
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
-    pruner, probe = Pruner(con), _Probe(con, text, limits)
-    key = _key(text, parameters) if catalog is CATALOG and within == ALL_TIME else None
     moment = Moment(now, may_move=True)
+    asked = _Asked(con, text, parameters, catalog, within, limits)
+    if not _WITH_LETTERS.get(text):
+        try:
+            return _answered(asked, Moment(moment.at, may_move=True), ascii_first=True)
+        except CannotExpress as problem:
+            if not undecided(problem):
+                raise
+            _WITH_LETTERS.put(text, True)
+    return _answered(asked, moment, ascii_first=False)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One query, and what it may read and cost."""
+
+    con: duckdb.DuckDBPyConnection
+    text: str
+    parameters: dict[str, Any] | None
+    catalog: Catalog
+    within: Within
+    limits: Limits
+
+
+#: Texts with rows whose terms are beside characters beyond ASCII: they are not tried without (``edges``).
+_WITH_LETTERS: Kept[bool] = Kept()
+
+
+def _answered(asked: _Asked, moment: Moment, *, ascii_first: bool) -> Result:
+    con, text, catalog, limits = asked.con, asked.text, asked.catalog, asked.limits
+    pruner, probe = Pruner(con), _Probe(con, text, limits)
+    key = _key(text, asked.parameters, ascii_first) if catalog is CATALOG and asked.within == ALL_TIME else None
+    # An error would end the caller's transaction.
+    edges = AsciiFirst(lambda: ascii_first and not pruner.in_callers_transaction())
     try:
         kept = _KEPT.get(key)
-        compiled = kept and _at(kept, moment)
+        compiled = _at(kept, moment) if kept is not None and kept.fits(pruner, edges) else None
         if compiled is None:
-            made = compile_script(
-                text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe, budget=limits.budget(),
-                within=within,
-            )  # fmt: skip
-            if not (probe.asked or moment.asked or pruner.asked):
-                _KEPT.put(key, (made, moment.at))
+            with edges:
+                made = compile_script(
+                    text, catalog, parameters=asked.parameters, now=moment, pruner=pruner, probe=probe,
+                    budget=limits.budget(), within=asked.within,
+                )  # fmt: skip
+            _refuse_swallowed(made)
+            segments = pruner.segments() if pruner.asked else None
+            few = sum(one.blocks_left for one in pruner.report if one.used) <= MOST_KEPT_BLOCKS
+            if not (probe.asked or moment.asked or (pruner.asked and (segments is None or not few))):
+                _KEPT.put(key, _Made(made, moment.at, edges.used, segments, tuple(pruner.report)))
             compiled = [_later(one, timedelta()) for one in made]
+        elif kept is not None:
+            pruner.repeat(kept.report)
         harden(con)
         results = _executed(con, compiled, text, limits)
     finally:
@@ -201,11 +259,23 @@ def run(
     return results[-1]
 
 
-def _at(kept: tuple[list[Compiled], datetime], moment: Moment) -> list[Compiled] | None:
+#: What makes null of an error, also of one that a row raises that needs all letters (``edges``).
+_SWALLOWS = re.compile(r"\bTRY\s*\(", re.IGNORECASE)
+
+
+def _refuse_swallowed(made: list[Compiled]) -> None:
+    """Stops as such a row would, if a statement would not notice one."""
+    for one in made:
+        near = [stream.statement.sql for stream in one.cut.near] if one.cut else []
+        parts = [one.sql, *near, *([one.cut.far.sql] if one.cut else [])]
+        if any(UNDECIDED in part and _SWALLOWS.search(part) for part in parts):
+            raise CannotExpress(UNDECIDED)
+
+
+def _at(kept: _Made, moment: Moment) -> list[Compiled] | None:
     """Statements that were kept, at another moment; None if it is too far away for a date that they name."""
-    made, when = kept
     try:
-        return [_later(one, moment.at - when) for one in made]
+        return [_later(one, moment.at - kept.when) for one in kept.statements]
     except OverflowError:
         return None
 

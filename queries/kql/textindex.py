@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Protocol
 
@@ -47,12 +47,18 @@ CACHE_BYTES = 256 * 2**20
 READ_AT_ONCE = 64
 
 
-#: The segments; an error if the lines of this database have no blocks. That asks for the narrow view of the lines: to plan
-#: the whole one takes longer than the rest.
+#: The segments, and how many lines are in none: one statement, since planning is most of what either costs.
 _SEGMENTS = (
-    "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time, lines, {pairs}, filter_rows = 1"
-    ' FROM raw.log_segments WHERE NOT EXISTS (SELECT "$block" FROM kql."LogLines" WHERE false) ORDER BY first_block'
+    "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time, lines, {pairs}, filter_rows = 1,"
+    " (SELECT count(*) FROM raw.logs WHERE block = 0) FROM raw.log_segments ORDER BY first_block"
 )
+#: An error if the lines of this database have no blocks. That asks for the narrow view of the lines: to plan the whole
+#: one takes longer than the rest.
+_HAVE_BLOCKS = 'SELECT "$block" FROM kql."LogLines" WHERE false'
+#: Segments of databases whose lines have blocks; the oldest of a store stands for it. Planning the view takes twice as
+#: long as reading the segments.
+_KNOWN: set[str] = set()
+_MOST_KNOWN = 1_000
 
 
 class _Cache:
@@ -160,11 +166,23 @@ class Pruner:
     _segments: list[tuple[Any, ...]] | None = None
     _loose: int | None = None
     _is_store: bool = False
+    _callers: bool | None = None
 
     def finish(self) -> None:
         if self._began:
             self._began = False
             self.con.execute("ROLLBACK")  # nothing was written
+
+    def segments(self) -> tuple[str, ...] | None:
+        """What the named blocks depend on: the segments, none of which changes under its name, and whether there are lines
+        in none. None if this is no store."""
+        if self._segments is None:
+            self._segments = self._read_segments()
+        return (*(name for name, *_ in self._segments), str(self.loose_lines() > 0)) if self._is_store else None
+
+    def repeat(self, report: Sequence[Pruned]) -> None:
+        """Reports what was found when the same segments were asked for a statement that is run again."""
+        self.report += [replace(one, loose=self.loose_lines()) for one in report]
 
     def blocks(self, table: str, need: Need, period: Period | None = None) -> list[int] | None:
         """The blocks that may satisfy a need; None if filtering does not help.
@@ -194,7 +212,7 @@ class Pruner:
         return left if used else None
 
     def _read_segments(self) -> list[tuple[Any, ...]]:
-        if not self._in_transaction():
+        if not self.in_callers_transaction():
             self.con.execute("BEGIN TRANSACTION")
             self._began = True
         elif not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'log_segments'").fetchall():
@@ -202,8 +220,10 @@ class Pruner:
         for pairs in ("pairs", "NULL"):
             try:
                 found = self.con.execute(parsed(self.con, _SEGMENTS.format(pairs=pairs))).fetchall()
+                self._check_blocks(found[0][0] if found else "")
                 self._is_store = True
-                return found
+                self._loose = int(found[0][-1]) if found else None
+                return [segment[:-1] for segment in found]
             except duckdb.Error:  # not a store, or one of an earlier version that is only read
                 if not self._began:
                     return []
@@ -212,15 +232,26 @@ class Pruner:
         self.finish()
         return []
 
+    def _check_blocks(self, segment: str) -> None:
+        if segment not in _KNOWN:
+            self.con.execute(parsed(self.con, _HAVE_BLOCKS))
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            if segment:
+                _KNOWN.add(segment)
+
     def loose_lines(self) -> int:
         """How many lines are not in a closed segment; a zone map answers that."""
         if self._loose is None:
             ((self._loose,),) = self.con.execute("SELECT count(*) FROM raw.logs WHERE block = 0").fetchall()
         return int(self._loose)
 
-    def _in_transaction(self) -> bool:
+    def in_callers_transaction(self) -> bool:
         """Does the caller hold a transaction? Then two statements have one number. (A second BEGIN would break it.)"""
-        return len({self.con.execute("SELECT txid_current()").fetchall()[0] for _ in range(2)}) == 1
+        if self._callers is None:
+            asked = parsed(self.con, "SELECT txid_current()")
+            self._callers = len({self.con.execute(asked).fetchall()[0] for _ in range(2)}) == 1
+        return self._callers
 
     def _filters(self, segments: list[tuple[Any, ...]]) -> Iterator[TextFilter]:
         for low in range(0, len(segments), READ_AT_ONCE):

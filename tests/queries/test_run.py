@@ -86,7 +86,7 @@ KEPT = [
     ("declare query_parameters(h:string); Logs | where Host == h", {"h": "n1"}, True),
     ("print now()", None, True),
     ("Logs | where Time > ago(1h)", None, True),
-    ('Logs | where Message has "rare"', None, False),  # the blocks that can match are part of it
+    ('Logs | where Message has "rare"', None, True),  # while the segments are the same
     ('print d = dynamic({"a":1}) | evaluate bag_unpack(d)', None, False),  # the column names come from the data
     ("declare query_parameters(t:datetime); print t", {"t": datetime(2026, 1, 1)}, False),
 ]

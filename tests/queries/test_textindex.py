@@ -69,7 +69,7 @@ def both(store: DuckStore, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     with_filters = run(store.cursor(), query)
     with monkeypatch.context() as patch:
         patch.setattr(Pruner, "blocks", lambda self, table, need, period: None)
-        return with_filters, run(store.cursor(), query)
+        return with_filters, run(store.cursor(), f"{query}\n// unfiltered")  # another text: statements are kept by it
 
 
 CONDITIONS = [
@@ -319,3 +319,20 @@ def test_no_line_is_missed_or_reported_twice_while_segments_close() -> None:
         writer.join()
         assert not failed
         assert run(cursor, 'Logs | where Message has "needle" | count').rows == [[200]]
+
+
+def test_statements_are_kept_while_the_segments_are_the_same() -> None:
+    query = 'Logs | where Message has "kept" | project Message'
+    with open_store(None) as made:
+        for count in range(1, 4):
+            texts = [
+                f"{n} is kept" if n in (0, 7, 14) else f"{n} is not" for n in range(1400)
+            ]  # of one host: in one block
+            made.add({"logs": frame("logs", lines(texts))})
+            if count != 2:  # the second ones are in no segment until the third are closed
+                segments.seal(made, least=1)
+            for _ in range(2):
+                found = run(made.cursor(), query)
+                assert len(found.rows) == 3 * count
+                assert [one.loose for one in found.pruned] == [1400 if count == 2 else 0]
+                assert all(one.used for one in found.pruned)

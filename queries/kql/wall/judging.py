@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from queries.kql.edges import POSSIBLE_EDGE, SURE_EDGE, TERM_EDGE
+
 #: Words before a parenthesis that are not calls.
 _GRAMMAR = (
     "AS IN VALUES OVER AND OR NOT FROM WHERE WHEN THEN ELSE ON BY SELECT WITH FILTER EXISTS HAVING ALL CASE BETWEEN USING "
@@ -66,8 +68,8 @@ MOST_READ = 60
 #: A longer pattern, or one that counts or names a class of Unicode, can be a large automaton.
 MOST_PATTERN = 200
 _LARGE = re.compile(r"\{\s*\d+|\\[pP]")
-#: The edge of a word, which `has` puts at either end of a text: no other automaton is as small for its class.
-_EDGE = "[^\\p{L}\\p{N}]"
+#: The edges of a word, which `has` puts at either end of a text: no other automaton is as small for the first class.
+_EDGES = (TERM_EDGE, SURE_EDGE, POSSIBLE_EDGE)
 #: The key of a member of a dynamic, as an engine's table spells it for a constant: a path of one step.
 _KEY = re.compile(
     r"CASE WHEN (CAST\(\$\d+ AS VARCHAR\)) IN \('', ''\) THEN '' \|\| \1 ELSE '' \|\| "
@@ -153,7 +155,8 @@ def keeps_rows(sql: str) -> bool:
 def _small_patterns(bare: str, parameters: Sequence[Any]) -> bool:
     for pattern in parameters:
         if isinstance(pattern, str):
-            rest = pattern.replace(_EDGE, "", 2)
+            edge = next((one for one in _EDGES if one in pattern), TERM_EDGE)
+            rest = pattern.replace(edge, "", 2)
             if len(rest) > MOST_PATTERN or _LARGE.search(rest):
                 return False
     return all(_CONSTANT.match(_argument(bare, found.end(), 1)) for found in _REGEX.finditer(bare))

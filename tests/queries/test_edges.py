@@ -1,0 +1,69 @@
+"""Terms told by ASCII first: the same answers as with the letters of all scripts, and no error that anybody sees."""
+
+from __future__ import annotations
+
+import itertools
+
+import duckdb
+import pytest
+
+from queries.kql import run
+from queries.kql.edges import AsciiFirst, ascii_first
+
+BESIDE = ("", " ", "_", "-", "x", "7", "\n", "é", "ก", "²", "—", "\u212a", "\U0001f600", "\x7f", "\x80")
+CONDITIONS = [
+    *(f's {word} "{term}"' for word in ("has", "has_cs", "hasprefix", "hassuffix_cs", "!has", "!hasprefix")
+      for term in ("kilo", "-kilo", "kilo-")),
+    's has_any ("kilo", "xkilo")', 's has_all ("kilo", "7")', 's has "K\u0130LO" or s has "ก"', 'iff(s has "kilo", false, s == "")',
+]  # fmt: skip
+
+
+def over(texts: list[str], condition: str) -> str:
+    rows = ", ".join('"' + text.replace("\n", "\\n") + '"' for text in texts)
+    return f"datatable(s:string)[{rows}] | extend found = {condition} | project s, found"
+
+
+def in_full(query: str) -> list[list[object]]:
+    """In a caller's transaction nothing is told by ASCII first: its error would end that."""
+    con = duckdb.connect()
+    con.execute("BEGIN")
+    return run(con, f"{query}\n// in full").rows
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_terms_end_where_they_end_with_all_letters(condition: str) -> None:
+    texts = [f"{a}kilo{b}" for a, b in itertools.product(BESIDE, BESIDE)] + ["éKilo, kilo", "kilokilo", "no"]
+    query = over(texts, condition)
+    assert run(duckdb.connect(), query).rows == in_full(query)
+    plain = over([text for text in texts if text.isascii()], condition)
+    assert run(duckdb.connect(), plain).rows == in_full(plain)
+
+
+def test_the_shorter_form_is_used_and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    con, used = duckdb.connect(), []
+    use = AsciiFirst.use
+    monkeypatch.setattr(AsciiFirst, "use", lambda self: used.append(use(self)) or used[-1])
+    assert run(con, over(["a kilo"], 's has "kilo"')).rows == [["a kilo", True]]
+    assert used == [True]
+    again = over(["ékilo"], 's has "kilo"')
+    assert [run(con, again).rows, used] == [[["ékilo", False]], [True, True, False]]
+    assert [run(con, again).rows, used[3:]] == [[["ékilo", False]], []]  # it is remembered
+    assert not ascii_first()
+
+
+def test_a_callers_transaction_goes_on() -> None:
+    con = duckdb.connect()
+    con.execute("CREATE TABLE mine (n INTEGER)")
+    con.execute("BEGIN")
+    con.execute("INSERT INTO mine VALUES (1)")
+    assert run(con, over(["ékilo mine"], 's has "kilo"')).rows == [["ékilo mine", False]]
+    con.execute("COMMIT")
+    assert con.execute("SELECT n FROM mine").fetchall() == [(1,)]
+
+
+def test_an_error_is_not_taken_for_null() -> None:
+    """The parts of a date that is none make null, and so would the error of a row that needs all letters."""
+    found = over(["ékilo", "kilo"], 'make_datetime(2026, iff(s has "kilo", 2, 1), 1)')
+    assert [row[1] for row in run(duckdb.connect(), found).rows] == [
+        "2026-01-01T00:00:00.000000Z", "2026-02-01T00:00:00.000000Z"
+    ]  # fmt: skip
