@@ -62,7 +62,8 @@ def test_an_incident_under_way_is_kept_current_under_the_readers_zoom(
     shown = page.evaluate(
         "(a => [a.iso(a.scale.lo), a.iso(a.scale.hi), a.state.selected, a.data.marks.length])(axis.axis)"
     )
-    page.wait_for_url("**from=*")  # the address follows the zoom a moment later
+    page.wait_for_url("**from=*")  # the address follows the zoom and the choice a moment later
+    page.wait_for_url("**event=e1*")
     address = page.url
     (text,) = store.con.execute("SELECT document FROM model.incidents WHERE incident_id = 'I1'").fetchone()
     events = json.loads(text)["events"]
