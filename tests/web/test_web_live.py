@@ -105,3 +105,15 @@ def test_a_page_that_cannot_be_kept_current_says_so(look: Any, open_incident: tu
     page.evaluate(COME_BACK)
     page.wait_for_selector("#stale", state="hidden")
     eyes.faults.clear()  # the console reports the requests that were refused
+
+
+@pytest.mark.browser
+def test_the_counts_above_a_list_follow_its_rows(look: Any, open_incident: tuple[Any, str]) -> None:
+    store, at = open_incident
+    page = look(at=at).open("/")
+    chips = page.locator("nav[aria-label='Filter by severity']")
+    assert "Impact 1" in chips.inner_text()
+    store.con.execute("UPDATE model.incidents SET severity = 'degraded' WHERE incident_id = 'I1'")
+    page.evaluate(COME_BACK)
+    page.wait_for_selector("nav[aria-label='Filter by severity'] a:text-is('Degraded 1')")
+    assert "Impact 0" in chips.inner_text()
