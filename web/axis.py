@@ -17,7 +17,8 @@ from web.axis_ends import End, Hop, first_cause, hops_of, mark_of, moments
 from web.chain import chain_steps, step_numbers
 from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
-from web.shaping import BAD_STATES, LAYERS, layer_of, layers, moment, short_file, span, state_kind
+from web.lags import lag_of
+from web.shaping import BAD_STATES, LAYERS, layer_of, layers, moment, short_file, state_kind
 
 Row = dict[str, Any]
 ERRORS = {"error", "err", "critical", "crit", "alert", "emerg", "fatal"}
@@ -222,17 +223,21 @@ def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
     return out
 
 
-def arrows(hops: Iterable[Hop], marks: dict[str, Row], numbers: Mapping[int, int]) -> list[Row]:
-    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by the identity of the step."""
+def arrows(hops: Iterable[Hop], builder: Builder, marks: dict[str, Row], numbers: Mapping[int, int]) -> list[Row]:
+    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by the identity of the step.
+
+    ``lag`` is what is drawn, ``range`` whether only its bounds are known; ``allowed`` is where on the axis the effect may be.
+    """
     out = []
     for place, hop in enumerate(hops, 1):
         cause, effect, step = marks.get(hop.cause.id), marks.get(hop.effect.id), hop.step
         if not cause or not effect or cause is effect:
             continue
-        pair = step.get("window_s")
+        lag = lag_of(hop)
         out.append({
-            "n": numbers.get(id(step), place), "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),
-            "lag_text": span(step.get("lag_s")), "window": pair if isinstance(pair, list) and len(pair) == 2 else None,
+            "n": numbers.get(id(step), place), "from": cause["id"], "to": effect["id"], "lag": round(lag.high, 6),
+            "lag_text": lag.text, "range": lag.is_range, "window": step["window_s"] if lag.allowed else None,
+            "allowed": lag.allowed and [builder.at(when) for when in lag.allowed],
             "because": step.get("because") or "", "text": step.get("text") or "", "edge": step.get("edge"),
             "recovery": effect["role"] == "recovery",
         })  # fmt: skip
@@ -321,7 +326,7 @@ def build(
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": lanes,
         "folds": folds(lanes, builder.marks, builder.bands, keep), "alike": ALIKE,
         "marks": builder.marks, "bands": builder.bands, "beats": builder.beats, "series": series,
-        "arrows": arrows(hops, marks, step_numbers(steps)),
+        "arrows": arrows(hops, builder, marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(layers().values())),
     }  # fmt: skip

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from web.axis_ends import hops_of
+from correlator.facts.registry import kind_of
+from web.axis_ends import Hop, hops_of
+from web.lags import Lag, lag_of
 from web.shaping import between
+from web.timerange import rfc3339
 
 Row = dict[str, Any]
 
@@ -18,7 +21,8 @@ FOLD = 4
 def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
     """The chain as a list to read: the causes first, each effect with the lag and window that lead to it.
 
-    Steps of one kind share a number; ``more`` are those after the first. ``mark`` is the id of its mark on the axis.
+    Steps of one kind share a number; ``more`` are those after the first. ``mark`` is the id of its mark on the axis,
+    ``lag`` what is drawn between it and the mark of its cause.
     """
     chain = document.get("chain") or []
     effects = {str(step.get("effect")) for step in chain}
@@ -30,9 +34,25 @@ def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
         if str(event.get("id")) not in effects and event.get("role") != "recovery":
             listed.setdefault(str(event.get("id")), {"event": event, "step": None})
     out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
-    marks = {id(hop.step): hop.effect.id for hop in hops_of(document)}
+    hops = hops_of(document)
+    out = [*_concluded(hops), *out]
+    marks, lags = {id(hop.step): hop.effect.id for hop in hops}, {id(hop.step): lag_of(hop) for hop in hops}
+    out = [{**item, "lag": lags.get(id(item["step"]))} for item in out]
     numbered = [{**item, "n": number} for number, item in enumerate(_folded(out), 1)]
     return [{**item, "mark": marks.get(id(item["step"])) or item["event"].get("id")} for item in numbered]
+
+
+def _concluded(hops: Iterable[Hop]) -> list[Row]:
+    """First causes that no line tells of at their time, as they stand on the axis: heat of GPUs beside lines of a CPU, a switch
+    without power before the line of its boot. ``until``: the last moment at which it can have begun."""
+    hops = list(hops)
+    effects = {hop.effect.id for hop in hops}
+    found = {hop.cause.id: hop.cause for hop in hops if hop.cause.line is None and not hop.cause.ends_run}
+    return [
+        {"event": {"id": key, "event": end.kind, "host": end.host, "time": rfc3339(end.first), "until": rfc3339(end.last), "role": "cause",
+                   "message": end.says or kind_of(end.kind).summary, "layer": kind_of(end.kind).layer}, "step": None}
+        for key, end in found.items() if key not in effects
+    ]  # fmt: skip
 
 
 def _folded(items: list[Row]) -> list[Row]:
@@ -61,9 +81,9 @@ def hosts_of(steps: Iterable[Row]) -> int:
 TABLE_ROWS = 500
 
 
-def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None]]:
-    """The incident's events in order of time, each with the step that leads to it and its seconds after the first
-    cause.
+def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None, Lag | None]]:
+    """The incident's events in order of time, each with the step that leads to it, its seconds after the first cause and the
+    step's lag as it is drawn.
 
     If there are more than ``most``, those of the chain are chosen first, then the earliest.
     """
@@ -77,7 +97,9 @@ def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | N
         places = sorted(range(len(events)), key=lambda place: (not chained[place], place))[:most]
         events = [events[place] for place in sorted(places)]
     t0 = next((item.get("time") for item in events if item.get("role") == "cause"), None)
-    return [(item, steps.get(str(item.get("id"))), between(t0, item.get("time")) if t0 else None) for item in events]
+    lags = {id(hop.step): lag_of(hop) for hop in hops_of(document)}
+    rows = [(item, steps.get(str(item.get("id")))) for item in events]
+    return [(item, step, between(t0, item.get("time")) if t0 else None, lags.get(id(step))) for item, step in rows]
 
 
 def step_numbers(steps: Iterable[Row]) -> dict[int, int]:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from web.axis_ends import first_cause, hops_of, mark_of
+from web.chain import chain_steps
+from web.lags import lag_of
 
 T0 = datetime(2026, 11, 21)
 
@@ -77,3 +79,50 @@ def test_a_fact_has_one_mark_and_says_between_what() -> None:
     assert hops[0].cause is hops[1].cause and first_cause(hops) == hops[0].cause.at
     mark = mark_of(hops[0].cause, "link|n1", T0)
     assert (mark["between"], mark["quality"], mark["file"], mark["told_by"]) == ([-0.5, 12.5], "inferred", None, "a")
+
+
+PANIC, FAILED = "node.reboot", "run.node_fail"
+
+
+@pytest.mark.parametrize(
+    ("steps", "lines", "lag_s", "said", "counted", "allowed"),
+    [
+        # Lines at both ends: as the edge measured it.
+        ([step((LINK, 0, "a", "n1", None), (DOWN, 60, "b", "ctl", None))], {"a": 0, "b": 60}, 60.0001, "+60.0 s", None, (-5.0, 5.0)),
+        # slurmd registers 27 s after the boot, and the run ends 10 ms later: the arrow is 27 s long, and what is allowed begins there.
+        ([step((PANIC, 0, "a", "n1", None), (FAILED, 27, "b", None, "7"))], {"a": 0, "b": 27}, 0.01, "+27.0 s", 26.99, (21.99, 31.99)),
+        # Measured within a minute, and later than the effect: no lag below zero, since neither is known so well.
+        ([step((LINK, 12, "a", "n1", None), (SLOW, 0, None, None, "7"))], {"a": 12}, -12.0, "up to 1.0 s", None, (-5.5, 17.5)),
+    ],
+)  # fmt: skip
+def test_the_number_of_an_arrow_is_its_length(
+    steps: list[dict[str, Any]], lines: dict[str, float], lag_s: float, said: str, counted: float | None, allowed: tuple[float, float]
+) -> None:  # fmt: skip
+    steps[0] |= {"lag_s": lag_s, "window_s": [-5.0, 5.0]}
+    (hop,) = hops_of(document(steps, **lines))
+    lag = lag_of(hop)
+    after = [None if when is None else (when - T0).total_seconds() for when in (lag.counted_from, *(lag.allowed or ()))]
+    assert lag.signed == said and after == [counted, *allowed]
+
+
+def test_a_measured_cause_is_listed_before_the_lines_of_something_else() -> None:
+    hot = step(("gpu.thermal", 12, "a", "n1", None), (SLOW, 0, None, None, "7")) | {
+        "cause_says": "8 GPUs held back by heat"
+    }
+    told = document([hot], a=12)
+    told["events"][0] |= {
+        "role": "cause",
+        "event": "kernel.thermal",
+        "message": "CPU2: Core temperature above threshold",
+    }
+    first, second, third = chain_steps(told, {event["id"]: event for event in told["events"]})
+    assert (first["event"]["event"], first["event"]["message"], first["n"]) == (
+        "gpu.thermal",
+        "8 GPUs held back by heat",
+        1,
+    )
+    assert (
+        first["mark"] == hops_of(told)[0].cause.id
+        and second["event"]["event"] == "kernel.thermal"
+        and third["step"] is hot
+    )

@@ -23,6 +23,7 @@ from tests.line_parser import line_parser
 from web.app import create_app
 from web.axis import LEAST_SHOWN
 from web.axis_ends import CLOCKS_S
+from web.lags import EXACT_S
 
 SOME = ("mgmt_flap_short", "switch_down", "slurmd_killed")
 #: ``make test-long`` takes every second of the others.
@@ -38,6 +39,22 @@ def backwards(axis: dict[str, Any]) -> list[dict[str, Any]]:
     """The arrows that go back in time, or to where they came from."""
     at = {mark["id"]: mark["t"] for mark in axis["marks"]}
     return [a for a in axis["arrows"] if a["from"] == a["to"] or at[a["from"]] > at[a["to"]] + CLOCKS_S]
+
+
+def mistold(axis: dict[str, Any]) -> list[str]:
+    """Arrows whose number is not what lies between their marks, or whose effect is drawn outside of what is allowed."""
+    marks, wrong = {mark["id"]: mark for mark in axis["marks"]}, []
+    for arrow in axis["arrows"]:
+        cause, effect = marks[arrow["from"]], marks[arrow["to"]]
+        ends = [mark.get("between") or (mark["t"], mark["t"]) for mark in (cause, effect)]
+        low, high = ends[1][0] - ends[0][1] - EXACT_S, ends[1][1] - ends[0][0] + EXACT_S
+        if not low <= arrow["lag"] <= high:
+            wrong.append(f"{arrow['lag_text']} of {effect['t'] - cause['t']:.3f} s")
+        if arrow["allowed"] and (
+            ends[1][1] < arrow["allowed"][0] - EXACT_S or ends[1][0] > arrow["allowed"][1] + EXACT_S
+        ):
+            wrong.append(f"{effect['event']} at {effect['t']} is allowed in {arrow['allowed']}")
+    return wrong
 
 
 def untrue(axis: dict[str, Any], document: dict[str, Any]) -> list[str]:
@@ -160,6 +177,7 @@ def test_pictures_and_commands(place: Path) -> None:
         for incident in incidents:
             axis = client.get(f"/api/v1/axis/{incident['id']}").json()
             assert not backwards(axis), incident["id"]
+            assert not mistold(axis), incident["id"]
             assert not untrue(axis, incident), incident["id"]
             assert not mispainted(store, axis), incident["id"]
         assert not disagreeing(store, incidents)

@@ -189,7 +189,7 @@ def test_the_table_of_a_large_incident_has_the_chain_and_the_first_rows() -> Non
     events[9_000]["role"] = "cause"
     document = {"events": events, "chain": [{"cause": "E09000", "effect": "E09900", "lag_s": 0.0009}]}
     rows = chain.table_rows(document)
-    ids = [item["id"] for item, _, _ in rows]
+    ids = [item["id"] for item, *_ in rows]
     assert len(ids) == chain.TABLE_ROWS and ids == sorted(ids) and ids[-2:] == ["E09000", "E09900"]
     assert rows[-1][1] == document["chain"][0] and rows[-1][2] == pytest.approx(0.0009)
 

@@ -7,6 +7,7 @@ from typing import Any
 import around
 import fixture
 import pytest
+from test_web_browser import until
 
 from web.api import read_axis
 from web.folds import ALIKE, behaviour, folds
@@ -82,3 +83,25 @@ def test_a_fold_opens_by_key_and_says_what_it_hides(look: Any, wide_site: str) -
     assert page.evaluate(rows) == 4
     page.locator("[data-layer=all]").click()
     assert page.evaluate(rows) == 33 and buttons.count() == 0
+
+
+@pytest.mark.browser
+def test_an_address_keeps_cursor_choice_and_opened_lanes(look: Any, wide_site: str) -> None:
+    page = look(at=wide_site).open("/incidents/I9", axis=True)
+    state = """(() => { const { state, view, show } = document.getElementById('axis').axis;
+        return [state.selected, state.cursor, state.pinned, view.rows.length, show.all]; })()"""
+    page.locator("#axis .folds button", has_text="15 links").click()
+    page.locator("#chain > li .n").last.click()
+    until(page, "location.search.includes('event=') && location.search.includes('open=')")
+    chosen = page.evaluate(state)
+    assert chosen[0] and chosen[2:] == [True, 18, False]
+    page.reload()
+    page.wait_for_selector("#axis[data-ready=yes]")
+    assert page.evaluate(state) == chosen and page.locator("#chain > li.on").count() == 1
+    page.keyboard.press("Escape")
+    page.locator("[data-layer=all]").click()
+    until(page, "location.search.endsWith('lanes=all') || location.search.includes('lanes=all&')")
+    assert "event=" not in page.url
+    # Names that this incident does not have do nothing.
+    page = look(at=wide_site).open("/incidents/I9?event=nobody&open=no%7Cfold&at=yesterday", axis=True)
+    assert page.evaluate(state)[0] is None and page.evaluate(state)[3] == 4

@@ -62,7 +62,8 @@ def test_an_incident_under_way_is_kept_current_under_the_readers_zoom(
     shown = page.evaluate(
         "(a => [a.iso(a.scale.lo), a.iso(a.scale.hi), a.state.selected, a.data.marks.length])(axis.axis)"
     )
-    page.wait_for_url("**from=*")  # the address follows the zoom a moment later
+    page.wait_for_url("**from=*")  # the address follows the zoom and the choice a moment later
+    page.wait_for_url("**event=e1*")
     address = page.url
     (text,) = store.con.execute("SELECT document FROM model.incidents WHERE incident_id = 'I1'").fetchone()
     events = json.loads(text)["events"]
@@ -104,3 +105,15 @@ def test_a_page_that_cannot_be_kept_current_says_so(look: Any, open_incident: tu
     page.evaluate(COME_BACK)
     page.wait_for_selector("#stale", state="hidden")
     eyes.faults.clear()  # the console reports the requests that were refused
+
+
+@pytest.mark.browser
+def test_the_counts_above_a_list_follow_its_rows(look: Any, open_incident: tuple[Any, str]) -> None:
+    store, at = open_incident
+    page = look(at=at).open("/")
+    chips = page.locator("nav[aria-label='Filter by severity']")
+    assert "Impact 1" in chips.inner_text()
+    store.con.execute("UPDATE model.incidents SET severity = 'degraded' WHERE incident_id = 'I1'")
+    page.evaluate(COME_BACK)
+    page.wait_for_selector("nav[aria-label='Filter by severity'] a:text-is('Degraded 1')")
+    assert "Impact 0" in chips.inner_text()

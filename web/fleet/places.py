@@ -108,10 +108,12 @@ def _by(read: Reader, nodes: Nodes, by: str) -> Grouping:
     places = pl.concat([found for _, found in parts]).unique("name", keep="first") if parts else empty
     every = nodes.frame.select("name", "of_slurm").join(places, on="name", how="left")
     shown = every.with_columns(pl.col("group").fill_null(ELSEWHERE), pl.col("group").is_null().alias("last"))
+    # Of each group once: the order of names costs more than the rest of the map's arrangement.
+    groups = shown.group_by("group").len("size").sort(in_natural_order("group"), "group").with_row_index("place")
     # Those that only wrote lines, such as the controller, come behind Slurm's nodes.
     order = (
-        pl.col("last"), pl.len().over("group") == 1, in_natural_order("group"), pl.col("group"), ~pl.col("of_slurm"),
-        in_natural_order("name"), pl.col("name"),
+        pl.col("last"), pl.col("size") == 1, pl.col("place"), ~pl.col("of_slurm"), in_natural_order("name"), pl.col("name"),
     )  # fmt: skip
     source = " and ".join(source for source, _ in parts)
-    return Grouping(shown.sort(order).select("name", "group"), by, source, places.height)
+    placed = shown.join(groups, on="group", how="left", maintain_order="left").sort(order)
+    return Grouping(placed.select("name", "group"), by, source, places.height)

@@ -60,6 +60,45 @@ function told(axis, { event, host: where, text, t }) {
   say(`${where ? `${event} on ${where}` : text}, ${axis.time(t)}`);
 }
 
+/** Writes what the reader looks at into the address, so that a link shows another reader the same. */
+function keepInAddress(axis) {
+  const { state, open, show } = axis;
+  const url = new URL(location.href);
+  const kept = {
+    at: state.pinned && !state.selected ? axis.iso(state.cursor) : '',
+    event: state.selected ?? '',
+    lanes: show.all ? 'all' : '',
+  };
+  for (const [name, value] of Object.entries(kept)) {
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+  }
+  url.searchParams.delete('open');
+  for (const fold of open) url.searchParams.append('open', fold);
+  if (url.href !== location.href) history.replaceState(null, '', url);
+}
+
+/** The cursor, the chosen event and the opened lanes of the address. Names that the axis does not have do nothing. */
+function pointed(axis) {
+  const query = new URLSearchParams(location.search);
+  const folds = new Set(axis.data.folds.map(fold => fold.id));
+  for (const fold of query.getAll('open')) if (folds.has(fold)) axis.open.add(fold);
+  if (query.get('lanes') === 'all') {
+    axis.show.all = true;
+    press(document.querySelectorAll('[data-layer=all]'), () => true);
+  }
+  if (axis.open.size || axis.show.all) axis.resize();
+  const at = query.get('at') ? axis.since(query.get('at')) : NaN;
+  if (query.get('event')) axis.pick(query.get('event'));
+  else if (at >= axis.data.start && at <= axis.data.end) axis.look(at, { pin: true });
+  let timer;
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => keepInAddress(axis), 250);
+  };
+  for (const kind of ['cursor', 'release', 'lanes']) axis.addEventListener(kind, later);
+}
+
 function range(axis) {
   const shown = document.getElementById('shown');
   let timer;
@@ -156,6 +195,7 @@ async function start() {
     keys(axis, steps(axis, mark => told(axis, mark)));
     buttons(axis);
     tableButton();
+    if (!host.dataset.job) pointed(axis);
     keep(axis);
     host.dataset.ready = 'yes';
   } catch (error) {

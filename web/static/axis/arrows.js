@@ -48,7 +48,9 @@ function together(items, keyOf) {
     if (alike.length === 1) return alike[0];
     alike.sort((a, b) => a.arrow.lag - b.arrow.lag);
     const [first, last] = [alike[0], alike[alike.length - 1]];
-    const lags = [...new Set([first.arrow.lag_text, last.arrow.lag_text])].join(' to ');
+    // Of bounds, the widest; of known lags, the least and the greatest.
+    const known = alike.some(item => item.arrow.range) ? [last] : [first, last];
+    const lags = [...new Set(known.map(item => item.arrow.lag_text))].join(' to ');
     return { ...first, arrow: { ...first.arrow, lag_text: `${lags}, ${alike.length}×` } };
   });
 }
@@ -113,10 +115,10 @@ function line(g, p, view, item, alpha) {
 }
 
 function bracket(g, p, view, scale, item, state) {
-  const pair = item.arrow.window;
+  const pair = item.arrow.allowed;
   if (!pair) return;
-  const a = scale.x(item.cause.t + pair[0]);
-  const b = scale.x(item.cause.t + pair[1]);
+  const a = scale.x(pair[0]);
+  const b = scale.x(pair[1]);
   const y = item.to.top + item.to.bar + 2;
   if (b < view.gutter || a > view.width || b - a < 3) return;
   const left = Math.max(view.gutter + 1, a);
@@ -143,7 +145,7 @@ const UNITS = [['days', 86400, 172800], ['h', 3600, 7200], ['s', 1, 0]];
 
 /** The full text, then lag and window, then the lag alone, then the number alone: a pill never covers its effect. */
 function phrases(arrow, small) {
-  const sign = (arrow.lag ?? 0) >= 0 ? '+' : '';
+  const sign = arrow.range || arrow.lag < 0 ? '' : '+';
   const lag = `${sign}${arrow.lag_text}`;
   const window = arrow.window ? allowed(arrow.window) : '';
   const full = `${lag}${window && `, window ${window}`}${arrow.because && ` from ${arrow.because}`}`;

@@ -142,6 +142,7 @@ export class Axis extends EventTarget {
     button.addEventListener('click', () => {
       if (!this.open.delete(item.fold.id)) this.open.add(item.fold.id);
       this.resize();
+      this.dispatchEvent(new CustomEvent('lanes'));
     });
     return button;
   }
@@ -288,6 +289,7 @@ export class Axis extends EventTarget {
   toggle(layer) {
     this.show[layer] = !this.show[layer];
     this.resize();
+    this.dispatchEvent(new CustomEvent('lanes'));
     return this.show[layer];
   }
 
