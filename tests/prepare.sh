@@ -67,6 +67,15 @@ lay_axe_aside() {
 }
 lay_axe_aside
 
+# Helm as a library, and the schemas of Kubernetes: what `helm template` renders, judged without a cluster.
+lay_helm_aside() {
+    place=/opt/faultline-tests/helm
+    [ -d $place ] || [ "$(id -u)" != 0 ] || [ ! -x .venv/bin/python ] && return
+    .venv/bin/python -m pip install -q --disable-pip-version-check --target $place helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 \
+        >/dev/null 2>&1 || { rm -rf $place && note "without Helm: the chart's tests are skipped"; }
+}
+lay_helm_aside
+
 if [ -z "$wanted" ]; then
     lay_syslog_ng_aside
     exit 0

@@ -76,7 +76,7 @@ class Agent:
 
     def __init__(self, config: Config, context: Context | None = None) -> None:
         self.config = config
-        self.context = context or Context(host=config.host)
+        self.context = context or Context(host=config.host, node_names=config.node_names)
         self.spool = Spool(Path(config.spool), int(config.spool_mb * 1024 * 1024), self._loss_report)
         self.started = self.context.now()
         self.stopping = threading.Event()

@@ -153,7 +153,7 @@ def _probe(given: argparse.Namespace) -> int:
     from collector.agent.source import Context
 
     config = load(given.config) if given.config.exists() else _trial(given.config)
-    context = Context(host=config.host)
+    context = Context(host=config.host, node_names=config.node_names)
     for name, (kind, options) in config.enabled().items():
         runner = Runner(kind, options, context, {})
         readings = list(runner.poll())

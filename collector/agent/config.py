@@ -8,6 +8,9 @@ controller = true                      # also read what only slurmctld's host kn
 paths = ["/var/log/syslog", "/var/log/slurm/*.log", "/opt/app/log/*.txt"]
 [sources.nvml]
 enabled = false
+
+[node_names]                           # where a container's host has another name than Slurm's node
+aks-gpu-vmss000001 = "gpu001"
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import re
 import socket
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -39,7 +43,8 @@ class Config:
     read until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process's niceness; ``cpus``
     pins it (empty: any CPU). ``flush_s``: the longest time a line waits for others. ``last_gasp_s``: time to deliver
     the rest after SIGTERM. ``gate``: what prologs that ask are told (``collector.agent.gate.keeper``): "log" keeps an
-    answer, "drain" also asks the service for the right to refuse jobs, "off" keeps none.
+    answer, "drain" also asks the service for the right to refuse jobs, "off" keeps none. ``host``: none is the variable
+    FAULTLINE_HOST (a pod's ``spec.nodeName``), and without it the short host name; ``node_names`` makes it Slurm's name.
     """
 
     server: str
@@ -63,6 +68,7 @@ class Config:
     controller: bool = False
     gate: str = LOG
     plugins: tuple[str, ...] = ()
+    node_names: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     where: str = ""
 
@@ -121,7 +127,7 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
         raise AgentError(f"{where}: server: {given['server']!r} is no http:// or https:// address")
     for key in ("cpus", "plugins"):
         given[key] = tuple(given.get(key, ()))
-    host = given.get("host") or socket.gethostname().split(".")[0]
+    host = _slurm_name(given, where)
     given["host"], given["agent"] = host, given.get("agent") or host
     given["timezone"] = given.get("timezone") or local_zone()
     if not re.fullmatch(r"[A-Za-z0-9._:@%+-]{1,128}", given["agent"]):
@@ -136,6 +142,19 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
         raise AgentError(f"{where}: gate: {config.gate!r} is unknown; there are {', '.join(MODES)}")
     config.enabled()
     return config
+
+
+def _slurm_name(given: Mapping[str, Any], where: str) -> str:
+    """The node's name in Slurm. Two nodes with one name would be blamed for each other's faults: that is refused."""
+    names = given.get("node_names", {})
+    for name, node in names.items():
+        if not isinstance(node, str) or not node:
+            raise AgentError(f"{where}: node_names.{name}: {node!r} is not the name of a node")
+    twice = sorted(node for node, count in Counter(names.values()).items() if count > 1)
+    if twice:
+        raise AgentError(f"{where}: node_names: {twice[0]} is the name of more than one node")
+    host = given.get("host") or os.environ.get("FAULTLINE_HOST", "") or socket.gethostname()
+    return str(names.get(host) or names.get(host.split(".")[0]) or (given.get("host") or host.split(".")[0]))
 
 
 def _typed(where: str, key: str, value: Any, default: Any) -> None:

@@ -110,6 +110,8 @@ class Context:
     now: Callable[[], float] = time.time
     uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
     monotonic: Callable[[], float] = time.monotonic
+    #: Slurm's names of hosts that have another one (``node_names`` of the configuration).
+    node_names: Mapping[str, str] = field(default_factory=dict)
     #: What the source of hooks knows of jobs, for the one that follows their output.
     jobs: RunningJobs = field(default_factory=RunningJobs)
 

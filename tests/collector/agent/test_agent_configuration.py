@@ -44,6 +44,8 @@ ROOT = Path(__file__).resolve().parents[3]
         ('server = "http://x"\n[sources.files]\npaths = "/x"', "sources.files.paths: '/x' is not a list"),
         ('server = "http://x"\n[sources.kmsg]\nenabled = 1', "sources.kmsg.enabled: 1 is not true or false"),
         ('server = "http://x"\nplugins = ["no_such_module"]', "no_such_module: cannot be imported"),
+        ('server = "http://x"\n[node_names]\na = 1', "node_names.a: 1 is not the name of a node"),
+        ('server = "http://x"\n[node_names]\na = "gpu1"\nb = "gpu1"', "gpu1 is the name of more than one node"),
         ("server = ", "not TOML"),
     ],
 )
@@ -54,6 +56,25 @@ def test_a_wrong_configuration_names_file_key_and_reason(tmp_path: Path, text: s
         load(path)
     assert str(path) in str(error.value) or "source module" in str(error.value)
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "host"),
+    [
+        ({}, "aks-gpu-vmss000001", "gpu001"),
+        ({}, "aks-gpu-vmss000001.internal", "gpu001"),
+        ({}, "ip-10-0-0-7.ec2.internal", "ip-10-0-0-7"),
+        ({"host": "aks-gpu-vmss000001"}, "other", "gpu001"),
+        ({"host": "gpu9.example.org"}, "aks-gpu-vmss000001", "gpu9.example.org"),
+    ],
+)
+def test_a_pod_has_slurms_name_of_its_node(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], variable: str, host: str
+) -> None:
+    monkeypatch.setenv("FAULTLINE_HOST", variable)
+    names = {"aks-gpu-vmss000001": "gpu001", "aks-gpu-vmss000002": "gpu002"}
+    config = validate({"server": "http://x", "node_names": names, **given}, "t")
+    assert (config.host, config.agent) == (host, host)
 
 
 def test_controller_sources_are_on_where_asked() -> None:

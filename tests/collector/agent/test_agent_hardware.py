@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -107,6 +108,20 @@ def test_half_a_number_is_no_sample(host: Host, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("collector.agent.sources.scrape.Scrape._get", lambda *_: "DCGM_A 5\nDCGM_B 12")
     (found,) = asked(host.runner("scrape", urls=["http://127.0.0.1:9/metrics"]))
     assert {name for name, _ in values(found)} == {"DCGM_A"}
+
+
+def test_another_nodes_gpus_are_not_this_nodes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kubernetes Service may answer with any node's exporter."""
+    text = (
+        'DCGM_A{gpu="0",Hostname="aks-1.internal"} 41\nDCGM_B{gpu="0",Hostname="gpu01"} 42\n'
+        'DCGM_C{gpu="0",Hostname="aks-2"} 43\nDCGM_D{gpu="0"} 44\nDCGM_E{gpu="0",Hostname="aks-10"} 45\n'
+    )
+    monkeypatch.setattr("collector.agent.sources.scrape.Scrape._get", lambda *_: text)
+    host.context.node_names = {"aks-1": "gpu01", "aks-2": "gpu02"}
+    runner = host.runner("scrape", urls=["http://127.0.0.1:9/metrics"], own_only=True)
+    body = b"".join(reading.body for reading in runner.poll())
+    assert set(re.findall(rb"DCGM_.", body)) == {b"DCGM_A", b"DCGM_B", b"DCGM_D"}
+    assert "2 samples of another node" in runner.status.detail and "aks-2" in runner.status.detail
 
 
 def test_exporters_are_scraped_for_what_is_wanted(host: Host) -> None:
