@@ -13,9 +13,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 from correlator.live.awaited import LAST_WORDS_S, Silent, held, waiting, with_jobs_of
 from correlator.live.frozen import whole
-from correlator.live.state import LiveConclusions, Memory, Touched, Wait
+from correlator.live.state import LiveConclusions, Memory, Touched, Wait, index_of
 from correlator.model.time_texts import stamp
 from correlator.verdicts.horizon import Horizon
 from parsers.hostlist import fold
@@ -183,14 +185,8 @@ def _open_incidents(known: LiveConclusions) -> list[int]:
     names = known.memory.open_incidents | {
         known.verdicts[k]["incident_id"] for k in known.memory.open_verdicts if k in known.verdicts
     }
-    found: list[int] = []
-    wanted = len(names - {None})
-    for place in range(len(known.incidents) - 1, -1, -1):  # they are among the last of very many
-        if len(found) == wanted:
-            break
-        if known.incidents[place]["id"] in names:
-            found.append(place)
-    return found[::-1]
+    found: list[int] = np.flatnonzero(index_of(known).spans.among(names)).tolist()
+    return found
 
 
 def _turned(
