@@ -8,6 +8,7 @@ the history knows it, which tells whether a new document says the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import Select
@@ -53,9 +54,9 @@ class Frozen(Mapping[str, Any]):
     FINAL: ClassVar[Mapping[str, Any]] = {}
     __slots__ = ("_digest", "_held", "documents", "name")
 
-    def __init__(self, name: str, document: Mapping[str, Any], digest: str, documents: Documents) -> None:
-        self.name, self._digest, self.documents = name, digest, documents
-        self._held = tuple(document.get(key) for key in self.NAMES)
+    def __init__(self, name: str, held: tuple[Any, ...], digest: str, documents: Documents) -> None:
+        """``held``: the values of ``NAMES``, in order."""
+        self.name, self._held, self._digest, self.documents = name, held, digest, documents
 
     def __getitem__(self, key: str) -> Any:
         if key in self.FINAL:
@@ -89,10 +90,13 @@ class FrozenIncident(Frozen):
     FINAL: ClassVar[Mapping[str, Any]] = {"status": "final", "final_at": None, "waits_for": []}
     __slots__ = ("rooted",)
 
-    def __init__(self, name: str, document: Mapping[str, Any], digest: str, documents: Documents) -> None:
-        super().__init__(name, document, digest, documents)
-        #: What it counts for in the record of a node (lemons.py).
-        self.rooted: Rooted = rooted(document)
+    def __init__(self, name: str, held: tuple[Any, ...], digest: str, documents: Documents, rooted: Rooted) -> None:
+        """``rooted``: what it counts for in the record of a node (lemons.py)."""
+        super().__init__(name, held, digest, documents)
+        self.rooted = rooted
+
+
+_of_verdict, _of_incident = itemgetter(*FrozenVerdict.NAMES), itemgetter(*FrozenIncident.NAMES)
 
 
 def roots_of(incidents: Iterable[Mapping[str, Any]]) -> list[Rooted]:
@@ -117,13 +121,15 @@ def freeze(
         if verdict is None or isinstance(verdict, Frozen) or not verdict["final"] or "awaited" in verdict:
             continue
         if said := published("verdict", known.cluster, key):
-            known.verdicts[key] = FrozenVerdict(key, verdict, said, of_runs)
+            known.verdicts[key] = FrozenVerdict(key, _of_verdict(verdict), said, of_runs)
     for place in touched.incidents:
         incident = known.incidents[place]
         if isinstance(incident, Frozen) or incident["status"] != "final" or "awaited" in incident:
             continue
         if said := published("incident", known.cluster, incident["id"]):
-            known.incidents[place] = FrozenIncident(incident["id"], incident, said, of_incidents)
+            known.incidents[place] = FrozenIncident(
+                incident["id"], _of_incident(incident), said, of_incidents, rooted(incident)
+            )
 
 
 def thaw(known: LiveConclusions) -> None:
