@@ -431,7 +431,7 @@ def run_table(found: Sequence[Conclusions], texts: Mapping[int, str] | None = No
         return pl.Series(name, fields.of(name), kind)
 
     def of_verdict(name: str, kind: Any) -> pl.Series:
-        return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
+        return pl.Series(name, [None if v is None else v[name] for v in verdicts], kind)
 
     def moments(name: str) -> pl.Series:
         # Seconds of a run are those of its row: Python's datetime objects take ten times as long.
@@ -443,7 +443,7 @@ def run_table(found: Sequence[Conclusions], texts: Mapping[int, str] | None = No
         *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(moments(name) for name in ("submit", "start", "end")),
         _lists("nodes", [r.nodes for r in runs]), pl.Series("node_count", [len(r.nodes) for r in runs], pl.Int64),
         of_verdict("category", pl.String), of_verdict("incident_id", pl.String), of_verdict("confidence", pl.Float64),
-        pl.Series("document", [(known.get(id(v)) or sorted_json(v)) if v else None for v in verdicts], pl.String),
+        pl.Series("document", [None if v is None else known.get(id(v)) or sorted_json(v) for v in verdicts], pl.String),
     ])  # fmt: skip
 
 

@@ -58,16 +58,16 @@ def unproven(world: World, run: Run, fault: Fact, *, used: bool) -> str:
 
 
 def may_hold_as_well(world: World, run: Run, fault: Fact) -> list[Run]:
-    """Other runs that may have held the GPU that failed in place of this one: only their count of GPUs is known, as of this
-    one. A GPU is one run's at a time (gres.conf(5)), except for parts of one heterogeneous job, which end together.
+    """Other runs that may have held the GPU that failed in place of this one: nothing tells which GPUs they had there, nor
+    which this one had. A GPU is one run's at a time (gres.conf(5)), except for parts of one heterogeneous job, which end together.
     """
     host, device = fault.host or "", fault.device or ""
-    if not run.gpus or world.gpu_owner(host, device, fault.start) is not None:
+    if world.gpu_owner(host, device, fault.start) is not None:
         return []
-    if run.row.get("gpu_index") and _numbers_of(world, host, device, fault.start):
+    if run.row.get("gpu_index") and len(run.nodes) == 1 and _numbers_of(world, host, device, fault.start):
         return []
     own = world.het_components.get(run.job_id, frozenset()) | {run.job_id}
-    there = (r for r in world.runs_at(host, fault.start) if r.job_id not in own and r.gpus)
+    there = (r for r in world.runs_at(host, fault.start) if r.job_id not in own)
     return [r for r in there if not_held(world, r, fault) is None]
 
 

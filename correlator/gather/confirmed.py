@@ -2,7 +2,7 @@
 
 * *Telemetry* saw an Xid appear on the same GPU.
 * *slurmctld* gave the node up within ``FOLLOWS_S``, or no longer got an answer from it.
-* *slurmctld* got an answer from it again within ``ANSWERS_S``: for lines that tell that a link is back.
+* *slurmctld* had given it up and got an answer again within ``ANSWERS_S``: for lines that tell that a link is back.
 * *The switch* at the other end saw the link go, or *slurmd's own file* tells of a lost connection: for lines about links.
 
 These show that something happened to the node, the GPU or the link at that time. They do not show the words of the line:
@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 from correlator.model.measurements import XidSeen
 from correlator.model.nouns import Event
@@ -81,6 +82,14 @@ class Confirmed:
         #: Nothing is confirmed of other hosts.
         self.hosts = of_devices.union(self._given_up, self._lost_contact, self._answered)
 
+    def _is_back(self, host: str, time: float) -> bool:
+        """Did slurmctld get its first answer since it gave the host up, right after this time?"""
+        answers = self._answered.get(host, [])
+        place = bisect_left(answers, time)
+        if place == len(answers) or answers[place] > time + ANSWERS_S:
+            return False
+        return _any_between(self._given_up.get(host), answers[place - 1] if place else -inf, answers[place])
+
     def measured(self, event: Event) -> bool:
         """Did telemetry see an Xid appear on the GPU of an event at about that time?"""
         spans = self._xids.get((event.host or "", event.device or ""), ()) if event.layer == "gpu" else ()
@@ -93,7 +102,7 @@ class Confirmed:
             return True
         if event.layer != "link":
             return False
-        if event.kind == _LINK_BACK and _any_between(self._answered.get(host), event.time, event.time + ANSWERS_S):
+        if event.kind == _LINK_BACK and self._is_back(host, event.time):
             return True
         at_port = self._ports.get((host, event.device or ""))
         return _any_between(at_port, event.time - BOTH_ENDS_S, event.time + BOTH_ENDS_S) or _any_between(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from correlator.live.awaited import LAST_WORDS_S, Silent, held, waiting, with_jobs_of
-from correlator.live.frozen import whole
+from correlator.live.frozen import Frozen, whole
 from correlator.live.state import LiveConclusions, Memory, Touched, Wait, index_of
 from correlator.model.time_texts import stamp
 from correlator.verdicts.horizon import Horizon
@@ -145,6 +145,8 @@ def _unheard(keys: Iterable[str], horizons: Mapping[str, Horizon], silent: Silen
 
 def _final(document: Document) -> Document:
     """A verdict or an incident to which nothing more can happen."""
+    if isinstance(document, Frozen):
+        return document
     if document.get("final", document.get("status") == "final"):
         return document
     over = {"status": "final"} if "status" in document else {"final": True}

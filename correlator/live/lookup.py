@@ -61,7 +61,8 @@ class Spans:
         downs: dict[str, tuple[tuple[str | None, float], ...]] = {}
         for story in stories:
             facts = facts_of(story)
-            ends = [v.end for v in story.verdicts]
+            judged = [*story.verdicts, *story.left_open]
+            ends = [v.end for v in judged]
             over = [max(f.start, f.end) for f in chain(facts, ends) if f.end is not None]
             over.append(story.root.start + repeats_s(story.root.kind))
             begun = max((f.start for f in chain(facts, ends) if f.end is None), default=-np.inf)
@@ -79,7 +80,7 @@ class Spans:
             lasting = [f for f in facts if f.end is None]
             if lasting:
                 hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get(HOSTS, ())) if h)
-                jobs[story.id] = frozenset(v.run.job_id for v in story.verdicts)
+                jobs[story.id] = frozenset(v.run.job_id for v in judged)
             down = tuple((f.host, f.start) for f in facts if f.kind == NODE_DOWN.name)
             if down:
                 downs[story.id] = down

@@ -82,7 +82,7 @@ class Merge:
         ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
         moments = [float(lately.first[restated].min(initial=np.inf))]
         moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
-        judged = ended.union(v.run.key for s in compress(found.stories, restated) for v in s.verdicts)
+        judged = ended.union(v.run.key for s in compress(found.stories, restated) for v in [*s.verdicts, *s.left_open])
         weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
         moments += [m for s in compress(found.stories, restated) for m in self._complained(s.root)]
         return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
@@ -202,7 +202,7 @@ class Merge:
         """
         before, jobs = self.before.verdicts, self.change.jobs
         anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
-        anew |= {v.run.key for s in restated for v in s.verdicts}
+        anew |= {v.run.key for s in restated for v in [*s.verdicts, *s.left_open]}
         wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
         anew |= {r.key for r in former} - {r.key for r in found.runs}
         verdicts = dict(before)

@@ -143,7 +143,8 @@ class Ticker:
         assert self._history is not None
         for conclusions, touched in zip(found, concluded, strict=True):
             if not partly or conclusions is not before.get(conclusions.cluster):
-                freeze(self.store, conclusions, touched or everything(conclusions), self._history.digest)
+                some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
+                freeze(self.store, conclusions, some, self._history.digest)
             index_of(conclusions)  # after a full pass, so that no tick that is waited for has to
             conclusions.change, conclusions.lines = stored(), None
             conclusions.to_free.clear()

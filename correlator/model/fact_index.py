@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ def by_kind(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
 
 
 #: A number for each kind that occurred in this process.
-_NUMBERS: dict[str, int] = {}
+_NUMBERS: defaultdict[str, int] = defaultdict(count().__next__)
 
 
 def number_of(kind: str) -> int:
     """The number of a kind in ``FactsByKind``."""
-    return _NUMBERS.setdefault(kind, len(_NUMBERS))
+    return _NUMBERS[kind]  # in one step, whatever other threads do
 
 
 class FactsByKind:

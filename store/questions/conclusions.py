@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from store.functions import listed, same
+from store.functions import among, same
 from store.tables import FACTS, INCIDENTS, RUNS
 
 
@@ -30,7 +30,7 @@ def verdict_documents() -> Select[Any]:
 def documents_of_runs(cluster: str | None, keys: Collection[str]) -> Select[Any]:
     """``name`` (its key in its cluster) and ``document`` of these runs of a cluster, if they have a verdict."""
     one = RUNS.c
-    asked = select(one.run_key.label("name"), one.document).where(same(one.cluster, cluster), listed(one.run_key, keys))
+    asked = select(one.run_key.label("name"), one.document).where(same(one.cluster, cluster), among(one.run_key, keys))
     return asked.where(one.document.is_not(None))
 
 
@@ -38,7 +38,7 @@ def documents_of_incidents(cluster: str | None, ids: Collection[str]) -> Select[
     """``name`` (the id) and ``document`` of these incidents of a cluster."""
     one = INCIDENTS.c
     asked = select(one.incident_id.label("name"), one.document)
-    return asked.where(same(one.cluster, cluster), listed(one.incident_id, ids))
+    return asked.where(same(one.cluster, cluster), among(one.incident_id, ids))
 
 
 def fact(name: str) -> Select[Any]:

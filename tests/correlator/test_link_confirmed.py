@@ -28,5 +28,8 @@ def test_an_answer_confirms_that_a_link_is_back(
     kind: str, after: float, said: str, source: str, confirmed: bool
 ) -> None:
     answer = event("slurm.node_up", after, "ctl", said, source=source, nodes=["n1"])
+    lost = event("slurm.node_not_responding", -40, "ctl", "Nodes n1 not responding", source="slurmctld", nodes=["n1"])
     line = replace(event(kind, 0, "n1", "mlx5_core 0000:17:00.0 eth0: Link", port="eth0"), layer="link")
-    assert Confirmed([answer], [], str, hosts_of, lambda *_: None).followed(line) == confirmed
+    assert Confirmed([lost, answer], [], str, hosts_of, lambda *_: None).followed(line) == confirmed
+    if kind == "nic.link_up":
+        assert not Confirmed([answer], [], str, hosts_of, lambda *_: None).followed(line), "nobody missed the node"
