@@ -190,6 +190,7 @@ def report(hours: int, lines: int, shares: Sequence[float], out: Path | None) ->
         )
         if out is not None:
             file = out / f"endurance-{round(share * 100)}.svg"
+            out.mkdir(parents=True, exist_ok=True)
             file.write_text(picture(days, f"{last.number} days, {share:.0%} events, {lines:,} lines an hour"))
             sys.stderr.write(f"wrote {file}\n")
     return 0
