@@ -119,7 +119,8 @@ def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> 
 def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows:
     touched = after.change.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
-    return Rows(list(touched.gone), engine.incident_table([replace(after, incidents=fresh)], detected))
+    table = engine.incident_table([replace(after, incidents=fresh)], detected)
+    return Rows(list(touched.gone), table, _between([story.start for _, story in touched.gone.values()]))
 
 
 def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, str]) -> Rows:
@@ -140,7 +141,9 @@ def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, s
 def _facts(after: LiveConclusions) -> Rows:
     """The rows of facts that differ."""
     old, new = (fact_table.rows(facts, after.cluster) for facts in after.change.facts)
-    return Rows([*(old.keys() - new.keys())], fact_table.table({i: new[i] for i in new if i not in old}))
+    stale = old.keys() - new.keys()
+    between = _between([fact.start for fact in after.change.facts[0]]) if stale else None
+    return Rows([*stale], fact_table.table({i: new[i] for i in new if i not in old}), between)
 
 
 def _same_run(one: Run, other: Run) -> bool:
@@ -165,9 +168,12 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
         gone, made = _forged(before, after)
         stale += gone
         fresh = pl.concat([fresh, engine.forged_table(after, made)]) if made else fresh
-    times = [e.time for e in stale]
-    between = (moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)) if times else None
-    return Rows([e.id for e in stale], fresh, between)
+    return Rows([e.id for e in stale], fresh, _between([e.time for e in stale]))
+
+
+def _between(times: Sequence[float]) -> tuple[datetime | None, datetime | None] | None:
+    """The range of some times (epoch seconds); None if there are none."""
+    return (moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)) if times else None
 
 
 def _forged(before: LiveConclusions, after: LiveConclusions) -> tuple[list[Event], list[Forgery]]:

@@ -14,15 +14,17 @@ from store.tables import CONCLUDED_FACTS, EVENTS, INCIDENTS, MODEL_NODE_STATES, 
 
 #: The column that identifies a row of a table within its cluster.
 _KEYS = {EVENTS: "event_id", INCIDENTS: "incident_id", RUNS: "run_key", CONCLUDED_FACTS: "fact_id"}
+#: The column by which it lies in time; a run's may be unknown.
+_TIMES = {EVENTS: "time", INCIDENTS: "start", CONCLUDED_FACTS: "start"}
 
 
 def stale_rows(
     table: Table, cluster: str | None, keys: Collection[str], between: tuple[datetime | None, datetime | None] | None = None
 ) -> Delete:  # fmt: skip
-    """Deletes rows of a cluster from a table of events, incidents, runs or facts. ``between``: the time range of the rows, if
-    known: an engine can then skip the rest of a large table."""
+    """Deletes rows of a cluster from a table of events, incidents, runs or facts. ``between``: the time range of the rows (of
+    their starts), if known: an engine can then skip the rest of a large table."""
     found = delete(table).where(same(table.c.cluster, cluster), among(table.c[_KEYS[table]], keys))
-    return found if between is None else found.where(table.c.time.between(*between))
+    return found if between is None else found.where(table.c[_TIMES[table]].between(*between))
 
 
 def all_rows(table: Table) -> Delete:

@@ -48,10 +48,10 @@ function together(items, keyOf) {
     if (alike.length === 1) return alike[0];
     alike.sort((a, b) => a.arrow.lag - b.arrow.lag);
     const [first, last] = [alike[0], alike[alike.length - 1]];
-    // Of bounds, the widest; of known lags, the least and the greatest.
-    const known = alike.some(item => item.arrow.range) ? [last] : [first, last];
-    const lags = [...new Set(known.map(item => item.arrow.lag_text))].join(' to ');
-    return { ...first, arrow: { ...first.arrow, lag_text: `${lags}, ${alike.length}×` } };
+    const range = alike.some(item => item.arrow.range);
+    // Of known lags, the least and the greatest. Bounds are not joined: each says what is known of its own arrow.
+    const lags = [...new Set([first, last].map(item => item.arrow.lag_text))].join(range ? ' … ' : ' to ');
+    return { ...first, arrow: { ...first.arrow, range, lag_text: `${lags}, ${alike.length}×` } };
   });
 }
 
