@@ -175,6 +175,13 @@ def test_lines_about_another_device_or_of_a_recovery_are_no_witnesses(site: Site
         assert [(seen.host, seen.authority) for seen in one.witnesses] == [("n1", KERNEL)]
 
 
+def test_a_clock_that_was_set_back_is_a_trouble_and_nothing_is_done(site: Site) -> None:
+    site.drained()
+    site.slurm.set("n1")
+    assert "is the clock right?" in str(site.round(-10).trouble)
+    assert [step for _, step, _ in site.steps] == ["intended", "drained"]
+
+
 def test_a_storm_drains_nothing(site: Site) -> None:
     site.down(*HOSTS[:6])
     site.round()
