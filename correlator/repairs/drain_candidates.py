@@ -17,6 +17,9 @@ from parsers.moments import later, rfc3339
 from store.errors import NoSuchTable
 from store.questions import drain_decisions, triage
 
+#: Lines that say that a device came back, or took over, tell of no fault.
+FAULT_KINDS = tuple(kind for kind in DEVICE_KINDS if kind not in {"nic.link_up", "switch.port_up", "nic.failover"})
+
 
 @dataclass(frozen=True)
 class Witness:
@@ -71,12 +74,18 @@ def candidates(store: Rows, cluster: str | None) -> list[Candidate]:
 
 def _candidate(store: Rows, repair: Repair) -> Candidate:
     plain = Candidate(repair.cluster, repair.host, repair.device, repair.action, repair.down)
-    ends = {repair.host, *([repair.switch] if repair.switch else [])}
-    own = [row for row in _incidents(store, repair) if row["root_event"] in OWN_ROOTS and row["root_host"] in ends]
+    places = {(repair.host, repair.device)}
+    if repair.switch and repair.switch_port:
+        places.add((repair.switch, repair.switch_port))
+    own = [
+        row
+        for row in _incidents(store, repair)
+        if row["root_event"] in OWN_ROOTS and (row["root_host"], row["root_device"]) in places
+    ]
     if not own:
         return plain
     name, last = own[-1]["incident_id"], repair.last or own[-1]["start"]
-    asked = drain_decisions.witnesses(repair.cluster, name, ends, DEVICE_KINDS, later(last, -timedelta(days=DAYS)))
+    asked = drain_decisions.witnesses(repair.cluster, name, places, FAULT_KINDS, later(last, -timedelta(days=DAYS)))
     seen = tuple(
         Witness(row["host"], row["authority"], row["time"], row["lines"], row["event"], row["event_id"] or "", row["message"] or "")
         for row in store.ask(asked)

@@ -75,6 +75,10 @@ class DrainAdvising(Collector):
             return
         now = self.now()
         steps = self._record.steps(now)
+        # Steps of one moment are kept some microseconds apart.
+        if steps and steps[-1].at > now + timedelta(seconds=EVERY_S):
+            self._in_trouble(f"a step of {steps[-1].at} was kept, which is to come: is the clock right?")
+            return
         ours = record.standing(steps)
         advised = {one.host: one for one in candidates(self.store, self.cluster)}
         self._standing = len(ours)

@@ -100,7 +100,8 @@ def called(argv: Sequence[str], timeout_s: float, stdin: bytes = b"") -> tuple[i
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.kill()
-        process.wait()
+        with suppress(subprocess.TimeoutExpired):  # one that the kernel cannot end (state D) is left behind
+            process.wait(timeout=2)
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
                 if pipe is not None:

@@ -43,9 +43,9 @@ def incidents(cluster: str | None, names: Collection[str]) -> sa.Select[Any]:
 
 
 def witnesses(
-    cluster: str | None, incident: str, hosts: Collection[str], kinds: Iterable[str], moment: datetime
+    cluster: str | None, incident: str, places: Collection[tuple[str, str]], kinds: Iterable[str], moment: datetime
 ) -> sa.Select[Any]:
-    """Lines of an incident from a time on that no user can have written, of some hosts and kinds: for each host and
+    """Lines of an incident from a time on that no user can have written, of some kinds and ``places`` (host, device): for each host and
     ``authority`` their number (``lines``), the last ``time``, and that line's ``message``, ``event`` and ``event_id``."""
     by = (E.host, E.authority)
     return (
@@ -54,7 +54,8 @@ def witnesses(
             last_by(E.event, E.time).label("event"), last_by(E.event_id, E.time).label("event_id"),
         )
         .where(
-            same(E.cluster, cluster), E.incident_id == incident, among(E.host, hosts), one_of(E.event, kinds),
+            same(E.cluster, cluster), E.incident_id == incident,
+            sa.or_(*(sa.and_(E.host == host, E.device == device) for host, device in places)), one_of(E.event, kinds),
             one_of(E.authority, sorted(NO_USERS)), E.time >= moment,
         )
         .group_by(*by).order_by(*by)

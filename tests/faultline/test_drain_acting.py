@@ -165,6 +165,23 @@ def test_guards_about_the_node_and_its_evidence(site: Site) -> None:
     assert site.slurm.updates == []
 
 
+def test_lines_about_another_device_or_of_a_recovery_are_no_witnesses(site: Site) -> None:
+    for host, event, device in (("leaf1", "switch.port_down", "Ethernet99"), ("leaf1", "switch.port_up", "Ethernet1")):
+        site.down("n1", writers=(KERNEL,))
+        events = [line("n1", "nic.link_down", "rdma0", -12, KERNEL, "I-n1"), line(host, event, device, -13, SWITCH, "I-n1"),
+                  line("n12", "nic.link_up", "rdma0", 0, KERNEL, None)]  # fmt: skip
+        site.store.replace_model({"events": pl.DataFrame(events, infer_schema_length=None)})
+        one = {found.host: found for found in candidates(site.store, "c")}["n1"]
+        assert [(seen.host, seen.authority) for seen in one.witnesses] == [("n1", KERNEL)]
+
+
+def test_a_clock_that_was_set_back_is_a_trouble_and_nothing_is_done(site: Site) -> None:
+    site.drained()
+    site.slurm.set("n1")
+    assert "is the clock right?" in str(site.round(-10).trouble)
+    assert [step for _, step, _ in site.steps] == ["intended", "drained"]
+
+
 def test_a_storm_drains_nothing(site: Site) -> None:
     site.down(*HOSTS[:6])
     site.round()
