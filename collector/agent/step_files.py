@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 #: Most files remembered of one job, descriptors looked at of one process, and processes of one look.
@@ -103,13 +104,18 @@ class StepFiles:
         """The files that a process may write to, of some descriptors or of all (None)."""
         place = self.proc / str(pid)
         with suppress(OSError):
-            numbers = sorted(int(name) for name in os.listdir(place / "fd") if name.isdigit())  # noqa: PTH208
+            numbers = _numbers(place) if wanted is None else wanted
             hidden = (place / "ns/mnt").readlink() != (self.proc / "self/ns/mnt").readlink()
-            for number in numbers[:MOST_DESCRIPTORS]:
-                if wanted is None or number in wanted:
-                    path = _path_of(place, number)
-                    if path:
-                        yield StepFile("stderr" if number == 2 else "stdout", path, hidden)
+            for number in numbers:
+                path = _path_of(place, number)
+                if path:
+                    yield StepFile("stderr" if number == 2 else "stdout", path, hidden)
+
+
+def _numbers(place: Path) -> list[int]:
+    """The first descriptors of a process, which may have a million: no more are listed."""
+    with os.scandir(place / "fd") as listed:
+        return sorted(int(one.name) for one in islice(listed, MOST_DESCRIPTORS) if one.name.isdigit())
 
 
 def _path_of(place: Path, number: int) -> str:

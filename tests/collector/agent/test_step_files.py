@@ -83,6 +83,14 @@ def test_it_is_bounded_and_forgets(proc: Proc) -> None:
     assert found.of("15") == []
 
 
+def test_descriptors_of_a_task_are_not_listed(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc.add(201, "python", 200, UID, files={1: ("/home/a/out.0", WRITE)})
+    listed, listdir = [], os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(str(path)) or listdir(path))
+    assert proc.found() == [("stdout", "/home/a/out.0")]
+    assert listed == [str(proc.folder)]  # of a million descriptors a look would take minutes
+
+
 def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None:
     where = output(host)
     step = Path(where["SLURM_JOB_WORK_DIR"]) / "step.0.out"
