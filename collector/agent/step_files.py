@@ -20,6 +20,8 @@ from pathlib import Path
 
 #: Most files remembered of one job, descriptors looked at of one process, and processes of one look.
 MOST_FILES, MOST_DESCRIPTORS, MOST_PROCESSES = 16, 64, 20_000
+#: Most processes named srun of one job that a look reads.
+MOST_SRUNS = 16
 #: ``slurmstepd: [17.0]``; of a het job's component ``[17+1.0]``; the batch script is a step, too.
 _TITLE = re.compile(rb"slurmstepd: \[(?P<job>\d{1,18})(?:\+\d+)?\.(?P<step>\w+)(?:\+\d+)?\]")
 _STATUS = re.compile(rb"^(Name|PPid|Uid):\s+(\S+)", re.MULTILINE)
@@ -58,7 +60,7 @@ class StepFiles:
         """Adds what the processes of jobs have open. ``owners``: the uid of each job, by root's prolog."""
         if not owners:
             return
-        processes = self._processes()
+        processes, sruns = self._processes(), dict[str, int]()
         stepds = {pid: title for pid, one in processes.items() if one.uid == 0 and (title := self._title(pid, one))}
         for pid, one in processes.items():
             above = _stepd_of(pid, processes, stepds)
@@ -67,6 +69,10 @@ class StepFiles:
             job, depth = stepds[above], 1 if one.parent == above else 2
             if owners.get(job) != one.uid or (depth > 1 and one.name != b"srun"):
                 continue
+            if one.name == b"srun":  # anybody can call a thousand processes that
+                sruns[job] = sruns.get(job, 0) + 1
+                if sruns[job] > MOST_SRUNS:
+                    continue
             for file in self._open_files(pid, None if one.name == b"srun" else (1, 2)):
                 known = self._found.setdefault(job, {})
                 if len(known) < MOST_FILES:

@@ -11,7 +11,7 @@ from test_agent_hooks import EPILOG, OUTPUT, hook, output
 
 from collector.agent.artifacts import Artifact, Owner
 from collector.agent.sources import hooks as source
-from collector.agent.step_files import MOST_FILES, StepFiles
+from collector.agent.step_files import MOST_FILES, MOST_SRUNS, StepFiles
 
 UID = int(EPILOG["SLURM_JOB_UID"])
 WRITE, READ, APPEND = "0100001", "0100000", "0102002"
@@ -89,6 +89,14 @@ def test_descriptors_of_a_task_are_not_listed(proc: Proc, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "listdir", lambda path: listed.append(str(path)) or listdir(path))
     assert proc.found() == [("stdout", "/home/a/out.0")]
     assert listed == [str(proc.folder)]  # of a million descriptors a look would take minutes
+
+
+def test_a_user_cannot_multiply_the_work_by_processes_named_srun(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(MOST_SRUNS + 5):
+        proc.add(400 + number, "srun", 101, UID)
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(str(path)) or scandir(path))
+    assert proc.found() == [] and len(listed) == MOST_SRUNS
 
 
 def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None:
