@@ -29,13 +29,15 @@ _STATUS = re.compile(rb"^(Name|PPid|Uid):\s+(\S+)", re.MULTILINE)
 _DEEPEST = 32
 #: A file's name here ends so after it was removed.
 _REMOVED = " (deleted)"
+#: What PrivateTmp= of a unit makes its own.
+_PRIVATE = ("/tmp/", "/var/tmp/")
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
 
 
 @dataclass(frozen=True)
 class StepFile:
     """A file that was open for writing. ``kind``: stdout or stderr; which of both srun writes to it cannot be seen.
-    ``hidden``: it is in a mount namespace that is not the agent's, where the same path may be another file."""
+    ``hidden``: its mount namespace is not slurmstepd's, or it is in a /tmp that the agent has of its own, where the same path may be another file."""
 
     kind: str
     path: str
@@ -73,7 +75,7 @@ class StepFiles:
                 sruns[job] = sruns.get(job, 0) + 1
                 if sruns[job] > MOST_SRUNS:
                     continue
-            for file in self._open_files(pid, None if one.name == b"srun" else (1, 2)):
+            for file in self._open_files(pid, above, None if one.name == b"srun" else (1, 2)):
                 known = self._found.setdefault(job, {})
                 if len(known) < MOST_FILES:
                     known.setdefault(file.path, file)
@@ -106,16 +108,20 @@ class StepFiles:
             return said["job"].decode() if said else ""
         return ""
 
-    def _open_files(self, pid: int, wanted: Collection[int] | None) -> Iterator[StepFile]:
+    def _open_files(self, pid: int, stepd: int, wanted: Collection[int] | None) -> Iterator[StepFile]:
         """The files that a process may write to, of some descriptors or of all (None)."""
         place = self.proc / str(pid)
         with suppress(OSError):
             numbers = _numbers(place) if wanted is None else wanted
-            hidden = (place / "ns/mnt").readlink() != (self.proc / "self/ns/mnt").readlink()
+            mounts = (self.proc / str(stepd) / "ns/mnt").readlink()
+            own = (place / "ns/mnt").readlink() == mounts
+            same = (self.proc / "self/ns/mnt").readlink() == mounts  # not with PrivateTmp
             for number in numbers:
                 path = _path_of(place, number)
                 if path:
-                    yield StepFile("stderr" if number == 2 else "stdout", path, hidden)
+                    yield StepFile(
+                        "stderr" if number == 2 else "stdout", path, not own or (not same and path.startswith(_PRIVATE))
+                    )
 
 
 def _numbers(place: Path) -> list[int]:

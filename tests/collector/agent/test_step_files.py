@@ -99,6 +99,15 @@ def test_a_user_cannot_multiply_the_work_by_processes_named_srun(proc: Proc, mon
     assert proc.found() == [] and len(listed) == MOST_SRUNS
 
 
+def test_an_agent_with_a_tmp_of_its_own_sees_all_but_that(proc: Proc) -> None:
+    (proc.folder / "9/ns/mnt").unlink()
+    (proc.folder / "9/ns/mnt").symlink_to("mnt:[5]")
+    proc.add(201, "python", 200, UID, files={1: ("/home/a/out", WRITE), 2: ("/tmp/err", WRITE)})
+    made = StepFiles(proc.folder)
+    made.look({"15": UID})
+    assert [(file.path, file.hidden) for file in made.of("15")] == [("/home/a/out", False), ("/tmp/err", True)]
+
+
 def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None:
     where = output(host)
     step = Path(where["SLURM_JOB_WORK_DIR"]) / "step.0.out"
