@@ -15,10 +15,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 #: Most files remembered of one job, descriptors looked at of one process, and processes of one look.
 MOST_FILES, MOST_DESCRIPTORS, MOST_PROCESSES = 16, 64, 20_000
+#: Most processes named srun of one job that a look reads.
+MOST_SRUNS = 16
 #: ``slurmstepd: [17.0]``; of a het job's component ``[17+1.0]``; the batch script is a step, too.
 _TITLE = re.compile(rb"slurmstepd: \[(?P<job>\d{1,18})(?:\+\d+)?\.(?P<step>\w+)(?:\+\d+)?\]")
 _STATUS = re.compile(rb"^(Name|PPid|Uid):\s+(\S+)", re.MULTILINE)
@@ -26,13 +29,15 @@ _STATUS = re.compile(rb"^(Name|PPid|Uid):\s+(\S+)", re.MULTILINE)
 _DEEPEST = 32
 #: A file's name here ends so after it was removed.
 _REMOVED = " (deleted)"
+#: What PrivateTmp= of a unit makes its own.
+_PRIVATE = ("/tmp/", "/var/tmp/")
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
 
 
 @dataclass(frozen=True)
 class StepFile:
     """A file that was open for writing. ``kind``: stdout or stderr; which of both srun writes to it cannot be seen.
-    ``hidden``: it is in a mount namespace that is not the agent's, where the same path may be another file."""
+    ``hidden``: its mount namespace is not slurmstepd's, or it is in a /tmp that the agent has of its own, where the same path may be another file."""
 
     kind: str
     path: str
@@ -57,7 +62,7 @@ class StepFiles:
         """Adds what the processes of jobs have open. ``owners``: the uid of each job, by root's prolog."""
         if not owners:
             return
-        processes = self._processes()
+        processes, sruns = self._processes(), dict[str, int]()
         stepds = {pid: title for pid, one in processes.items() if one.uid == 0 and (title := self._title(pid, one))}
         for pid, one in processes.items():
             above = _stepd_of(pid, processes, stepds)
@@ -66,7 +71,11 @@ class StepFiles:
             job, depth = stepds[above], 1 if one.parent == above else 2
             if owners.get(job) != one.uid or (depth > 1 and one.name != b"srun"):
                 continue
-            for file in self._open_files(pid, None if one.name == b"srun" else (1, 2)):
+            if one.name == b"srun":  # anybody can call a thousand processes that
+                sruns[job] = sruns.get(job, 0) + 1
+                if sruns[job] > MOST_SRUNS:
+                    continue
+            for file in self._open_files(pid, above, None if one.name == b"srun" else (1, 2)):
                 known = self._found.setdefault(job, {})
                 if len(known) < MOST_FILES:
                     known.setdefault(file.path, file)
@@ -99,17 +108,26 @@ class StepFiles:
             return said["job"].decode() if said else ""
         return ""
 
-    def _open_files(self, pid: int, wanted: Collection[int] | None) -> Iterator[StepFile]:
+    def _open_files(self, pid: int, stepd: int, wanted: Collection[int] | None) -> Iterator[StepFile]:
         """The files that a process may write to, of some descriptors or of all (None)."""
         place = self.proc / str(pid)
         with suppress(OSError):
-            numbers = sorted(int(name) for name in os.listdir(place / "fd") if name.isdigit())  # noqa: PTH208
-            hidden = (place / "ns/mnt").readlink() != (self.proc / "self/ns/mnt").readlink()
-            for number in numbers[:MOST_DESCRIPTORS]:
-                if wanted is None or number in wanted:
-                    path = _path_of(place, number)
-                    if path:
-                        yield StepFile("stderr" if number == 2 else "stdout", path, hidden)
+            numbers = _numbers(place) if wanted is None else wanted
+            mounts = (self.proc / str(stepd) / "ns/mnt").readlink()
+            own = (place / "ns/mnt").readlink() == mounts
+            same = (self.proc / "self/ns/mnt").readlink() == mounts  # not with PrivateTmp
+            for number in numbers:
+                path = _path_of(place, number)
+                if path:
+                    yield StepFile(
+                        "stderr" if number == 2 else "stdout", path, not own or (not same and path.startswith(_PRIVATE))
+                    )
+
+
+def _numbers(place: Path) -> list[int]:
+    """The first descriptors of a process, which may have a million: no more are listed."""
+    with os.scandir(place / "fd") as listed:
+        return sorted(int(one.name) for one in islice(listed, MOST_DESCRIPTORS) if one.name.isdigit())
 
 
 def _path_of(place: Path, number: int) -> str:

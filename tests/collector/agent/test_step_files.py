@@ -11,7 +11,7 @@ from test_agent_hooks import EPILOG, OUTPUT, hook, output
 
 from collector.agent.artifacts import Artifact, Owner
 from collector.agent.sources import hooks as source
-from collector.agent.step_files import MOST_FILES, StepFiles
+from collector.agent.step_files import MOST_FILES, MOST_SRUNS, StepFiles
 
 UID = int(EPILOG["SLURM_JOB_UID"])
 WRITE, READ, APPEND = "0100001", "0100000", "0102002"
@@ -81,6 +81,31 @@ def test_it_is_bounded_and_forgets(proc: Proc) -> None:
     assert len(found.of("15")) == MOST_FILES
     found.forget("15")
     assert found.of("15") == []
+
+
+def test_descriptors_of_a_task_are_not_listed(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc.add(201, "python", 200, UID, files={1: ("/home/a/out.0", WRITE)})
+    listed, listdir = [], os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(str(path)) or listdir(path))
+    assert proc.found() == [("stdout", "/home/a/out.0")]
+    assert listed == [str(proc.folder)]  # of a million descriptors a look would take minutes
+
+
+def test_a_user_cannot_multiply_the_work_by_processes_named_srun(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(MOST_SRUNS + 5):
+        proc.add(400 + number, "srun", 101, UID)
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(str(path)) or scandir(path))
+    assert proc.found() == [] and len(listed) == MOST_SRUNS
+
+
+def test_an_agent_with_a_tmp_of_its_own_sees_all_but_that(proc: Proc) -> None:
+    (proc.folder / "9/ns/mnt").unlink()
+    (proc.folder / "9/ns/mnt").symlink_to("mnt:[5]")
+    proc.add(201, "python", 200, UID, files={1: ("/home/a/out", WRITE), 2: ("/tmp/err", WRITE)})
+    made = StepFiles(proc.folder)
+    made.look({"15": UID})
+    assert [(file.path, file.hidden) for file in made.of("15")] == [("/home/a/out", False), ("/tmp/err", True)]
 
 
 def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None:
