@@ -12,16 +12,21 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 #: Most files remembered of one job, descriptors looked at of one process, and processes of one look.
 MOST_FILES, MOST_DESCRIPTORS, MOST_PROCESSES = 16, 64, 20_000
 #: Most processes named srun of one job that a look reads.
 MOST_SRUNS = 16
+#: CPU seconds of a look beyond reading which processes there are: users can have very many.
+MOST_CPU_S = 0.05
 #: ``slurmstepd: [17.0]``; of a het job's component ``[17+1.0]``; the batch script is a step, too.
 _TITLE = re.compile(rb"slurmstepd: \[(?P<job>\d{1,18})(?:\+\d+)?\.(?P<step>\w+)(?:\+\d+)?\]")
 _STATUS = re.compile(rb"^(Name|PPid|Uid):\s+(\S+)", re.MULTILINE)
@@ -56,15 +61,24 @@ class StepFiles:
     """What was seen of each job that runs on this node. ``proc``: /proc."""
 
     proc: Path = Path("/proc")
+    #: The agent may not read what processes have open: it lacks CAP_SYS_PTRACE. No further look is taken then.
+    refused: bool = False
+    #: Where the next look begins: the process at which the last one had used its CPU.
+    _next: int = 0
     _found: dict[str, dict[str, StepFile]] = field(default_factory=dict)
 
     def look(self, owners: Mapping[str, int]) -> None:
         """Adds what the processes of jobs have open. ``owners``: the uid of each job, by root's prolog."""
-        if not owners:
+        if not owners or self.refused:
             return
         processes, sruns = self._processes(), dict[str, int]()
         stepds = {pid: title for pid, one in processes.items() if one.uid == 0 and (title := self._title(pid, one))}
-        for pid, one in processes.items():
+        begun = time.thread_time()
+        for pid, one in self._from_there(processes):
+            if self._next:  # no time is left
+                return
+            if time.thread_time() - begun > MOST_CPU_S:
+                self._next = pid + 1  # this is the last one
             above = _stepd_of(pid, processes, stepds)
             if above is None or one.uid == 0:
                 continue
@@ -79,6 +93,12 @@ class StepFiles:
                 known = self._found.setdefault(job, {})
                 if len(known) < MOST_FILES:
                     known.setdefault(file.path, file)
+
+    def _from_there(self, processes: Mapping[int, _Process]) -> list[tuple[int, _Process]]:
+        """The processes, from the one on at which the last look had no time left."""
+        ordered = sorted(processes.items())
+        place, self._next = bisect_left(ordered, self._next, key=itemgetter(0)), 0
+        return ordered[place:] + ordered[:place]
 
     def of(self, job: str, but: Collection[str] = ()) -> list[StepFile]:
         """The files of a job, in the order in which they were seen, without those at some paths."""
@@ -113,7 +133,11 @@ class StepFiles:
         place = self.proc / str(pid)
         with suppress(OSError):
             numbers = _numbers(place) if wanted is None else wanted
-            mounts = (self.proc / str(stepd) / "ns/mnt").readlink()
+            try:
+                mounts = (self.proc / str(stepd) / "ns/mnt").readlink()
+            except PermissionError:
+                self.refused = True
+                return
             own = (place / "ns/mnt").readlink() == mounts
             same = (self.proc / "self/ns/mnt").readlink() == mounts  # not with PrivateTmp
             for number in numbers:

@@ -24,7 +24,7 @@ from faultline.drains import record
 from faultline.drains.guards import OF_CLUSTER, OF_NODE, PREFIX, Known, refusal
 from faultline.drains.record import Record, Step
 from faultline.drains.slurm_nodes import Nodes, SlurmError, SlurmNode, called, plain
-from store.questions import runs
+from store.questions import inventory
 
 if TYPE_CHECKING:
     from faultline.config import DrainAdvisor
@@ -68,7 +68,7 @@ class DrainAdvising(Collector):
 
     def round(self) -> None:
         """Decides about every node that is advised or that we drained."""
-        if self.cluster is None and self.store.ask(runs.CLUSTERS)[0]["n"] > 1:
+        if self.cluster is None and len(self.store.ask(inventory.clusters())) > 1:
             self._in_trouble(
                 "several clusters are stored: say which is this Slurm's (cluster = ... in the configuration)"
             )

@@ -306,9 +306,13 @@ class Hooks:
         """Learns what steps of running jobs write to, at most once in so many seconds."""
         now = self.context.monotonic()
         if now - self._steps_at >= max(every_s, self._steps_cost_s / STEPS_SHARE):
-            begun = time.thread_time()
+            begun, refused = time.thread_time(), self._step_files.refused
             self._step_files.look({job: uid for job, uid in self._owners.items() if job not in self._ended})
             self._steps_at, self._steps_cost_s = now, time.thread_time() - begun
+            if self._step_files.refused and not refused:
+                self._trouble = (
+                    "output files of steps are not collected: the agent lacks CAP_SYS_PTRACE (docs/hooks.md)"
+                )
 
     def _of_steps(self, env: Mapping[str, str], known: Collection[str]) -> Iterator[Artifact]:
         """Head and tail of what steps wrote on this node. After one that does not answer no other is opened: they are on the

@@ -9,6 +9,7 @@ import pytest
 from made_host import Host, asked, tables
 from test_agent_hooks import EPILOG, OUTPUT, hook, output
 
+from collector.agent import step_files
 from collector.agent.artifacts import Artifact, Owner
 from collector.agent.sources import hooks as source
 from collector.agent.step_files import MOST_FILES, MOST_SRUNS, StepFiles
@@ -165,3 +166,33 @@ def test_a_file_system_that_hangs_is_asked_once(host: Host, monkeypatch: pytest.
     hook(host, "epilog", "15.epilog.gpu01.8.2", SLURM_NODELIST="gpu01", **where)
     bodies = asked(runner)
     assert len(opened) == 1 and sum("another file of the job did not answer" in str(body) for body in bodies) == 2
+
+
+def test_a_look_has_little_time_and_the_next_one_goes_on(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_files, "MOST_CPU_S", -1.0)
+    proc.add(201, "python", 200, UID, files={1: ("/home/a/out.0", WRITE)})
+    proc.add(202, "python", 200, UID, files={1: ("/home/a/out.1", WRITE)})
+    made, seen = StepFiles(proc.folder), []
+    for _ in range(8):  # as many as there are processes
+        made.look({"15": UID})
+        seen.append(len(made.of("15")))
+    assert seen == sorted(seen) and seen[0] == 0 and seen[-1] == 2 and 1 in seen
+
+
+def test_an_agent_that_may_not_look_stops_looking(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc.add(201, "python", 200, UID, files={1: ("/home/a/out.0", WRITE)})
+    plain, asked_for = Path.readlink, []
+
+    def readlink(path: Path) -> Path:
+        asked_for.append(path)
+        if path.parts[-2:] == ("ns", "mnt"):
+            raise PermissionError(13, "no CAP_SYS_PTRACE", str(path))
+        return plain(path)
+
+    monkeypatch.setattr(Path, "readlink", readlink)
+    made = StepFiles(proc.folder)
+    made.look({"15": UID})
+    assert made.refused and not made.of("15")
+    asked_for.clear()
+    made.look({"15": UID})
+    assert not asked_for
