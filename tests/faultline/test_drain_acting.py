@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from faultline.config import DrainAdvisor, validate
 from faultline.drains import acting
 from faultline.drains.acting import CHECK_AGAIN, PENDING, DrainAdvising
 from faultline.drains.record import Record
-from faultline.drains.slurm_nodes import LONGEST_REASON, Scontrol, SlurmError, plain, read_nodes
+from faultline.drains.slurm_nodes import LONGEST_REASON, Scontrol, SlurmError, called, plain, read_nodes
 from faultline.failure import CommandError
 from faultline.service import Service
 from parsers.record import frame
@@ -376,3 +378,20 @@ def test_it_is_off_unless_the_site_turns_it_on(whole: DuckStore, tmp_path: Path)
         names = [job.id for job in service.scheduler.get_jobs()]
         service.scheduler.shutdown(wait=False)
         assert ("draining nodes" in names) == is_on
+
+
+def test_a_program_that_the_kernel_cannot_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in state D, on a dead NFS: it is killed, and nobody waits for it."""
+    wait, limits = subprocess.Popen.wait, []
+
+    def never(self: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        limits.append(timeout)
+        if timeout is None:
+            wait(self)
+            pytest.fail("waited without a limit")
+        raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", never)
+    with pytest.raises(subprocess.TimeoutExpired):
+        called([sys.executable, "-c", "input()\nimport time\ntime.sleep(60)"], 0.1, b"go\n")
+    assert limits

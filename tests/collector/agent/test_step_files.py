@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_host import Host, asked, tables
@@ -109,6 +110,17 @@ def test_an_agent_with_a_tmp_of_its_own_sees_all_but_that(proc: Proc) -> None:
     assert [(file.path, file.hidden) for file in made.of("15")] == [("/home/a/out", False), ("/tmp/err", True)]
 
 
+def _looked(host: Host, where: dict[str, str]) -> Any:
+    """The source of hooks after the prolog of job 15 and a look at what its steps have open."""
+    runner = host.runner("hooks")
+    hook(host, "prolog", "15.prolog.gpu01.7.1", SLURM_NODELIST="gpu[01-02]", **where)
+    asked(runner)
+    host.wait(source.STEPS_EVERY_S)
+    asked(runner)
+    host.wait(2.0)
+    return runner
+
+
 def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None:
     where = output(host)
     step = Path(where["SLURM_JOB_WORK_DIR"]) / "step.0.out"
@@ -124,12 +136,7 @@ def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None
     for pid, path in enumerate((step, shadow, fifo, link), 500):
         made.add(pid, "python", 200, UID, files={1: (str(path), WRITE)})
     made.add(600, "python", 200, UID, mounts="mnt:[2]", files={1: ("/tmp/private", WRITE)})
-    runner = host.runner("hooks")
-    hook(host, "prolog", "15.prolog.gpu01.7.1", SLURM_NODELIST="gpu[01-02]", **where)
-    asked(runner)
-    host.wait(source.STEPS_EVERY_S)
-    asked(runner)
-    host.wait(2.0)
+    runner = _looked(host, where)
     hook(host, "epilog", "15.epilog.gpu01.8.2", SLURM_NODELIST="gpu01", **where)
     bodies = asked(runner)
     made_of = [tables(body) for body in bodies if "document" in body]
@@ -150,12 +157,7 @@ def test_a_file_system_that_hangs_is_asked_once(host: Host, monkeypatch: pytest.
     made = Proc(host.root / "proc")
     for pid in (500, 501, 502):
         made.add(pid, "python", 200, UID, files={1: (f"/hung/{pid}", WRITE)})
-    runner = host.runner("hooks")
-    hook(host, "prolog", "15.prolog.gpu01.7.1", SLURM_NODELIST="gpu[01-02]", **where)
-    asked(runner)
-    host.wait(source.STEPS_EVERY_S)
-    asked(runner)
-    host.wait(2.0)
+    runner = _looked(host, where)
     opened = []
 
     def fetch(kind: str, path: str, owner: Owner) -> Artifact:
