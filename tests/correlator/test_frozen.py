@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 import pytest
 
 from correlator.engine import conclude_cluster
-from correlator.live.frozen import Frozen
+from correlator.live.frozen import Documents, Frozen
 from correlator.live.ticker import Ticker
 from correlator.model.json_text import digest, sorted_json
 from store import open_store
@@ -81,6 +81,21 @@ def test_documents_of_one_cluster_stay_when_another_is_concluded_from_scratch() 
         assert [r for r in later[0] if r["cluster"] == "one"] == incidents != later[0]
         assert [r for r in later[1] if r["cluster"] == "one"] == runs != later[1]
         assert all(isinstance(one, Frozen) for known in ticker._known.values() for one in known.verdicts.values())
+
+
+def test_a_clock_that_goes_back_reads_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All documents are looked at again then, and one query for each would stop a long history's ticks for minutes."""
+    read: list[list[str]] = []
+    texts = Documents.texts
+    monkeypatch.setattr(Documents, "texts", lambda self, names: read.append([*names]) or texts(self, read[-1]))
+    with open_store(None) as store:
+        store.add(rows_of(FOLDER))
+        ticker = Ticker(store)
+        ticker.tick(LONG_AFTER)
+        ticker.tick(LONG_AFTER - timedelta(seconds=1))
+        assert read == []
+        (known,) = ticker._known.values()
+        assert known.incidents[0]["title"] and len(read) == 1
 
 
 def test_a_document_that_the_store_lost_is_named() -> None:
