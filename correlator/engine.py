@@ -76,6 +76,11 @@ if TYPE_CHECKING:
     from store.door import Asks, Door, Writer
 
 
+#: Tables of ``raw`` that many stores have no rows of. To count their rows takes one look, and each of their questions
+#: costs the engine 1 to 3 ms of planning.
+SPARSE = ("steps", "settings", "links", "topology", "node_states", "metrics", "boots")
+
+
 def correlate(
     store: Door, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
 ) -> list[Conclusions]:
@@ -83,7 +88,9 @@ def correlate(
     rules = load_edges(edge_paths)
     remember(store, settings)
     with paused():
-        found = [conclude_cluster(store, cluster, rules, settings) for cluster in clusters_of(store)]
+        rows = store.changes(SPARSE).rows
+        empty = frozenset(table for table in SPARSE if not rows[table])
+        found = [conclude_cluster(store, cluster, rules, settings, empty) for cluster in clusters_of(store)]
         write(store, found)
     return found
 

@@ -36,6 +36,16 @@ def _begins(cluster: str | None, speakers: Speakers, sources: Collection[str]) -
     return allocated, begun
 
 
+def any_allocated(cluster: str | None) -> Select[Any]:
+    """One row if slurmctld's log has an allocation. Without one there are no ``pairs``, and to find that out this way costs
+    the engine 1 ms instead of 7 for planning the other questions."""
+    return (
+        select(const(1).label("found"))
+        .where(LINES.c.event == const("slurm.job_start"), LINES.c.source == const("slurmctld"), same(LINES.c.cluster, cluster))
+        .limit(1)
+    )  # fmt: skip
+
+
 def _differences(
     cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
 ) -> tuple[CTE, ColumnElement[bool]]:

@@ -173,6 +173,7 @@ def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -
     For a route that ``role`` may not request, only one. ``everything``: also query parameters that a route ignores.
     """
     values, behind = (values_of if everything else some_of)(plant), asks_of(plant)
+    paths = app.openapi()["paths"]
     for method, template in asked(app):
         names = re.findall(r"\{(\w+)\}", template)
         assert set(names) <= values.keys(), f"{template}: say what can stand for {names}"
@@ -186,8 +187,14 @@ def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -
         for address in addresses:
             yield method, template, address
         if method == "GET" and need is not None and role is Role.OWN >= need and (everything or not names):
+            # Pages read their parameters without declaring them.
+            declared = (
+                {one["name"] for one in paths[template]["get"].get("parameters", ())}
+                if template in paths
+                else behind.keys()
+            )
             for name, tries in behind.items():
-                for value in tries if everything else tries[1:2]:
+                for value in tries if everything else tries[1:2] if name in declared else ():
                     yield method, template, f"{addresses[0]}?{name}={quoted(value)}"
 
 
