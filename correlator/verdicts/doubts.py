@@ -9,7 +9,7 @@ from correlator.clocks.clocks import ENDS_S
 from correlator.edges.conditions.links import may_be_back_too_late, name_of
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import density, describe_cause
-from correlator.facts.gpu_holders import may_hold_as_well, unproven
+from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
@@ -120,15 +120,17 @@ def _share_of_gpu(world: World, run: Run, end: Fact, hop: Hop) -> tuple[float, s
     """How probable it is that this run held the GPU that failed, of those that may have and failed as well; the most
     probable other one, empty if there is none.
 
-    By the delays that the edge expects. What a run's own output tells of its end counts for that run: no user's output tells
-    which GPU another one had.
+    By the numbers of their GPUs on its node, and the delays that the edge expects. What a run's own output tells of its end
+    counts for that run: no user's output tells which GPU another one had.
     """
     if end.kind != RUN_FAILED.name or end.attrs[WORDS]["gpu"]:
         return 1.0, ""
-    others = {other.key for other in may_hold_as_well(world, run, hop.cause)}
+    here = gpus_on(run)
+    # A run whose GPUs nothing counts may have as many.
+    others = {o.key: gpus_on(o) / here if here and o.gpus else 1.0 for o in may_hold_as_well(world, run, hop.cause)}
     low, high = hop.window
     weights = {
-        fact.run or "": density(hop.edge, fact.start - hop.cause.start, low, high)
+        fact.run or "": others[fact.run or ""] * density(hop.edge, fact.start - hop.cause.start, low, high)
         for fact in (world.facts_of(RUN_FAILED.name) if others else ())
         if fact.run in others and low <= fact.start - hop.cause.start <= high and not _tells_another_reason(fact)
     }
