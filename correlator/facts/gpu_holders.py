@@ -36,9 +36,9 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
         if not numbers.isdisjoint(held):
             return None
         return f"job {run.key} had the GPUs {run.row['gpu_index']} of {host}, and this is {min(numbers)}"
-    for other in _beside(world, run, fault) if numbers else ():
-        if numbers <= _held_numbers(other):
-            return f"job {other.key} had the GPUs {other.row['gpu_index']} of {host}, and this is {min(numbers)}"
+    for holder in _beside(world, run, fault) if numbers else ():
+        if numbers <= _held_numbers(holder):
+            return f"job {holder.key} had the GPUs {holder.row['gpu_index']} of {host}, and this is {min(numbers)}"
     return None
 
 
@@ -55,8 +55,8 @@ def gpus_on(run: Run) -> float:
 
 def _held_numbers(run: Run) -> frozenset[int]:
     """The numbers of a run's GPUs on its only node; empty if they are not known."""
-    listed = run.row.get("gpu_index")
-    known = listed and len(run.nodes) == 1 and _NUMBERS.fullmatch(listed)  # a hook's list is that of one node
+    listed = str(run.row.get("gpu_index") or "")
+    known = len(run.nodes) == 1 and _NUMBERS.fullmatch(listed)  # a hook's list is that of one node
     return frozenset(numbers_in(listed)) if known else frozenset()
 
 

@@ -60,12 +60,24 @@ _OWN_IMAGE = re.compile(
     r"\b40[134]\b|unauthorized|manifest unknown|could not open image|no such file or directory|failed to retrieve path|invalid image",
     re.IGNORECASE,
 )
+#: enroot's line about what failed, which pyxis repeats below its own.
+_OF_ENROOT = "[ERROR]"
 #: srun's own line about a node; the program may print one as well.
 _NODE_FAILURE = re.compile(r"^srun: error: Node failure on \S+")
 #: A node did not write a file that sbcast or srun --bcast sent. slurmd's log has the error; up to Slurm 22.05 they print
 #: "Unspecified error" for each (slurm src/slurmd/slurmd/req.c _rpc_file_bcast). These errors are of the path alone.
 _UNWRITTEN = re.compile(
     r"REQUEST_FILE_BCAST\([^)\s]+\): (?!.*(?:permission denied|no such file|not a directory|file exists|quota))",
+    re.IGNORECASE,
+)
+
+
+#: What srun, salloc and slurmstepd say of Slurm's daemons, of a node or of the network to it, and not of what was asked
+#: of them (slurm src/common/slurm_errno.c, src/slurmd/slurmstepd/mgr.c).
+_OF_SLURM = re.compile(
+    r"^(?:srun|salloc|slurmstepd[\w.-]*): .*(?:unable to contact slurm|socket timed out|zero bytes were transmitted|communication connection failure"
+    r"|connection (?:refused|timed out|reset)|no route to host|in standby mode|temporarily unable to accept|error configuring interconnect"
+    r"|could not set up environment|user not found on host|credential (?:revoked|expired)|unable to create cgroup)",
     re.IGNORECASE,
 )
 
@@ -78,13 +90,19 @@ def _as_reported(end: Fact, how: str) -> tuple[str, str, list[Event], float] | N
         return "unknown", reason, nodes[:5], REPORTED_SURE
     if container := [e for e in output if e.kind == "job.container_error"]:
         image = next((e for e in container if _OWN_IMAGE.search(e.message)), None)
-        reason = f"its container did not start: {quoted(image or container[0])}"
+        telling = image or next((e for e in container if _OF_ENROOT in e.message), container[0])
+        reason = f"its container did not start: {quoted(telling)}"
         if image is not None:
             return "app.error", reason, container[:5], IMAGE_SURE
         return "unknown", f"{reason}; whether by its image or by its node, nothing tells", container[:5], REPORTED_SURE
     if copies := [e for e in output if e.kind == "job.launch_error" and _UNWRITTEN.search(e.message)]:
         reason = f"it ended with {how}, and its file could not be copied to a node, by its path or by the node's disk, nothing tells: {quoted(copies[0])}"
         return "unknown", reason, copies[:5], REPORTED_SURE
+    if daemons := [
+        e for e in output if e.kind in ("job.launch_error", "slurm.comm_error") and _OF_SLURM.search(e.message)
+    ]:
+        reason = f"it ended with {how} after Slurm could not start its tasks, by its daemons or by a node, nothing tells: {quoted(daemons[0])}"
+        return "unknown", reason, daemons[:5], REPORTED_SURE
     if launch := [e for e in output if e.kind == "job.launch_error"]:
         return "app.error", f"it ended with {how}, and its output says: {quoted(launch[0])}", launch[:5], RETURNED_SURE
     return None
