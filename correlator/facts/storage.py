@@ -146,8 +146,9 @@ _WHOLE_DISK = re.compile(r"nvme\d+n\d+|[hsv]d[a-z]+|xvd[a-z]+")
 _FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
 
 
-#: Where ENOSPC tells of a limit of the kernel: the IDs of control groups, the watches of a user.
-_NO_DISK = ("cgroup", "inotify")
+#: Where ENOSPC tells of a limit of the kernel (the IDs of control groups, the watches of a user), or of a path that a user
+#: named (sbcast): it may lie in memory, and be full by that user.
+_NO_DISK = ("cgroup", "inotify", "sbcast: uid:")
 
 
 def _may_say_full(text: str) -> bool:

@@ -113,7 +113,17 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
             return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host} and failed within a minute"
     if not end.events and (early := _controller_ahead(world, end.start)):
         return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
+    if early := _clock_off(world, root):
+        return f"slurmd of {root.host} logged a launch {early:.0f} s before its job was submitted: by its clock, nothing tells what {describe_cause(world, root)} came before"
     return _undecided_loss(world, rejections, root)
+
+
+def _clock_off(world: World, root: Fact) -> float:
+    """By how much the clock of a node was off that alone dates a cause; 0 if nothing shows that it was, or by how much."""
+    if not root.events or any(e.host != root.host for e in root.events):
+        return 0.0
+    near = (by for host, at, by in world.launched_early if host == root.host and abs(at - root.start) <= OFF_WITHIN_S)
+    return max(near, default=0.0)
 
 
 def _share_of_gpu(world: World, run: Run, end: Fact, hop: Hop) -> tuple[float, str]:
