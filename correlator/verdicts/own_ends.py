@@ -112,9 +112,7 @@ def _as_reported(world: World, run: Run, end: Fact, how: str) -> tuple[str, str,
             return "unknown", f"{reason}; by whom, nothing tells", [*told[:3], *copies[:2]], REPORTED_SURE
         reason = f"it ended with {how}, and its file could not be copied to a node, by its path or by the node's disk, nothing tells: {quoted(copies[0])}"
         return "unknown", reason, copies[:5], REPORTED_SURE
-    if daemons := [
-        e for e in output if e.kind in ("job.launch_error", "slurm.comm_error") and _OF_SLURM.search(e.message)
-    ]:
+    if daemons := [e for e in output if e.kind == "job.launch_error" and _OF_SLURM.search(e.message)]:
         reason = f"it ended with {how} after Slurm could not start its tasks, by its daemons or by a node, nothing tells: {quoted(daemons[0])}"
         return "unknown", reason, daemons[:5], REPORTED_SURE
     if launch := [e for e in output if e.kind == "job.launch_error"]:
