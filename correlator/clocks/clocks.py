@@ -271,6 +271,7 @@ __all__ = [
     "ACCOUNTING_SOURCES",
     "ENDS_S",
     "NOTHING",
+    "NOTICEABLE_S",
     "NO_BOOKS",
     "NO_ZONES",
     "PAIR_ACCOUNTING",

@@ -1,7 +1,8 @@
 """Which runs held a GPU: a fault of one that a run did not hold did not end it.
 
-Telemetry that labels GPUs with jobs decides it. Otherwise accounting shows that a run had no GPU at all, or root's hook
-the numbers of those it had (``SLURM_JOB_GPUS``). A run of which only a count is known may have held any GPU of its nodes.
+Telemetry that labels GPUs with jobs decides it. Otherwise accounting shows that a run had no GPU at all, or all of its
+nodes, and root's hook (``SLURM_JOB_GPUS``) or slurmctld (``gres_detail``) the numbers of those it had. A run of which only
+a count is known may have held any GPU of its nodes that nobody else is known to have had.
 
 Slurm numbers GPUs by their order in gres.conf: that of their device files, or of their addresses (AutoDetect). On some
 boards the two differ (slurm src/interfaces/gres.c, gres_common_epilog_set_env). So a GPU is another run's only if neither
@@ -30,13 +31,58 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
         return f"job {run.key} had no GPU, as accounting tells"
     if (other := _named_another(world, run, fault)) is not None:
         return other
-    held = run.row.get("gpu_index")
-    if not held or len(run.nodes) != 1 or not _NUMBERS.fullmatch(held):  # a hook's list is that of one node
-        return None
-    numbers = _numbers_of(world, host, device, fault.start)
-    if not numbers or not numbers.isdisjoint(numbers_in(held)):
-        return None
-    return f"job {run.key} had the GPUs {held} of {host}, and this is {min(numbers)}"
+    numbers, held = _numbers_of(world, host, device, fault.start), _held_numbers(run)
+    if held and numbers:
+        if not numbers.isdisjoint(held):
+            return None
+        return f"job {run.key} had the GPUs {run.row['gpu_index']} of {host}, and this is {min(numbers)}"
+    for holder in _beside(world, run, fault) if numbers else ():
+        if numbers <= _held_numbers(holder):
+            return f"job {holder.key} had the GPUs {holder.row['gpu_index']} of {host}, and this is {min(numbers)}"
+    return None
+
+
+def _had_all(world: World, run: Run) -> bool:
+    """Did a run have all GPUs of its nodes, by accounting and slurm.conf?"""
+    counts = [world.gpus_of_nodes.get(node, 0) for node in run.nodes] if run.gpus else []
+    return bool(counts) and all(counts) and run.gpus == sum(counts)
+
+
+def gpus_on(run: Run) -> float:
+    """How many GPUs a run had on one of its nodes; 0 if nothing tells."""
+    return run.gpus / len(run.nodes) if run.nodes else 0.0
+
+
+def _held_numbers(run: Run) -> frozenset[int]:
+    """The numbers of a run's GPUs on its only node; empty if they are not known."""
+    listed = str(run.row.get("gpu_index") or "")
+    known = len(run.nodes) == 1 and _NUMBERS.fullmatch(listed)  # a hook's list is that of one node
+    return frozenset(numbers_in(listed)) if known else frozenset()
+
+
+#: Runs that were both active for longer than accounting rounds their times to were there together (seconds).
+_TOGETHER_S = 1.0
+
+
+def _beside(world: World, run: Run, fault: Fact) -> list[Run]:
+    """The runs of other jobs that were on the node of a fault for as long as it needs to tell them from an earlier or
+    later one, while it occurred."""
+    own = _job_with_parts(world, run)
+    return [r for r in world.runs_at(fault.host or "", fault.start, slack=-_TOGETHER_S)
+            if r.job_id not in own and _overlap(r, run) > _TOGETHER_S]  # fmt: skip
+
+
+def _overlap(one: Run, other: Run) -> float:
+    """How long two runs were both active, in seconds."""
+    infinite = float("inf")
+    ends = (infinite if r.end is None else r.end for r in (one, other))
+    starts = (infinite if r.start is None else r.start for r in (one, other))
+    return min(ends) - max(starts)
+
+
+def _job_with_parts(world: World, run: Run) -> frozenset[int]:
+    """The job of a run, with the other parts of its heterogeneous job."""
+    return world.het_components.get(run.job_id, frozenset()) | {run.job_id}
 
 
 def unproven(world: World, run: Run, fault: Fact, *, used: bool) -> str:
@@ -64,9 +110,9 @@ def may_hold_as_well(world: World, run: Run, fault: Fact) -> list[Run]:
     host, device = fault.host or "", fault.device or ""
     if world.gpu_owner(host, device, fault.start) is not None:
         return []
-    if run.row.get("gpu_index") and len(run.nodes) == 1 and _numbers_of(world, host, device, fault.start):
+    if _had_all(world, run) or (_held_numbers(run) and _numbers_of(world, host, device, fault.start)):
         return []
-    own = world.het_components.get(run.job_id, frozenset()) | {run.job_id}
+    own = _job_with_parts(world, run)
     there = (r for r in world.runs_at(host, fault.start) if r.job_id not in own)
     return [r for r in there if not_held(world, r, fault) is None]
 

@@ -146,9 +146,19 @@ _WHOLE_DISK = re.compile(r"nvme\d+n\d+|[hsv]d[a-z]+|xvd[a-z]+")
 _FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
 
 
+#: Where ENOSPC tells of a limit of the kernel (the IDs of control groups, the watches of a user), or of a path that a user
+#: named (sbcast): it may lie in memory, and be full by that user.
+_NO_DISK = ("cgroup", "inotify", "sbcast: uid:")
+
+
+def _may_say_full(text: str) -> bool:
+    text = text.lower()
+    return "no space left" in text or "spooldir is full" in text or "disk full" in text
+
+
 def _says_full(message: str) -> bool:
     text = message.lower()
-    return "no space left" in text or "spooldir is full" in text or "disk full" in text
+    return _may_say_full(text) and not any(limit in text for limit in _NO_DISK)
 
 
 def disk_of(name: str | None) -> str | None:
@@ -167,7 +177,9 @@ def disk_faults(world: World) -> list[Fact]:
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
     full_lines = [e for e in world.admitted if e.source in _FULL_SOURCES]
-    if not _says_full("\n".join([e.message for e in full_lines])):  # one test of all texts: very few of very many match
+    if not _may_say_full(
+        "\n".join([e.message for e in full_lines])
+    ):  # one test of all texts: very few of very many match
         full_lines = []
     full = [
         DISK_FULL.fact(e.time, None, e.sigma, host, events=(e,))

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
-from correlator.clocks.clocks import AccountingTime, Offset, arrived_early
+from correlator.clocks.clocks import ENDS_S, NOTICEABLE_S, AccountingTime, Offset, arrived_early
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
@@ -221,6 +221,19 @@ class World:
         """Lines of slurmctld that arrived before they were written, and are not corrected: (time, by how many seconds)."""
         own = (e for host in self.controllers for e in self.by_host.get(host, ()) if e.source == "slurmctld")
         return [(e.time, early) for e in own if (early := arrived_early(e))]
+
+    @cached_property
+    def launched_early(self) -> list[tuple[str, float, float]]:
+        """Launches that slurmds logged before slurmctld logged that their job was submitted: one of the two clocks is off,
+        and nothing corrected it. (host, time, by how many seconds)."""
+        submits = (e for e in self.kinds("slurm.job_submit") if e.source == "slurmctld")
+        submitted: dict[int | None, float] = {}
+        for event in submits:
+            submitted[event.job_id] = min(event.time, submitted.get(event.job_id, event.time))
+        starts = [e for e in self.kinds("slurm.step_start") if e.source == "slurmd" and e.job_id in submitted]
+        early = ((e.host or "", e.time, submitted[e.job_id] - e.time) for e in starts)
+        # An id of long before was another job's.
+        return [(host, at, by) for host, at, by in early if NOTICEABLE_S <= by <= ENDS_S]
 
     @cached_property
     def confirmed(self) -> Confirmed:

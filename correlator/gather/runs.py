@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from operator import attrgetter, itemgetter
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -246,13 +247,13 @@ def _number(runs: list[Run], submits: Sequence[float]) -> None:
         else:
             chains.append([run])
     for index, chain in enumerate(chains):
+        counts = [run.row.get("restarts") for run in chain]
+        attempts = [place if count is None else int(count) for place, count in enumerate(counts)]
+        counted = all(
+            one < later for one, later in pairwise(attempts)
+        )  # a count that only one source gives may be late
         for place, run in enumerate(chain):
-            restarts = run.row.get("restarts")
-            run.attempt = (
-                int(restarts)
-                if restarts is not None and len({r.row.get("restarts") for r in chain}) == len(chain)
-                else place
-            )
+            run.attempt = attempts[place] if counted else place
             base = _base_key(run)
             if index < len(chains) - 1:
                 moment = run.row.get("submit") or run.row.get("start") or run.row.get("end")

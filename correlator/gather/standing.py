@@ -217,7 +217,12 @@ def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset
 
 
 def _of_job(event: Event, of_job: Mapping[int, list[Run]]) -> Event | None:
-    """The event of a job's line if it counts for its job, without the host if that is not one of its nodes; else None."""
+    """The event of a job's line if it counts for its job, without the host if that is not one of its nodes; else None.
+
+    That srun did not reach slurmctld counts as what it means for the job: its tasks did not start.
+    """
+    if event.kind == "slurm.comm_error" and event.message.startswith("srun: error: "):
+        event = replace(event, kind="job.launch_error")
     if not event.kind.startswith(_OF_JOBS):
         return None
     runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()

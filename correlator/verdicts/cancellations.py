@@ -10,6 +10,7 @@ from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
 from correlator.model.attributes import BY_CONTROLLER, UID
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.burst_buffers import unready
 from correlator.verdicts.verdict import quoted
 from parsers.job_reasons import Meaning, meaning_of, reason_named
 
@@ -42,6 +43,9 @@ def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str
     lines = [e for f in orders for e in f.events]
     if not who and not orders and (reason := _by_dependency(run)):
         return "user.cancel", UNASKED_SURE, reason, lines
+    if not run.nodes and (failed := unready(world, run)):
+        reason = f"cancelled by {named(run, who)}, while Slurm held it because its burst buffer could not be made ready: {quoted(failed[-1]).rstrip('.')}"
+        return "user.cancel", KNOWN_SURE, reason, [*failed[:5], *lines]
     if who not in ROOT or is_own(run, who):
         return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}{waiting(run)}", lines
     if forgotten := _by_slurmctld(world, run, orders):

@@ -9,7 +9,7 @@ from correlator.clocks.clocks import ENDS_S
 from correlator.edges.conditions.links import may_be_back_too_late, name_of
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import density, describe_cause
-from correlator.facts.gpu_holders import may_hold_as_well, unproven
+from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
@@ -113,22 +113,34 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
             return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host} and failed within a minute"
     if not end.events and (early := _controller_ahead(world, end.start)):
         return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
+    if early := _clock_off(world, root):
+        return f"slurmd of {root.host} logged a launch {early:.0f} s before its job was submitted: by its clock, nothing tells what {describe_cause(world, root)} came before"
     return _undecided_loss(world, rejections, root)
+
+
+def _clock_off(world: World, root: Fact) -> float:
+    """By how much the clock of a node was off that alone dates a cause; 0 if nothing shows that it was, or by how much."""
+    if not root.events or any(e.host != root.host for e in root.events):
+        return 0.0
+    near = (by for host, at, by in world.launched_early if host == root.host and abs(at - root.start) <= OFF_WITHIN_S)
+    return max(near, default=0.0)
 
 
 def _share_of_gpu(world: World, run: Run, end: Fact, hop: Hop) -> tuple[float, str]:
     """How probable it is that this run held the GPU that failed, of those that may have and failed as well; the most
     probable other one, empty if there is none.
 
-    By the delays that the edge expects. What a run's own output tells of its end counts for that run: no user's output tells
-    which GPU another one had.
+    By the numbers of their GPUs on its node, and the delays that the edge expects. What a run's own output tells of its end
+    counts for that run: no user's output tells which GPU another one had.
     """
     if end.kind != RUN_FAILED.name or end.attrs[WORDS]["gpu"]:
         return 1.0, ""
-    others = {other.key for other in may_hold_as_well(world, run, hop.cause)}
+    here = gpus_on(run)
+    # A run whose GPUs nothing counts may have as many.
+    others = {o.key: gpus_on(o) / here if here and o.gpus else 1.0 for o in may_hold_as_well(world, run, hop.cause)}
     low, high = hop.window
     weights = {
-        fact.run or "": density(hop.edge, fact.start - hop.cause.start, low, high)
+        fact.run or "": others[fact.run or ""] * density(hop.edge, fact.start - hop.cause.start, low, high)
         for fact in (world.facts_of(RUN_FAILED.name) if others else ())
         if fact.run in others and low <= fact.start - hop.cause.start <= high and not _tells_another_reason(fact)
     }

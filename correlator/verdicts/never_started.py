@@ -101,9 +101,10 @@ def _not_launched(run: Run, lines: list[Event], how: str) -> Unstarted | None:
             f"slurmctld started it a second time on {host}, where it ran already, and it was {how}: {twice.message}"
         )
         return Unstarted("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
-    return Unstarted(
-        "infra.node", f"slurmd of {host} could not launch it and {how} it: {text}", lines[:5], UNKNOWN_SURE
-    )
+    reason = f"slurmd of {host} could not launch it and {how} it"
+    if all(_GAVE_UP.search(e.message) for e in lines):  # the restart of slurmctld and a prolog that failed end so, too
+        return Unstarted("unknown", f"{reason}, and nothing tells why: {text}", lines[:5], UNKNOWN_SURE)
+    return Unstarted("infra.node", f"{reason}: {text}", lines[:5], UNKNOWN_SURE)
 
 
 def _unopened(world: World, run: Run, end: Fact) -> Fact | None:

@@ -52,7 +52,12 @@ def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], f
     how = f"signal {signal}" if signal else exit_code_of(run, end)
     if ended := by_srun(end):
         return "app.error", f"{ended.reason}; it ended with {how}", list(ended.events), RETURNED_SURE
-    return _as_reported(end, how) or ("app.error", f"it ended by itself with {how}", lines[:5], RETURNED_SURE)
+    return _as_reported(world, run, end, how) or (
+        "app.error",
+        f"it ended by itself with {how}",
+        lines[:5],
+        RETURNED_SURE,
+    )
 
 
 #: Mistakes in the name of an image, or rights that its user lacks.
@@ -60,17 +65,28 @@ _OWN_IMAGE = re.compile(
     r"\b40[134]\b|unauthorized|manifest unknown|could not open image|no such file or directory|failed to retrieve path|invalid image",
     re.IGNORECASE,
 )
+#: enroot's line about what failed, which pyxis repeats below its own.
+_OF_ENROOT = "[ERROR]"
 #: srun's own line about a node; the program may print one as well.
 _NODE_FAILURE = re.compile(r"^srun: error: Node failure on \S+")
 #: A node did not write a file that sbcast or srun --bcast sent. slurmd's log has the error; up to Slurm 22.05 they print
 #: "Unspecified error" for each (slurm src/slurmd/slurmd/req.c _rpc_file_bcast). These errors are of the path alone.
-_UNWRITTEN = re.compile(
-    r"REQUEST_FILE_BCAST\([^)\s]+\): (?!.*(?:permission denied|no such file|not a directory|file exists|quota))",
+_PATH_ERRORS = "permission denied|no such file|not a directory|file exists|(?:disk )?quota"
+_UNWRITTEN = re.compile(rf"REQUEST_FILE_BCAST\([^)\s]+\): (?!.*(?:{_PATH_ERRORS}))", re.IGNORECASE)
+_OF_PATH = re.compile(rf": (?:{_PATH_ERRORS})\b", re.IGNORECASE)
+
+
+#: What srun, salloc and slurmstepd say of Slurm's daemons, of a node or of the network to it, and not of what was asked
+#: of them (slurm src/common/slurm_errno.c, src/slurmd/slurmstepd/mgr.c).
+_OF_SLURM = re.compile(
+    r"^(?:srun|salloc|slurmstepd[\w.-]*): .*(?:unable to contact slurm|socket timed out|zero bytes were transmitted|communication connection failure"
+    r"|connection (?:refused|timed out|reset)|no route to host|in standby mode|temporarily unable to accept|error configuring interconnect"
+    r"|could not set up environment|user not found on host|credential (?:revoked|expired)|unable to create cgroup)",
     re.IGNORECASE,
 )
 
 
-def _as_reported(end: Fact, how: str) -> tuple[str, str, list[Event], float] | None:
+def _as_reported(world: World, run: Run, end: Fact, how: str) -> tuple[str, str, list[Event], float] | None:
     """What Slurm's own programs wrote into the output of a run that ended with ``how``: any user can print that."""
     output: list[Event] = end.attrs[OUTPUT]
     if nodes := [e for e in output if e.kind == "job.node_failure" and _NODE_FAILURE.search(e.message)]:
@@ -78,13 +94,27 @@ def _as_reported(end: Fact, how: str) -> tuple[str, str, list[Event], float] | N
         return "unknown", reason, nodes[:5], REPORTED_SURE
     if container := [e for e in output if e.kind == "job.container_error"]:
         image = next((e for e in container if _OWN_IMAGE.search(e.message)), None)
-        reason = f"its container did not start: {quoted(image or container[0])}"
+        telling = image or next((e for e in container if _OF_ENROOT in e.message), container[0])
+        reason = f"its container did not start: {quoted(telling)}"
         if image is not None:
             return "app.error", reason, container[:5], IMAGE_SURE
         return "unknown", f"{reason}; whether by its image or by its node, nothing tells", container[:5], REPORTED_SURE
     if copies := [e for e in output if e.kind == "job.launch_error" and _UNWRITTEN.search(e.message)]:
+        told = [
+            e for node in run.nodes for e in world.by_host.get(node, ())
+            if e.source == "slurmd" and e.kind == "slurm.bcast_error" and run.covers(e.time)
+        ]  # fmt: skip
+        if told:
+            reason = f"it ended with {how}, and its file could not be copied to {told[0].host}, whose slurmd tells: {quoted(told[0])}"
+            if _OF_PATH.search(told[0].message):
+                return "app.error", reason, [*told[:3], *copies[:2]], RETURNED_SURE
+            # A user names the path, and may have filled what lies there.
+            return "unknown", f"{reason}; by whom, nothing tells", [*told[:3], *copies[:2]], REPORTED_SURE
         reason = f"it ended with {how}, and its file could not be copied to a node, by its path or by the node's disk, nothing tells: {quoted(copies[0])}"
         return "unknown", reason, copies[:5], REPORTED_SURE
+    if daemons := [e for e in output if e.kind == "job.launch_error" and _OF_SLURM.search(e.message)]:
+        reason = f"it ended with {how} after Slurm could not start its tasks, by its daemons or by a node, nothing tells: {quoted(daemons[0])}"
+        return "unknown", reason, daemons[:5], REPORTED_SURE
     if launch := [e for e in output if e.kind == "job.launch_error"]:
         return "app.error", f"it ended with {how}, and its output says: {quoted(launch[0])}", launch[:5], RETURNED_SURE
     return None

@@ -51,7 +51,9 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         weight = _WEIGHTS.get(unstarted.category, LEAK)
         return Own(unstarted.category, weight, unstarted.reason, unstarted.events, unstarted.sure, explains=True)
     if end.kind == RUN_NODE_FAIL.name:
-        return Own("infra.node", LEAK, stated_ends.lost_node(run), [], 0.6)
+        # Slurm calls the loss of a slurmstepd, a restart of slurmctld and a change of slurm.conf NODE_FAIL as well.
+        category = "infra.node" if run.state == stated_ends.BOOT_FAIL else "unknown"
+        return Own(category, LEAK, stated_ends.lost_node(run), [], 0.6)
     if end.kind == RUN_REQUEUED.name:
         again = requeued(world, run, end)
         weight = LEAK if again.category == "unknown" else OWN_EXIT

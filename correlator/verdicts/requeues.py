@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from correlator.facts.world import World
 from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts import stated_ends
+from correlator.verdicts.burst_buffers import unready
 from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, may_not_have_been_launched
-from correlator.verdicts.stated_ends import is_held
 from correlator.verdicts.verdict import quoted
 from parsers.documents.fields import integer
 
@@ -25,6 +26,8 @@ _UNSTARTED = re.compile(
 RETURNED_SURE = 0.8
 ASKED_SURE = 0.9
 UNTOLD_SURE = 0.7
+#: slurmctld says so, and accounting calls it a requeue.
+PREEMPTED_SURE = 0.98
 
 
 class Requeue(NamedTuple):
@@ -41,10 +44,19 @@ def requeued(world: World, run: Run, end: Fact) -> Requeue:
     if own := [e for e in end.events if e.source == "slurmctld" and _UNSTARTED.search(e.message)]:
         reason = f"slurmctld could not start it and put it back into the queue: {quoted(own[0])}"
         return Requeue("infra.scheduler", reason, own[:5], UNTOLD_SURE)
+    if preempted := [e for e in end.events if e.source == "slurmctld" and e.kind == "slurm.job_preempted"]:
+        return Requeue("sched.preempt", stated_ends.preempted(preempted), preempted[:5], PREEMPTED_SURE)
+    if failed := unready(world, run):
+        reason = f"its burst buffer was not made ready, and Slurm put it back into the queue: {quoted(failed[-1])}"
+        return Requeue("infra.scheduler", reason, failed[:5], UNTOLD_SURE)
     unlaunched = run.state == "LAUNCH_FAILED"
     code = integer(run.row.get("exit_code"))
     if code and not unlaunched:
-        how = "held it in the queue (RequeueExitHold)" if is_held(run) else "put it back into the queue (RequeueExit)"
+        how = (
+            "held it in the queue (RequeueExitHold)"
+            if stated_ends.is_held(run)
+            else "put it back into the queue (RequeueExit)"
+        )
         reason = f"it ended by itself with exit code {code}, and Slurm {how}"
         return Requeue("app.error", reason, list(end.events)[:5], RETURNED_SURE)
     asked = [e for e in end.events if _ASKED.search(e.message)]

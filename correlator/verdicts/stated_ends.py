@@ -36,7 +36,7 @@ def lost_node(run: Run) -> str:
     """The words for a run that was lost with a node, if nothing tells which."""
     if run.state == BOOT_FAIL:
         return "a node that Slurm booted for it was not up in time (ResumeTimeout), and nothing tells which"
-    return "its node failed, and nothing tells which"
+    return "Slurm says that one of its nodes failed; nothing tells which, or whether it was a daemon of Slurm"
 
 
 def preempted(lines: Iterable[Event]) -> str:

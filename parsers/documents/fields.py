@@ -18,6 +18,12 @@ _JOB_ID = re.compile(
     r"(?P<base>\d+)(?:_(?:(?P<task>\d+)|(?P<pending>\[[^\]]*\])))?(?:\+(?P<offset>\d+))?(?:\.(?P<step>[\w+]+))?"
 )
 _GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>\d+)")
+#: GPUs of a run on a node, by slurmctld: "gpu:h100:2(IDX:0-1)", "gpu(IDX:0-1)" up to 19.05.
+_GPU_INDEX = re.compile(
+    r"(?:^|,)gpu(?::(?P<type>[^:,()]+(?=:\d)))?(?::\d+)?\(IDX:(?P<numbers>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\)"
+)
+#: A slice of a GPU (MIG), which Slurm numbers as if it were one ("a100_1g.5gb").
+_SLICE = re.compile(r"\dg\.\d+gb", re.IGNORECASE)
 _UNAVAILABLE = re.compile(r"UnavailableNodes:([\w.,\[\]-]+)")
 _USER = re.compile(r"(?P<name>.*?)\((?P<uid>\d+)\)")
 
@@ -134,6 +140,15 @@ def gpus(tres: str | None) -> int | None:
         else:
             typed += int(found["count"])
     return typed if plain is None else plain
+
+
+def gpu_index(detail: str | None) -> str | None:
+    """The numbers of a run's GPUs on one node, as slurmctld shows its generic resources there; None if it shows none,
+    or slices of GPUs, whose numbers are not those of GPUs."""
+    found = list(_GPU_INDEX.finditer(detail or ""))
+    if any(one["type"] and _SLICE.search(one["type"]) for one in found):
+        return None
+    return ",".join(one["numbers"] for one in found) or None
 
 
 def tres(text: str | None) -> str | None:

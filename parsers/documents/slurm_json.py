@@ -96,6 +96,11 @@ def _reserved(reservation: Any) -> str | None:
     return _text(name) if isinstance(name, str) else None
 
 
+def _of_one_node(detail: Any) -> str | None:
+    """The resources of a run on its node; None if it has several, each with its own."""
+    return str(detail[0]) if isinstance(detail, list) and len(detail) == 1 else None
+
+
 def _array(job: dict[str, Any]) -> Row:
     array = job.get("array") or {}
     parent = number(array.get("job_id", job.get("array_job_id"))) or None
@@ -180,7 +185,8 @@ def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
         "submit": _time(job.get("submit_time")), "start": _time(job.get("start_time")) if begun else None,
         "end": _time(job.get("end_time")) if ended else None, "time_limit_s": None if limit is None else limit * 60,
         "node_list": job["nodes"] if hosts else None, "nodes": list(hosts) or None,
-        "gpus": fields.gpus(job.get("tres_alloc_str")), "tres": fields.tres(job.get("tres_alloc_str")), "work_dir": _text(job.get("current_working_directory")),
+        "gpus": fields.gpus(job.get("tres_alloc_str")), "tres": fields.tres(job.get("tres_alloc_str")),
+        "gpu_index": fields.gpu_index(_of_one_node(job.get("gres_detail"))), "work_dir": _text(job.get("current_working_directory")),
         "std_out": _text(job.get("standard_output")), "std_err": _text(job.get("standard_error")),
         "requeue": job.get("requeue"), "failed_node": _text(job.get("failed_node")),
         "reservation": _text(job.get("resv_name")), "flags": _text(job.get("flags")), "source": "slurmrestd",

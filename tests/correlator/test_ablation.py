@@ -300,7 +300,7 @@ BLOCKING = [
     Case("E23", lambda: world([event("slurm.node_drain", -900, "ctl", "update_node: node n1 reason set to: maintenance", source="slurmctld", nodes=["n1"],
                                      reason="maintenance"),
                                event("slurm.node_down", 350, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"]),
-                               *node_fail(350)], [run(1, ["n1", "n2"], 349.5, 350, "NODE_FAIL")]), ("infra.node", None, None)),
+                               *node_fail(350)], [run(1, ["n1", "n2"], 349.5, 350, "NODE_FAIL")]), ("unknown", None, None)),
 ]  # fmt: skip
 
 

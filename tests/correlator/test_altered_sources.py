@@ -214,6 +214,12 @@ FOUND = [
     ("endings/node_removed_from_config", "without slurmctld's log", LOST["slurmctld's log"]),
     # Only slurmds name the parts of a heterogeneous job.
     ("entangled/het_link_lost.tar.xz", "without slurmctld's log", LOST["slurmctld's log"]),
+    # Without both, NODE_FAIL is all that is known of a job on two nodes.
+    (
+        "entangled/stepd_killed.tar.xz",
+        "without slurmctld's log and job output",
+        lambda rows: LOST["slurmctld's log"](LOST["job output"](rows)),
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_REBOOT
 from correlator.gather.controller_clock import shared_with_accounting
 from tests.correlator.making import T0, event, run, world
-from tests.correlator.situations import LINKS, down, judged, node_fail, said, set_down
+from tests.correlator.situations import LINKS, down, judged, lost_peers, node_fail, said, set_down
 
 
 def lost_node(lines: list[Any], at: float = 350.0, **more: Any) -> Any:
@@ -89,3 +89,17 @@ def test_a_controller_whose_line_arrived_before_it_was_written_dates_no_run(earl
     job = run(1, ["n1"], -900, 350, "NODE_FAIL")
     found = judged(world([*down(0, "n1", "eth0", 900), line], [job]))["1"]
     assert said(found)[0] == category and ("before it was written" in found.reason) == bool(early)
+
+
+@pytest.mark.parametrize(("early", "category"), [(0.0, "infra.network"), (57.0, "unknown")])
+def test_a_node_that_launches_before_the_submission_dates_no_cause(early: float, category: str) -> None:
+    """The job was requeued later, so that its launches do not tell by how much the clock was off."""
+    submit = event(
+        "slurm.job_submit", -950, "ctl", "_slurm_rpc_submit_batch_job: JobId=1", source="slurmctld", job_id=1
+    )
+    launch = event("slurm.step_start", -948 - early, "n1", "launch task StepId=1.0", source="slurmd", job_id=1)
+    where = world(
+        [submit, launch, *down(-900, "n1", "ib0", 900), *lost_peers(-850)], [run(1, ["n1", "n2"], -949, -848)]
+    )
+    found = judged(where)["1"]
+    assert said(found)[0] == category and ("before its job was submitted" in found.reason) == bool(early)

@@ -43,9 +43,9 @@ def configured(text: str) -> dict[str, str]:
 COUNTED = configured("AccountingStorageTRES=gres/gpu,gres/gpu:h100\nGresTypes=gpu\n")
 
 
-def held(numbers: str, minor: int) -> dict[str, str]:
-    """Root's hook gave job 45 these GPUs; nvidia-smi lists four, of which 3B is the second by its address, and its number."""
-    env = f"SLURM_JOB_ID=45\nSLURM_JOB_USER=erin\nSLURM_JOB_GPUS={numbers}\nSLURM_JOB_NODELIST=gx02\nSLURM_SCRIPT_CONTEXT=prolog_slurmd\n"
+def held(numbers: str, minor: int, job: str = "45") -> dict[str, str]:
+    """Root's hook gave a job these GPUs; nvidia-smi lists four, of which 3B is the second by its address, and its number."""
+    env = f"SLURM_JOB_ID={job}\nSLURM_JOB_USER={'erin' if job == '45' else 'bob'}\nSLURM_JOB_GPUS={numbers}\nSLURM_JOB_NODELIST=gx02\nSLURM_SCRIPT_CONTEXT=prolog_slurmd\n"
     others = iter(n for n in range(4) if n != minor)
     gpus = "".join(
         f"GPU 00000000:{bus}:00.0\n    Product Name                          : NVIDIA H100\n    Minor Number                          : {minor if bus == '3B' else next(others)}\n"
@@ -53,7 +53,7 @@ def held(numbers: str, minor: int) -> dict[str, str]:
     )  # fmt: skip
     head = "\n==============NVSMI LOG==============\n\nTimestamp                                 : Sat Feb 28 09:30:00 2026\n"
     listed = f"{head}Driver Version                            : 550.54.15\n\nAttached GPUs                             : 4\n{gpus}"
-    return {HOOK: env, "nodes/gx02/nvidia-smi.txt": listed}
+    return {HOOK.replace("45", job): env, "nodes/gx02/nvidia-smi.txt": listed}
 
 
 def device(number: int) -> dict[str, str]:
@@ -79,6 +79,10 @@ CASES = {
     ),
     "accounting tells nothing of resources": Case(COUNTED, ""),
     "a GPU of another job": Case({**counted(COUNTED, erin=3), **held("0,2-3", 1)}, "had the GPUs 0,2-3"),
+    "a GPU that another job had": Case(
+        {**counted(COUNTED, erin=1, bob=2), **held("0-1", 1, "42")}, "job 42 had the GPUs 0-1 of gx02, and this is 1"
+    ),
+    "perhaps a GPU that another job had": Case({**counted(COUNTED, erin=1, bob=2), **held("0-1", 2, "42")}, ""),
     "its own GPU": Case({**counted(COUNTED, erin=2), **held("0-1", 1)}, ""),
     "its own GPU by its address": Case({**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
     "its own GPU by its device file": Case({**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
@@ -139,9 +143,21 @@ def test_of_two_jobs_that_may_have_held_the_gpu_the_one_that_failed_first_probab
     assert any(doubt.startswith("Job 42 had GPUs of gx02 as well") for doubt in verdict["doubts"])
 
 
+def test_who_had_more_gpus_probably_held_the_one_that_failed() -> None:
+    verdicts = concluded(FELL_OFF, tree={**counted(COUNTED, erin=3, bob=1), **MUTE})["verdicts"]
+    assert (verdicts["45"]["category"], verdicts["42"]["category"]) == ("infra.gpu", "unknown")
+    assert 0.5 < verdicts["45"]["confidence"] <= 0.75
+
+
+#: Shares of GPUs are given as well, so that a job without a count may have one.
+SHARES = configured("AccountingStorageTRES=gres/gpu\nGresTypes=gpu,shard\n")
+ALL_FOUR = {CONF: SHARES[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4,shard:16")}
+
+
 @pytest.mark.parametrize(
     "tree",
     [
+        pytest.param({**counted(ALL_FOUR, erin=4), **MUTE}, id="it had all of its node"),
         pytest.param(ONE_EACH, id="the other failed by its own error"),
         pytest.param({**counted(COUNTED, erin=1), **MUTE}, id="the other had none"),
         pytest.param({**ONE_EACH, **MUTE, "jobs/45/stderr": "2026-02-28 10:19:58,000 - ERROR - CUDA error: uncorrectable ECC error encountered\n"}, id="its own error is about a GPU"),

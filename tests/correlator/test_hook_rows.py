@@ -149,3 +149,11 @@ def test_a_run_that_hooks_showed_first_is_gone_from_the_users_page_once_accounti
             assert not ticker.tick().full
             seen.append(sorted(r["run_key"] for r in store.rows("SELECT run_key FROM model.runs WHERE job_id = 17")))
     assert seen == [["17#1"], ["17"], ["17"], ["17", "17#1"]]
+
+
+def test_two_runs_have_two_keys_though_one_source_counts_late() -> None:
+    """scontrol shows a job that waits again with the restart count that it had (Slurm 22.05, a burst buffer's failure)."""
+    waits = row("sacct", db_index=5, state="PENDING", submit=at(LOST_AT), partition="gpu")
+    shown = row("scontrol", state="PENDING", submit=at(LOST_AT), restarts=0, partition="gpu")
+    found = runs([{**FIRST, "state": "REQUEUED"}, waits, shown])
+    assert [(r.key, r.state) for r in found] == [("17", "REQUEUED"), ("17#1", "PENDING")]

@@ -224,7 +224,7 @@ def test_a_run_that_ended_before_the_first_line_of_anything() -> None:
     failed = run(8, ["n1"], -90000, -86400, "FAILED")
     where = world([event("sys.service_started", 0, "n1", "chronyd", source="syslog")], [yesterday, failed])
     verdicts = judged(where)
-    assert said(verdicts["7"]) == ("infra.node", None, None)
+    assert said(verdicts["7"]) == ("unknown", None, None)
     assert verdicts["8"].confidence < 0.6
     assert gather(where, Weigher(where, EDGES), list(verdicts.values())) == []
 

@@ -399,7 +399,7 @@ SITUATIONS = [
             "-1s {0} stderr: srun: error: Node failure on gpu03",
         ),
         (ended("NODE_FAIL", nodes="gpu01"), ended("NODE_FAIL", nodes="gpu03")),
-        (("infra.node", None, None), ("infra.network", "nic.link_down", "gpu03")),
+        (("unknown", None, None), ("infra.network", "nic.link_down", "gpu03")),
     ),
     Situation(
         "srun names no other node",

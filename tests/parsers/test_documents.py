@@ -309,3 +309,27 @@ def test_no_content_breaks_a_reader(kind: str, data: bytes) -> None:
     parsed = read(kind, data, ORIGIN)
     for name, frame in parsed.tables.items():
         assert dict(frame.schema) == {column: frame.schema[column] for column in TABLES[name]}
+
+
+@pytest.mark.parametrize(
+    ("resources", "numbers"),
+    [
+        ("gpu:h100:2(IDX:0-1)", "0-1"),
+        ("gpu:3(IDX:0,2-3)", "0,2-3"),
+        ("gpu:a100:1(IDX:0),gpu:v100:1(IDX:4),nic:1(IDX:2)", "0,4"),
+        ("gpu(IDX:5)", "5"),
+        ("gpu:a100_1g.5gb:2(IDX:3-4)", None),
+        ("shard:h100:4(IDX:1)", None),
+        ("", None),
+    ],
+)
+def test_which_gpus_a_run_has(resources: str, numbers: str | None) -> None:
+    """As slurmctld tells them; slices of GPUs have numbers of their own."""
+    text = (
+        "JobId=7 JobName=x\n   UserId=ann(1001) JobState=RUNNING\n   NodeList=n1\n   JOB_GRES=gpu:9\n"
+        f"     Nodes=n1 CPU_IDs=0-7 Mem=0 GRES={resources}\n   MinCPUsNode=1\n"
+    )
+    (job,) = rows("scontrol_jobs", text, "jobs")
+    asked = {"job_id": 7, "job_state": "RUNNING", "nodes": "n1", "gres_detail": [resources] if resources else []}
+    (same,) = rows("rest_jobs", json.dumps({"jobs": [asked]}), "jobs")
+    assert (job["gpu_index"], same["gpu_index"]) == (numbers, numbers)
