@@ -56,6 +56,8 @@ NO_MEMORY_S = 30.0
 NO_MEMORY = "the service is out of memory"
 #: Scope key: whether the connection presented a certificate of the CA for senders.
 CERTIFICATE = "faultline.certificate"
+#: Scope key: the source port of the connection itself. Below 1024, only root of that machine can have opened it.
+PORT = "faultline.port"
 #: Scope key: the limits of the sender (``collector.senders.Limits``), set by the door; they travel with its batches.
 LIMITS = "faultline.limits"
 
@@ -80,6 +82,8 @@ class Intake:
         connections: Connections | None = None, working: Callable[[], str | None] = lambda: None,
         senders: Callable[[], Sequence[Sender]] | None = None,
     ) -> None:  # fmt: skip
+        #: The sender of an enrolled instance's token (``faultline.enrolment``); None if no instance can enrol.
+        self.enrolled: Callable[[str], Sender | None] | None = None
         #: Why nothing may be acknowledged: nobody is left to store it. None while somebody is.
         self._working = working
         self._no_memory_at = -NO_MEMORY_S
@@ -152,8 +156,7 @@ class Intake:
     def allowed(self, headers: dict[str, str], certified: bool = False) -> Sender | None:
         """The sender of a request; None for one without restrictions. Raises ``Refused`` if senders must authenticate
         and this one has neither a certificate nor a valid token."""
-        with_tokens = bool(self._tokens) or self._senders is not None
-        if not (with_tokens or self._certificates) or (self._certificates and certified):
+        if not (self._with_tokens or self._certificates) or (self._certificates and certified):
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "basic":  # clients of Elasticsearch and Loki send their token as the password
@@ -165,6 +168,8 @@ class Intake:
         if any(hmac.compare_digest(given, known) for known in self._tokens):
             return None
         sender = found(token.strip(), self._senders()) if self._senders is not None else None
+        if sender is None and self.enrolled is not None:
+            sender = self.enrolled(token.strip())
         if sender is None:
             raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
         if sender.is_over(datetime.now(UTC)):
@@ -177,7 +182,7 @@ class Intake:
     ) -> Sender | None:
         """The sender of a request about a host: one whose token is bound to it, or None for a service that anybody may
         send to. Raises ``Refused`` for any other."""
-        if not self._tokens and self._senders is None and not self._certificates:
+        if not self._with_tokens and not self._certificates:
             return None
         sender = self.allowed(headers, certified)
         bind = f"Bind the agent's token to its host: faultline access sender NAME --host {host}."
@@ -187,11 +192,15 @@ class Intake:
             raise Refused(403, f"sender {sender.name!r} does not stand for {host}", bind)
         return sender
 
+    @property
+    def _with_tokens(self) -> bool:
+        """Whether there are tokens, so that senders must show one."""
+        return bool(self._tokens) or self._senders is not None or self.enrolled is not None
+
     def _unknown_sender(self) -> Refused:
-        with_tokens = bool(self._tokens) or self._senders is not None
-        wanted = [*["a client certificate"] * self._certificates, *["a token"] * with_tokens]
+        wanted = [*["a client certificate"] * self._certificates, *["a token"] * self._with_tokens]
         certified = "Show a certificate of the CA in [tls] client_ca."
-        do = "Send 'Authorization: Bearer TOKEN'." if with_tokens else certified
+        do = "Send 'Authorization: Bearer TOKEN'." if self._with_tokens else certified
         return Refused(401, f"this service takes batches with {' or '.join(wanted)} only", do)
 
     # -- ASGI ----------------------------------------------------------------------------------------------------

@@ -30,6 +30,9 @@ tokens = ["...", { token = "...", name = "racks 1 to 4", expires = 2027-11-24T00
 senders = "/etc/faultline/senders.toml"         # written by `faultline access sender`; changes apply without a restart
 workers = 1
 
+[enrolment]                   # none: agents need tokens or certificates; see faultline/enrolment/settings.py
+hosts = ["gpu[001-064]"]
+
 [connections]                 # HTTP and syslog together; a quarter of the file handles is reserved for other uses
 most = 16384
 per_address = 8192            # from one address: a proxy or NAT may represent a whole cluster
@@ -93,6 +96,7 @@ from collector.senders import Sender, SenderError
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from correlator.site.senders import RELAYS_SETTING, SENDING_SETTING, USERS_SETTING, relays
 from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
+from faultline.enrolment.settings import Enrolment
 from faultline.failure import CommandError
 from faultline.notify import notifiers
 from web.access.addresses import Networks
@@ -388,6 +392,7 @@ class Config(_Section):
     interfaces: Interfaces = Interfaces()
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()
+    enrolment: Enrolment = Enrolment()
     connections: Connections = Connections()
     tls: Tls | None = None
     access: Access | None = None

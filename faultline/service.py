@@ -382,6 +382,8 @@ def _measured(service: Service, app: Any) -> Iterator[Collector]:
     yield from (service, service.disputes, FitnessMetrics(app.state.fitness), app.state.node_gate)
     if service.receiving is not None:
         yield service.receiving
+        if service.receiving.enroller is not None:
+            yield service.receiving.enroller
     if service.dispatcher.targets:
         yield service.dispatcher
 
@@ -401,6 +403,9 @@ def build_app(service: Service) -> Any:
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
     service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")
+    if service.receiving is not None and (enroller := service.receiving.enroller) is not None:
+        enroller.audit = audit
+        service.scheduler.add_job(enroller.purge, "interval", hours=1, coalesce=True, id="enrolment")
 
     app.state.receiving = service.receiving
     app.state.looking_since, app.state.is_behind = service.looking_since, service._is_behind

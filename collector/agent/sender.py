@@ -66,9 +66,13 @@ class Connection:
                 raise AgentError(f"certificates {named}: cannot be used: {error}") from error
 
     def _connect(self) -> http.client.HTTPConnection:
+        return self._made(None)
+
+    def _made(self, source: tuple[str, int] | None) -> http.client.HTTPConnection:
+        at, timeout = (self._host, self._port), self.timeout
         if self._tls is not None:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self.timeout, context=self._tls)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self.timeout)
+            return http.client.HTTPSConnection(*at, timeout=timeout, source_address=source, context=self._tls)
+        return http.client.HTTPConnection(*at, timeout=timeout, source_address=source)
 
     def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         """One exchange. A kept-open connection that the peer closed meanwhile is reopened."""
@@ -137,7 +141,7 @@ class Sender:
         self._wake.set()
 
     def hurry(self) -> None:
-        """A link came back: an unreachable service is retried now, not in a minute."""
+        """A link came back, or there is a token: an unreachable service is retried now, not in a minute."""
         self._hurry.set()
 
     def stop(self, within: float) -> None:
@@ -187,7 +191,7 @@ class Sender:
             self.delivered_batches += 1
             self.spool.acknowledge(batch.sequence)
             return 0.0
-        self._unreached = answer.code == 0
+        self._unreached = answer.code in (0, 401, 403)  # an instance may just have enrolled
         self.trouble = f"HTTP {answer.code}: {answer.detail}" if answer.code else answer.detail
         if answer.code in (400, 413, 415, 422):
             self._keep_aside(batch, answer)
