@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,14 +121,21 @@ class Service(Collector):
         self.clock = ClockWatch(store)
         self.disputes = Disputes(store)
         self.dispatcher = dispatcher_of(config, store, self._silent_sources)
+        #: Set at the end: programs that jobs of the scheduler wait for are killed then.
+        self._ended = threading.Event()
         self.comments = AdminComments(
             store,
             config.admin_comment,
             config.cluster,
-            Slurm(config.admin_comment.sacct, config.admin_comment.sacctmgr),
+            Slurm(
+                config.admin_comment.sacct,
+                config.admin_comment.sacctmgr,
+                partial(admin_comments.run_program, ended=self._ended),
+            ),
         )
-        advisor = config.drain_advisor
-        self.drains = DrainAdvising(store, advisor, config.cluster, Scontrol(advisor.scontrol))
+        advisor, ended = config.drain_advisor, self._ended
+        control = Scontrol(advisor.scontrol, ended=ended)
+        self.drains = DrainAdvising(store, advisor, config.cluster, control, ended=ended)
 
     def start(self) -> None:
         """Starts accepting and answering; the first ``tick`` correlates stored data in parallel."""
@@ -179,6 +187,7 @@ class Service(Collector):
 
     def stop(self) -> bool:
         """Ends the parts; False if a correlation is still running after ``PATIENCE_S``: then nothing may be closed."""
+        self._ended.set()
         ending = threading.Thread(target=self._stop_scheduler, daemon=True)
         ending.start()
         ending.join(PATIENCE_S)
