@@ -41,6 +41,7 @@ per_address = 8192            # from one address: a proxy or NAT may represent a
 certificate = "/etc/faultline/tls/service.pem"
 key = "/etc/faultline/tls/service.key"
 client_ca = "/etc/faultline/tls/senders-ca.pem" # a sender with a certificate from it needs no token
+client_hosts = true           # and may send as the hosts of its DNS names only
 
 [access]                      # none: anyone who reaches the address sees everything
 users = "/etc/faultline/users.toml"             # written by `faultline access`
@@ -273,11 +274,13 @@ class SyslogListener(_Section):
 
 
 class Tls(_Section):
-    """HTTPS of the service itself. ``client_ca``: senders with a certificate from it need no token."""
+    """HTTPS of the service itself. ``client_ca``: senders with a certificate from it need no token; ``client_hosts``: such a
+    certificate stands for the hosts of its DNS names only."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    client_hosts: bool = False
 
 
 class Access(_Section):

@@ -75,7 +75,7 @@ def wrong_and_open(config: Config, file: Path | None, users: Users | None) -> tu
     needs = [] if config.insecure else missing(config)
     wrong = [f"{config.listen}: {_needs(needs)}"] if needs else []
     open_to_all = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
-    open_to_all += [*_of_senders(config), *_of_enrolment(config)]
+    open_to_all += [*_of_senders(config), *_of_certificates(config), *_of_enrolment(config)]
     return wrong, [*startup_warnings(config), *open_to_all, *(_of_people(users) if users is not None else ())]
 
 
@@ -143,6 +143,11 @@ def _of_senders(config: Config) -> Iterator[str]:
                 f"sender {sender.name!r}: may send accounting and slurm.conf of the whole cluster; for a compute node, make it "
                 "anew with --data-kind lines --data-kind output --data-kind metrics --data-kind documents"
             )
+
+
+def _of_certificates(config: Config) -> Iterator[str]:
+    if config.tls is not None and config.tls.client_ca is not None and not config.tls.client_hosts:
+        yield "[tls] client_ca: every certificate of it may send anything as any host; client_hosts = true binds it to its names"
 
 
 def _of_enrolment(config: Config) -> Iterator[str]:

@@ -102,7 +102,8 @@ class Receiving(Collector):
         self.stored_until = StoredUntil(self.spool)
         certificates = config.tls is not None and config.tls.client_ca is not None
         self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates,
-                             connections=connections, working=self._working, senders=_senders(config))  # fmt: skip
+                             connections=connections, working=self._working, senders=_senders(config),
+                             named=config.tls is not None and config.tls.client_hosts)  # fmt: skip
         self.enroller = door.opened(config.enrolment, config.data, config.all_proxies)
         if self.enroller is not None:
             self.intake.enrolled = self.enroller.find

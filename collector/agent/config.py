@@ -146,9 +146,10 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
     if not 0 < config.spool_wait <= 1:
         raise AgentError(f"{where}: spool_wait: must be above 0 and at most 1")
     if config.enrol and (config.enrol not in CLOUDS or config.token or config.token_file):
-        raise AgentError(
-            f"{where}: enrol: must be one of {', '.join(CLOUDS)}, and then there is no token or token_file"
-        )
+        clouds = ", ".join(CLOUDS)
+        raise AgentError(f"{where}: enrol: must be one of {clouds}, and then there is no token or token_file")
+    if config.enrol and url.scheme != "https" and url.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise AgentError(f"{where}: enrol: needs an https:// address: whoever is in between could enrol in its place")
     if config.gate not in MODES:
         raise AgentError(f"{where}: gate: {config.gate!r} is unknown; there are {', '.join(MODES)}")
     config.enabled()

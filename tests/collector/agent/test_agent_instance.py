@@ -196,6 +196,6 @@ def test_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     config = load(file)
     assert (config.enrol, config.bearer(), file.with_suffix(".token").exists()) == ("azure", "", False)
     assert main([*given, "--force", "--token", "t"]) == 2 and "exclude" in capsys.readouterr().err
-    for wrong in ({"enrol": "moon"}, {"enrol": "aws", "token": "t"}):
+    for wrong in ({"enrol": "moon"}, {"enrol": "aws", "token": "t"}, {"enrol": "aws", "server": "http://s"}):
         with pytest.raises(AgentError, match="enrol"):
-            validate({"server": "http://s", **wrong}, "test")
+            validate({"server": "https://s", **wrong}, "test")
