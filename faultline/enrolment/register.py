@@ -58,12 +58,14 @@ class Register:
 
     def __init__(self, folder: Path, clusters: tuple[str, ...], kinds: tuple[str, ...], life: timedelta) -> None:
         self._folder, self._clusters, self._kinds, self._life = folder, clusters, kinds, life
-        self._lock = threading.Lock()
+        #: Held by whoever changes files. ``_lock`` is for what is in memory: requests to send wait for it, and never for a disk.
+        self._changing, self._lock = threading.Lock(), threading.Lock()
         self._hosts: dict[str, Enrolled] = {}
         self._digests: dict[str, Enrolled] = {}
         self._instances: dict[str, Enrolled] = {}
         self._seen: int | None = None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._follow()  # now, not at the first request: thousands of files take a tenth of a second
 
     def find(self, token: str) -> Sender | None:
         """The sender of a token, even of one that has ended. Raises nothing: a folder that cannot be read admits nobody."""
@@ -88,31 +90,38 @@ class Register:
         ``former``: digest of the token that the agent has; only with it is an instance enrolled again. ``sure``: the name
         belongs to this machine by somebody else's word than its own, so that another machine's entry may be replaced.
         """
-        with self._lock:
-            self._follow()
-            known, holder = (
-                self._valid(self._instances.get(instance.name), now),
-                self._valid(self._hosts.get(host), now),
-            )
-            if known is not None:
-                if known.host != host:
-                    raise EnrolmentRefused("renamed", 409, f"{instance.name} is enrolled as {known.host}", _REMOVE)
-                if known.digest == digest:
-                    return "repeated", known
-                if former != known.digest:
-                    raise EnrolmentRefused("second", 409, f"{instance.name} is enrolled, with another token", _REMOVE)
-            elif holder is not None and not sure:
-                raise EnrolmentRefused("taken", 409, f"{host} is the name of {holder.instance}", _REMOVE)
-            if digest in self._digests:
-                raise EnrolmentRefused("reused", 409, "this token is another's", "Make a new one.")
-            if host not in self._hosts and len(self._hosts) >= MOST:
-                raise EnrolmentRefused("full", 503, f"{MOST} instances are enrolled", retry_s=60.0)
-            stamp = now.timestamp()
-            made = Enrolled(host, instance.name, digest, address, stamp, stamp + self._life.total_seconds())
+        with self._changing:
+            with self._lock:
+                self._follow()
+                done, made = self._decide(host, instance, digest, former, address, now, sure=sure)
+            if done == "repeated":
+                return done, made
             self._write(made)
-            self._forget(host)
-            self._enter(made)
-            self._seen = self._stamp()
+            with self._lock:
+                self._forget(host)
+                self._enter(made)
+                self._seen = self._stamp()
+        return done, made
+
+    def _decide(
+        self, host: str, instance: Instance, digest: str, former: str | None, address: str, now: datetime, *, sure: bool
+    ) -> tuple[str, Enrolled]:
+        known, holder = self._valid(self._instances.get(instance.name), now), self._valid(self._hosts.get(host), now)
+        if known is not None:
+            if known.host != host:
+                raise EnrolmentRefused("renamed", 409, f"{instance.name} is enrolled as {known.host}", _REMOVE)
+            if known.digest == digest:
+                return "repeated", known
+            if former != known.digest:
+                raise EnrolmentRefused("second", 409, f"{instance.name} is enrolled, with another token", _REMOVE)
+        elif holder is not None and not sure:
+            raise EnrolmentRefused("taken", 409, f"{host} is the name of {holder.instance}", _REMOVE)
+        if digest in self._digests:
+            raise EnrolmentRefused("reused", 409, "this token is another's", "Make a new one.")
+        if host not in self._hosts and len(self._hosts) >= MOST:
+            raise EnrolmentRefused("full", 503, f"{MOST} instances are enrolled", retry_s=60.0)
+        stamp = now.timestamp()
+        made = Enrolled(host, instance.name, digest, address, stamp, stamp + self._life.total_seconds())
         return "renewed" if known is not None else "replaced" if holder is not None else "enrolled", made
 
     def _valid(self, one: Enrolled | None, now: datetime) -> Enrolled | None:
@@ -126,7 +135,7 @@ class Register:
 
     def purge(self, now: datetime, after: timedelta) -> list[str]:
         """Removes entries that ended longer than ``after`` ago: those machines are gone. Returns their names."""
-        with self._lock:
+        with self._changing, self._lock:
             self._follow()
             gone = [one.host for one in self._hosts.values() if one.expires + after.total_seconds() < now.timestamp()]
             for host in gone:

@@ -303,6 +303,30 @@ def test_a_full_disk_enrols_nobody(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert site.azure("t")[0] == 503 and site.enroller.find("t") is None
 
 
+def test_a_slow_disk_keeps_nobody_from_sending(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.azure("one")
+    begun, goes_on = threading.Event(), threading.Event()
+    plain = type(site.enroller.register)._write
+
+    def slow(register: Any, made: Any) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+        plain(register, made)
+
+    monkeypatch.setattr(type(site.enroller.register), "_write", slow)
+    asking = threading.Thread(
+        target=site.aws, args=("two", clouds.aws("10.0.0.2"), "gpu002"), kwargs={"peer": "10.0.0.2"}
+    )
+    asking.start()
+    try:
+        assert begun.wait(60) and not site.enroller.register._lock.locked()
+        assert site.enroller.find("one") is not None and site.enroller.find("two") is None
+    finally:
+        goes_on.set()
+        asking.join()
+    assert site.enroller.find("two") is not None
+
+
 def test_damaged_documents_are_refused_and_nothing_else_happens() -> None:
     """Cut anywhere, and with any byte changed: only ``SignedDataError``, and no content that was not signed."""
     whole = base64.b64decode(clouds.azure("1"))
