@@ -266,6 +266,9 @@ class Service(Collector):
             self.spool.trouble,
             self.comments.trouble,
             self.drains.trouble,
+            self.receiving.enroller.trouble
+            if self.receiving is not None and self.receiving.enroller is not None
+            else None,
             *list(self._faults.values()),
         ]
         return [text for text in found if text]

@@ -60,6 +60,8 @@ PRIVILEGED = 1024
 NONCE_S, NONCE_SPANS, NONCE_DIGITS = 60, 3, 10
 #: How many requests may wait for one of the threads: a resolver that hangs holds up enrolment only.
 WAITING = 64
+#: How long an attempt to take a machine's place is shown, in seconds.
+ALARM_S = 86400.0
 #: Entries are removed this long after their token ended.
 GONE_AFTER = timedelta(days=7)
 
@@ -101,6 +103,18 @@ class Enroller(Collector):
         self._rates, self._secret = _Rates(settings, clock), os.urandom(32)
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="enrol")
         self._waiting = 0
+        #: Of refusals that a working site does not have: when they began, how many, and the last one's outcome and address.
+        self._alarm: tuple[float, float, int, str, str] | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """That somebody may have tried to take a machine's place, for ``ALARM_S`` after the last time."""
+        alarm = self._alarm
+        if alarm is None or self._clock() - alarm[1] > ALARM_S:
+            return None
+        first, _, times, outcome, address = alarm
+        since = f"{datetime.fromtimestamp(first, UTC):%Y-%m-%d %H:%M} UTC"
+        return f"enrolment: {times} refused since {since}, the last from {address} ({outcome}): see enrolment_refused in the audit log"
 
     def find(self, token: str) -> Sender | None:
         return self.register.find(token)
@@ -213,6 +227,9 @@ class Enroller(Collector):
         self.audit.refused("enrolment_refused", "", peer, outcome=refusal.outcome, reason=str(refusal))
         if refusal.outcome in ALARMING:
             log.warning("an enrolment was refused", outcome=refusal.outcome, address=peer, error=str(refusal))
+            now, before = self._clock(), self._alarm if self.trouble else None
+            first, times = (before[0], before[2]) if before is not None else (now, 0)
+            self._alarm = first, now, times + 1, refusal.outcome, peer
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)

@@ -215,6 +215,19 @@ def test_an_instance_enrols_once(site: Site) -> None:
     assert [one["act"] for one in text][:2] == ["enrolled", "enrolment_refused"]
 
 
+def test_an_attempt_to_take_a_machines_place_is_shown_for_a_day(site: Site) -> None:
+    site.ask({}, port=40000)
+    site.ask(b"{")
+    assert site.enroller.trouble is None, "any user can cause these"
+    site.azure("agents")
+    for name in ("one", "two"):
+        site.azure(name)
+    assert "enrolment: 2 refused since" in str(site.enroller.trouble)
+    assert "from 10.0.0.1 (second)" in str(site.enroller.trouble)
+    site.now += 90_000
+    assert site.enroller.trouble is None
+
+
 def test_whoever_has_the_token_renews_it(site: Site) -> None:
     site.azure("first")
     assert site.azure("second", token="first")[1]["status"] == "renewed"
