@@ -136,14 +136,11 @@ class Agent:
         self._sending = threading.Thread(target=self.sender.run, name="sender", daemon=True)
         self._sending.start()
         if config.enrol:
+            sender = self.sender
             self.enrolment = Enrolment(
-                Path(config.spool),
-                config.host,
-                config.enrol,
-                self._as_root,
-                now=self.context.now,
-                enrolled=self.sender.hurry,
-            )
+                Path(config.spool), config.host, config.enrol, self._as_root, now=self.context.now, enrolled=sender.hurry,
+                refused=lambda: sender.refused,
+            )  # fmt: skip
             threading.Thread(target=self.enrolment.run, args=(self.stopping,), name="enrolment", daemon=True).start()
         if config.gate != OFF:
             self.gate = Keeper(self.context, Path(config.spool) / "gate", self._ask_gate, config.cluster, config.gate)

@@ -125,8 +125,10 @@ class Enrolment:
     def __init__(
         self, folder: Path, host: str, cloud: str, connect: Callable[[], Connection], *, metadata: Metadata | None = None,
         now: Callable[[], float] = time.time, enrolled: Callable[[], None] = lambda: None,
+        refused: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        self.trouble = ""
+        #: ``refused``: whether the service does not know the token any more: its entry was removed, or its data are new.
+        self._refused, self.trouble = refused, ""
         self._folder, self._host, self._cloud, self._connect = folder, host, cloud, connect
         self._metadata, self._now, self._enrolled = metadata or Metadata(), now, enrolled
         self._failures = 0
@@ -154,7 +156,9 @@ class Enrolment:
         return wait * (0.5 + 0.5 * random.random())
 
     def _due(self) -> float:
-        """Seconds until the token must be renewed; 0 or less: now, or there is none."""
+        """Seconds until the token must be renewed; 0 or less: now, or there is none that the service takes."""
+        if self._refused():
+            return 0.0
         try:
             renew_at = float(json.loads((self._folder / "instance.json").read_text(encoding="ascii"))["renew_at"])
             return renew_at - self._now() if (self._folder / "instance.token").exists() else 0.0

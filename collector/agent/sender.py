@@ -127,6 +127,8 @@ class Sender:
     chance: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
     trouble: str | None = None
+    #: The service did not accept the token, the last time that it answered.
+    refused: bool = False
     delivered_lines: int = 0
     delivered_batches: int = 0
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -185,13 +187,15 @@ class Sender:
         answer = self._post(batch.payload, f"{self.agent}/{self.stream}/{self.spool.epoch}/{batch.sequence}")
         if answer.code == 413:
             answer = self._in_pieces(batch)
+        if answer.code:
+            self.refused = answer.code in (401, 403)
         if answer.code == 200:
             self._failures, self.trouble = 0, None
             self.delivered_lines += sum(batch.lines.values())
             self.delivered_batches += 1
             self.spool.acknowledge(batch.sequence)
             return 0.0
-        self._unreached = answer.code in (0, 401, 403)  # an instance may just have enrolled
+        self._unreached = answer.code == 0 or self.refused  # an instance may just have enrolled
         self.trouble = f"HTTP {answer.code}: {answer.detail}" if answer.code else answer.detail
         if answer.code in (400, 413, 415, 422):
             self._keep_aside(batch, answer)

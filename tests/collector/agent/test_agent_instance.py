@@ -90,9 +90,10 @@ class FakeService:
 class Node:
     def __init__(self, folder: Path, metadata: Metadata, service: FakeService, cloud: str = AZURE) -> None:
         self.folder, self.service, self.now, self.told = folder, service, 1000.0, 0
+        self.refused = False
         self.enrolment = Enrolment(
             folder, "gpu001", cloud, lambda: service.connection(folder), metadata=metadata, now=lambda: self.now,
-            enrolled=self._tell,
+            enrolled=self._tell, refused=lambda: self.refused,
         )  # fmt: skip
 
     def _tell(self) -> None:
@@ -128,6 +129,14 @@ def test_a_token_is_renewed_at_half_of_its_life_and_used_until_then(tmp_path: Pa
     node.enrolment.step()
     assert node.service.tokens == ["", first, first]
     assert digest_of(bearer(tmp_path)) == node.service.digest and bearer(tmp_path) != first
+
+
+def test_a_token_that_the_service_does_not_know_any_more_is_made_anew(tmp_path: Path, metadata: Metadata) -> None:
+    node = Node(tmp_path, metadata, FakeService())
+    node.enrolment.step()
+    first, node.refused = bearer(tmp_path), True
+    node.enrolment.step()
+    assert bearer(tmp_path) != first and node.told == 2
 
 
 def test_what_the_service_will_never_accept_is_not_shown_again(tmp_path: Path, metadata: Metadata) -> None:
