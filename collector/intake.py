@@ -31,7 +31,7 @@ from collector.receivers.refusals import Refused
 from collector.receivers.unpacking import MAX_UNPACKED, packing_of
 from collector.repeats import Repeats
 from collector.segment_file import Position
-from collector.senders import Sender, found
+from collector.senders import Limits, Sender, found
 from collector.sequence import StreamKey, read_key
 from collector.spool import Spool, SpoolBroken, SpoolFull
 from parsers import extensions
@@ -56,6 +56,10 @@ NO_MEMORY_S = 30.0
 NO_MEMORY = "the service is out of memory"
 #: Scope key: whether the connection presented a certificate of the CA for senders.
 CERTIFICATE = "faultline.certificate"
+#: Scope key: the DNS names in that certificate.
+NAMES = "faultline.certificate_names"
+#: Scope key: the source port of the connection itself. Below 1024, only root of that machine can have opened it.
+PORT = "faultline.port"
 #: Scope key: the limits of the sender (``collector.senders.Limits``), set by the door; they travel with its batches.
 LIMITS = "faultline.limits"
 
@@ -78,8 +82,12 @@ class Intake:
     def __init__(
         self, spool: Spool, *, tokens: Iterable[str] = (), certificates: bool = False, receivers: Sequence[Receiver] | None = None,
         connections: Connections | None = None, working: Callable[[], str | None] = lambda: None,
-        senders: Callable[[], Sequence[Sender]] | None = None,
+        senders: Callable[[], Sequence[Sender]] | None = None, named: bool = False,
     ) -> None:  # fmt: skip
+        #: Whether a certificate stands for the names in it only.
+        self._named_certificates = named
+        #: The sender of an enrolled instance's token (``faultline.enrolment``); None if no instance can enrol.
+        self.enrolled: Callable[[str], Sender | None] | None = None
         #: Why nothing may be acknowledged: nobody is left to store it. None while somebody is.
         self._working = working
         self._no_memory_at = -NO_MEMORY_S
@@ -149,12 +157,13 @@ class Intake:
         ranges = self.ledger.streams.get(key.name)
         return ranges is not None and ranges.covers(key.first, key.last)
 
-    def allowed(self, headers: dict[str, str], certified: bool = False) -> Sender | None:
+    def allowed(self, headers: dict[str, str], certified: bool = False, names: Sequence[str] = ()) -> Sender | None:
         """The sender of a request; None for one without restrictions. Raises ``Refused`` if senders must authenticate
-        and this one has neither a certificate nor a valid token."""
-        with_tokens = bool(self._tokens) or self._senders is not None
-        if not (with_tokens or self._certificates) or (self._certificates and certified):
+        and this one has neither a certificate nor a valid token. ``names``: the DNS names in its certificate."""
+        if not (self._with_tokens or self._certificates):
             return None
+        if self._certificates and certified:
+            return certificate_of(names) if self._named_certificates else None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "basic":  # clients of Elasticsearch and Loki send their token as the password
             with contextlib.suppress(ValueError):
@@ -165,6 +174,8 @@ class Intake:
         if any(hmac.compare_digest(given, known) for known in self._tokens):
             return None
         sender = found(token.strip(), self._senders()) if self._senders is not None else None
+        if sender is None and self.enrolled is not None:
+            sender = self.enrolled(token.strip())
         if sender is None:
             raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
         if sender.is_over(datetime.now(UTC)):
@@ -173,13 +184,13 @@ class Intake:
         return sender
 
     def asking_about(
-        self, headers: dict[str, str], host: str, cluster: str | None, *, certified: bool
+        self, headers: dict[str, str], host: str, cluster: str | None, *, certified: bool, names: Sequence[str] = ()
     ) -> Sender | None:
         """The sender of a request about a host: one whose token is bound to it, or None for a service that anybody may
         send to. Raises ``Refused`` for any other."""
-        if not self._tokens and self._senders is None and not self._certificates:
+        if not self._with_tokens and not self._certificates:
             return None
-        sender = self.allowed(headers, certified)
+        sender = self.allowed(headers, certified, names)
         bind = f"Bind the agent's token to its host: faultline access sender NAME --host {host}."
         if sender is None or not sender.limits.hosts:
             raise Refused(403, "this token is not bound to a node, so it may not ask about one", bind)
@@ -187,11 +198,15 @@ class Intake:
             raise Refused(403, f"sender {sender.name!r} does not stand for {host}", bind)
         return sender
 
+    @property
+    def _with_tokens(self) -> bool:
+        """Whether there are tokens, so that senders must show one."""
+        return bool(self._tokens) or self._senders is not None or self.enrolled is not None
+
     def _unknown_sender(self) -> Refused:
-        with_tokens = bool(self._tokens) or self._senders is not None
-        wanted = [*["a client certificate"] * self._certificates, *["a token"] * with_tokens]
+        wanted = [*["a client certificate"] * self._certificates, *["a token"] * self._with_tokens]
         certified = "Show a certificate of the CA in [tls] client_ca."
-        do = "Send 'Authorization: Bearer TOKEN'." if with_tokens else certified
+        do = "Send 'Authorization: Bearer TOKEN'." if self._with_tokens else certified
         return Refused(401, f"this service takes batches with {' or '.join(wanted)} only", do)
 
     # -- ASGI ----------------------------------------------------------------------------------------------------
@@ -204,7 +219,7 @@ class Intake:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         begun = time.perf_counter()
         try:
-            sender = self.allowed(headers, bool(scope.get(CERTIFICATE)))
+            sender = self.allowed(headers, bool(scope.get(CERTIFICATE)), scope.get(NAMES, ()))
             scope[LIMITS] = sender.limits.as_meta() if sender is not None and sender.limits else None
             if route.stream is not None:
                 answer = await route.stream(self, scope, headers, _chunks(receive))
@@ -337,6 +352,18 @@ class Intake:
         if status == 413:
             document |= {"max_bytes": MAX_BODY, "max_unpacked_bytes": MAX_UNPACKED}
         return Answer(status, json.dumps(document).encode(), "application/problem+json", again)
+
+
+def certificate_of(names: Sequence[str]) -> Sender:
+    """The sender that a certificate stands for: the hosts of these names, with and without their domain. Raises ``Refused``
+    for one that names none: no limit would mean every host."""
+    whole = [name.lower() for name in names if name and not set(name) & set("*?[],")]
+    hosts = tuple(dict.fromkeys(host for name in whole for host in (name, name.partition(".")[0])))
+    if not hosts:
+        do = "Give it a DNS name (subjectAltName), or leave [tls] client_hosts away."
+        raise Refused(403, "the certificate names no host", do)
+    name = f"certificate of {whole[0]}"
+    return Sender(name, "", limits=Limits(name, hosts))
 
 
 def _failed(receiver: Receiver, error: Exception) -> Refused:

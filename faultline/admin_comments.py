@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from faultline import programs
 from faultline.verdict_line import PREFIX, line_of
 from parsers.job_states import NOT_STARTED, OPEN
 from store import run_names
@@ -61,12 +63,11 @@ class Record:
     comment: str
 
 
-def run_program(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Runs a program without a shell."""
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False,
-        env={**os.environ, "TZ": "UTC", "LC_ALL": "C.UTF-8"},
-    )  # fmt: skip
+def run_program(command: Sequence[str], ended: threading.Event | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a program without a shell. It is killed when ``ended`` is set. Raises as ``programs.finished``."""
+    environ = {**os.environ, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    code, out, error = programs.finished(command, TIMEOUT_S, stderr=subprocess.PIPE, ended=ended, env=environ)
+    return subprocess.CompletedProcess(command, code, out, error)
 
 
 class Slurm:
@@ -97,6 +98,8 @@ class Slurm:
             done = self._run(command)
         except subprocess.TimeoutExpired as error:
             raise SlurmError(f"{command[0]}: no answer within {TIMEOUT_S:g} s") from error
+        except programs.ServiceEndsError as error:
+            raise SlurmError(f"{command[0]}: {error}") from error
         except OSError as error:
             raise SlurmError(f"{command[0]}: {error.strerror}") from error
         if done.returncode:

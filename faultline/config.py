@@ -30,6 +30,9 @@ tokens = ["...", { token = "...", name = "racks 1 to 4", expires = 2027-11-24T00
 senders = "/etc/faultline/senders.toml"         # written by `faultline access sender`; changes apply without a restart
 workers = 1
 
+[enrolment]                   # none: agents need tokens or certificates; see faultline/enrolment/settings.py
+hosts = ["gpu[001-064]"]
+
 [connections]                 # HTTP and syslog together; a quarter of the file handles is reserved for other uses
 most = 16384
 per_address = 8192            # from one address: a proxy or NAT may represent a whole cluster
@@ -38,6 +41,7 @@ per_address = 8192            # from one address: a proxy or NAT may represent a
 certificate = "/etc/faultline/tls/service.pem"
 key = "/etc/faultline/tls/service.key"
 client_ca = "/etc/faultline/tls/senders-ca.pem" # a sender with a certificate from it needs no token
+client_hosts = true           # and may send as the hosts of its DNS names only
 
 [access]                      # none: anyone who reaches the address sees everything
 users = "/etc/faultline/users.toml"             # written by `faultline access`
@@ -93,6 +97,7 @@ from collector.senders import Sender, SenderError
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from correlator.site.senders import RELAYS_SETTING, SENDING_SETTING, USERS_SETTING, relays
 from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
+from faultline.enrolment.settings import Enrolment
 from faultline.failure import CommandError
 from faultline.notify import notifiers
 from web.access.addresses import Networks
@@ -269,11 +274,13 @@ class SyslogListener(_Section):
 
 
 class Tls(_Section):
-    """HTTPS of the service itself. ``client_ca``: senders with a certificate from it need no token."""
+    """HTTPS of the service itself. ``client_ca``: senders with a certificate from it need no token; ``client_hosts``: such a
+    certificate stands for the hosts of its DNS names only."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    client_hosts: bool = False
 
 
 class Access(_Section):
@@ -388,6 +395,7 @@ class Config(_Section):
     interfaces: Interfaces = Interfaces()
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()
+    enrolment: Enrolment = Enrolment()
     connections: Connections = Connections()
     tls: Tls | None = None
     access: Access | None = None

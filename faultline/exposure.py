@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from collector.receivers.syslog import DEFAULT_PORT
-from collector.senders import Sender
+from collector.senders import CLUSTER, Sender
 from correlator.site.senders import relays
 from faultline.config import Config
 from faultline.failure import CommandError
@@ -75,7 +75,7 @@ def wrong_and_open(config: Config, file: Path | None, users: Users | None) -> tu
     needs = [] if config.insecure else missing(config)
     wrong = [f"{config.listen}: {_needs(needs)}"] if needs else []
     open_to_all = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
-    open_to_all += _of_senders(config)
+    open_to_all += [*_of_senders(config), *_of_certificates(config), *_of_enrolment(config)]
     return wrong, [*startup_warnings(config), *open_to_all, *(_of_people(users) if users is not None else ())]
 
 
@@ -92,7 +92,8 @@ def _of_machine(config: Config) -> Iterator[str]:
 
 def _of_receivers(config: Config) -> Iterator[str]:
     certified = config.tls is not None and config.tls.client_ca is not None
-    if not is_loopback(config.address[0]) and not config.ingest.asks_for_token and not certified:
+    asks_for_token = config.ingest.asks_for_token or config.enrolment.is_on
+    if not is_loopback(config.address[0]) and not asks_for_token and not certified:
         yield (
             f"{config.listen}: whoever reaches it may send lines as any host; give [ingest] senders or [tls] client_ca"
         )
@@ -142,6 +143,27 @@ def _of_senders(config: Config) -> Iterator[str]:
                 f"sender {sender.name!r}: may send accounting and slurm.conf of the whole cluster; for a compute node, make it "
                 "anew with --data-kind lines --data-kind output --data-kind metrics --data-kind documents"
             )
+
+
+def _of_certificates(config: Config) -> Iterator[str]:
+    if config.tls is not None and config.tls.client_ca is not None and not config.tls.client_hosts:
+        yield "[tls] client_ca: every certificate of it may send anything as any host; client_hosts = true binds it to its names"
+
+
+def _of_enrolment(config: Config) -> Iterator[str]:
+    """What enrolment does not ask for."""
+    settings = config.enrolment
+    if not settings.is_on:
+        return
+    if not settings.privileged_port:
+        yield (
+            "[enrolment] privileged_port = false: every user of a machine can ask for its document, and enrol it before its "
+            "agent does"
+        )
+    if not settings.resolve:
+        yield "[enrolment] resolve = false: a machine may take any name of hosts that no other one has"
+    if CLUSTER in settings.data:
+        yield "[enrolment] data: an enrolled machine may send accounting and slurm.conf of the whole cluster"
 
 
 def _of_proxies(config: Config) -> Iterator[str]:

@@ -27,7 +27,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.responses import JSONResponse
 
-from collector.intake import CERTIFICATE, Intake
+from collector.intake import CERTIFICATE, NAMES, Intake
 from collector.receivers.refusals import Refused
 from faultline.config import Gate as Settings
 from web.fitness import Memory, fitness_of
@@ -175,7 +175,8 @@ async def respond(scope: MutableMapping[str, Any], receive: Any, send: Any, inta
         }
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host, cluster = found[1], query.get("cluster")
-        sender = intake.asking_about(headers, host, cluster, certified=bool(scope.get(CERTIFICATE)))
+        certified, names = bool(scope.get(CERTIFICATE)), scope.get(NAMES, ())
+        sender = intake.asking_about(headers, host, cluster, certified=certified, names=names)
         document = await asyncio.to_thread(
             gate.answer, host, cluster, drain=query.get("drain") == "yes", unfit=query.get("unfit") == "yes",
             clusters=sender.limits.clusters if sender is not None else (),

@@ -34,6 +34,7 @@ from collector.spool import Spool, SpoolHeld
 from collector.stored_until import StoredUntil
 from faultline import node_gate
 from faultline.config import Config
+from faultline.enrolment import door
 from faultline.failure import CommandError
 from store.door import Door
 from web import origin
@@ -101,7 +102,11 @@ class Receiving(Collector):
         self.stored_until = StoredUntil(self.spool)
         certificates = config.tls is not None and config.tls.client_ca is not None
         self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates,
-                             connections=connections, working=self._working, senders=_senders(config))  # fmt: skip
+                             connections=connections, working=self._working, senders=_senders(config),
+                             named=config.tls is not None and config.tls.client_hosts)  # fmt: skip
+        self.enroller = door.opened(config.enrolment, config.data, config.all_proxies)
+        if self.enroller is not None:
+            self.intake.enrolled = self.enroller.find
         self.pipeline: Pipeline | None = None
         self.inventory: Inventory | None = None
         self._with_listeners = listeners
@@ -153,6 +158,8 @@ class Receiving(Collector):
     def close(self) -> None:
         if self.pipeline is not None:
             self.pipeline.stop()
+        if self.enroller is not None:
+            self.enroller.close()
         self.spool.close()
 
     def state(self) -> dict[str, Any]:
@@ -236,6 +243,8 @@ class Front:
             await self._lifespan(receive, send)
         elif scope["type"] == "http" and (refusal := self._refusal(scope)):
             await _refused(scope, receive, send, refusal)
+        elif scope["type"] == "http" and self.receiving.enroller is not None and scope["path"] == door.PATH:
+            await self.receiving.enroller(scope, receive, send)
         elif scope["type"] == "http" and self.node_gate is not None and node_gate.is_gates(scope["path"]):
             await node_gate.respond(scope, receive, send, self.receiving.intake, self.node_gate)
         elif scope["type"] == "http" and self.receiving.intake.find(scope["method"], scope["path"]):
@@ -262,7 +271,7 @@ class Front:
         another host name, query a service that trusts everyone on its machine. Programs send none of a browser's
         headers, and a receiver accepts any host name from them."""
         headers = Headers(scope=scope)
-        is_receivers = bool(self.receiving.intake.methods(scope["path"]))
+        is_receivers = scope["path"] == door.PATH or bool(self.receiving.intake.methods(scope["path"]))
         if is_receivers and origin.elsewhere(headers):
             return ProblemError(403, "a page of another site sent this; lines are taken from programs only")
         if self._names is None or not (strange := origin.strange_host(headers, self._names)):

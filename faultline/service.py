@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,14 +121,21 @@ class Service(Collector):
         self.clock = ClockWatch(store)
         self.disputes = Disputes(store)
         self.dispatcher = dispatcher_of(config, store, self._silent_sources)
+        #: Set at the end: programs that jobs of the scheduler wait for are killed then.
+        self._ended = threading.Event()
         self.comments = AdminComments(
             store,
             config.admin_comment,
             config.cluster,
-            Slurm(config.admin_comment.sacct, config.admin_comment.sacctmgr),
+            Slurm(
+                config.admin_comment.sacct,
+                config.admin_comment.sacctmgr,
+                partial(admin_comments.run_program, ended=self._ended),
+            ),
         )
-        advisor = config.drain_advisor
-        self.drains = DrainAdvising(store, advisor, config.cluster, Scontrol(advisor.scontrol))
+        advisor, ended = config.drain_advisor, self._ended
+        control = Scontrol(advisor.scontrol, ended=ended)
+        self.drains = DrainAdvising(store, advisor, config.cluster, control, ended=ended)
 
     def start(self) -> None:
         """Starts accepting and answering; the first ``tick`` correlates stored data in parallel."""
@@ -179,6 +187,7 @@ class Service(Collector):
 
     def stop(self) -> bool:
         """Ends the parts; False if a correlation is still running after ``PATIENCE_S``: then nothing may be closed."""
+        self._ended.set()
         ending = threading.Thread(target=self._stop_scheduler, daemon=True)
         ending.start()
         ending.join(PATIENCE_S)
@@ -257,6 +266,9 @@ class Service(Collector):
             self.spool.trouble,
             self.comments.trouble,
             self.drains.trouble,
+            self.receiving.enroller.trouble
+            if self.receiving is not None and self.receiving.enroller is not None
+            else None,
             *list(self._faults.values()),
         ]
         return [text for text in found if text]
@@ -382,6 +394,8 @@ def _measured(service: Service, app: Any) -> Iterator[Collector]:
     yield from (service, service.disputes, FitnessMetrics(app.state.fitness), app.state.node_gate)
     if service.receiving is not None:
         yield service.receiving
+        if service.receiving.enroller is not None:
+            yield service.receiving.enroller
     if service.dispatcher.targets:
         yield service.dispatcher
 
@@ -401,6 +415,9 @@ def build_app(service: Service) -> Any:
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
     service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")
+    if service.receiving is not None and (enroller := service.receiving.enroller) is not None:
+        enroller.audit = audit
+        service.scheduler.add_job(enroller.purge, "interval", hours=1, coalesce=True, id="enrolment")
 
     app.state.receiving = service.receiving
     app.state.looking_since, app.state.is_behind = service.looking_since, service._is_behind

@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from collector.intake import CERTIFICATE
+from collector.intake import CERTIFICATE, NAMES, PORT
 from faultline.config import Config, Tls
 from faultline.failure import CommandError
 from web.access.addresses import Networks, plain
@@ -33,12 +33,14 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         if self.client is not None:
             self.client = (plain(self.client[0]), self.client[1])
-        inner, peer = self.app, self.client[0] if self.client else None
+        inner, (peer, port) = self.app, self.client or (None, None)
         secured = transport.get_extra_info("ssl_object")
-        certified = secured is not None and bool(secured.getpeercert())
+        certificate = (secured.getpeercert() if secured is not None else None) or {}
+        names = tuple(value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
 
         async def known(scope: Any, receive: Any, send: Any) -> None:
-            scope[PEER], scope[CERTIFICATE] = peer, certified
+            scope[PEER], scope[PORT], scope[CERTIFICATE] = peer, port, bool(certificate)
+            scope[NAMES] = names
             await inner(scope, receive, send)
 
         self.app = known

@@ -27,6 +27,7 @@ from collector.agent.batch import Loss
 from collector.agent.config import Config
 from collector.agent.failure import AgentError
 from collector.agent.gate.keeper import OFF, Keeper
+from collector.agent.instance import SERVICE_S, Enrolment, RootConnection
 from collector.agent.runner import Runner, SlowLane, Status
 from collector.agent.sender import Answer, Connection, Sender
 from collector.agent.source import Context, Reading
@@ -95,6 +96,7 @@ class Agent:
         self.slow: list[SlowLane] = []
         self.sender: Sender | None = None
         self.gate: Keeper | None = None
+        self.enrolment: Enrolment | None = None
         self._sending: threading.Thread | None = None
         self._defaults = b""
 
@@ -133,6 +135,13 @@ class Agent:
         self.sender = Sender(self.spool, connection, config.agent, now=self.context.now)
         self._sending = threading.Thread(target=self.sender.run, name="sender", daemon=True)
         self._sending.start()
+        if config.enrol:
+            sender = self.sender
+            self.enrolment = Enrolment(
+                Path(config.spool), config.host, config.enrol, self._as_root, now=self.context.now, enrolled=sender.hurry,
+                refused=lambda: sender.refused,
+            )  # fmt: skip
+            threading.Thread(target=self.enrolment.run, args=(self.stopping,), name="enrolment", daemon=True).start()
         if config.gate != OFF:
             self.gate = Keeper(self.context, Path(config.spool) / "gate", self._ask_gate, config.cluster, config.gate)
             threading.Thread(target=self.gate.run, args=(self.stopping,), name="gate", daemon=True).start()
@@ -147,6 +156,10 @@ class Agent:
             return connection.request("GET", path, None, {"Accept": "application/json"})
         finally:
             connection.close()
+
+    def _as_root(self) -> Connection:
+        config = self.config
+        return RootConnection(config.server, config.bearer, config.ca, config.cert, config.key, timeout=SERVICE_S)
 
     def end(self, *_: object) -> None:
         """``stop`` for good, even if it arrives while the agent restarts."""
@@ -280,11 +293,16 @@ class Agent:
         runners = [*self.fast, *(lane.runner for lane in self.slow)]
         return {runner.kind.name: runner.seen() for runner in runners}
 
+    def _delivery_trouble(self) -> str | None:
+        if self.enrolment is not None and self.enrolment.trouble:
+            return f"this instance is not enrolled: {self.enrolment.trouble}"
+        return self.sender.trouble if self.sender is not None else None
+
     def _send_status(self, monotonic: float, last: bool) -> None:
         states = self.statuses()
         shown = {name: (s.state, s.detail) for name, s in states.items()}
         # Not the text of the trouble: it differs at every attempt.
-        shown["delivery"] = ("trouble" if self.sender is not None and self.sender.trouble else "ok", "")
+        shown["delivery"] = ("trouble" if self._delivery_trouble() else "ok", "")
         settled = all(s.detail != "not started" for s in states.values()) or monotonic - self._status_at > 5.0
         due = monotonic - self._status_at >= STATUS_EVERY_S
         if (
@@ -309,7 +327,7 @@ class Agent:
                 "dropped_lines": self.spool.dropped_lines, "trouble": self._disk_trouble,
             },
             "delivery": {
-                "trouble": sender.trouble if sender else None, "lines": sender.delivered_lines if sender else 0,
+                "trouble": self._delivery_trouble(), "lines": sender.delivered_lines if sender else 0,
                 "batches": sender.delivered_batches if sender else 0,
             },
             "gate": self.gate.status() if self.gate is not None else None,

@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     enrol = verbs.add_parser("enroll", help="write the configuration of this host after asking the service")
     enrol.add_argument("--server", required=True, help="the service's address, such as https://faultline:8514")
     enrol.add_argument("--token", default="", help="the token that the service expects; or FAULTLINE_TOKEN")
+    enrol.add_argument("--instance", default="", choices=("azure", "aws"), help="no token: the agent enrols by what this "
+                       "cloud says of the machine")  # fmt: skip
     enrol.add_argument("--ca", default="", help="certificate file that signs the service's certificate")
     enrol.add_argument("--cert", default="", help="client certificate file")
     enrol.add_argument("--key", default="", help="key file of the client certificate")
@@ -93,10 +95,12 @@ def _run(given: argparse.Namespace) -> int:
 def _enroll(given: argparse.Namespace) -> int:
     from collector.agent.enrol import enroll
 
-    given.token = given.token or os.environ.get("FAULTLINE_TOKEN", "")
+    if not given.instance:
+        given.token = given.token or os.environ.get("FAULTLINE_TOKEN", "")
     for line in enroll(
         config=given.config, server=given.server, token=given.token, ca=given.ca, cert=given.cert, key=given.key,
         cluster=given.cluster, controller=given.controller, spool=given.spool, ask=not given.image, force=given.force,
+        instance=given.instance,
     ):  # fmt: skip
         _complain(line)
     return 0

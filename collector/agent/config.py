@@ -28,6 +28,8 @@ from urllib.parse import urlsplit
 
 from collector.agent.failure import AgentError
 from collector.agent.gate.keeper import LOG, MODES
+from collector.agent.instance import CLOUDS
+from collector.agent.instance import bearer as instance_token
 from collector.agent.source import SourceKind
 from collector.agent.sources import BUILT_IN, kinds
 
@@ -39,6 +41,7 @@ DEFAULT_SPOOL = "/var/lib/faultline-agent"
 class Config:
     """The agent's settings.
 
+    ``enrol``: the cloud whose metadata service says which machine this is, instead of a token ("azure" or "aws").
     ``spool_mb`` and ``memory_mb`` are caps. ``spool_wait``: above this share of ``spool_mb``, files and journal are not
     read until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process's niceness; ``cpus``
     pins it (empty: any CPU). ``flush_s``: the longest time a line waits for others. ``last_gasp_s``: time to deliver
@@ -50,6 +53,7 @@ class Config:
     server: str
     token: str = ""
     token_file: str = ""
+    enrol: str = ""
     ca: str = ""
     cert: str = ""
     key: str = ""
@@ -73,7 +77,10 @@ class Config:
     where: str = ""
 
     def bearer(self) -> str:
-        """The token, read from its file if one is named. Raises ``AgentError``."""
+        """The token, read from its file if one is named; "" for an instance that is not enrolled yet. Raises
+        ``AgentError``."""
+        if self.enrol:
+            return instance_token(Path(self.spool))
         if not self.token_file:
             return self.token
         try:
@@ -138,6 +145,11 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
             raise AgentError(f"{where}: {key}: must be above 0")
     if not 0 < config.spool_wait <= 1:
         raise AgentError(f"{where}: spool_wait: must be above 0 and at most 1")
+    if config.enrol and (config.enrol not in CLOUDS or config.token or config.token_file):
+        clouds = ", ".join(CLOUDS)
+        raise AgentError(f"{where}: enrol: must be one of {clouds}, and then there is no token or token_file")
+    if config.enrol and url.scheme != "https" and url.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise AgentError(f"{where}: enrol: needs an https:// address: whoever is in between could enrol in its place")
     if config.gate not in MODES:
         raise AgentError(f"{where}: gate: {config.gate!r} is unknown; there are {', '.join(MODES)}")
     config.enabled()

@@ -15,7 +15,7 @@ from collector.agent.sender import Answer, Connection
 _TEMPLATE = """\
 # Written by "faultline agent enroll". All keys: docs/agent.md.
 server = {server}
-{token}{tls}{cluster}spool = {spool}
+{token}{enrol}{tls}{cluster}spool = {spool}
 controller = {controller}
 
 # Sources are on by themselves; one that finds nothing here says so in "faultline agent status". To change one:
@@ -28,12 +28,17 @@ controller = {controller}
 
 def enroll(
     *, config: Path, server: str, token: str, ca: str = "", cert: str = "", key: str = "", cluster: str = "",
-    controller: bool = False, spool: str = "", ask: bool = True, force: bool = False,
+    controller: bool = False, spool: str = "", ask: bool = True, force: bool = False, instance: str = "",
 ) -> Iterator[str]:  # fmt: skip
-    """Yields what was done, one line at a time. Raises ``AgentError`` before anything is written."""
+    """Yields what was done, one line at a time. Raises ``AgentError`` before anything is written. ``instance``: the cloud
+    that says which machine this is ("azure", "aws"); the agent then enrols by itself."""
     if config.exists() and not force:
         raise AgentError(f"{config}: exists already; --force replaces it")
     values = {"server": server, "ca": ca, "cert": cert, "key": key, "cluster": cluster, "controller": controller}
+    if instance:
+        if token:
+            raise AgentError("--instance and --token exclude each other")
+        values["enrol"], ask = instance, False
     checked = validate(values, "command line")
     if ask:
         answer = _hello(Connection(server, lambda: token, ca, cert, key, timeout=10.0), checked.agent, checked.host)
@@ -48,6 +53,7 @@ def enroll(
             yield f"{token_file}: the token, readable by its owner only"
         _write(config, _TEMPLATE.format(
             server=_toml(server), token=f"token_file = {_toml(str(token_file))}\n" if token else "",
+            enrol=f"enrol = {_toml(instance)}\n" if instance else "",
             tls="".join(f"{n} = {_toml(v)}\n" for n, v in (("ca", ca), ("cert", cert), ("key", key)) if v),
             cluster=f"cluster = {_toml(cluster)}\n" if cluster else "", spool=_toml(spool or DEFAULT_SPOOL),
             controller="true" if controller else "false",

@@ -66,9 +66,13 @@ class Connection:
                 raise AgentError(f"certificates {named}: cannot be used: {error}") from error
 
     def _connect(self) -> http.client.HTTPConnection:
+        return self._made(None)
+
+    def _made(self, source: tuple[str, int] | None) -> http.client.HTTPConnection:
+        at, timeout = (self._host, self._port), self.timeout
         if self._tls is not None:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self.timeout, context=self._tls)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self.timeout)
+            return http.client.HTTPSConnection(*at, timeout=timeout, source_address=source, context=self._tls)
+        return http.client.HTTPConnection(*at, timeout=timeout, source_address=source)
 
     def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         """One exchange. A kept-open connection that the peer closed meanwhile is reopened."""
@@ -123,6 +127,8 @@ class Sender:
     chance: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
     trouble: str | None = None
+    #: The service did not accept the token, the last time that it answered.
+    refused: bool = False
     delivered_lines: int = 0
     delivered_batches: int = 0
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -137,7 +143,7 @@ class Sender:
         self._wake.set()
 
     def hurry(self) -> None:
-        """A link came back: an unreachable service is retried now, not in a minute."""
+        """A link came back, or there is a token: an unreachable service is retried now, not in a minute."""
         self._hurry.set()
 
     def stop(self, within: float) -> None:
@@ -181,13 +187,15 @@ class Sender:
         answer = self._post(batch.payload, f"{self.agent}/{self.stream}/{self.spool.epoch}/{batch.sequence}")
         if answer.code == 413:
             answer = self._in_pieces(batch)
+        if answer.code:
+            self.refused = answer.code in (401, 403)
         if answer.code == 200:
             self._failures, self.trouble = 0, None
             self.delivered_lines += sum(batch.lines.values())
             self.delivered_batches += 1
             self.spool.acknowledge(batch.sequence)
             return 0.0
-        self._unreached = answer.code == 0
+        self._unreached = answer.code == 0 or self.refused  # an instance may just have enrolled
         self.trouble = f"HTTP {answer.code}: {answer.detail}" if answer.code else answer.detail
         if answer.code in (400, 413, 415, 422):
             self._keep_aside(batch, answer)

@@ -5,8 +5,8 @@ It is the advice that ``drain_advice`` counts in shadow, at the present moment. 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,8 @@ from store.questions import drain_decisions, triage
 
 #: Lines that say that a device came back, or took over, tell of no fault.
 FAULT_KINDS = tuple(kind for kind in DEVICE_KINDS if kind not in {"nic.link_up", "switch.port_up", "nic.failover"})
+#: Lines that say whether a link is down or up.
+DOWNS, UPS = ("nic.link_down", "switch.port_down"), ("nic.link_up", "switch.port_up")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class Witness:
 @dataclass(frozen=True)
 class Candidate:
     """A node with a device for which the repair list says "now" and to drain. ``incident``: the newest one that is the
-    device's own; None if there is none. ``wrong``: an operator marked it so."""
+    device's own; None if there is none. ``wrong``: an operator marked it so. ``told``: when something that is no user last told
+    of a fault of this device, whatever incident it belongs to. ``states``: of each such writer, its last word on whether the
+    link is down or up."""
 
     cluster: str | None
     host: str
@@ -53,6 +57,8 @@ class Candidate:
     incident: str | None = None
     wrong: bool = False
     witnesses: tuple[Witness, ...] = ()
+    told: datetime | None = None
+    states: tuple[Witness, ...] = ()
 
     @property
     def newest(self) -> datetime | None:
@@ -73,7 +79,6 @@ def candidates(store: Rows, cluster: str | None) -> list[Candidate]:
 
 
 def _candidate(store: Rows, repair: Repair) -> Candidate:
-    plain = Candidate(repair.cluster, repair.host, repair.device, repair.action, repair.down)
     places = {(repair.host, repair.device)}
     if repair.switch and repair.switch_port:
         places.add((repair.switch, repair.switch_port))
@@ -82,17 +87,28 @@ def _candidate(store: Rows, repair: Repair) -> Candidate:
         for row in _incidents(store, repair)
         if row["root_event"] in OWN_ROOTS and (row["root_host"], row["root_device"]) in places
     ]
-    if not own:
-        return plain
-    name, last = own[-1]["incident_id"], repair.last or own[-1]["start"]
-    asked = drain_decisions.witnesses(repair.cluster, name, places, FAULT_KINDS, later(last, -timedelta(days=DAYS)))
-    seen = tuple(
-        Witness(row["host"], row["authority"], row["time"], row["lines"], row["event"], row["event_id"] or "", row["message"] or "")
-        for row in store.ask(asked)
+    last = repair.last or (own[-1]["start"] if own else None)
+
+    def lines(incident: str | None, kinds: tuple[str, ...]) -> tuple[Witness, ...]:
+        if last is None:
+            return ()
+        moment = later(last, -timedelta(days=DAYS))
+        asked = drain_decisions.witnesses(repair.cluster, incident, places, kinds, moment)
+        return tuple(_witness(row) for row in store.ask(asked))
+
+    found = Candidate(
+        repair.cluster, repair.host, repair.device, repair.action, repair.down, states=lines(None, DOWNS + UPS),
+        told=max((one.time for one in lines(None, FAULT_KINDS)), default=None),
     )  # fmt: skip
-    return Candidate(
-        repair.cluster, repair.host, repair.device, repair.action, repair.down, name, _is_wrong(store, [name]), seen
-    )
+    if not own:
+        return found
+    name = own[-1]["incident_id"]
+    return replace(found, incident=name, wrong=_is_wrong(store, [name]), witnesses=lines(name, FAULT_KINDS))
+
+
+def _witness(row: Mapping[str, Any]) -> Witness:
+    said = row["event"], row["event_id"] or "", row["message"] or ""
+    return Witness(row["host"], row["authority"], row["time"], row["lines"], *said)
 
 
 def _incidents(store: Rows, repair: Repair) -> list[dict[str, Any]]:
@@ -106,4 +122,4 @@ def _is_wrong(store: Rows, names: Collection[str]) -> bool:
         return False
 
 
-__all__ = ["Candidate", "Witness", "candidates"]
+__all__ = ["DOWNS", "Candidate", "Witness", "candidates"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -21,9 +23,10 @@ from prometheus_client.registry import Collector
 
 from correlator.repairs.drain_candidates import Candidate, candidates
 from faultline.drains import record
-from faultline.drains.guards import OF_CLUSTER, OF_NODE, PREFIX, Known, refusal
+from faultline.drains.guards import OF_CLUSTER, OF_NODE, PREFIX, Known, is_fresh, refusal
 from faultline.drains.record import Record, Step
 from faultline.drains.slurm_nodes import Nodes, SlurmError, SlurmNode, called, plain
+from faultline.programs import ServiceEndsError
 from store.questions import inventory
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ EVERY_S = 60
 PENDING = timedelta(minutes=10)
 #: A check that failed is run again after this time.
 CHECK_AGAIN = timedelta(minutes=30)
+#: No further check is begun in a round after this time, in seconds: the list is to be looked at again.
+CHECKS_S = 60.0
 #: How long the bridge may take, in seconds.
 BRIDGE_S = 20.0
 #: Steps that the bridge is told: what changes whether jobs may go to the node.
@@ -59,6 +64,9 @@ class DrainAdvising(Collector):
     now: Callable[[], datetime] = _utc_now
     trouble: str | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    #: Set when the service ends: programs that run are killed, and no further one is begun.
+    ended: threading.Event = field(default_factory=threading.Event)
+    monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._record = Record(self.store)
@@ -91,16 +99,21 @@ class DrainAdvising(Collector):
             self._in_trouble(str(error))
             return
         self.trouble = None
-        for host, step in ours.items():
-            self._follow(step, nodes.get(host), advised.get(host))
+        withdrawn = [
+            one for host, step in ours.items() if (one := self._follow(step, nodes.get(host), advised.get(host)))
+        ]
         known = Known(self.settings, now, nodes, self._record.steps(now))
-        self._advise([one for host, one in advised.items() if host not in ours], known)
+        is_answered = self._advise([one for host, one in advised.items() if host not in ours], known)
+        # Last, because a check takes its time, and what the guards looked at would grow old meanwhile.
+        self._check(withdrawn if is_answered else [])
         self._standing = len(record.standing(self._record.steps(now)))
 
     # ------------------------------------------------------------------------------------------------------- draining
 
-    def _advise(self, advised: list[Candidate], known: Known) -> None:
+    def _advise(self, advised: list[Candidate], known: Known) -> bool:
+        """Drains what every guard lets pass; False if Slurm does not answer, and nothing more should be asked of it now."""
         last = record.last_of_hosts(known.steps)
+        known.faulty = {one.host for one in advised if is_fresh(known, one.told)}
         for one in advised:
             if (no := refusal(OF_NODE, known, one)) is None:
                 known.qualified.add(one.host)
@@ -111,7 +124,8 @@ class DrainAdvising(Collector):
             if no is not None:
                 self._refuse(one, no, last.get(one.host))
             elif not self._drain(one, known):
-                return
+                return False
+        return True
 
     def _changed(self, one: Candidate) -> tuple[str, str] | None:
         """Asks once more, right before: somebody may have acted since the list was read."""
@@ -159,8 +173,8 @@ class DrainAdvising(Collector):
 
     # ------------------------------------------------------------------------------------------------------ following
 
-    def _follow(self, step: Step, node: SlurmNode | None, advised: Candidate | None) -> None:
-        """What became of a drain of ours."""
+    def _follow(self, step: Step, node: SlurmNode | None, advised: Candidate | None) -> Step | None:
+        """What became of a drain of ours. Returns one that a passed check may end."""
         if node is None:
             self._keep(step.then(record.GONE, self.now(), "Slurm has no node of this name any more"))
         elif step.step == record.INTENDED:
@@ -172,7 +186,8 @@ class DrainAdvising(Collector):
         elif not _is_ours(step, node):
             self._keep(step.then(record.TAKEN_OVER, self.now(), f"its reason is now {node.reason} [{node.stamp}]"))
         elif advised is None:
-            self._withdrawn(step)
+            return self._withdrawn(step)
+        return None
 
     def _settle(self, step: Step, node: SlurmNode) -> None:
         """Whether Slurm did what was intended."""
@@ -185,7 +200,7 @@ class DrainAdvising(Collector):
         elif self.now() - step.at > PENDING:
             self._keep(step.then(record.FAILED, self.now(), f"Slurm was asked, and has it {node.state}"))
 
-    def _withdrawn(self, step: Step) -> None:
+    def _withdrawn(self, step: Step) -> Step | None:
         """The list does not advise it any more: repaired, or the evidence was withdrawn. Only a check gives it back."""
         if step.step == record.DRAINED:
             words = "the repair list does not advise it any more"
@@ -193,12 +208,25 @@ class DrainAdvising(Collector):
                 record.WITHDRAWN, self.now(), words if self.settings.resume else f"{words}; a person may resume it"
             )
             self._keep(step)
-        if not self.settings.resume or (step.step == record.CHECK_FAILED and self.now() - step.at < CHECK_AGAIN):
-            return
-        why = self._failed_check(step.host)
-        if why:
-            self._keep(step.then(record.CHECK_FAILED, self.now(), why))
-            return
+        waits = step.step == record.CHECK_FAILED and self.now() - step.at < CHECK_AGAIN
+        return None if waits or not self.settings.resume else step
+
+    def _check(self, steps: list[Step]) -> None:
+        """Gives back nodes whose check passes, those that waited longest first, as far as there is time in this round."""
+        begun = self.monotonic()
+        for step in sorted(steps, key=lambda step: step.at):
+            if self.monotonic() - begun >= CHECKS_S:
+                return
+            try:
+                why = self._failed_check(step.host)
+            except ServiceEndsError:
+                return
+            if why:
+                self._keep(step.then(record.CHECK_FAILED, self.now(), why))
+            else:
+                self._resume(step)
+
+    def _resume(self, step: Step) -> None:
         try:
             node = self.nodes.one(step.host)
             if not _is_ours(step, node):  # changed while the check ran: seen in the next round
@@ -215,10 +243,10 @@ class DrainAdvising(Collector):
         self._keep(step.then(record.RESUMED, self.now(), step.detail))
 
     def _failed_check(self, host: str) -> str:
-        """Why the site's check did not pass; "" if it did."""
+        """Why the site's check did not pass; "" if it did. Raises ``ServiceEndsError``."""
         program = self.settings.check[0]
         try:
-            code, said = called([*self.settings.check, host], self.settings.check_timeout_s)
+            code, said = called([*self.settings.check, host], self.settings.check_timeout_s, ended=self.ended)
         except subprocess.TimeoutExpired:
             return f"{program}: no answer within {self.settings.check_timeout_s:g} s"
         except OSError as error:
@@ -239,8 +267,8 @@ class DrainAdvising(Collector):
     def _tell(self, step: Step) -> None:
         """Tells the bridge. It decides nothing: what it answers changes no step."""
         try:
-            code, said = called(self.settings.bridge, BRIDGE_S, json.dumps(step.document()).encode())
-        except (OSError, subprocess.TimeoutExpired) as error:
+            code, said = called(self.settings.bridge, BRIDGE_S, json.dumps(step.document()).encode(), self.ended)
+        except (OSError, subprocess.TimeoutExpired, ServiceEndsError) as error:
             code, said = 1, str(error)
         if code:
             self._in_trouble(f"the bridge was not told that {step.host} is {step.step}: {' '.join(said.split())[:200]}")

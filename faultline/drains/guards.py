@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from correlator.repairs.drain_candidates import Candidate
+from correlator.repairs.drain_candidates import DOWNS, Candidate
 from faultline.config import DrainAdvisor
 from faultline.drains.record import FAILED, INTENDED, TAKEN_OVER, UNDONE, Step
 from faultline.drains.slurm_nodes import SlurmNode
@@ -19,6 +19,8 @@ from faultline.drains.slurm_nodes import SlurmNode
 #: How many writers that are no users must have told of the fault, each with its own authority or on its own host.
 AUTHORITIES = 2
 HOUR = timedelta(hours=1)
+#: How far the clocks of a node and its switch may be apart: an "up" of one end may be stamped so much before the other's "down".
+CLOCKS = timedelta(minutes=5)
 #: What Slurm refused is asked again after this time.
 AGAIN = timedelta(minutes=10)
 #: Every reason that is ours, and that of another service like this one, begins so.
@@ -37,6 +39,8 @@ class Known:
     steps: Collection[Step]
     #: Hosts that passed the guards about themselves in this round.
     qualified: set[str] = field(default_factory=set)
+    #: Hosts of the list with a fault that something that is no user told of lately, whether or not they may be drained.
+    faulty: set[str] = field(default_factory=set)
 
     @property
     def most(self) -> int:
@@ -96,9 +100,27 @@ def _is_witnessed(known: Known, one: Candidate) -> str:
     return f"{AUTHORITIES} sources that no user can write to must tell of the fault; it is told by: {told}"
 
 
+def _is_down(known: Known, one: Candidate) -> str:
+    """Whether a link that the list has as down is so by the word of what is no user: any line can say that to the list."""
+    downs = [seen.time for seen in one.states if seen.event in DOWNS]
+    if not one.down:
+        return ""
+    if not downs:
+        return "nothing that no user can write says that the link is down now"
+    for seen in one.states:
+        if seen.event not in DOWNS and seen.time > max(downs) - CLOCKS:
+            return f"the link is up again by {seen.host}'s line of {seen.time:%Y-%m-%d %H:%M:%S} UTC"
+    return ""
+
+
+def is_fresh(known: Known, moment: datetime | None) -> bool:
+    """Whether a line is recent enough to act on."""
+    return moment is not None and abs(known.now - moment) <= timedelta(minutes=known.settings.fresh_minutes)
+
+
 def _is_fresh(known: Known, one: Candidate) -> str:
     newest = one.newest
-    if newest is None or abs(known.now - newest) > timedelta(minutes=known.settings.fresh_minutes):
+    if not is_fresh(known, newest):
         return f"the newest line is from {newest:%Y-%m-%d %H:%M} UTC" if newest else "no line tells of it"
     return ""
 
@@ -117,9 +139,10 @@ def _is_not_refused_by_slurm(known: Known, one: Candidate) -> str:
 
 
 def _is_no_storm(known: Known, one: Candidate) -> str:
-    if len(known.qualified) > known.most:
+    at_once = known.faulty | known.qualified
+    if len(at_once) > known.most:
         return (
-            f"{len(known.qualified)} nodes would be drained at once, more than the {known.most} of an hour: what they have in "
+            f"{len(at_once)} nodes have such a fault at once, more than the {known.most} of an hour: what they have in "
             "common is the cause, and a person must look"
         )
     return ""
@@ -157,7 +180,7 @@ Guard = Callable[[Known, Candidate], str]
 #: About the node and the evidence.
 OF_NODE: Mapping[str, Guard] = {
     "node": _is_known, "drained": _is_nobodys, "state": _is_serving, "incident": _is_own, "authorities": _is_witnessed,
-    "freshness": _is_fresh, "people": _respects_people, "slurm": _is_not_refused_by_slurm,
+    "down": _is_down, "freshness": _is_fresh, "people": _respects_people, "slurm": _is_not_refused_by_slurm,
 }  # fmt: skip
 #: About what the cluster can bear.
 OF_CLUSTER: Mapping[str, Guard] = {"rate": _is_within_rate, "storm": _is_no_storm, "floor": _leaves_enough}
@@ -171,4 +194,4 @@ def refusal(guards: Mapping[str, Guard], known: Known, one: Candidate) -> tuple[
     return None
 
 
-__all__ = ["OF_CLUSTER", "OF_NODE", "PREFIX", "Known", "refusal"]
+__all__ = ["OF_CLUSTER", "OF_NODE", "PREFIX", "Known", "is_fresh", "refusal"]

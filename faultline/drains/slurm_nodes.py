@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from faultline import programs
 from parsers.node_states import NodeState, node_state
 
 #: How long ``scontrol`` may take, in seconds. slurmctld answers within MessageTimeout (10 s by default), or not at all.
@@ -84,37 +84,25 @@ def plain(text: str) -> str:
     return " ".join(_UNFIT_FOR_TEXT.sub(" ", text).split())[:LONGEST_REASON].rstrip()
 
 
-def called(argv: Sequence[str], timeout_s: float, stdin: bytes = b"") -> tuple[int, str]:
-    """Exit code and output of a program that was given ``stdin``. All of its processes are killed at the time limit.
+def called(
+    argv: Sequence[str], timeout_s: float, stdin: bytes = b"", ended: threading.Event | None = None
+) -> tuple[int, str]:
+    """Exit code and output of a program that was given ``stdin``. All of its processes are killed at the time limit, or when
+    ``ended`` is set.
 
-    Raises ``subprocess.TimeoutExpired`` and ``OSError``.
+    Raises ``subprocess.TimeoutExpired``, ``OSError`` and ``ServiceEndsError``.
     """
     environ = {name: value for name, value in os.environ.items() if name != "SLURM_TIME_FORMAT"}
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        env={**environ, "TZ": "UTC", "LC_ALL": "C.UTF-8"},
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(stdin, timeout=timeout_s)
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):  # one that the kernel cannot end (state D) is left behind
-            process.wait(timeout=2)
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-        raise
-    return process.returncode, said.decode("utf-8", "replace")
+    environ |= {"TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    code, said, _ = programs.finished(argv, timeout_s, stdin, ended=ended, env=environ)
+    return code, said
 
 
 class Scontrol:
     """Slurm's nodes by ``scontrol``, as the user of the service: Slurm must let it (``SlurmUser``, root, or an operator)."""
 
-    def __init__(self, program: str, timeout_s: float = TIMEOUT_S) -> None:
-        self._program, self._timeout_s = program, timeout_s
+    def __init__(self, program: str, timeout_s: float = TIMEOUT_S, ended: threading.Event | None = None) -> None:
+        self._program, self._timeout_s, self._ended = program, timeout_s, ended
 
     def all(self) -> Mapping[str, SlurmNode]:
         found = read_nodes(self._said("--oneliner", "show", "node"))
@@ -136,9 +124,11 @@ class Scontrol:
 
     def _said(self, *words: str) -> str:
         try:
-            code, said = called([self._program, *words], self._timeout_s)
+            code, said = called([self._program, *words], self._timeout_s, ended=self._ended)
         except subprocess.TimeoutExpired as error:
             raise SlurmError(f"{self._program} {words[0]}: no answer within {self._timeout_s:g} s") from error
+        except programs.ServiceEndsError as error:
+            raise SlurmError(f"{self._program} {words[0]}: {error}") from error
         except OSError as error:
             raise SlurmError(f"{self._program}: {error.strerror}") from error
         if code:

@@ -43,10 +43,14 @@ def incidents(cluster: str | None, names: Collection[str]) -> sa.Select[Any]:
 
 
 def witnesses(
-    cluster: str | None, incident: str, places: Collection[tuple[str, str]], kinds: Iterable[str], moment: datetime
+    cluster: str | None,
+    incident: str | None,
+    places: Collection[tuple[str, str]],
+    kinds: Iterable[str],
+    moment: datetime,
 ) -> sa.Select[Any]:
-    """Lines of an incident from a time on that no user can have written, of some kinds and ``places`` (host, device): for each host and
-    ``authority`` their number (``lines``), the last ``time``, and that line's ``message``, ``event`` and ``event_id``."""
+    """Lines of an incident (None: of any or none) from a time on that no user can have written, of some kinds and ``places`` (host,
+    device): for each host and ``authority`` their number (``lines``), the last ``time``, and that line's ``message``, ``event`` and ``event_id``."""
     by = (E.host, E.authority)
     return (
         sa.select(
@@ -54,7 +58,7 @@ def witnesses(
             last_by(E.event, E.time).label("event"), last_by(E.event_id, E.time).label("event_id"),
         )
         .where(
-            same(E.cluster, cluster), E.incident_id == incident,
+            same(E.cluster, cluster), *([E.incident_id == incident] if incident is not None else ()),
             sa.or_(*(sa.and_(E.host == host, E.device == device) for host, device in places)), one_of(E.event, kinds),
             one_of(E.authority, sorted(NO_USERS)), E.time >= moment,
         )

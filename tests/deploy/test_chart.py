@@ -55,6 +55,9 @@ VALUES: dict[str, dict[str, Any]] = {
         "agent": {"server": "https://faultline.example.org:8514", "dcgm": {"enabled": False}, "priority": {"create": False}},
     },
     "service only, behind a proxy": {"tokens": {"create": True}, "service": {"insecure": True}, "agent": {"enabled": False}},
+    "another key": {**BASE, "tokens": {"existingSecret": "senders", "key": "agents"}},
+    "without TLS": {**BASE, "service": {"insecure": True}},
+    "another name": {**BASE, "nameOverride": "logs"},
     "no token": {"service": BASE["service"]},
     "open": {"tokens": BASE["tokens"]},
     "no server": {"tokens": BASE["tokens"], "service": {"enabled": False}},
@@ -132,6 +135,20 @@ def test_the_programs_read_the_configurations_that_are_rendered(
     assert (agent.host, agent.agent, agent.cluster) == ("gpu002", "gpu002", "alps")
     assert "nvml" not in agent.enabled() and "kmsg" not in agent.enabled()
     assert agent.enabled()["files"][1]["paths"] == ["/var/log/pods/*/slurmd/*.log"]
+
+
+@pytest.mark.parametrize("changed", ["another key", "without TLS", "another name"])
+def test_a_changed_configuration_restarts_the_agents(chart: dict[str, Any], changed: str) -> None:
+    """It is mounted as one file, which a running pod does not see change."""
+
+    def of(values: str) -> tuple[str, str]:
+        objects = [one for one in chart[values]["manifests"] if one["metadata"]["name"].endswith("-agent")]
+        (config,) = (one["data"]["agent.toml"] for one in objects if one["kind"] == "ConfigMap")
+        (pods,) = (one["spec"]["template"] for one in objects if one["kind"] == "DaemonSet")
+        return config, pods["metadata"]["annotations"]["checksum/config"]
+
+    before, after = of("base"), of(changed)
+    assert before[0] != after[0] and before[1] != after[1]
 
 
 def _pod(objects: dict[str, dict[str, Any]], name: str) -> tuple[dict[str, Any], dict[str, Any]]:

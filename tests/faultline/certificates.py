@@ -53,7 +53,8 @@ def _certificate(
         )  # fmt: skip
         made = made.add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **usage), critical=True)
     else:
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName(name)]
+        address = x509.SubjectAlternativeName(names)
         made = made.add_extension(address, critical=False)
     return made.sign(issuer_key, hashes.SHA256())
 

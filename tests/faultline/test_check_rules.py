@@ -236,6 +236,19 @@ def came_by(file: str, entities: str = "{}") -> Callable[[DuckStore], object]:
     return sql(f"UPDATE raw.logs SET file = '{file}', entities = '{entities}'")
 
 
+def enrolment(**keys: str) -> Callable[[Site], None]:
+    azure = '{ subscriptions = ["s"], certificates = "/c.pem" }'
+    return lambda site: site.tables.update(enrolment={"hosts": '["gpu01"]', "azure": azure, **keys})
+
+
+def client_hosts(bound: str) -> Callable[[Site], None]:
+    def make(site: Site) -> None:
+        site.tls()
+        site.tables["tls"] |= {"client_ca": '"/ca.pem"', "client_hosts": bound}
+
+    return make
+
+
 def no_access(site: Site) -> None:
     site.tables.pop("access")
 
@@ -278,6 +291,10 @@ SITES: dict[str, Sites] = {
     "; make it anew before": Sites(lambda site: site.sender(3), lambda site: site.sender(31)),
     ": may send accounting and slurm.conf of the whole cluster": Sites(lambda site: site.sender(kinds=()), Site.sender),
     ": may send as any host": Sites(lambda site: site.sender(hosts=()), Site.sender),
+    "[tls] client_ca: every certificate": Sites(client_hosts("false"), client_hosts("true")),
+    "[enrolment] privileged_port = false": Sites(enrolment(privileged_port="false"), enrolment()),
+    "[enrolment] resolve = false": Sites(enrolment(resolve="false"), enrolment()),
+    "[enrolment] data: an enrolled": Sites(enrolment(data='["lines", "cluster"]'), enrolment()),
     "who asks and from where": Sites(proxies("127.0.0.1"), plain_proxies("127.0.0.1")),
     "from where it asks": Sites(plain_proxies("127.0.0.1"), plain_proxies("10.0.0.1")),
     "; a socket of its own or another host": Sites(plain_proxies("127.0.0.1"), plain_proxies("10.0.0.1")),

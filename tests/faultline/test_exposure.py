@@ -154,7 +154,7 @@ def test_check_of_a_shut_site_shows_nothing_open(
     config = tmp_path / "faultline.toml"
     config.write_text(
         f'listen = "0.0.0.0:8514"\ndata = "{tmp_path}/data"\nsyslog = []\n[tls]\ncertificate = "{files}/service.pem"\n'
-        f'key = "{files}/service.key"\nclient_ca = "{files}/ca.pem"\n[access]\nusers = "{files}/users.toml"\noperate = ["ada"]\n'
+        f'key = "{files}/service.key"\nclient_ca = "{files}/ca.pem"\nclient_hosts = true\n[access]\nusers = "{files}/users.toml"\noperate = ["ada"]\n'
     )
     assert run(["check", "--config", str(config)]) == 0
     assert "OPEN" not in capsys.readouterr().out

@@ -308,6 +308,9 @@ class Hooks:
         if now - self._steps_at >= max(every_s, self._steps_cost_s / STEPS_SHARE):
             begun, refused = time.thread_time(), self._step_files.refused
             self._step_files.look({job: uid for job, uid in self._owners.items() if job not in self._ended})
+            for job in self._owners:
+                seen = self._step_files.of(job)
+                self.context.jobs.wrote(job, [(file.kind, file.path) for file in seen if not file.hidden])
             self._steps_at, self._steps_cost_s = now, time.thread_time() - begun
             if self._step_files.refused and not refused:
                 self._trouble = (

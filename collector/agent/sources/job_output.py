@@ -2,7 +2,8 @@
 
 The whole head and tail of the output come with the epilog (``collector.agent.sources.hooks``); what is sent here says early
 what the job meets, and is marked ``live``. A job chooses the paths, so each look is a child that has become its user, opens
-regular files of that user only, and has a deadline (``collector.agent.artifacts``). One reader a file, on one node; a file
+regular files of that user only, and has a deadline (``collector.agent.artifacts``). Files of steps (``srun --output``) that the
+job's processes on this node have open are followed, too, in the places that jobs' own files leave free. One reader a file, on one node; a file
 that does not grow is looked at less and less often.
 """
 
@@ -11,8 +12,9 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from collector.agent import artifacts, wire
@@ -37,6 +39,8 @@ PIECE, MOST_LINES, MOST_LINE = 64 << 10, 100, 4096
 BURST, LINES_A_S = 500.0, 1.0
 #: Children that hang in the kernel at once; more are not started.
 MOST_HUNG = 8
+#: Files of steps that are followed of one job, and the share of all places that they may take: each job's own output comes first.
+MOST_OF_STEPS, SHARE_OF_STEPS = 4, 0.5
 #: What is further behind than this many looks is skipped.
 BEHIND = 8
 #: The longest time between two looks for a file that is not there yet, in seconds.
@@ -115,9 +119,15 @@ class JobOutput:
     def _match(self) -> Iterator[Reading]:
         """Begins with files of jobs that began, and ends with those of jobs that ended."""
         wanted: dict[str, Followed] = {}
-        for env in self.context.jobs.known().values():
+        running, of_steps = self.context.jobs.known(), dict[str, Followed]()
+        for env in running.values():
             for file in _files_of(env):
                 wanted[f"{file.job}.{file.restarts} {file.kind} {file.path}"] = file
+        for job, env in running.items():
+            for file in _files_of_steps(env, self.context.jobs.steps(job)):
+                of_steps.setdefault(f"{file.job}.{file.restarts} {file.kind} {file.path}", file)
+        own = set(wanted)
+        wanted |= {key: file for key, file in of_steps.items() if key not in own}
         for key in [key for key in self._files if key not in wanted]:
             ended = self._files.pop(key)
             if ended.left_out or ended.skipped:
@@ -127,12 +137,13 @@ class JobOutput:
         for key, file in wanted.items():
             if key in self._files:
                 continue
-            if len(self._files) >= self.most_files:
+            steps = sum(key not in own for key in self._files)
+            is_full = len(self._files) >= self.most_files
+            if is_full or (key not in own and steps >= self.most_files * SHARE_OF_STEPS):
                 if key not in self._told:
                     self._told[key] = None
-                    yield self._said(
-                        file, f"is not followed: {self.most_files} files are (files of [sources.job_output])"
-                    )
+                    why = f"{self.most_files} files are" if is_full else f"{steps} files of steps are"
+                    yield self._said(file, f"is not followed: {why} (files of [sources.job_output])")
                 continue
             place = self._places.get(key)
             if place and place[0] == file.path:
@@ -217,13 +228,22 @@ def _read_from(file: Followed, most: int) -> Work:
 
 
 def _files_of(env: Mapping[str, str]) -> Iterator[Followed]:
+    paths = output_files(env)
+    return _followed(
+        env, [(kind, path) for kind, path in paths.items() if kind != "stderr" or path != paths.get("stdout")]
+    )
+
+
+def _files_of_steps(env: Mapping[str, str], seen: Iterable[tuple[str, str]]) -> Iterator[Followed]:
+    own = set(output_files(env).values())
+    return _followed(env, islice(((kind, path) for kind, path in seen if path not in own), MOST_OF_STEPS))
+
+
+def _followed(env: Mapping[str, str], files: Iterable[tuple[str, str]]) -> Iterator[Followed]:
     owner, job, restarts = artifacts.job_owner(env), env.get("SLURM_JOB_ID", ""), env.get("SLURM_JOB_RESTART_COUNT", "")
     if owner is None or not job.isdigit():
         return
-    paths = output_files(env)
-    for kind, path in paths.items():
-        if kind == "stderr" and path == paths.get("stdout"):
-            continue
+    for kind, path in files:
         number = int(restarts) if restarts.isdigit() else 0
         about = {
             "stream": "job_output", "source": f"job_{kind}", "path": path, "host": batch_host(env),
@@ -244,5 +264,6 @@ SOURCE = SourceKind(
     reads="lines that look like a failure in the output of jobs that run, on the node of their batch script, opened as the job's "
     "user; the whole comes with the epilog",
     costs="for each file that grows a child process and one read a second, for others one in 30 s; at most 256 KiB/s in all",
-    blind_to="jobs without a prolog of ours; the name %x before the first task; files of steps (srun --output), which come with the epilog; what is written faster",
+    blind_to="jobs without a prolog of ours; the name %x before the first task; files of steps (srun --output) on other nodes and without CAP_SYS_PTRACE, "
+    "and more than 4 of a job, all of which come with the epilog; what is written faster",
 )  # fmt: skip

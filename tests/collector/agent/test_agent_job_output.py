@@ -373,3 +373,46 @@ def test_a_site_can_turn_it_off() -> None:
     config = {"server": "http://x", "sources": {"job_output": {"enabled": False}}}
     assert "job_output" not in validate(config, "t").enabled()
     assert validate({"server": "http://x"}, "t").enabled()["job_output"][1]["slowest_s"] == 30.0
+
+
+def test_files_of_steps_are_followed_as_well(host: Host, home: Path) -> None:
+    begin(host, home, "ring.out")
+    own, step = write(home / "ring.out", ""), write(home / "step.out", "")
+    runner = host.runner("job_output")
+    asked(runner)
+    host.context.jobs.wrote("15", [("stdout", str(own)), ("stderr", str(step))])
+    host.wait(1)
+    asked(runner)
+    write(own, "Error: of the script\n")
+    write(step, "Error: of a step\nstep 4\n")
+    host.wait(30)
+    found = {(row["path"], row["source"], row["lines"]) for row in asked(runner)}
+    assert found == {(str(own), "job_stdout", "Error: of the script"), (str(step), "job_stderr", "Error: of a step")}
+    host.context.jobs.ended("15")
+    write(step, "Error: too late\n")
+    host.wait(30)
+    assert asked(runner) == [] and host.context.jobs.steps("15") == ()
+
+
+def test_files_of_steps_leave_room_for_the_output_of_jobs(host: Host, home: Path) -> None:
+    """Of six places a job's steps get three, and what is not followed is told once."""
+    begin(host, home, "first.out", job=1)
+    host.context.jobs.wrote("1", [("stdout", str(write(home / f"step{n}.out", ""))) for n in range(9)])
+    runner = host.runner("job_output", files=6)
+    told = said(asked(runner))
+    assert len(told) == 1 and "3 files of steps are" in told[0], "4 of a job at most, of which one has no place"
+    begin(host, home, "second.out", job=2)
+    write(home / "second.out", "Error: seen\n")
+    host.wait(1)
+    assert sent(asked(runner)) == ["Error: seen"]
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root")
+def test_a_file_of_a_step_is_opened_as_the_jobs_user(host: Host, home: Path) -> None:
+    begin(host, home, "ring.out")
+    secret = home / "secret.out"
+    secret.write_text("Error: of root\n")
+    secret.chmod(0o600)
+    host.context.jobs.wrote("15", [("stdout", str(secret))])
+    (told,) = said(asked(host.runner("job_output")))
+    assert "is not followed" in told

@@ -137,8 +137,11 @@ def test_an_epilog_brings_head_and_tail_of_what_a_step_wrote(host: Host) -> None
         made.add(pid, "python", 200, UID, files={1: (str(path), WRITE)})
     made.add(600, "python", 200, UID, mounts="mnt:[2]", files={1: ("/tmp/private", WRITE)})
     runner = _looked(host, where)
+    followed = [path for _, path in host.context.jobs.steps("15")]
+    assert str(step) in followed and "/tmp/private" not in followed, "another file may have that path here"
     hook(host, "epilog", "15.epilog.gpu01.8.2", SLURM_NODELIST="gpu01", **where)
     bodies = asked(runner)
+    assert host.context.jobs.steps("15") == ()
     made_of = [tables(body) for body in bodies if "document" in body]
     brought = [row for found in made_of if "artifacts" in found for row in found["artifacts"].to_dicts()]
     assert [(row["kind"], row["path"]) for row in brought] == [

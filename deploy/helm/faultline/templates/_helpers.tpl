@@ -37,3 +37,55 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if .Values.agent.priority.existingClass }}{{ .Values.agent.priority.existingClass }}
 {{- else if .Values.agent.priority.create }}{{ printf "%s-agent-%s" (include "faultline.name" .) .Release.Namespace | trimSuffix "-" }}{{ end -}}
 {{- end -}}
+
+{{- define "faultline.agentConfig" -}}
+{{- $agent := .Values.agent -}}
+{{- $ownCa := and .Values.service.enabled (not $agent.server) .Values.service.tls.existingSecret -}}
+{{- $ca := or $agent.ca.existingSecret $agent.ca.existingConfigMap $ownCa -}}
+server = {{ include "faultline.server" . | toJson }}
+token_file = "/etc/faultline/tokens/{{ .Values.tokens.key }}"
+{{- if $ca }}
+ca = "/etc/faultline/ca/{{ $agent.ca.key }}"
+{{- end }}
+{{- with $agent.cluster | default .Values.service.cluster }}
+cluster = {{ . | toJson }}
+{{- end }}
+spool = "/var/lib/faultline-agent"
+spool_mb = {{ $agent.spoolMb }}
+
+[node_names]
+{{- range $kubernetes, $slurm := $agent.nodeNames }}
+{{ $kubernetes | toJson }} = {{ $slurm | toJson }}
+{{- end }}
+
+[sources.kmsg]
+enabled = {{ $agent.kmsg.enabled }}
+{{- if $agent.dcgm.enabled }}
+
+[sources.scrape]
+urls = [{{ $agent.dcgm.url | toJson }}]
+own_only = true
+{{- end }}
+{{- with $agent.paths }}
+
+[sources.files]
+paths = {{ . | toJson }}
+{{- end }}
+{{- with $agent.extraConfig }}
+
+{{- . | nindent 0 }}
+{{- end }}
+{{- end -}}
+
+{{- /* The versions of Secrets and ConfigMaps that exist, as one sum: a new one restarts the pods at the next upgrade. Nothing of
+their content. Empty for helm template, which sees no cluster. */ -}}
+{{- define "faultline.versions" -}}
+{{- $found := list -}}
+{{- range compact .secrets -}}
+{{- with lookup "v1" "Secret" $.root.Release.Namespace . -}}{{- $found = append $found (list .metadata.uid .metadata.resourceVersion) -}}{{- end -}}
+{{- end -}}
+{{- range compact (.maps | default list) -}}
+{{- with lookup "v1" "ConfigMap" $.root.Release.Namespace . -}}{{- $found = append $found (list .metadata.uid .metadata.resourceVersion) -}}{{- end -}}
+{{- end -}}
+{{- if $found }}{{ $found | toJson | sha256sum }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,86 @@
+"""A certificate of the senders' CA stands for the hosts that it names, if the site says so."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+
+import certificates
+import pytest
+import uvicorn
+
+from collector.intake import CERTIFICATE, NAMES, Intake
+from collector.receivers.refusals import Refused
+from collector.spool import Spool
+from faultline import tls
+from faultline.config import Tls
+
+
+def test_the_names_in_the_certificate_of_a_connection_are_known(tmp_path: Path) -> None:
+    certificates.make(tmp_path, "service", "gpu01")
+    seen: list[tuple[Any, Any]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append((scope[CERTIFICATE], scope[NAMES]))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    config = Tls(certificate=tmp_path / "service.pem", key=tmp_path / "service.key", client_ca=tmp_path / "ca.pem")
+    server = uvicorn.Server(
+        uvicorn.Config(app, http=tls.Connection, lifespan="off", log_config=None, **tls.options(config))
+    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            for own in (True, False):
+                context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+                if own:
+                    context.load_cert_chain(tmp_path / "gpu01.pem", tmp_path / "gpu01.key")
+                connection = http.client.HTTPSConnection(*listener.getsockname(), context=context)
+                connection.request("GET", "/")
+                assert connection.getresponse().status == 204
+                connection.close()
+        finally:
+            server.should_exit = True
+            thread.join()
+    assert seen == [(True, ("gpu01",)), (False, ())]
+
+
+@pytest.fixture
+def intake(tmp_path: Path) -> Any:
+    spool = Spool(tmp_path / "spool")
+    yield Intake(spool, certificates=True, named=True)
+    spool.close()
+
+
+def test_it_is_bound_to_them_with_and_without_their_domain(intake: Intake) -> None:
+    sender = intake.allowed({}, True, ("gpu01.cluster.example.org", "login1"))
+    assert sender is not None and sender.limits.hosts == ("gpu01.cluster.example.org", "gpu01", "login1")
+    stands = {
+        host: sender.limits.stands_for(host, None) for host in ("gpu01", "gpu01.cluster.example.org", "login1", "gpu02")
+    }
+    assert stands == {"gpu01": True, "gpu01.cluster.example.org": True, "login1": True, "gpu02": False}
+    assert intake.asking_about({}, "gpu01", None, certified=True, names=("gpu01",)) is not None
+    with pytest.raises(Refused, match="does not stand for gpu02"):
+        intake.asking_about({}, "gpu02", None, certified=True, names=("gpu01",))
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("*.cluster.example.org",), ("gpu[01-99]",)], ids=["none", "all of a domain", "a list"]
+)
+def test_one_that_names_no_host_is_refused(intake: Intake, names: tuple[str, ...]) -> None:
+    with pytest.raises(Refused, match="names no host"):
+        intake.allowed({}, True, names)
+
+
+def test_without_the_setting_it_is_bound_to_nothing(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    assert Intake(spool, certificates=True).allowed({}, True, ("gpu01",)) is None
+    spool.close()
