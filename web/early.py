@@ -16,6 +16,8 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from web.problems import wants_page
+
 #: Where the first part ends, in ``base.html``. Escaped text cannot contain it.
 MARK = "<!-- content -->"
 #: The key of a request's scope for the status that a page had which failed after its first part.
@@ -24,6 +26,8 @@ FAILED = "faultline.failed"
 
 def navigates(request: Request) -> bool:
     """Does a browser open the page? Over plain HTTP, browsers send the second header only; no script can send either."""
+    if not wants_page(request):  # an error would be JSON, which cannot follow the first part
+        return False
     given = request.headers
     return given.get("sec-fetch-mode") == "navigate" or given.get("upgrade-insecure-requests") == "1"
 

@@ -42,7 +42,7 @@ def test_the_first_part_leaves_before_the_store_is_asked_for_the_content(
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "path": PATHS[0], "raw_path": PATHS[0].encode(),
         "query_string": b"", "root_path": "", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1),
-        "headers": [(b"host", b"testserver"), (b"sec-fetch-mode", b"navigate")],
+        "headers": [(b"host", b"testserver"), (b"accept", b"text/html"), (b"sec-fetch-mode", b"navigate")],
     }  # fmt: skip
     client.portal.call(client.app, scope, receive, send)
     first, asked, rest = happened
