@@ -21,6 +21,7 @@ from store.errors import EngineError
 from web import (
     answering,
     api,
+    early,
     feedback,
     fitness,
     login,
@@ -98,7 +99,7 @@ class Envelope:
             await (self.refuse if foreign(scope["method"], Headers(scope=scope)) else self.app)(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "static" if scope["path"].startswith("/static/") else "none")
-            self.metrics.requests.labels(str(route), str(status)).inc()
+            self.metrics.requests.labels(str(route), str(early.status_of(scope, status))).inc()
             self.metrics.request_seconds.labels(str(route)).inc(time.perf_counter() - began)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,6 +27,8 @@ WARNINGS = {"warning", "warn"}
 OF_HOSTS = LAYERS.keys() - {"switch", "link", "gpu", "storage"}
 SUB = {"switch": "port", "link": "link", "gpu": "device", "kernel": "syslog", "node": "node state"}
 RESOLUTION_DEFAULT_S = 0.001
+#: What an incident did to a job, the gravest first.
+PARTS = ("ended", "slowed")
 
 
 @dataclass
@@ -56,8 +58,15 @@ class Builder:
         return lane
 
     def sorted_lanes(self) -> list[Row]:
+        """By layer; those of jobs that the incident ended come first, then those that it slowed, with what they printed; then by name."""
         order = {layer: place for place, layer in enumerate(layers())}
-        return sorted(self.lanes.values(), key=lambda lane: (order[lane["layer"]], lane["label"]))
+        parts = {lane["host"]: PARTS.index(lane["part"]) for lane in self.lanes.values() if lane.get("part")}
+
+        def place(lane: Row) -> tuple[int, int, str]:
+            part = parts.get(lane["host"], len(PARTS)) if lane["layer"] == "job" else 0
+            return order[lane["layer"]], part, lane["label"]
+
+        return sorted(self.lanes.values(), key=place)
 
 
 def has_devices(layer: str) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlencode
 
 import jinja2
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
@@ -25,6 +25,7 @@ from store.run_names import named_runs
 from web import (
     api,
     chain,
+    early,
     fitness,
     hook_losses,
     job_accounting,
@@ -174,6 +175,31 @@ def render(
 ) -> HTMLResponse:
     """A template with what every page needs: theme, range and links that keep both. ``within``: the range of a page that
     has its own if the address has none."""
+    environ: jinja2.Environment = request.app.state.templates
+    shared_values = shared_by_pages(request, within)
+    with shown_in(shared_values["zone"]):
+        body = environ.get_template(name).render(**shared_values, **values)
+    return HTMLResponse(visible(body), status)
+
+
+def render_early(request: Request, name: str, content: Callable[[], dict[str, Any]], **values: Any) -> Response:
+    """As ``render``. A browser that opens the page gets its head and top bar, for which ``values`` suffice, before ``content`` gives
+    the other values. The caller has checked before what has a status of its own."""
+
+    def whole() -> HTMLResponse:
+        return render(request, name, **values, **content())
+
+    if not early.navigates(request):
+        return whole()
+    environ: jinja2.Environment = request.app.state.templates
+    shared_values = shared_by_pages(request)
+    with shown_in(shared_values["zone"]):
+        first = early.first_part(environ.get_template(name).generate(**shared_values, **values))
+    return early.in_parts(request, visible(first), whole)
+
+
+def shared_by_pages(request: Request, within: Range | None = None) -> dict[str, Any]:
+    """The values that every template gets."""
     kept = kept_of(request)
     within = within or parse_range(kept.get("from"), kept.get("to"))
 
@@ -194,15 +220,13 @@ def render(
         return whole.names().several
 
     whole: Reader = request.app.state.reader
-    environ: jinja2.Environment = request.app.state.templates
     zone = chosen(request.query_params.get("zone"), unquote(request.cookies.get("zone", "")))
-    with shown_in(zone):
-        body = environ.get_template(name).render(
-            theme=theme_of(request), zone=zone, within=within, kept=kept, person=asking(request), rooms=rooms(asking(request)), link=link, every=every, moved=moved,
-            params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
-            author=remembered(request), writable=may_change(request), looking=looking_since(request), called=called, several=several, reads=reads_all(asking(request)), **values,
-        )  # fmt: skip
-    return HTMLResponse(visible(body), status)
+    return {
+        "theme": theme_of(request), "zone": zone, "within": within, "kept": kept, "person": asking(request), "rooms": rooms(asking(request)),
+        "link": link, "every": every, "moved": moved, "params": request.query_params, "path": request.url.path,
+        "settings": request.app.state.settings, "asker": asker(request), "author": remembered(request), "writable": may_change(request),
+        "looking": looking_since(request), "called": called, "several": several, "reads": reads_all(asking(request)),
+    }  # fmt: skip
 
 
 @router.get("/", response_class=HTMLResponse, response_model=None)
@@ -243,23 +267,27 @@ SIMILAR = 5
 def incident(
     request: Request, read: Read, incident_id: str, replay: Literal["yes"] | None = None,
     slurmd_timeout: what_if.Timeout = None,
-) -> HTMLResponse:  # fmt: skip
+) -> Response:  # fmt: skip
     row = read.incident(incident_id)
-    document = row["document"]
-    runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
-    events = {str(event.get("id")): event for event in document.get("events") or []}
-    states = read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row)
-    steps = chain.chain_steps(document, events)
-    return render(
-        request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
-        steps=steps, table=chain.table_rows(document), hosts=chain.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
-        judged=read.run_keys(row["incident_id"]), changes=triage.history(read, row["incident_id"]),
-        similar=read.similar(row, SIMILAR), nav="incidents",
-        told=messages_about(read, document, str(request.base_url).rstrip("/")) if reads_all(asking(request)) else [],
-        both=shared.of_incident(read, row) if reads_all(asking(request)) and shared.is_comparable(document) else None,
-        most_runs=shared.MOST_RUNS, replay=replays.of_page(request, read, incident_id, begin=replay == "yes"),
-        other=what_if.answer(request, read, row, slurmd_timeout),
-    )  # fmt: skip
+
+    def content() -> dict[str, Any]:
+        document = row["document"]
+        events = {str(event.get("id")): event for event in document.get("events") or []}
+        steps = chain.chain_steps(document, events)
+        everything = reads_all(asking(request))
+        return {
+            "doc": document, "events": events, "steps": steps, "table": chain.table_rows(document), "hosts": chain.hosts_of(steps),
+            "runs": {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))},
+            "states": read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row),
+            "answers": read.feedback(incident_id=row["incident_id"]), "judged": read.run_keys(row["incident_id"]),
+            "changes": triage.history(read, row["incident_id"]), "similar": read.similar(row, SIMILAR), "most_runs": shared.MOST_RUNS,
+            "told": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
+            "both": shared.of_incident(read, row) if everything and shared.is_comparable(document) else None,
+            "replay": replays.of_page(request, read, incident_id, begin=replay == "yes"),
+            "other": what_if.answer(request, read, row, slurmd_timeout),
+        }  # fmt: skip
+
+    return render_early(request, "incident.html", content, row=row, nav="incidents")
 
 
 @router.get("/jobs", response_class=HTMLResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import around
@@ -10,6 +11,7 @@ import pytest
 from test_web_browser import until
 
 from web.api import read_axis
+from web.axis import Builder, name_parts
 from web.folds import ALIKE, behaviour, folds
 from web.reading import Reader
 
@@ -105,3 +107,29 @@ def test_an_address_keeps_cursor_choice_and_opened_lanes(look: Any, wide_site: s
     # Names that this incident does not have do nothing.
     page = look(at=wide_site).open("/incidents/I9?event=nobody&open=no%7Cfold&at=yesterday", axis=True)
     assert page.evaluate(state)[0] is None and page.evaluate(state)[3] == 4
+
+
+def test_jobs_that_an_incident_ended_or_slowed_come_before_those_that_only_ran_meanwhile() -> None:
+    builder = Builder(datetime(2026, 1, 13))
+    for job in ("10", "11", "12", "13"):
+        builder.lane("job", job, "train", "job")
+    builder.lane("job", "13", "step time", "s")
+    builder.lane("node", "gpu02")
+    name_parts(builder, {"jobs": [{"job_id": "13"}], "slowed_jobs": ["12"]}, {key: {"run_key": key, "name": "train"} for key in ("12", "13")})  # fmt: skip
+    order = [lane["label"] for lane in builder.sorted_lanes()]
+    assert order == ["gpu02", "13  step time", "13  train", "12  train", "10  train", "11  train"]
+
+
+def test_sentence_axis_chain_and_raw_lines_are_on_the_first_screen(look: Any, wide_site: str) -> None:
+    page = look(at=wide_site).open("/incidents/I9", axis=True)
+    page.evaluate("document.querySelector('[data-layer=all]').click()")  # more lanes than the screen has room for
+    assert page.evaluate("document.getElementById('axis').getBoundingClientRect().bottom") > 900
+    places = page.evaluate("""() => {
+      const of = query => document.querySelector(query).getBoundingClientRect();
+      return [of('h1').bottom, of('#axis').top + 100, of('[data-live=chain] section').top + 40, of('.log').bottom];
+    }""")
+    assert all(0 < place <= 900 for place in places), places
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")  # then it is in its own place
+    assert page.evaluate("document.querySelector('.log').getBoundingClientRect().top") > page.evaluate(
+        "document.querySelector('.legend').getBoundingClientRect().bottom"
+    )

@@ -58,20 +58,32 @@ def document(
 def page(
     request: Request, read: Read, at: At = None, measure: Of = "state", by: By = None, incident: Incident = None,
     columns: Annotated[int, Query(ge=FEWEST, le=MOST)] = COLUMNS,
-) -> HTMLResponse:  # fmt: skip
-    found = _asked(read, at, measure, by, incident)
-    drawn = picture(found, columns)
+) -> Response:  # fmt: skip
+    parse_time("at", at)  # what is wrong with the address has a status of its own, as has an incident that there is not
+    if incident:
+        read.incident(incident)
     kept = {"measure": measure if measure != "state" else None, "by": by or None, "incident": incident or None}
+
+    def content() -> dict[str, Any]:
+        found = _asked(read, at, measure, by, incident)
+        return _content(request, read, found, columns, is_latest=at is None and incident is None)
+
+    return pages.render_early(
+        request, "fleet.html", content, asked=kept, at=at, nav="fleet", measures=MEASURES.values(), ways=WAYS, most_groups=GROUPS, most=LISTED,
+    )  # fmt: skip
+
+
+def _content(request: Request, read: Reader, found: Fleet, columns: int, *, is_latest: bool) -> dict[str, Any]:
+    """What the page shows of a map."""
     steps = [
         (words, rfc3339(moved)) for words, by_s in STEPS if found.first <= (moved := later(found.at, timedelta(seconds=by_s))) <= found.last
     ]  # fmt: skip
-    is_live = at is None and incident is None and found.last > datetime.now(UTC).replace(tzinfo=None) - LIVE
+    is_live = is_latest and found.last > datetime.now(UTC).replace(tzinfo=None) - LIVE
     nothing = {} if found.nodes.height else pages.first_steps(request, read)
-    return pages.render(
-        request, "fleet.html", fleet=found, counts=found.counts(), picture=drawn, asked=kept, at=at, steps=steps, nav="fleet",
-        measures=MEASURES.values(), ways=WAYS, follow=FOLLOW_S if is_live else None, table=_table(found), most_groups=GROUPS, listed=_listed(found),
-        most=LISTED, **nothing,
-    )  # fmt: skip
+    return {
+        "fleet": found, "counts": found.counts(), "picture": picture(found, columns), "steps": steps, "follow": FOLLOW_S if is_live else None,
+        "table": _table(found), "listed": _listed(found), **nothing,
+    }  # fmt: skip
 
 
 def _table(found: Fleet) -> list[tuple[str, int, str]]:
